@@ -1,0 +1,32 @@
+"""Sums and scales over a series of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+WHITENING_EPSILON = 1e-8
+"""Added to the standard deviation, so that a batch in which everything is equal becomes zeros."""
+
+
+def discounted(amounts: NDArray[np.float64], discount: float) -> NDArray[np.float64]:
+    """[S] each element plus all that follow it, each `discount` times less per step."""
+    if discount == 1.0:
+        return np.cumsum(amounts[::-1])[::-1]
+    backwards = accumulate(amounts[::-1].tolist(), lambda later, now: now + discount * later)
+    return np.array(list(backwards), dtype=np.float64)[::-1]
+
+
+def whitened(parts: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    """Every part shifted and scaled so that all numbers together have mean 0 and deviation 1.
+
+    The deviation is the population's (divided by n): a batch is all there is."""
+    together = np.concatenate(parts) if parts else np.zeros(0)
+    if together.size == 0:
+        return list(parts)
+    mean = together.mean()
+    scale = together.std() + WHITENING_EPSILON
+    return [(part - mean) / scale for part in parts]

@@ -1,0 +1,126 @@
+"""Where a forward pass finds its keys: among the packed episodes themselves, or in a cache.
+
+Legend: N packed tokens, B episodes or rows, L queries of a row, T keys, H query heads, K key heads,
+G = H / K, D head width, S cache slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class PackedCausal:
+    """Training: each packed episode attends to its own past.
+
+    Linear layers see no padding. Attention pads to the longest episode of the pack, which is why packs
+    are made of episodes of like lengths."""
+
+    def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
+        self.batch, self.longest = len(lengths), max(lengths)
+        lengths_B = torch.tensor(lengths, device=device)
+        starts_B = torch.arange(self.batch, device=device) * self.longest
+        self.positions_N = torch.cat([torch.arange(n, device=device) for n in lengths])
+        self.places_N = torch.repeat_interleave(starts_B, lengths_B) + self.positions_N
+        self.whole = all(n == self.longest for n in lengths)
+
+    def _spread(self, x_NHD: Tensor) -> Tensor:
+        if not self.whole:
+            padded = x_NHD.new_zeros(self.batch * self.longest, *x_NHD.shape[1:])
+            x_NHD = padded.index_copy(0, self.places_N, x_NHD)
+        return x_NHD.view(self.batch, self.longest, *x_NHD.shape[1:]).transpose(1, 2)
+
+    def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        out_BHTD = F.scaled_dot_product_attention(
+            self._spread(q_NHD),
+            self._spread(k_NKD),
+            self._spread(v_NKD),
+            is_causal=True,
+            enable_gqa=q_NHD.shape[1] != k_NKD.shape[1],
+        )
+        out_NHD = out_BHTD.transpose(1, 2).reshape(-1, q_NHD.shape[1], q_NHD.shape[2])
+        return out_NHD if self.whole else out_NHD.index_select(0, self.places_N)
+
+
+class SlotCache:
+    """Keys and values of S sessions of at most T tokens, grown by doubling."""
+
+    def __init__(
+        self, layers: int, kv_heads: int, width: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self._shape = (kv_heads, width)
+        self._new = {"dtype": dtype, "device": device}
+        self.slots = self.tokens = 0
+        self.k = [torch.empty(0, 0, *self._shape, **self._new) for _ in range(layers)]
+        self.v = [torch.empty(0, 0, *self._shape, **self._new) for _ in range(layers)]
+
+    def fit(self, slots: int, tokens: int) -> None:
+        """Make room for slot numbers below `slots` and positions below `tokens`."""
+        if slots <= self.slots and tokens <= self.tokens:
+            return
+        wide = self.slots if slots <= self.slots else max(8, 2 * self.slots, slots)
+        long = self.tokens if tokens <= self.tokens else max(64, 2 * self.tokens, tokens)
+        for held in (self.k, self.v):
+            for i, old in enumerate(held):
+                grown = torch.zeros(wide, long, *self._shape, **self._new)
+                grown[: self.slots, : self.tokens] = old
+                held[i] = grown
+        self.slots, self.tokens = wide, long
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Rows of one engine step with like numbers of new tokens: B rows, padded to L queries."""
+
+    slots_B: Tensor
+    """Cache slot of each row."""
+    places_BL: Tensor
+    """Index into the packed tokens; padding repeats the row's last token."""
+    mask_B1QT: Tensor
+    """Keys each query may see; queries of the G heads that share a key head lie one after another."""
+    rows_N: Tensor
+    """Packed tokens of this bucket..."""
+    picks_N: Tensor
+    """...and where each stands in the bucket's flattened [B, L]."""
+
+
+class Cached:
+    """Sampling: new tokens of many sessions are written to the cache and attend to all before them."""
+
+    def __init__(self, cache: SlotCache, places_N: Tensor, buckets: Sequence[Bucket]) -> None:
+        self.cache, self.places_N, self.buckets = cache, places_N, buckets
+
+    def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        k_STKD, v_STKD = self.cache.k[layer], self.cache.v[layer]
+        k_STKD.view(-1, *k_STKD.shape[2:]).index_copy_(0, self.places_N, k_NKD)
+        v_STKD.view(-1, *v_STKD.shape[2:]).index_copy_(0, self.places_N, v_NKD)
+        heads, width = q_NHD.shape[1:]
+        kv_heads = k_NKD.shape[1]
+        out_NHD = torch.empty_like(q_NHD)
+        for bucket in self.buckets:
+            batch, queries = bucket.places_BL.shape
+            seen = bucket.mask_B1QT.shape[-1]
+            # Heads that share keys are folded into the query axis: no key is copied per head.
+            q_BKQD = (
+                q_NHD[bucket.places_BL]
+                .view(batch, queries, kv_heads, heads // kv_heads, width)
+                .permute(0, 2, 3, 1, 4)
+                .reshape(batch, kv_heads, -1, width)
+            )
+            out_BKQD = F.scaled_dot_product_attention(
+                q_BKQD,
+                k_STKD[:, :seen].index_select(0, bucket.slots_B).transpose(1, 2),
+                v_STKD[:, :seen].index_select(0, bucket.slots_B).transpose(1, 2),
+                attn_mask=bucket.mask_B1QT,
+            )
+            out_PHD = (
+                out_BKQD.view(batch, kv_heads, heads // kv_heads, queries, width)
+                .permute(0, 3, 1, 2, 4)
+                .reshape(-1, heads, width)
+            )
+            out_NHD.index_copy_(0, bucket.rows_N, out_PHD.index_select(0, bucket.picks_N))
+        return out_NHD

@@ -1,0 +1,77 @@
+"""Observation/Action lines, for base models that know no chat.
+
+    instructions
+
+    Observation: You are in a room.
+    Action: go north
+    Observation: There is a key here.
+    Action: take key
+
+A reply is one line: it ends in a token of line breaks, or in the end of the text. It begins with
+the space after `Action:`, because that is how tokenizers of running text cut words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from agentrl_components.dialogue.codec import Codec
+from agentrl_components.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+LINE_BREAK_MARKS = ("\n", "Ċ", "<0x0A>")
+"""How vocabularies write a line break: as it is, byte-level BPE, SentencePiece's bytes."""
+
+
+class ReactDialogue:
+    """`Observation: text`, `Action: reply`, line by line."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._codec = Codec(tokenizer)
+        self._breaks = _line_breaks(tokenizer, self._codec)
+        ends = [] if tokenizer.eos_token_id is None else [int(tokenizer.eos_token_id)]
+        self.stop: tuple[int, ...] = (*self._breaks, *ends)
+        first = tokenizer.bos_token_id
+        self._start = [first] if tokenizer.encode("a")[:1] == [first] else []
+
+    def opening(self, instructions: str, observation: str) -> list[int]:
+        told = self._codec.foreign(instructions)
+        lead = self._codec.encode(f"{told}\n\n") if told else ()
+        return [*self._start, *lead, *self._ask(observation)]
+
+    def following(self, reply: Sequence[int], observation: str) -> list[int]:
+        # The end of a text ends a reply but not its line.
+        broken = bool(reply) and reply[-1] in self._breaks
+        return [*([] if broken else self._breaks[:1]), *self._ask(observation)]
+
+    def closing(self, reply: Sequence[int]) -> list[int]:
+        return [] if reply and reply[-1] in self.stop else [self._breaks[0]]
+
+    def text(self, reply: Sequence[int]) -> str:
+        return self._codec.decode([index for index in reply if index not in self.stop]).strip()
+
+    def encode_action(self, action: str) -> list[int]:
+        return list(self._codec.encode(f" {self._codec.foreign(action)}"))
+
+    def _ask(self, observation: str) -> tuple[int, ...]:
+        return self._codec.encode(f"Observation: {self._codec.foreign(observation)}\nAction:")
+
+
+def _line_breaks(tokenizer: PreTrainedTokenizerBase, codec: Codec) -> tuple[int, ...]:
+    """Ids of tokens that are only white space with a line break in it; the plainest first."""
+    plain = codec.encode("\n")
+    if len(plain) != 1 or codec.decode(plain) != "\n":
+        raise ModelError(
+            f"tokenizer of {tokenizer.name_or_path or 'the model'} has no token for a line break, "
+            "which ends a reply under `template: react`; say `template: chat`"
+        )
+    marked = (
+        index
+        for token, index in tokenizer.get_vocab().items()
+        if any(mark in token for mark in LINE_BREAK_MARKS)
+    )
+    blank = sorted(index for index in marked if not codec.decode([index]).strip())
+    return (plain[0], *(index for index in blank if index != plain[0]))

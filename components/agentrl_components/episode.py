@@ -1,0 +1,186 @@
+"""One episode: an agent and a world, turn about.
+
+Nothing here waits for another episode. Where a turn ends, tokens are appended and never touched again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agentrl_envs.env import Observation, Step, Task
+from agentrl_envs.session import Session
+
+from agentrl_components.dialogue import Dialogue
+from agentrl_components.drift import Ledger
+from agentrl_components.engine import Engine, Generation, Request, Sampling
+from agentrl_components.seeds import derive
+from agentrl_components.trajectory import Ending, Trajectory, Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How the episodes of one call are played."""
+
+    max_turns: int
+    context: int
+    """Most tokens of an episode."""
+    max_tokens_per_turn: int
+    temperature: float
+    top_p: float
+    admissible: bool
+    """Confine replies to the actions that the world admits."""
+    seed: int
+    """The run's."""
+    purpose: str
+    """Part of every seed, so that training and evaluation share no stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One episode to play."""
+
+    environment: str
+    instructions: str
+    task: Task
+    group: int
+    sample: int
+    iteration: int
+
+
+@dataclass(slots=True)
+class _Play:
+    """An episode under way."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    turns: list[Turn] = field(default_factory=list)
+    ending: Ending = Ending.TRUNCATED
+    success: bool = False
+    raw_score: float = 0.0
+    note: str = ""
+
+    def record(self, reply: Generation, span: tuple[int, int], text: str, seen: Seen, step: Step) -> None:
+        """Add a turn and what it says about the whole."""
+        info = step.info
+        self.turns.append(
+            Turn(
+                start=span[0],
+                end=span[1],
+                reward=step.reward,
+                wellformed=bool(info["wellformed"]),
+                action=text,
+                observation=seen.observation.text,
+                version=reply.version,
+                state=seen.state,
+                achieved=tuple(info.get("achieved", ())),
+            )
+        )
+        self.success = bool(info["success"])
+        self.raw_score = float(info.get("raw_score", 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the agent looks at before it replies."""
+
+    observation: Observation
+    state: str | None
+
+
+async def play(job: Job, rules: Rules, number: int, session: Session, engine: Engine, dialogue: Dialogue) -> Trajectory:
+    """Play `job` to its end. `number` names the episode towards the engine.
+
+    Raises `SessionError` when the world is lost and `EngineError` when the sampler is: the caller plays the
+    episode again or records it as lost."""
+    played = _Play()
+    try:
+        await _turns(job, rules, number, session, engine, dialogue, played)
+    finally:
+        await engine.release(number)
+    return trajectory(job, rules, played)
+
+
+async def _turns(
+    job: Job,
+    rules: Rules,
+    number: int,
+    session: Session,
+    engine: Engine,
+    dialogue: Dialogue,
+    played: _Play,
+) -> None:
+    seen = Seen(await session.reset(job.task), None)
+    ledger = played.ledger
+    ledger.open(dialogue.opening(job.instructions, seen.observation.text))
+    for turn in range(rules.max_turns):
+        room = rules.context - len(ledger.ids)
+        if room <= 0:
+            played.note = f"the episode filled the context of {rules.context} tokens"
+            return
+        reply = await engine.generate(
+            request(job, rules, number, turn, room, ledger, seen.observation, dialogue)
+        )
+        span = ledger.reply(reply)
+        text = dialogue.text(reply.ids)
+        step = await session.step(text)
+        played.record(reply, span, text, seen, step)
+        if step.terminated or step.truncated:
+            played.ending = Ending.TERMINATED if step.terminated else Ending.TRUNCATED
+            return
+        seen = Seen(step.observation, step.info.get("state"))
+        if turn + 1 < rules.max_turns:
+            ledger.observe(dialogue.following(reply.ids, seen.observation.text))
+
+
+def request(
+    job: Job,
+    rules: Rules,
+    number: int,
+    turn: int,
+    room: int,
+    ledger: Ledger,
+    observation: Observation,
+    dialogue: Dialogue,
+) -> Request:
+    """The request for one reply. Its seed is a function of what the reply is for, not of when."""
+    admissible = None
+    if rules.admissible and observation.admissible:
+        admissible = [dialogue.encode_action(action) for action in observation.admissible]
+    path = (rules.purpose, job.iteration, job.environment, job.task.id, job.sample, turn)
+    return Request(
+        session=number,
+        ids=ledger.ids,
+        seed=derive(rules.seed, *path),
+        sampling=Sampling(
+            temperature=rules.temperature,
+            top_p=rules.top_p,
+            max_tokens=min(rules.max_tokens_per_turn, room),
+            stop=dialogue.stop,
+        ),
+        admissible=admissible,
+    )
+
+
+def trajectory(job: Job, rules: Rules, played: _Play) -> Trajectory:
+    """What was played, as the record that is trained on."""
+    return Trajectory(
+        environment=job.environment,
+        task=job.task.id,
+        category=job.task.category,
+        group=job.group,
+        sample=job.sample,
+        iteration=job.iteration,
+        turns=tuple(played.turns),
+        ending=played.ending,
+        score=sum(turn.reward for turn in played.turns),
+        raw_score=played.raw_score,
+        success=played.success,
+        max_turns=rules.max_turns,
+        temperature=rules.temperature,
+        note=played.note,
+        **played.ledger.build(),
+    )
+
+
+def lost(job: Job, rules: Rules, note: str) -> Trajectory:
+    """The record of an episode that infrastructure took away: no tokens, no score, a reason."""
+    return trajectory(job, rules, _Play(ending=Ending.LOST, note=note))

@@ -1,0 +1,149 @@
+"""How sure a measured number is.
+
+Every function is pure; what draws random numbers takes a seed and gives the same interval for it on
+every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+RESAMPLES = 10_000
+CHUNK = 4_000_000
+"""Numbers drawn at one time, so that memory does not grow with the sample."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """An estimate and the bounds that hold it with the confidence asked for."""
+
+    estimate: float
+    low: float
+    high: float
+    n: int
+    """Observations behind it (pairs, where paired; both samples, where not)."""
+
+    def overlaps(self, other: Interval) -> bool:
+        """Whether any value lies in both."""
+        return self.low <= other.high and other.low <= self.high
+
+
+def wilson(successes: int, n: int, *, confidence: float = 0.95) -> Interval:
+    """The score interval of a share (Wilson, JASA 22, 1927): right at 0, at n and for few trials.
+
+        (p + z^2/2n -+ z * sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)
+
+    Raises ValueError unless 0 <= successes <= n and n >= 1."""
+    if n < 1 or not 0 <= successes <= n:
+        raise ValueError(f"{successes} successes of {n} trials are no share")
+    share = successes / n
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    spread = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    middle, scale = share + z * z / (2 * n), 1 + z * z / n
+    # At the ends the formula is 0 or 1 exactly; rounding must not put the share outside.
+    low = 0.0 if successes == 0 else (middle - spread) / scale
+    high = 1.0 if successes == n else (middle + spread) / scale
+    return Interval(estimate=share, low=low, high=high, n=n)
+
+
+def bootstrap_mean(
+    values: ArrayLike, *, seed: int, confidence: float = 0.95, resamples: int = RESAMPLES
+) -> Interval:
+    """The percentile interval of a mean (Efron, Annals of Statistics 7, 1979).
+
+    Raises ValueError where there is no value."""
+    sample = _sample(values)
+    means = _resampled_means(sample, np.random.default_rng(seed), resamples)
+    return _percentiles(means, float(sample.mean()), sample.size, confidence)
+
+
+def bootstrap_paired(
+    after: ArrayLike,
+    before: ArrayLike,
+    *,
+    seed: int,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+) -> Interval:
+    """The mean of after - before where both were measured on the same tasks, in the same order.
+
+    Narrower than unpaired where hard tasks are hard for both. Raises ValueError on unequal lengths.
+    """
+    first, second = _sample(after), _sample(before)
+    if first.size != second.size:
+        raise ValueError(f"{first.size} and {second.size} values are no pairs")
+    return bootstrap_mean(first - second, seed=seed, confidence=confidence, resamples=resamples)
+
+
+def bootstrap_difference(
+    after: ArrayLike,
+    before: ArrayLike,
+    *,
+    seed: int,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+) -> Interval:
+    """mean(after) - mean(before) of two samples that have nothing to do with each other."""
+    first, second = _sample(after), _sample(before)
+    rng = np.random.default_rng(seed)
+    differences = _resampled_means(first, rng, resamples) - _resampled_means(second, rng, resamples)
+    estimate = float(first.mean() - second.mean())
+    return _percentiles(differences, estimate, first.size + second.size, confidence)
+
+
+def pass_at_k(tries: int, successes: int, k: int) -> float:
+    """The chance that at least one of k tries solves the task, from `tries` >= k of them.
+
+        1 - C(n - c, k) / C(n, k)
+
+    the unbiased estimator of Chen et al., arXiv 2107.03374, equation 1, as a product that does not
+    overflow. Raises ValueError unless 0 <= successes <= tries and 1 <= k <= tries."""
+    if not 1 <= k <= tries or not 0 <= successes <= tries:
+        raise ValueError(f"pass@{k} cannot be told from {successes} successes in {tries} tries")
+    if tries - successes < k:
+        return 1.0
+    drawn = np.arange(tries - successes + 1, tries + 1, dtype=np.float64)
+    return float(1.0 - np.prod(1.0 - k / drawn))
+
+
+def mean_pass_at_k(results: Sequence[tuple[int, int]], k: int) -> float:
+    """The mean of `pass_at_k` over tasks, each given as (tries, successes).
+
+    Raises ValueError where there is no task or a task has fewer than k tries."""
+    if not results:
+        raise ValueError("pass@k of no task")
+    return float(np.mean([pass_at_k(tries, successes, k) for tries, successes in results]))
+
+
+def _sample(values: ArrayLike) -> NDArray[np.float64]:
+    sample = np.asarray(values, dtype=np.float64)
+    if sample.size == 0:
+        raise ValueError("a mean of no values has no interval")
+    return sample
+
+
+def _resampled_means(
+    sample: NDArray[np.float64], rng: np.random.Generator, resamples: int
+) -> NDArray[np.float64]:
+    """[resamples] means of as many draws with replacement as the sample holds."""
+    rows = max(1, CHUNK // sample.size)
+    means = [
+        sample[rng.integers(0, sample.size, size=(min(rows, resamples - done), sample.size))].mean(
+            axis=1
+        )
+        for done in range(0, resamples, rows)
+    ]
+    return np.concatenate(means)
+
+
+def _percentiles(
+    resampled: NDArray[np.float64], estimate: float, n: int, confidence: float
+) -> Interval:
+    low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(estimate=estimate, low=float(low), high=float(high), n=n)

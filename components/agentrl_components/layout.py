@@ -1,0 +1,52 @@
+"""Where everything is in the store of a run: one function per thing, nothing else names a key.
+
+    run.json                            the manifest as it was started
+    state.json                          where the run is; the one pointer that moves
+    tracker.json                        which MLflow run shows it
+    iterations/000120.json              one iteration: metrics, horizon, decision
+    trajectories/000120/<part>          the episodes of an iteration
+    phases/02/<name>                    lineage, decision and reports of a phase
+    checkpoints/000120/                 a model folder that transformers can load, and
+    checkpoints/000120/trainer/         what else training needs to go on, and
+    checkpoints/000120/manifest.json    written last: sizes and sha256 of all of it
+
+Names are functions of (phase, iteration) alone, so doing something twice writes the same key.
+Numbers have leading zeros, so the order of keys is the order of iterations.
+"""
+
+from __future__ import annotations
+
+RUN = "run.json"
+STATE = "state.json"
+TRACKER = "tracker.json"
+CHECKPOINTS = "checkpoints/"
+ITERATIONS = "iterations/"
+MANIFEST = "manifest.json"
+TRAINER = "trainer/"
+"""In a checkpoint: the files under this are not part of the model folder."""
+
+
+def iteration(number: int) -> str:
+    """The record of one iteration."""
+    return f"{ITERATIONS}{number:06d}.json"
+
+
+def trajectories(number: int, part: str) -> str:
+    """Episodes of one iteration; `part` says which."""
+    return f"trajectories/{number:06d}/{part}"
+
+
+def phase(number: int, name: str) -> str:
+    """A file of one phase."""
+    return f"phases/{number:02d}/{name}"
+
+
+def checkpoint(number: int, name: str = "") -> str:
+    """A file of the checkpoint after `number` iterations; without a name, the prefix of all."""
+    return f"{CHECKPOINTS}{number:06d}/{name}"
+
+
+def checkpoint_number(key: str) -> int:
+    """The iteration that a key under `CHECKPOINTS` belongs to; -1: none, it is not ours."""
+    number = key.removeprefix(CHECKPOINTS).split("/", 1)[0]
+    return int(number) if number.isdigit() and key.startswith(CHECKPOINTS) else -1

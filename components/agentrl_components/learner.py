@@ -1,0 +1,213 @@
+"""Episodes in, new weights out.
+
+An iteration's episodes become advantages, advantages become mini-batches, a mini-batch becomes packs on
+lanes, and the lanes' gradients, added in a fixed order, become one step of AdamW.
+
+Legend: T tokens of an episode, S sampled tokens, P trainable parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from agentrl_components.advantages import ESTIMATORS, EpisodeView, zero_variance
+from agentrl_components.flat import LANES, Shared
+from agentrl_components.losses import Denominators
+from agentrl_components.objective import Imitation, PolicyGradient, Sums, ValueRegression
+from agentrl_components.packing import Example, example, pack, plan
+from agentrl_components.pool import Pool
+from agentrl_components.seeds import derive
+from agentrl_components.spec import RunSpec
+from agentrl_components.trajectory import Ending, Trajectory
+from agentrl_components.worker import Objective, Worker
+
+Column = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updated:
+    """What an update did."""
+
+    metrics: dict[str, float]
+    steps: int
+    """Optimizer steps."""
+
+
+class Optimizer:
+    """AdamW over one master vector [P], with lanes for gradients."""
+
+    def __init__(self, shared: Shared, spec: RunSpec) -> None:
+        self._shared = shared
+        self.adamw = torch.optim.AdamW(
+            [shared.vector],
+            lr=spec.update.learning_rate,
+            betas=(0.9, spec.update.beta2),
+            weight_decay=spec.update.weight_decay,
+            foreach=False,
+        )
+        self._limit = spec.update.max_grad_norm
+
+    def step(self, learning_rate: float) -> float:
+        """Move the vector by the lanes' sum. Returns the gradient's norm before clipping; a norm that
+        is not finite moves nothing."""
+        gradient = self._shared.lanes[0].clone()
+        for lane in self._shared.lanes[1:]:
+            gradient += lane
+        norm = float(torch.linalg.vector_norm(gradient))
+        if not math.isfinite(norm):
+            return norm
+        gradient *= min(1.0, self._limit / (norm + 1e-6))
+        self._shared.vector.grad = gradient
+        for group in self.adamw.param_groups:
+            group["lr"] = learning_rate
+        self.adamw.step()
+        return norm
+
+
+class Learner:
+    """Owns the optimizers; asks the pool for gradients."""
+
+    def __init__(self, spec: RunSpec, lead: Worker, pool: Pool) -> None:
+        self.spec = spec
+        self._pool = pool
+        self.policy = Optimizer(lead.policy.shared, spec)
+        self.critic = Optimizer(lead.values.shared, spec) if lead.critic is not None else None
+        self.estimator = ESTIMATORS[spec.algorithm.name]
+
+    def update(self, episodes: Sequence[Trajectory], iteration: int, rate: float) -> Updated:
+        """Learn from an iteration's episodes at step size `rate`."""
+        algorithm, update = self.spec.algorithm, self.spec.update
+        kept = self._trainable(episodes)
+        examples = self._examples(kept)
+        sums: Sums = {}
+        norms: list[float] = []
+        for batch in self._mini_batches(len(examples), iteration):
+            chosen = [examples[i] for i in batch]
+            denominators = Denominators(
+                tokens=max(1, sum(len(e.sampled) for e in chosen)),
+                episodes=len(chosen),
+                token_limit=self.spec.model.context,
+            )
+            if self.critic is not None:
+                value = ValueRegression(
+                    value_clip=algorithm.critic.value_clip, denominators=denominators
+                )
+                self._accumulate(sums, self._lanes(value, chosen))
+                self.critic.step(algorithm.critic.learning_rate)
+            if iteration < algorithm.critic.warmup_iterations and self.critic is not None:
+                continue
+            objective = PolicyGradient(
+                algorithm=algorithm, denominators=denominators, chunk=update.logits_chunk
+            )
+            self._accumulate(sums, self._lanes(objective, chosen))
+            norms.append(self.policy.step(rate))
+        tokens = max(1, update.epochs * sum(len(e.sampled) for e in examples))
+        metrics = {f"update/{name}": value / tokens for name, value in sums.items()}
+        metrics["update/grad_norm"] = float(np.mean(norms)) if norms else 0.0
+        metrics["update/episodes"] = float(len(examples))
+        metrics["update/tokens"] = float(tokens)
+        metrics["update/learning_rate"] = rate
+        return Updated(metrics=metrics, steps=len(norms))
+
+    def imitate(self, examples: Sequence[Example], rate: float) -> float:
+        """One step of weighted imitation over one batch. Returns its mean loss."""
+        total = float(sum(e.columns["weight"].sum() for e in examples))
+        objective = Imitation(total_weight=total, chunk=self.spec.update.logits_chunk)
+        sums = self._lanes(objective, examples)
+        self.policy.step(rate)
+        return sums["loss"] / total
+
+    def _trainable(self, episodes: Sequence[Trajectory]) -> list[Trajectory]:
+        """Episodes that carry a gradient: played to an end, with a token of the agent's own, and in a
+        group that says something."""
+        played = [e for e in episodes if e.ending is not Ending.LOST and e.num_sampled]
+        if not (self.estimator.needs_group and self.spec.algorithm.drop_zero_variance):
+            return played
+        silent = zero_variance(self._views(played))
+        return [e for e in played if e.group not in silent]
+
+    def _views(
+        self, episodes: Sequence[Trajectory], values: Sequence[Column] | None = None
+    ) -> list[EpisodeView]:
+        reward = self.spec.algorithm.reward
+        if values is None:
+            return [EpisodeView.of(e, reward) for e in episodes]
+        return [EpisodeView.of(e, reward, values=v) for e, v in zip(episodes, values, strict=True)]
+
+    def _examples(self, episodes: Sequence[Trajectory]) -> list[Example]:
+        """Episodes with their advantages and whatever else the loss reads."""
+        if not episodes:
+            return []
+        columns: list[dict[str, Column]] = [{"sampler": e.logprobs[e.mask]} for e in episodes]
+        bare = [example(e, c) for e, c in zip(episodes, columns, strict=True)]
+        algorithm = self.spec.algorithm
+        if algorithm.importance_sampling.mode != "off":
+            self._fill(columns, "old", bare, Worker.logprobs, False)
+        if algorithm.kl.coefficient:
+            self._fill(columns, "reference", bare, Worker.logprobs, True)
+        values = None
+        if self.estimator.needs_critic:
+            self._fill(columns, "value", bare, Worker.estimates)
+            values = [scattered(e, c["value"]) for e, c in zip(episodes, columns, strict=True)]
+        result = self.estimator.estimate(self._views(episodes, values), algorithm)
+        for i, episode in enumerate(episodes):
+            columns[i]["advantage"] = result.advantages[i][episode.mask]
+            if result.returns is not None:
+                columns[i]["return"] = result.returns[i][episode.mask]
+        return [replace(e, columns=c) for e, c in zip(bare, columns, strict=True)]
+
+    def _fill(
+        self,
+        columns: Sequence[dict[str, Column]],
+        name: str,
+        examples: Sequence[Example],
+        method: object,
+        *arguments: object,
+    ) -> None:
+        """Add a column that the workers compute, pack by pack."""
+        lanes = plan([e.length for e in examples], self.spec.update.micro_batch_tokens, LANES)
+        packs = [[pack(examples, members) for members in lane] for lane in lanes]
+        found = self._pool.map(method, [(lane, *arguments) for lane in packs])  # type: ignore[arg-type]
+        for lane, tensors in zip(packs, found, strict=True):
+            for row, tensor in zip(lane, tensors, strict=True):
+                parts = np.split(tensor.numpy(), np.cumsum([len(examples[i].sampled) for i in row.members])[:-1])
+                for member, part in zip(row.members, parts, strict=True):
+                    columns[member][name] = part
+
+    def _mini_batches(self, count: int, iteration: int) -> Iterator[list[int]]:
+        """Every episode once per epoch, in an order of its own, in batches of nearly equal size."""
+        batches = max(1, round(count / self.spec.update.mini_batch))
+        for epoch in range(self.spec.update.epochs):
+            seed = derive(self.spec.seed, "shuffle", iteration, epoch)
+            order = np.random.default_rng(seed).permutation(count)
+            yield from ([int(i) for i in part] for part in np.array_split(order, batches) if len(part))
+
+    def _lanes(self, objective: Objective, examples: Sequence[Example]) -> Sums:
+        """The gradient of `objective` over `examples`, left in the lanes."""
+        lanes = plan([e.length for e in examples], self.spec.update.micro_batch_tokens, LANES)
+        calls = [
+            (objective, [pack(examples, members) for members in lane], number)
+            for number, lane in enumerate(lanes)
+        ]
+        total: Sums = {}
+        for sums in self._pool.map(Worker.differentiate, calls):
+            self._accumulate(total, sums)
+        return total
+
+    @staticmethod
+    def _accumulate(total: Sums, more: Sums) -> None:
+        for name, value in more.items():
+            total[name] = total.get(name, 0.0) + value
+
+
+def scattered(episode: Trajectory, values_S: Column) -> Column:
+    """Values [T] of an episode from those of its sampled tokens."""
+    out = np.zeros(len(episode.ids), dtype=np.float32)
+    out[episode.mask] = values_S
+    return out

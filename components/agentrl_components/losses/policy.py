@@ -1,0 +1,79 @@
+"""The clipped surrogate, token by token.
+
+Schulman et al., PPO, arXiv 1707.06347, equation 7, as a loss to minimise:
+
+    L_t = -min(ratio_t * A_t, clip(ratio_t, 1 - clip_low, 1 + clip_high) * A_t)
+
+with DAPO's separate upper bound (arXiv 2503.14476, section 3.1) and, for negative advantages, the
+dual clip L_t <= -dual_clip * A_t (Ye et al., arXiv 1912.09729), which bounds the loss of a token
+that the new policy makes far likelier.
+
+Legend: S sampled tokens of all episodes in the micro-batch, one after the other, nothing padded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+LOG_RATIO_LIMIT = 20.0
+"""Log-ratios are clamped to this, so that no exponential overflows. e^20 is far past any clip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surrogate:
+    """The loss of each token, and what is worth watching about it."""
+
+    loss_S: Tensor
+    """[S] carries the gradient; to be weighted and reduced by `losses.normalise.reduced`."""
+    ratio_S: Tensor
+    """[S] new / old probability, detached."""
+    clipped_S: Tensor
+    """[S] bool: a bound was active, so the token has no gradient."""
+
+
+def clipped_surrogate(
+    logprobs_S: Tensor,
+    old_logprobs_S: Tensor,
+    advantages_S: Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+    dual_clip: float | None,
+) -> Surrogate:
+    """PPO's loss per token.
+
+    Args:
+        logprobs_S: under the policy being trained, with gradient.
+        old_logprobs_S: under the policy the update started from, without.
+        advantages_S: without gradient.
+    """
+    log_ratio_S = logprobs_S - old_logprobs_S.detach()
+    return surrogate(
+        log_ratio_S, advantages_S, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip
+    )
+
+
+def surrogate(
+    log_ratio_S: Tensor,
+    advantages_S: Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+    dual_clip: float | None,
+) -> Surrogate:
+    """The same from log-ratios, whatever they are the ratios of."""
+    ratio_S = log_ratio_S.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+    advantages_S = advantages_S.detach()
+    free_S = -ratio_S * advantages_S
+    bound_S = -ratio_S.clamp(1.0 - clip_low, 1.0 + clip_high) * advantages_S
+    loss_S = torch.maximum(free_S, bound_S)
+    clipped_S = bound_S > free_S
+    if dual_clip is not None:
+        limit_S = -dual_clip * advantages_S
+        over_S = (advantages_S < 0) & (loss_S > limit_S)
+        loss_S = torch.where(over_S, limit_S, loss_S)
+        clipped_S = clipped_S | over_S
+    return Surrogate(loss_S=loss_S, ratio_S=ratio_S.detach(), clipped_S=clipped_S.detach())

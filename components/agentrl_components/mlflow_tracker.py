@@ -1,0 +1,273 @@
+"""MLflow as the tracker of a run.
+
+MLflow runs in a process of its own (`mlflow_worker`): importing it takes seconds of the
+interpreter's lock, and a server that hangs can be left behind only with a process. Here is a thread
+that hands it one job at a time. What a call costs the caller is a dict update; nothing raises,
+nothing waits but `close`, which has a deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agentrl_components.errors import RunError, TrackerError
+from agentrl_components.outbox import Artifact, Job, Model, Outbox, describe
+from agentrl_components.trajectory import Trajectory
+
+_CHILD_ENVIRONMENT = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "OMP_NUM_THREADS": "1",
+}
+"""For the worker alone, where the person has set nothing else."""
+
+
+WORKER = (sys.executable, "-m", "agentrl_components.mlflow_worker")
+"""The command of the process that speaks to MLflow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where to record."""
+
+    uri: str
+    """Tracking URI."""
+    artifacts: str | None
+    """Where a new experiment keeps its files. None: where the server says."""
+    experiment: str
+    run_name: str
+    run_id: str | None
+    """Resume this run. None, or there is no such run: a new one."""
+    uid: str | None
+    """Resume the run that was created with this tag, where `run_id` does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """The last job: FINISHED, FAILED or KILLED."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The worker's answer to one job."""
+
+    error: str | None = None
+    passing: bool = False
+    """The error may go away by itself."""
+    run_id: str | None = None
+
+
+class MlflowTracker:
+    """A `Tracker` that records in MLflow.
+
+    `folder` holds `mlflow.db` and `mlartifacts/` where no `uri` is given, and the worker's log,
+    `mlflow.log`, in any case. `on_run` is told the id of the run as soon as there is one, from
+    another thread; give it back as `run_id` to resume. Without `run_id`, MLFLOW_RUN_ID is resumed
+    where it is set (a KFP backend with MLflow sets it, together with MLFLOW_TRACKING_URI).
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        uri: str | None = None,
+        experiment: str = "agentrl",
+        run_name: str = "agentrl",
+        run_id: str | None = None,
+        uid: str | None = None,
+        on_run: Callable[[str], None] | None = None,
+        deadline_s: float = 30.0,
+        pause_s: float = 1.0,
+        worker: Sequence[str] = WORKER,
+    ) -> None:
+        self._folder = folder.absolute()
+        self._target = target(self._folder, uri, experiment, run_name, run_id, uid)
+        self._on_run = on_run
+        self._deadline_s = deadline_s
+        self._pause_s = pause_s
+        self._worker = worker
+        self._outbox = Outbox()
+        self._failed: list[str] = []
+        self._status: str | None = None
+        self._run_id: str | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connected = False
+        self.problem: str | None = None
+        """Why nothing is recorded at present, for a person who watches. None: all is well."""
+        self._thread = threading.Thread(target=self._send_all, name="mlflow", daemon=True)
+        self._thread.start()
+
+    @property
+    def uri(self) -> str:
+        """The tracking URI."""
+        return self._target.uri
+
+    @property
+    def run_id(self) -> str | None:
+        """Of the MLflow run; None until the tracker has answered."""
+        return self._run_id
+
+    def params(self, values: Mapping[str, str]) -> None:
+        self._outbox.params(values)
+
+    def metrics(self, iteration: int, values: Mapping[str, float]) -> None:
+        self._outbox.metrics(iteration, _now_ms(), values)
+
+    def episodes(self, iteration: int, name: str, episodes: Sequence[Trajectory]) -> None:
+        self._outbox.episodes(iteration, name, _now_ms(), episodes)
+
+    def artifact(self, path: Path) -> None:
+        self._outbox.add(Artifact(path=path.absolute()))
+
+    def model(self, folder: Path, name: str) -> None:
+        self._outbox.add(Model(folder=folder.absolute(), name=name))
+
+    def close(self, status: str) -> list[str]:
+        self._status = self._status or status
+        self._outbox.close()
+        self._thread.join(self._deadline_s)
+        if self._thread.is_alive():
+            known = self.problem
+            if self._process is not None:
+                self._process.kill()
+            self._thread.join(5.0)
+            self.problem = known or f"MLflow at {self.uri} did not answer in time"
+        failed, self._failed = self._failed, []
+        if self._outbox.dropped:
+            failed.append(f"{self._outbox.dropped} batches of episodes that had waited too long")
+        left = [f"not recorded: {line}" for line in self._outbox.left()]
+        return failed + ([self.problem] if left and self.problem else []) + left
+
+    def _send_all(self) -> None:
+        pause_s = self._pause_s
+        try:
+            while (job := self._outbox.take()) is not None:
+                closing = self._outbox.closed
+                if self._send(job):
+                    pause_s = self._pause_s
+                elif closing:
+                    return
+                else:
+                    pause_s = min(2 * pause_s + 0.1, 60.0)
+                # Between two jobs metrics pile up, so that a fast run makes few requests.
+                self._outbox.wait_closed(pause_s)
+            if self._status is not None and self._connected:
+                self._note(self._ask(Finish(status=self._status)), "the run's status")
+        finally:
+            self._stop()
+
+    def _send(self, job: Job) -> bool:
+        """False: not now; the job waits again."""
+        reply = Reply() if self._connected else self._connect()
+        if reply.error is None:
+            reply = self._ask(job)
+            if not reply.passing:
+                self.problem = None
+                self._note(reply, describe(job))
+                return True
+        self.problem = f"MLflow at {self.uri}: {reply.error}"
+        self._outbox.put_back(job)
+        return False
+
+    def _connect(self) -> Reply:
+        if self._process is None:
+            try:
+                self._process = self._start()
+            except OSError as error:
+                return Reply(error=str(error), passing=True)
+        reply = self._ask(self._target)
+        if reply.run_id is None:
+            return reply
+        self._connected = True
+        self._run_id = reply.run_id
+        self._target = replace(self._target, run_id=reply.run_id)
+        if self._on_run is not None:
+            try:
+                self._on_run(reply.run_id)
+            except RunError as error:
+                self._failed.append(f"the run's id could not be kept: {error}")
+        return reply
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "mlflow.log").open("ab") as log:
+            return subprocess.Popen(
+                self._worker,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**_CHILD_ENVIRONMENT, **os.environ},
+            )
+
+    def _ask(self, job: Job | Target | Finish) -> Reply:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            pickle.dump(job, process.stdin)
+            process.stdin.flush()
+            reply: Any = pickle.load(process.stdout)
+        except (EOFError, OSError, pickle.PickleError):
+            self._stop()
+            return Reply(error=f"the worker died; see {self._folder / 'mlflow.log'}", passing=True)
+        assert isinstance(reply, Reply)
+        return reply
+
+    def _note(self, reply: Reply, what: str) -> None:
+        if reply.error is not None:
+            self._failed.append(f"{what}: {TrackerError(reply.error)}")
+
+    def _stop(self) -> None:
+        process, self._process, self._connected = self._process, None, False
+        if process is None:
+            return
+        with process:  # closes the pipes, which ends the worker, and waits
+            if process.stdin is not None and not process.stdin.closed:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+            try:
+                process.wait(2.0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def target(
+    folder: Path,
+    uri: str | None,
+    experiment: str,
+    run_name: str,
+    run_id: str | None,
+    uid: str | None,
+) -> Target:
+    """Where to record, given what the person and the environment say."""
+    given = os.environ.get("MLFLOW_RUN_ID")
+    if uri is None and given:
+        uri = os.environ.get("MLFLOW_TRACKING_URI")
+    local = uri is None
+    return Target(
+        uri=uri if uri is not None else f"sqlite:///{folder / 'mlflow.db'}",
+        artifacts=(folder / "mlartifacts").as_uri() if local else None,
+        experiment=experiment,
+        run_name=run_name,
+        run_id=run_id or given,
+        uid=uid,
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

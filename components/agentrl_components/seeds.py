@@ -1,0 +1,15 @@
+"""Every random number of a run, as a pure function of where it is used.
+
+A seed is a hash of the run's seed and of names and indices, so nothing depends on the order in which
+things happen, and no two uses share a stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def derive(seed: int, *path: str | int) -> int:
+    """63 bits from a run's seed and a path such as ("turn", iteration, task, sample, turn)."""
+    text = "/".join([str(seed), *map(str, path)])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 1

@@ -1,0 +1,169 @@
+"""The CustomResourceDefinition of `AgentRLRun`, made from the models.
+
+What Kubernetes asks of a schema and JSON Schema does not: no references, no unions, no constants,
+`nullable` for what may be null, a bound on every list, text and mapping so that the cost of the CEL
+rules can be estimated. The rules between fields are those of `spec.rules`, as far as CEL can say
+them; the rest is told by the operator in a condition.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from agentrl_components.spec.rules import RULES
+from agentrl_components.spec.run import GROUP, KIND, VERSION, RunSpec
+from agentrl_components.spec.status import COLUMNS, STATUS
+
+Schema = dict[str, Any]
+
+PLURAL = "agentrlruns"
+IMMUTABLE: tuple[str, ...] = ("model", "environments", "algorithm.name", "seed")
+"""Fields that a run cannot change while it lives: its checkpoints depend on them."""
+
+_KEPT = (
+    "type",
+    "description",
+    "default",
+    "enum",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+    "pattern",
+    "required",
+)
+_LONGEST_TEXT = 2048
+
+
+def definition() -> Schema:
+    """The CRD, ready for `kubectl apply`."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
+                "shortNames": ["arl"],
+                "categories": ["all"],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": _root()},
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": list(COLUMNS),
+                }
+            ],
+        },
+    }
+
+
+def text() -> str:
+    """The CRD as YAML."""
+    return yaml.safe_dump(definition(), sort_keys=False, allow_unicode=True, width=100)
+
+
+def _root() -> Schema:
+    return {
+        "type": "object",
+        "description": "One run: a model, the worlds it must learn to act in, an algorithm and a "
+        "horizon schedule.",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec_schema(),
+            "status": STATUS,
+        },
+        "x-kubernetes-validations": [
+            {
+                "rule": "size(self.metadata.name) <= 52"
+                " && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+                "message": "metadata.name names everything that belongs to the run: at most 52 "
+                "characters, lower-case letters, digits and dashes, a letter first",
+            }
+        ],
+    }
+
+
+def spec_schema() -> Schema:
+    """The structural schema of `spec`, with its rules."""
+    source = RunSpec.model_json_schema(by_alias=True)
+    schema = structural(source, source.get("$defs", {}))
+    schema["x-kubernetes-validations"] = [
+        {"rule": rule.cel, "message": rule.says} for rule in RULES if rule.cel is not None
+    ]
+    environments = schema["properties"]["environments"]
+    environments["x-kubernetes-list-type"] = "map"
+    environments["x-kubernetes-list-map-keys"] = ["name"]
+    for path in IMMUTABLE:
+        _make_immutable(schema, path)
+    return schema
+
+
+def _make_immutable(schema: Schema, path: str) -> None:
+    for name in path.split("."):
+        schema = schema["properties"][name]
+    schema.setdefault("x-kubernetes-validations", []).append(
+        {
+            "rule": "self == oldSelf",
+            "message": f"{path} cannot change while the run lives; make a new run",
+        }
+    )
+
+
+def structural(source: Schema, definitions: Schema) -> Schema:
+    """A JSON Schema of pydantic as Kubernetes' structural schema."""
+    if "$ref" in source:
+        name = source["$ref"].rsplit("/", 1)[1]
+        source = definitions[name] | {key: source[key] for key in source if key != "$ref"}
+    if "anyOf" in source:
+        return _nullable(source, definitions)
+    schema: Schema = {key: source[key] for key in _KEPT if key in source}
+    if "description" in schema:
+        schema["description"] = " ".join(schema["description"].split())
+    for bound in ("Minimum", "Maximum"):
+        if f"exclusive{bound}" in source:
+            schema[bound.lower()] = source[f"exclusive{bound}"]
+            schema[f"exclusive{bound}"] = True
+    if source.get("format") == "uri":
+        schema["pattern"] = "^[hH][tT][tT][pP][sS]?://[^/]"
+    if source.get("type") == "string" and "enum" not in source:
+        schema.setdefault("maxLength", _LONGEST_TEXT)
+    if "items" in source:
+        schema["items"] = structural(source["items"], definitions)
+    if "properties" in source:
+        schema["properties"] = {
+            name: structural(inner, definitions) for name, inner in source["properties"].items()
+        }
+        if "default" in schema:
+            schema["default"] = {}
+    elif source.get("type") == "object":
+        schema["x-kubernetes-preserve-unknown-fields"] = True
+    return schema
+
+
+def _nullable(source: Schema, definitions: Schema) -> Schema:
+    """`X | None`: the schema of X, which may be null. A default of null is no default."""
+    kinds = [kind for kind in source["anyOf"] if kind.get("type") != "null"]
+    if len(kinds) != 1:
+        raise TypeError(f"a structural schema has no unions: {source['anyOf']}")
+    outer = {key: source[key] for key in ("description", "default") if key in source}
+    if outer.get("default", ...) is None:
+        del outer["default"]
+    return structural(kinds[0] | outer, definitions) | {"nullable": True}

@@ -1,0 +1,39 @@
+"""How episodes are played."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from agentrl_components.spec.part import Part
+
+
+class Rollout(Part):
+    """Tasks, samples and limits of one iteration."""
+
+    tasks: int = Field(default=16, ge=1, le=65536)
+    """Tasks of an iteration."""
+    group_size: int = Field(default=8, ge=1, le=1024)
+    """Episodes of each task. At least 2 where the algorithm compares them."""
+    actions: Literal["free", "admissible"] = "free"
+    """`free`: the model writes what it likes. `admissible`: decoding is confined to the actions
+    that the environment admits; the mask is then part of the agent, in training and in
+    evaluation."""
+    engine: Literal["torch", "vllm"] = "torch"
+    """What samples. `torch`: in process, bit-reproducible on CPU. `vllm`: for real sizes."""
+    temperature: float = Field(default=1.0, gt=0, le=5)
+    """Of sampling. Log-probabilities are those of the distribution that was sampled."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus. Below 1, the trained distribution is the truncated one."""
+    max_tokens_per_turn: int = Field(default=64, ge=1, le=32768)
+    """Tokens of one reply. A reply cut here has no stop token, and none is trained."""
+    max_staleness: int = Field(default=0, ge=0, le=64)
+    """How many policy versions an episode may lag. 0: strictly on-policy, in lock step."""
+    max_lost_share: float = Field(default=0.2, ge=0, le=1)
+    """The run stops when more than this share of an iteration's episodes is lost to the
+    environment."""
+    retries: int = Field(default=2, ge=0, le=10)
+    """How often an episode whose session was lost is played anew, on another session."""
+    concurrency: int = Field(default=256, ge=1, le=65536)
+    """Episodes in flight at once in each worker."""

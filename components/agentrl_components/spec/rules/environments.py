@@ -1,0 +1,139 @@
+"""Rules about the worlds, and about how many tasks they get."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from agentrl_components.spec.rules.rule import Mistake, Rule, rule
+from agentrl_components.spec.run import RunSpec
+from agentrl_envs.registry import names
+
+
+@rule(
+    "environments.*.builtin",
+    "environments.*.image",
+    "environments.*.url",
+    cel="self.environments.all(e,"
+    " [has(e.builtin), has(e.image), has(e.url)].exists_one(given, given))",
+)
+def an_environment_runs_in_one_place(spec: RunSpec) -> Iterator[Mistake]:
+    """Each environment has exactly one of builtin, image and url."""
+    for index, environment in enumerate(spec.environments):
+        places = {
+            "builtin": environment.builtin,
+            "image": environment.image,
+            "url": environment.url,
+        }
+        given = [name for name, value in places.items() if value is not None]
+        if not given:
+            reason = "does not say where it runs"
+        elif len(given) > 1:
+            reason = f"{' and '.join(given)} are given together"
+        else:
+            continue
+        yield Mistake(
+            field=f"spec.environments[{index}]",
+            reason=reason,
+            fix="give exactly one of builtin, image and url",
+        )
+
+
+@rule("environments.*.name")
+def environments_have_names_of_their_own(spec: RunSpec) -> Iterator[Mistake]:
+    """Names of environments are unique."""
+    taken = [environment.name for environment in spec.environments]
+    for index, name in enumerate(taken):
+        if name in taken[:index]:
+            yield Mistake(
+                field=f"spec.environments[{index}].name",
+                reason=f"{name} is already the name of environments[{taken.index(name)}]",
+                fix="give it another name",
+            )
+
+
+@rule("environments.*.builtin")
+def a_built_in_environment_is_known(spec: RunSpec) -> Iterator[Mistake]:
+    """builtin is an environment of `agentrl envs list`."""
+    known = sorted(names())
+    for index, environment in enumerate(spec.environments):
+        if environment.builtin is not None and environment.builtin not in known:
+            near = difflib.get_close_matches(environment.builtin.lower(), known, n=1)
+            yield Mistake(
+                field=f"spec.environments[{index}].builtin",
+                reason=f"there is no built-in environment {environment.builtin}",
+                fix=f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}",
+            )
+
+
+@rule(
+    "environments.*.builtin",
+    "environments.*.tokenEnv",
+    cel="self.environments.all(e, !has(e.tokenEnv) || !has(e.builtin))",
+)
+def a_built_in_environment_needs_no_token(spec: RunSpec) -> Iterator[Mistake]:
+    """tokenEnv belongs to an environment with a url or an image."""
+    for index, environment in enumerate(spec.environments):
+        if environment.builtin is not None and environment.token_env is not None:
+            yield Mistake(
+                field=f"spec.environments[{index}].tokenEnv",
+                reason="a built-in environment is not asked over the network and takes no token",
+                fix="leave it out",
+            )
+
+
+@rule(
+    "environments.*.url",
+    cel="self.environments.all(e, !has(e.url) || !e.url.matches('^[^/]*//[^/?#]*@'))",
+)
+def no_secret_in_an_address(spec: RunSpec) -> Iterator[Mistake]:
+    """The url of an environment holds no user and no password."""
+    for index, environment in enumerate(spec.environments):
+        url = environment.url
+        if url is not None and (url.username or url.password):
+            yield Mistake(
+                field=f"spec.environments[{index}].url",
+                reason="holds a user or a password, and a manifest is no place for a secret",
+                fix="put the bearer token in an environment variable and name it in tokenEnv",
+            )
+
+
+@rule(
+    "environments.*.name",
+    "rollout.tasks",
+    cel="self.rollout.tasks >= size(self.environments)",
+)
+def every_environment_is_played(spec: RunSpec) -> Iterator[Mistake]:
+    """rollout.tasks is at least the number of environments."""
+    yield from _share(spec, "spec.rollout.tasks", spec.rollout.tasks)
+
+
+@rule(
+    "environments.*.name",
+    "evaluation.tasks",
+    cel="self.evaluation.tasks >= size(self.environments)",
+)
+def every_environment_is_evaluated(spec: RunSpec) -> Iterator[Mistake]:
+    """evaluation.tasks is at least the number of environments."""
+    yield from _share(spec, "spec.evaluation.tasks", spec.evaluation.tasks)
+
+
+def _share(spec: RunSpec, field: str, tasks: int) -> Iterator[Mistake]:
+    count = len(spec.environments)
+    if tasks < count:
+        yield Mistake(
+            field=field,
+            reason=f"{tasks} cannot be shared over {count} environments",
+            fix=f"set it to {count} or more",
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    an_environment_runs_in_one_place,
+    a_built_in_environment_is_known,
+    environments_have_names_of_their_own,
+    a_built_in_environment_needs_no_token,
+    no_secret_in_an_address,
+    every_environment_is_played,
+    every_environment_is_evaluated,
+)

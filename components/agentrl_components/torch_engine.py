@@ -1,0 +1,274 @@
+"""Continuous batching in plain torch: the engine of laptops and tests.
+
+Whatever is ready is computed together: new observations and next tokens share one forward pass, each
+session's keys stay cached between its turns, and nobody waits for anybody.
+
+On CPU, with one thread, a reply depends on its own request alone and not on what else was in the batch:
+rows of at least four tokens take one kernel, masked attention ignores padding exactly, and the random
+number of a token is a hash of (request seed, index of the token). `tests/components/test_torch_engine.py`
+holds it to that, bit for bit.
+
+Legend: N packed new tokens, B rows, L queries of a row, T keys, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from agentrl_components.attention import Bucket, Cached, SlotCache
+from agentrl_components.decoder import Decoder
+from agentrl_components.engine import Generation, Request, Stop
+from agentrl_components.errors import EngineError
+from agentrl_components.sampling import distribution, pick, uniforms
+from agentrl_components.trie import Node, Trie, trie_of
+
+SMALLEST_BATCH = 4
+"""Fewer rows take another matrix kernel, whose bits differ."""
+KEY_STEP = 16
+"""Attention's key axis is padded to a multiple of this, so that shapes recur."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """One episode's cache."""
+
+    slot: int
+    cached: int = 0
+    """Tokens whose keys are in the cache."""
+
+
+@dataclass(slots=True)
+class _Row:
+    """One reply in the making."""
+
+    request: Request
+    session: _Session
+    answer: asyncio.Future[Generation]
+    fresh: list[int]
+    """Tokens not yet in the cache; the last one is what the next token is sampled from."""
+    trie: Trie | None
+    node: Node | None
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    sampled: list[bool] = field(default_factory=list)
+    allowed: list[tuple[int, ...]] = field(default_factory=list)
+
+
+class TorchEngine:
+    """An `Engine` over a `Decoder` in this process. Serves one event loop."""
+
+    def __init__(self, decoder: Decoder, version: int = 0) -> None:
+        self._decoder = decoder
+        self._version = version
+        self._sessions: dict[int, _Session] = {}
+        self._free: list[int] = []
+        self._ready: list[_Row] = []
+        self._pump: asyncio.Task[None] | None = None
+        weight = decoder.model.embed_tokens.weight
+        self._device = weight.device
+        shape = decoder.shape
+        self._cache = SlotCache(
+            shape.layers, shape.kv_heads, shape.head_width, weight.dtype, weight.device
+        )
+        self._group = shape.heads // shape.kv_heads
+        self._slots = 1  # slot 0 takes the padding of small batches
+
+    async def generate(self, request: Request) -> Generation:
+        """One reply; it joins the batch at the next forward pass."""
+        session = self._sessions.get(request.session)
+        if session is None:
+            session = self._sessions[request.session] = _Session(self._take_slot())
+        fresh = list(request.ids[session.cached :])
+        if not fresh:
+            raise EngineError(f"session {request.session}: no new tokens to answer")
+        trie = node = None
+        if request.admissible is not None:
+            stop = request.sampling.stop[0]
+            trie = trie_of(tuple(map(tuple, request.admissible)), stop)
+            node = trie.root
+        row = _Row(request, session, asyncio.get_running_loop().create_future(), fresh, trie, node)
+        self._force(row)
+        if not row.answer.done():
+            self._ready.append(row)
+            if self._pump is None or self._pump.done():
+                self._pump = asyncio.create_task(self._run())
+        return await row.answer
+
+    async def release(self, session: int) -> None:
+        """Give the session's slot to the next one."""
+        held = self._sessions.pop(session, None)
+        if held is not None:
+            self._free.append(held.slot)
+
+    async def load(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Copy weights in. Waits for replies under way; they were sampled by the old version."""
+        if self._pump is not None:
+            await self._pump
+        self._decoder.load_state_dict(dict(weights), strict=False)
+        self.renew(version)
+
+    def renew(self, version: int) -> None:
+        """The decoder's weights have been changed in place: forget every cache."""
+        self._version = version
+        for session in self._sessions.values():
+            session.cached = 0
+
+    async def close(self) -> None:
+        """Stop the pump; replies under way fail."""
+        if self._pump is not None and not self._pump.done():
+            self._pump.cancel()
+        for row in self._ready:
+            if not row.answer.done():
+                row.answer.set_exception(EngineError("the engine was closed"))
+        self._ready.clear()
+
+    def _take_slot(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._slots += 1
+        return self._slots - 1
+
+    async def _run(self) -> None:
+        """Forward passes for as long as there are rows. Between two, episodes go on."""
+        while self._ready:
+            rows, self._ready = self._ready, []
+            try:
+                self._ready = [row for row in self._step(rows) if not row.answer.done()]
+            except RuntimeError as error:  # torch's own, out of memory among them
+                for row in rows:
+                    if not row.answer.done():
+                        row.answer.set_exception(EngineError(f"forward pass failed: {error}"))
+            await asyncio.sleep(0)
+
+    @torch.inference_mode()
+    def _step(self, rows: Sequence[_Row]) -> Iterable[_Row]:
+        """One forward pass over every fresh token, one new token for every row."""
+        hidden_BE = self._forward(rows)
+        chosen_B, logprobs_B = self._sample(rows, self._decoder.logits(hidden_BE))
+        for row, token, logprob in zip(rows, chosen_B, logprobs_B, strict=False):
+            row.session.cached += len(row.fresh)
+            row.fresh = [token]
+            row.ids.append(token)
+            row.logprobs.append(logprob)
+            row.sampled.append(True)
+            if row.trie is not None and row.node is not None:
+                row.allowed.append(row.trie.allowed(row.node))
+                row.node = row.trie.advance(row.node, token)
+            self._settle(row)
+            self._force(row)
+        return rows
+
+    def _force(self, row: _Row) -> None:
+        """Append the tokens that leave no choice: nothing is sampled, nothing will be trained."""
+        if row.trie is None or row.node is None or row.answer.done():
+            return
+        for token in row.trie.forced(row.node):
+            row.fresh.append(token)
+            row.ids.append(token)
+            row.logprobs.append(0.0)
+            row.sampled.append(False)
+            row.allowed.append((token,))
+            row.node = row.trie.advance(row.node, token)
+            self._settle(row)
+            if row.answer.done():
+                return
+
+    def _settle(self, row: _Row) -> None:
+        """Answer when the reply is over."""
+        sampling = row.request.sampling
+        stopped = row.ids[-1] in sampling.stop
+        if row.answer.done() or not (stopped or len(row.ids) >= sampling.max_tokens):
+            return
+        row.answer.set_result(
+            Generation(
+                ids=tuple(row.ids),
+                logprobs=tuple(row.logprobs),
+                sampled=tuple(row.sampled),
+                allowed=None if row.trie is None else tuple(row.allowed),
+                stop=Stop.STOP if stopped else Stop.LENGTH,
+                version=self._version,
+            )
+        )
+
+    def _forward(self, rows: Sequence[_Row]) -> Tensor:
+        """Hidden states [max(B, 4), E] of each row's last token, the rest being repeats."""
+        sizes = np.array([len(row.fresh) for row in rows])
+        starts = np.array([row.session.cached for row in rows])
+        slots = np.array([row.session.slot for row in rows])
+        ends = sizes.cumsum()
+        self._cache.fit(max(int(slots.max()), self._slots - 1) + 1, int((starts + sizes).max()))
+        ids = np.concatenate([np.asarray(row.fresh, dtype=np.int64) for row in rows])
+        firsts = np.repeat(ends - sizes, sizes)
+        positions = np.arange(len(ids)) - firsts + np.repeat(starts, sizes)
+        places = np.repeat(slots, sizes) * self._cache.tokens + positions
+        if len(ids) < SMALLEST_BATCH:
+            spare = np.zeros(SMALLEST_BATCH - len(ids), dtype=np.int64)
+            ids, positions = np.concatenate([ids, spare]), np.concatenate([positions, spare])
+            places = np.concatenate([places, np.arange(len(spare))])
+        hidden_NE = self._decoder(
+            self._to(ids),
+            self._to(positions),
+            Cached(self._cache, self._to(places), self._buckets(sizes, starts, slots, ends)),
+        )
+        last = np.concatenate([ends - 1, np.full(max(0, SMALLEST_BATCH - len(rows)), ends[-1] - 1)])
+        return hidden_NE.index_select(0, self._to(last))
+
+    def _buckets(
+        self,
+        sizes: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        slots: NDArray[np.int64],
+        ends: NDArray[np.int64],
+    ) -> list[Bucket]:
+        """Rows grouped by new tokens, to the next power of two, so that little is padded."""
+        least = -(-SMALLEST_BATCH // self._group)
+        widths = np.maximum(least, 2 ** np.ceil(np.log2(sizes)).astype(np.int64))
+        buckets = []
+        for width in np.unique(widths):
+            members = np.flatnonzero(widths == width)
+            offset_BL = np.minimum(np.arange(width)[None, :], sizes[members, None] - 1)
+            position_BL = starts[members, None] + offset_BL
+            place_BL = (ends - sizes)[members, None] + offset_BL
+            seen = -(-(int(position_BL.max()) + 1) // KEY_STEP) * KEY_STEP
+            seen = min(seen, self._cache.tokens)
+            mask_BLT = np.arange(seen)[None, None, :] <= position_BL[:, :, None]
+            real_BL = np.arange(width)[None, :] < sizes[members, None]
+            buckets.append(
+                Bucket(
+                    slots_B=self._to(slots[members]),
+                    places_BL=self._to(place_BL),
+                    mask_B1QT=self._to(np.tile(mask_BLT, (1, self._group, 1))[:, None]),
+                    rows_N=self._to(place_BL[real_BL]),
+                    picks_N=self._to(np.flatnonzero(real_BL.reshape(-1))),
+                )
+            )
+        return buckets
+
+    def _sample(
+        self, rows: Sequence[_Row], logits_BV: Tensor
+    ) -> tuple[Sequence[int], Sequence[float]]:
+        """A token and its log-probability for each row, under the distribution it was drawn from."""
+        choices = [
+            row.trie.allowed(row.node) if row.trie is not None and row.node is not None else None
+            for row in rows
+        ]
+        logprobs_BV = distribution(logits_BV, [row.request.sampling for row in rows], choices)
+        spare = len(logits_BV) - len(rows)
+        draws = uniforms(
+            np.array([row.request.seed for row in rows] + [0] * spare, dtype=np.uint64),
+            np.array([len(row.ids) for row in rows] + [0] * spare, dtype=np.uint64),
+        )
+        greedy = [row.request.sampling.temperature == 0 for row in rows] + [True] * spare
+        chosen_B = pick(logprobs_BV, self._to(draws), self._to(np.array(greedy)))
+        picked_B = logprobs_BV.gather(1, chosen_B[:, None]).squeeze(1)
+        return chosen_B.tolist(), picked_B.tolist()
+
+    def _to(self, array: NDArray[np.generic]) -> Tensor:
+        return torch.from_numpy(array).to(self._device, non_blocking=True)

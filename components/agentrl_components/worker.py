@@ -1,0 +1,145 @@
+"""One process's share of the work: it plays episodes and differentiates packs.
+
+A worker holds a copy of the model's structure whose weights are everybody's, the worlds, and an engine. It
+keeps all of this warm for the whole run; a call brings only jobs or packs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from agentrl_envs.session import World
+from torch import Tensor, nn
+
+from agentrl_components import adapters
+from agentrl_components.critic import Critic
+from agentrl_components.decoder import Decoder
+from agentrl_components.dialogue import dialogue_for
+from agentrl_components.engine import Engine
+from agentrl_components.episode import Job, Rules
+from agentrl_components.flat import FlatParameters, Shared
+from agentrl_components.objective import Imitation, PolicyGradient, Sums, ValueRegression
+from agentrl_components.packing import Pack
+from agentrl_components.random_engine import RandomEngine
+from agentrl_components.rollout import Rollout
+from agentrl_components.scoring import score, states
+from agentrl_components.spec import RunSpec
+from agentrl_components.torch_engine import TorchEngine
+from agentrl_components.trajectory import Trajectory
+from agentrl_components.weights import open_decoder, open_tokenizer
+from agentrl_components.worlds import open_worlds
+
+Objective = PolicyGradient | ValueRegression | Imitation
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What a worker is made from. Travels to another process; the vectors are shared, not copied."""
+
+    spec: RunSpec
+    folder: Path
+    """The model, in transformers' layout."""
+    device: str
+    policy: Shared | None = None
+    """Weights and gradients of the policy. None: made here."""
+    critic: Shared | None = None
+    """Those of the critic, for PPO."""
+
+
+class Worker:
+    """Plays and differentiates. Not thread-safe."""
+
+    def __init__(self, setup: Setup) -> None:
+        spec = setup.spec
+        self.spec = spec
+        device = torch.device(setup.device)
+        if device.type == "cpu":
+            # One thread: bits then do not depend on the batch (docs/determinism.md).
+            torch.set_num_threads(1)
+        dtype = DTYPES[spec.model.dtype]
+        self.decoder = open_decoder(setup.folder, dtype, device)
+        if spec.model.lora is not None:
+            adapters.add(self.decoder, spec.model.lora)
+        self.decoder.checkpointing = spec.update.gradient_checkpointing
+        self.policy = FlatParameters(self.decoder, setup.policy)
+        self.critic: Critic | None = None
+        if spec.algorithm.name == "ppo":
+            self.critic = Critic(open_decoder(setup.folder, dtype, device))
+            self.values = FlatParameters(self.critic, setup.critic)
+        self._loop = asyncio.new_event_loop()
+        tokenizer = open_tokenizer(setup.folder)
+        dialogue = dialogue_for(spec.model.template, tokenizer, spec.model.source == "tiny")
+        self.worlds: dict[str, World] = self._loop.run_until_complete(
+            open_worlds(spec.environments)
+        )
+        self._rollout = Rollout(
+            self.worlds, dialogue, spec.rollout.retries, spec.rollout.concurrency
+        )
+        self._random = RandomEngine()
+        self._engine: TorchEngine = TorchEngine(self.decoder)
+        self._reference: Decoder | None = None
+        self._setup = setup
+
+    def play(self, jobs: Sequence[Job], rules: Rules, version: int) -> list[Trajectory]:
+        """Play with the policy as it is now; version -1 is the random policy."""
+        engine: Engine = self._random
+        if version >= 0:
+            self.policy.refresh()
+            self._engine.renew(version)
+            engine = self._engine
+        return self._loop.run_until_complete(self._rollout.play(jobs, rules, engine))
+
+    def differentiate(
+        self, objective: Objective, packs: Sequence[Pack], lane: int
+    ) -> Sums:
+        """Set a lane's gradient to the sum over `packs`, and return the sums to be watched."""
+        values = isinstance(objective, ValueRegression)
+        flat = self.values if values else self.policy
+        module: nn.Module | None = self.critic if values else self.decoder
+        flat.refresh()
+        gradient = flat.shared.lanes[lane].zero_()
+        flat.gradients_into(gradient)
+        total: Sums = {}
+        for pack in packs:
+            loss, sums = objective(module, pack)  # type: ignore[arg-type]
+            loss.backward()  # type: ignore[no-untyped-call]
+            flat.collect(gradient)
+            for name, value in sums.items():
+                total[name] = total.get(name, 0.0) + value
+        return total
+
+    @torch.no_grad()
+    def logprobs(self, packs: Sequence[Pack], reference: bool) -> list[Tensor]:
+        """Log-probabilities [S] of each pack under the policy, or under the weights it began with."""
+        decoder = self._first() if reference else self.decoder
+        if not reference:
+            self.policy.refresh()
+        return [score(decoder, pack, self.spec.update.logits_chunk)[0].cpu() for pack in packs]
+
+    @torch.no_grad()
+    def estimates(self, packs: Sequence[Pack]) -> list[Tensor]:
+        """The critic's values [S] of each pack."""
+        assert self.critic is not None
+        self.values.refresh()
+        return [self.critic.value(states(self.critic.decoder, pack)).cpu() for pack in packs]
+
+    def close(self) -> None:
+        """Close sessions and worlds."""
+        self._loop.run_until_complete(self._rollout.close())
+        for world in self.worlds.values():
+            self._loop.run_until_complete(world.close())
+        self._loop.close()
+
+    def _first(self) -> Decoder:
+        """The reference policy: the weights in the folder, opened when first asked for."""
+        if self._reference is None:
+            device = self.decoder.model.embed_tokens.weight.device
+            dtype = DTYPES[self.spec.model.dtype]
+            self._reference = open_decoder(self._setup.folder, dtype, device)
+        return self._reference

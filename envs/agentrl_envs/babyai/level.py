@@ -1,0 +1,77 @@
+"""The worlds: how one is built, known and hashed.
+
+`Game` is what minigrid calls an environment; it is untyped here because minigrid has no types.
+Primitive actions are minigrid's: 0 left, 1 right, 2 forward, 3 pick up, 4 drop, 5 toggle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from typing import Any
+
+from agentrl_envs.babyai.options import LEVELS
+from agentrl_envs.env import content_id
+from agentrl_envs.errors import TaskError
+
+Game = Any
+
+LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE = range(6)
+
+STEP = ((1, 0), (0, 1), (-1, 0), (0, -1))
+"""What one step forward adds to (x, y), by direction: east, south, west, north."""
+
+MINIGRID = version("minigrid")
+"""Worlds are a function of seed and version."""
+
+
+def build(level: str) -> Game:
+    """A game of one level, to be `reset(seed=...)` again and again. Raises `TaskError`."""
+    if level not in LEVELS:
+        raise TaskError(f"level: {level!r} is not a BabyAI level; choose among {', '.join(LEVELS)}")
+    from agentrl_envs.babyai.quiet import quiet_level  # slow to import
+
+    return quiet_level(level)
+
+
+def object_code(thing: Any) -> str:
+    """A few letters for whatever may lie in a cell, with all that its future depends on."""
+    if thing is None:
+        return "."
+    kind, color, state = thing.encode()
+    inside = "" if thing.contains is None else f"({object_code(thing.contains)})"
+    return f"{kind}{color}{state}{inside}"
+
+
+def grid_code(game: Game) -> str:
+    """The whole grid as text, row by row. (Walls are told apart here: they are most of it.)"""
+    return "".join(
+        [
+            "." if thing is None else "#" if thing.type == "wall" else object_code(thing)
+            for thing in game.grid.grid
+        ]
+    )
+
+
+def task_id(level: str, game: Game, grid: str) -> str:
+    """The content hash of a game that was just reset (`grid` is its code): all that makes this
+    task this task."""
+    x, y = game.agent_pos
+    pose = [int(x), int(y), int(game.agent_dir)]
+    return content_id("babyai", [level, game.width, grid, pose, game.mission])
+
+
+def state_hash(game: Game, grid: str) -> str:
+    """Equal for equal hidden states: `grid` (its code), pose, load, what is done of the goal."""
+    x, y = game.agent_pos
+    load = object_code(game.carrying)
+    text = f"{grid}|{x},{y},{game.agent_dir}|{load}|{_progress(game.instrs)}|{game.mission}"
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _progress(instruction: Any) -> str:
+    """Which parts of a compound goal are done. Empty for a simple one."""
+    if not hasattr(instruction, "instr_a"):
+        return ""
+    first, second = _progress(instruction.instr_a), _progress(instruction.instr_b)
+    return f"({instruction.a_done}{first},{instruction.b_done}{second})"

@@ -1,0 +1,88 @@
+"""What a person may choose about BabyAI."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+STARTER = (
+    "BabyAI-PickupDist-v0",
+    "BabyAI-ActionObjDoor-v0",
+    "BabyAI-OpenDoorColor-v0",
+    "BabyAI-UnlockLocal-v0",
+    "BabyAI-UnlockPickup-v0",
+)
+"""Levels that a small model can learn from random weights; the last takes four dependent turns."""
+
+AGENTGYM = (
+    "BabyAI-GoToRedBallGrey-v0",
+    "BabyAI-GoToRedBall-v0",
+    "BabyAI-GoToRedBallNoDists-v0",
+    "BabyAI-GoToObjS6-v1",
+    "BabyAI-GoToLocalS8N7-v0",
+    "BabyAI-GoToObjMazeS7-v0",
+    "BabyAI-GoToImpUnlock-v0",
+    "BabyAI-GoToSeqS5R2-v0",
+    "BabyAI-GoToRedBlueBall-v0",
+    "BabyAI-GoToDoor-v0",
+    "BabyAI-GoToObjDoor-v0",
+    "BabyAI-PickupLoc-v0",
+    "BabyAI-PickupDistDebug-v0",
+    "BabyAI-PickupAbove-v0",
+    "BabyAI-ActionObjDoor-v0",
+    "BabyAI-FindObjS7-v0",
+    "BabyAI-OneRoomS20-v0",
+    "BabyAI-SynthLoc-v0",
+)
+"""AgentGym's 18 levels. GoToObjS6 is at version 1, which allows fewer steps than version 0 did."""
+
+GROUPS = {"starter": STARTER, "agentgym": AGENTGYM}
+"""Names that stand for several levels."""
+
+LEVELS = tuple(dict.fromkeys(STARTER + AGENTGYM))
+"""Every level that is offered, by its minigrid id."""
+
+
+def short_name(level: str) -> str:
+    """`BabyAI-PickupDist-v0` -> `PickupDist`."""
+    return level.removeprefix("BabyAI-").rsplit("-v", 1)[0]
+
+
+_BY_NAME = {short_name(level): level for level in LEVELS}
+
+
+class BabyAIOptions(BaseModel):
+    """Which levels, in which words, by whose rules."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    levels: tuple[str, ...] = Field(
+        default=STARTER,
+        min_length=1,
+        description="Levels, dealt in equal shares: minigrid ids (`BabyAI-PickupDist-v0`), their "
+        "short names (`PickupDist`), or the groups `starter` (5) and `agentgym` (18).",
+    )
+    text: Literal["terse", "agentgym"] = Field(
+        default="terse",
+        description="`terse`: a closed vocabulary of some 70 words, for models trained from "
+        "scratch; the reply is the action. `agentgym`: AgentGym's English and ReAct replies.",
+    )
+    compat: Literal["none", "agentgym"] = Field(
+        default="none",
+        description="`agentgym` keeps AgentGym's rules where published numbers rest on them: the "
+        "reward is minigrid's 1 - 0.9 * steps / max_steps, the goal's order words become 'and', "
+        "only `pickup` (one word) is an action, and the wrong object does not end a strict level.",
+    )
+
+    @field_validator("levels")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        levels: list[str] = []
+        for name in names:
+            found = GROUPS.get(name) or (_BY_NAME.get(short_name(name)),)
+            if found[0] is None:
+                known = ", ".join([*GROUPS, *_BY_NAME])
+                raise ValueError(f"no level is called {name!r}; choose among {known}")
+            levels += [level for level in found if level is not None]
+        return tuple(dict.fromkeys(levels))

@@ -1,0 +1,114 @@
+"""The environments that are built in, by name.
+
+    tasks = task_set("corridor", {"turns": 8})
+
+A name's module is imported when its task set is asked for, so listing names costs nothing and one
+environment's dependencies are not needed for another's.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from agentrl_envs.env import TaskSet
+
+
+class OptionError(ValueError):
+    """An environment's name or option is wrong. One line a mistake: field, reason, fix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIn:
+    """Where an environment is."""
+
+    line: str
+    """What it is."""
+    module: str
+    options: str
+    """Name of its options, a pydantic model whose every field has a default."""
+    tasks: str
+    """Name of its task set, made from the options."""
+
+    def options_model(self) -> type[BaseModel]:
+        model: type[BaseModel] = getattr(importlib.import_module(self.module), self.options)
+        return model
+
+    def task_set(self, options: BaseModel) -> TaskSet:
+        make: Callable[[BaseModel], TaskSet] = getattr(
+            importlib.import_module(self.module), self.tasks
+        )
+        return make(options)
+
+
+BUILT_IN = {
+    "babyai": BuiltIn(
+        line="grid rooms with doors, keys, balls and boxes; goals in words",
+        module="agentrl_envs.babyai",
+        options="BabyAIOptions",
+        tasks="BabyAITasks",
+    ),
+    "textcraft": BuiltIn(
+        line="craft an item from Minecraft recipes, ingredient by ingredient",
+        module="agentrl_envs.textcraft",
+        options="TextCraftOptions",
+        tasks="TextCraftTasks",
+    ),
+    "corridor": BuiltIn(
+        line="walk to a door and open it; tiny, for tests and first tries",
+        module="agentrl_envs.corridor",
+        options="CorridorOptions",
+        tasks="CorridorTasks",
+    ),
+}
+
+
+def names() -> dict[str, str]:
+    """Every built-in environment and what it is, in one line each."""
+    return {name: built_in.line for name, built_in in BUILT_IN.items()}
+
+
+def options(name: str) -> dict[str, str]:
+    """Every option of an environment: its type and default. Raises `OptionError`."""
+    fields = _named(name).options_model().model_fields
+    return {
+        field: f"{getattr(info.annotation, '__name__', info.annotation)}, default {info.default!r}"
+        + (f". {info.description}" if info.description else "")
+        for field, info in fields.items()
+    }
+
+
+def task_set(name: str, options: Mapping[str, Any] | None = None) -> TaskSet:
+    """The task set of a built-in environment.
+
+    Raises `OptionError` for an unknown name, an unknown option, or a value out of bounds."""
+    built_in = _named(name)
+    try:
+        return built_in.task_set(built_in.options_model().model_validate(dict(options or {})))
+    except ValidationError as error:
+        raise OptionError("\n".join(_reworded(name, error))) from None
+
+
+def _named(name: str) -> BuiltIn:
+    if name not in BUILT_IN:
+        raise OptionError(
+            f"environment: there is no {name!r}; use one of {', '.join(sorted(BUILT_IN))}"
+        )
+    return BUILT_IN[name]
+
+
+def _reworded(name: str, error: ValidationError) -> list[str]:
+    lines = []
+    for mistake in error.errors(include_url=False):
+        field = ".".join(str(part) for part in mistake["loc"]) or "options"
+        if mistake["type"] == "extra_forbidden":
+            reason, fix = f"{name} has no such option", f"see `agentrl envs list {name}`"
+        else:
+            reason = mistake["msg"][:1].lower() + mistake["msg"][1:]
+            fix = f"change it from {mistake['input']!r}"
+        lines.append(f"{name}.options.{field}: {reason}; {fix}")
+    return lines

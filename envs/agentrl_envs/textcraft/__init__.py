@@ -1,0 +1,22 @@
+"""TextCraft: making things from recipes that are shown, over several turns.
+
+The task, its commands and its wording are those of TextCraft (ADaPT, arXiv 2311.05772) as AgentGym
+serves it; the generator, the splits and the terse form are our own. A task looks like this, in the
+terse form, with synthetic recipes:
+
+    craft 1 rope using 1 wheel 2 wood ; craft 1 wheel using 2 sand ; goal craft rope ; have nothing
+    > get 2 sand
+    got 2 sand ; have 2 sand
+    > craft wheel
+    crafted 1 wheel ; have 1 wheel
+
+`tasks` deals problems (`problem`) drawn from `minecraft` or `synthetic` recipes; an `environment`
+reads each reply (`command`), carries it out (`workshop`) and tells what came of it (`form`). The
+same task has the same id in both forms.
+"""
+
+from agentrl_envs.textcraft.environment import TextCraft
+from agentrl_envs.textcraft.options import TextCraftOptions
+from agentrl_envs.textcraft.tasks import TextCraftTasks
+
+__all__ = ["TextCraft", "TextCraftOptions", "TextCraftTasks"]

@@ -1,0 +1,66 @@
+"""What a person may choose about TextCraft."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Recipes = Literal["minecraft", "synthetic"]
+Text = Literal["agentgym", "terse"]
+
+DEEPEST: dict[Recipes, int] = {"minecraft": 4, "synthetic": 5}
+"""The greatest goal depth of each kind of recipes."""
+
+
+class TextCraftOptions(BaseModel):
+    """Options of the `textcraft` environment."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    recipes: Recipes = "minecraft"
+    """Minecraft's own, or recipe trees drawn afresh for every task over a small set of items."""
+    depths: Annotated[tuple[int, ...], Field(min_length=1, max_length=5)] = (1, 2, 3, 4)
+    """Depths of the goals: how many crafts lie one upon another. minecraft 1-4, synthetic 1-5.
+    Synthetic tasks come in equal shares; Minecraft's as often as there are goals of a depth."""
+    distractors: Annotated[int, Field(ge=1, le=30)] = 10
+    """Recipes shown that the goal does not need."""
+    text: Text = "agentgym"
+    """AgentGym's commands and wording, or a short closed vocabulary for small models."""
+    heldout: Annotated[int, Field(ge=1, le=10_000)] = 500
+    """Number of held-out tasks."""
+    turn_limit: Annotated[int, Field(ge=1, le=10_000)] = 200
+    """Turns after which the environment truncates an episode by itself."""
+    world: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Seed of what is drawn: synthetic recipe trees, Minecraft's distractors."""
+    raw_items: Annotated[int, Field(ge=2, le=24)] = 12
+    """Synthetic: how many items there are that can be taken."""
+    made_items: Annotated[int, Field(ge=2, le=32)] = 20
+    """Synthetic: how many items there are that can be made; at least distractors + depth."""
+    ingredients: Annotated[int, Field(ge=1, le=4)] = 2
+    """Synthetic: most ingredients of a recipe."""
+    most: Annotated[int, Field(ge=1, le=4)] = 2
+    """Synthetic: most of one ingredient, and most that a recipe yields."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> TextCraftOptions:
+        deepest = DEEPEST[self.recipes]
+        if len(set(self.depths)) < len(self.depths) or not all(
+            1 <= depth <= deepest for depth in self.depths
+        ):
+            raise ValueError(
+                f"depths: {self.recipes} recipes have the depths 1 to {deepest}, each named once;"
+                f" got {list(self.depths)}"
+            )
+        needed = self.distractors + max(self.depths)
+        if self.recipes == "synthetic" and self.made_items < needed:
+            raise ValueError(
+                f"made_items: {self.distractors} distractors and a goal of depth"
+                f" {max(self.depths)} need at least {needed}; got {self.made_items}"
+            )
+        if self.recipes == "synthetic" and self.raw_items < self.ingredients:
+            raise ValueError(
+                f"raw_items: a recipe of {self.ingredients} ingredients needs as many;"
+                f" got {self.raw_items}"
+            )
+        return self

@@ -1,0 +1,186 @@
+"""Transport: one environment server, called over HTTP, with every way to fail given its class.
+
+    cannot be reached, a proxy's 502/503/504   tried again with jitter, then SessionError
+    429                                        CapacityError, with the server's Retry-After
+    404, 409, 5xx of the server                SessionError: the session is lost
+    422 for a task                             TaskError
+    401, no such route, not such a server      WorldError: no retry will help
+    an answer that is not the protocol's       ContractError
+
+Trying again is safe for every call: see `wire`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from agentrl_envs.errors import (
+    CapacityError,
+    ContractError,
+    SessionError,
+    TaskError,
+    WorldError,
+)
+from agentrl_envs.wire import ErrorAnswer, ErrorDetail
+
+M = TypeVar("M", bound=BaseModel)
+
+GATEWAY = (502, 503, 504)
+"""What a proxy answers for a server that is starting, stopping or gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a caller waits, in seconds."""
+
+    call_s: float = 60.0
+    """For one call, tries and waits together."""
+    retry_s: float = 15.0
+    """For a server that cannot be reached, before the session counts as lost."""
+    capacity_s: float = 120.0
+    """For a place in a server that is full."""
+
+
+class _GatewayError(Exception):
+    """A proxy answered in the server's place."""
+
+
+class Server:
+    """One server. Connections are pooled and kept alive."""
+
+    def __init__(self, url: str, *, token: str | None, patience: Patience) -> None:
+        self.url = url.rstrip("/")
+        self._patience = patience
+        self._http = httpx.AsyncClient(
+            base_url=self.url,
+            headers={} if token is None else {"authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(patience.call_s, connect=min(5.0, patience.call_s)),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=512),
+        )
+
+    async def get(self, path: str, answer: type[M], **params: int) -> M:
+        """A GET whose answer is of the given model."""
+        response = await self._call("GET", path, params=params)
+        return self._read(response, f"GET {path}", answer)
+
+    async def post(self, path: str, body: BaseModel, answer: type[M]) -> M:
+        """A POST of one model whose answer is another."""
+        response = await self._call("POST", path, content=body.model_dump_json())
+        return self._read(response, f"POST {path}", answer)
+
+    async def delete(self, path: str) -> None:
+        """A DELETE; nothing comes back."""
+        await self._call("DELETE", path)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        content: str | None = None,
+        params: dict[str, int] | None = None,
+    ) -> httpx.Response:
+        headers = {} if content is None else {"content-type": "application/json"}
+        async with self._named_failures(f"{method} {path}"):
+            async for attempt in self._attempts():
+                with attempt:
+                    response = await self._http.request(
+                        method, path, content=content, params=params, headers=headers
+                    )
+                    detail = _detail(response)
+                    if detail is None and response.status_code in GATEWAY:
+                        raise _GatewayError(f"status {response.status_code}")
+        if response.status_code >= 400:
+            raise self._error(response, detail, f"{method} {path}")
+        return response
+
+    def _attempts(self) -> AsyncRetrying:
+        return AsyncRetrying(
+            retry=retry_if_exception_type((httpx.TransportError, _GatewayError)),
+            wait=wait_random_exponential(multiplier=0.1, max=2.0),
+            stop=stop_after_delay(self._patience.retry_s),
+            reraise=True,
+        )
+
+    @asynccontextmanager
+    async def _named_failures(self, call: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._patience.call_s):
+                yield
+        except TimeoutError:
+            raise SessionError(
+                f"{self.url}: {call} got no answer in {self._patience.call_s:g} s"
+            ) from None
+        except (httpx.TransportError, _GatewayError) as error:
+            reason = str(error) or type(error).__name__
+            raise SessionError(
+                f"{self.url}: {call} cannot reach the server ({reason}); is it up at this URL?"
+            ) from None
+        except httpx.InvalidURL as error:
+            raise WorldError(f"url: {self.url!r} is not a URL ({error})") from None
+
+    def _error(self, response: httpx.Response, detail: ErrorDetail | None, call: str) -> WorldError:
+        status = response.status_code
+        if detail is None:
+            return WorldError(
+                f"{self.url}: {call} answered {status}, not as an environment server does; "
+                "is the URL right?"
+            )
+        message = f"{self.url}: {call}: {detail.message}"
+        match detail.type:
+            case "capacity":
+                return CapacityError(message, retry_after_s=_retry_after_s(response))
+            case "session" | "conflict" | "internal":
+                return SessionError(message)
+            case "task":
+                return TaskError(message)
+            case "contract" | "invalid":
+                return ContractError(message)
+            case "unauthorized":
+                return WorldError(f"token: {message}; is the token right?")
+            case "not_found":
+                return WorldError(f"url: {message}; is the URL right?")
+
+    def _read(self, response: httpx.Response, call: str, answer: type[M]) -> M:
+        try:
+            return answer.model_validate_json(response.content, strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field = ".".join(str(part) for part in first["loc"]) or "the answer"
+            shown = repr(first["input"])
+            shown = shown if len(shown) <= 200 else f"{shown[:200]}…"
+            raise ContractError(
+                f"{self.url}: {call}: {field} is {shown}: {first['msg'].lower()}"
+            ) from None
+
+
+def _detail(response: httpx.Response) -> ErrorDetail | None:
+    """The typed error of an answer; None: there is none, or it is not from such a server."""
+    if response.status_code < 400:
+        return None
+    try:
+        return ErrorAnswer.model_validate_json(response.content).error
+    except ValidationError:
+        return None
+
+
+def _retry_after_s(response: httpx.Response) -> float:
+    given = response.headers.get("retry-after", "1")
+    return float(given) if given.isascii() and given.isdecimal() else 1.0

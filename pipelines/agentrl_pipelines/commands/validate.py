@@ -1,0 +1,53 @@
+"""`agentrl validate FILE`: every mistake of a manifest at once, and nothing started."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from agentrl_components.errors import SpecError
+from agentrl_components.spec import COMPARES_A_GROUP, AgentRLRun, load
+
+
+@click.command()
+@click.argument("file", type=click.Path())
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Lay a value over the manifest first, such as seed=3 or horizon.phases[0].maxTurns=2.",
+)
+def validate(file: str, overrides: tuple[str, ...]) -> None:
+    """Check the manifest FILE and start nothing.
+
+    Prints what the run would be, or a line for every mistake: field, reason, fix. Exit code 2 where
+    there is one."""
+    try:
+        run = load(file, overrides)
+    except SpecError as error:
+        for mistake in error.mistakes:
+            click.echo(mistake, err=True)
+        sys.exit(2)
+    click.echo(f"{file}: valid")
+    click.echo(summary(run))
+
+
+def summary(run: AgentRLRun) -> str:
+    """The run in one line: model, environments, algorithm, horizon, iterations, episodes."""
+    spec = run.spec
+    iterations = sum(phase.iterations for phase in spec.horizon.phases)
+    turns = " -> ".join(str(phase.max_turns) for phase in spec.horizon.phases)
+    most = "" if spec.horizon.advance == "iterations" else "at most "
+    group = spec.rollout.group_size
+    compared = " compared" if spec.algorithm.name in COMPARES_A_GROUP else ""
+    episodes = iterations * spec.rollout.tasks * group
+    return (
+        f"{run.metadata.name}: {spec.model.source} in "
+        f"{', '.join(environment.name for environment in spec.environments)}"
+        f"; {spec.algorithm.name}"
+        + (f" after {spec.warm_start.algorithm}" if spec.warm_start else "")
+        + f"; horizon {turns} turns; {most}{iterations:,} iterations of {spec.rollout.tasks} tasks"
+        f" x {group}{compared} episodes, {most}{episodes:,} episodes"
+    )

@@ -1,0 +1,165 @@
+"""The tracker never raises and never waits, whatever becomes of the process behind it.
+
+The workers here are a few lines each; `test_mlflow_worker` runs the real one.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agentrl_components.errors import StoreError
+from agentrl_components.mlflow_tracker import MlflowTracker, target
+from agentrl_components.tracker import Tracker
+
+SERVE = """
+import pickle, sys
+from agentrl_components.mlflow_tracker import Finish, Reply, Target
+from agentrl_components.outbox import Metrics
+def serve(answer):
+    while True:
+        try:
+            job = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            break
+        pickle.dump(answer(job), sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+"""
+DIARY = (
+    SERVE
+    + """
+def answer(job):
+    print(job, file=sys.stderr, flush=True)
+    return Reply(run_id="run-1")
+serve(answer)
+"""
+)
+REFUSES = SERVE + "serve(lambda job: Reply(error='connection refused', passing=True))"
+RECOVERS = (
+    SERVE
+    + """
+asked = 0
+def answer(job):
+    global asked
+    asked += 1
+    if asked <= 2:
+        return Reply(error="starting up", passing=True)
+    print(job, file=sys.stderr, flush=True)
+    return Reply(run_id="run-1")
+serve(answer)
+"""
+)
+PICKY = (
+    SERVE
+    + """
+serve(lambda job: Reply(error="nan") if isinstance(job, Metrics) else Reply(run_id="run-1"))
+"""
+)
+HANGS = "import time; time.sleep(60)"
+DIES = "import sys; sys.exit('no disk')"
+
+
+def tracker(folder: Path, script: str, **options: object) -> MlflowTracker:
+    return MlflowTracker(
+        folder,
+        worker=(sys.executable, "-c", script),
+        pause_s=0.05,
+        **{"deadline_s": 20.0, **options},  # type: ignore[arg-type]
+    )
+
+
+def test_jobs_arrive_and_the_run_is_finished(tmp_path: Path) -> None:
+    told: list[str] = []
+    tracking: Tracker = tracker(tmp_path, DIARY, on_run=told.append)
+    tracking.params({"seed": "0"})
+    tracking.metrics(0, {"success": 0.25})
+    assert tracking.close("FINISHED") == []
+    assert told == ["run-1"]
+    diary = (tmp_path / "mlflow.log").read_text().splitlines()
+    assert diary[0].startswith("Target(uri='sqlite:///")
+    assert diary[1] == "Params(values={'seed': '0'})"
+    assert "{'success': 0.25}" in diary[2]
+    assert diary[3] == "Finish(status='FINISHED')"
+
+
+def test_a_run_that_records_nothing_starts_nothing(tmp_path: Path) -> None:
+    assert tracker(tmp_path, DIARY).close("FINISHED") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [(REFUSES, "connection refused"), (HANGS, "did not answer in time"), (DIES, "worker died")],
+)
+def test_a_tracker_that_is_down_costs_nothing_and_says_what_is_missing(
+    tmp_path: Path, script: str, reason: str
+) -> None:
+    tracking = tracker(tmp_path, script, deadline_s=1.0)
+    started = time.perf_counter()
+    tracking.params({"seed": "0"})
+    for iteration in range(1000):
+        tracking.metrics(iteration, {"success": 0.5})
+    assert time.perf_counter() - started < 0.5
+    failed = tracking.close("FAILED")
+    assert time.perf_counter() - started < 8
+    assert tracking.run_id is None
+    assert reason in failed[0]
+    assert failed[1] == "not recorded: the run's parameters"
+    assert failed[2] == "not recorded: metrics of iterations 0 to 99"
+    assert len(failed) == 12
+
+
+def test_a_tracker_that_comes_back_gets_everything(tmp_path: Path) -> None:
+    tracking = tracker(tmp_path, RECOVERS)
+    tracking.metrics(0, {"success": 0.5})
+    deadline = time.monotonic() + 15
+    while tracking.run_id is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    tracking.metrics(1, {"success": 0.75})
+    assert tracking.close("FINISHED") == []
+    assert tracking.problem is None
+    diary = (tmp_path / "mlflow.log").read_text()
+    assert "{'success': 0.5}" in diary
+    assert "{'success': 0.75}" in diary
+
+
+def test_what_is_refused_for_good_is_told_and_not_tried_again(tmp_path: Path) -> None:
+    tracking = tracker(tmp_path, PICKY)
+    tracking.metrics(0, {"loss": float("nan")})
+    tracking.params({"seed": "0"})
+    assert tracking.close("FINISHED") == ["metrics of iterations 0 to 0: nan"]
+
+
+def test_a_run_id_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+    def refuse(run_id: str) -> None:
+        raise StoreError(f"tracker.json: full, {run_id}")
+
+    tracking = tracker(tmp_path, DIARY, on_run=refuse)
+    tracking.params({"seed": "0"})
+    assert tracking.close("FINISHED") == [
+        "the run's id could not be kept: tracker.json: full, run-1"
+    ]
+
+
+def test_closing_twice_is_fine(tmp_path: Path) -> None:
+    tracking = tracker(tmp_path, DIARY)
+    tracking.params({"seed": "0"})
+    assert tracking.close("KILLED") == []
+    assert tracking.close("FINISHED") == []
+    assert "Finish(status='KILLED')" in (tmp_path / "mlflow.log").read_text()
+
+
+def test_the_run_that_a_pipeline_names_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path("/run")
+    monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
+    alone = target(folder, None, "agentrl", "name", None, None)
+    assert alone.uri == "sqlite:////run/mlflow.db"
+    assert alone.artifacts == "file:///run/mlartifacts"
+    assert alone.run_id is None
+    monkeypatch.setenv("MLFLOW_RUN_ID", "parent")
+    step = target(folder, None, "agentrl", "name", None, None)
+    assert (step.uri, step.artifacts, step.run_id) == ("http://mlflow:5000", None, "parent")
+    resumed = target(folder, "http://other", "agentrl", "name", "mine", None)
+    assert (resumed.uri, resumed.run_id) == ("http://other", "mine")

@@ -1,0 +1,367 @@
+"""Every store keeps the same promises."""
+
+import errno
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from minio import Minio
+from minio.credentials import StaticProvider
+
+from agentrl_components.errors import StoreError
+from agentrl_components.spec.storage import Storage
+from agentrl_components.store import Store
+from agentrl_components.stores import DirectoryStore, MemoryStore, open_store
+from agentrl_components.stores.minio import MinioStore
+
+SECRET = "a-secret-nobody-prints"
+
+
+def minio_binary() -> str | None:
+    cache = Path(os.environ.get("AGENTRL_CACHE", Path.home() / ".cache/agentrl"))
+    candidates = [
+        os.environ.get("AGENTRL_MINIO", ""),
+        shutil.which("minio") or "",
+        str(Path.home() / "go/bin/minio"),
+        str(cache / "bin/minio"),
+    ]
+    return next((path for path in candidates if path and os.access(path, os.X_OK)), None)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def minio_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    binary = minio_binary()
+    if binary is None:
+        pytest.skip("no MinIO server here; tests/services/build_minio.sh builds one")
+    address = f"127.0.0.1:{free_port()}"
+    server = subprocess.Popen(
+        [binary, "server", "--quiet", "--address", address, str(tmp_path_factory.mktemp("minio"))],
+        env={
+            **os.environ,
+            "MINIO_ROOT_USER": "person",
+            "MINIO_ROOT_PASSWORD": SECRET,
+            "MINIO_BROWSER": "off",
+        },
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://{address}/minio/health/ready", timeout=1):
+                    break
+            except OSError:
+                assert time.monotonic() < deadline, "MinIO did not start in 30 s"
+                time.sleep(0.05)
+        client = Minio(address, access_key="person", secret_key=SECRET, secure=False)
+        client.make_bucket("runs")
+        yield f"http://{address}"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def minio_store(endpoint: str, deadline_s: float = 5.0, bucket: str = "runs") -> MinioStore:
+    return MinioStore(
+        bucket=bucket,
+        prefix=f"test-{uuid.uuid4().hex}",
+        endpoint=endpoint,
+        region="us-east-1",
+        credentials=StaticProvider("person", SECRET),
+        deadline_s=deadline_s,
+        timeout_s=2.0,
+    )
+
+
+@pytest.fixture(params=["memory", "directory", "minio"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "memory":
+        return MemoryStore()
+    if request.param == "directory":
+        return DirectoryStore(tmp_path / "store")
+    return minio_store(request.getfixturevalue("minio_endpoint"))
+
+
+def test_what_was_put_is_what_one_gets(store: Store) -> None:
+    store.put("phases/00/decision.json", b"advance")
+    store.put("empty", b"")
+    assert store.get("phases/00/decision.json") == b"advance"
+    assert store.get("empty") == b""
+    assert store.exists("empty")
+
+
+def test_the_same_bytes_may_be_put_again_and_others_may_not(store: Store) -> None:
+    store.put("a", b"1")
+    store.put("a", b"1")
+    with pytest.raises(StoreError, match=r"^a: already in .* with other bytes"):
+        store.put("a", b"2")
+    with pytest.raises(StoreError, match=r"^a: already in .* with other bytes"):
+        store.put("a", b"12")
+    assert store.get("a") == b"1"
+
+
+def test_a_pointer_can_be_replaced(store: Store) -> None:
+    store.replace("state.json", b"1")
+    store.replace("state.json", b"22")
+    assert store.get("state.json") == b"22"
+
+
+def test_an_absent_key_is_named(store: Store, tmp_path: Path) -> None:
+    assert not store.exists("not/here")
+    with pytest.raises(StoreError, match=r"^not/here: not in "):
+        store.get("not/here")
+    with pytest.raises(StoreError, match=r"^not/here: not in "):
+        store.get_file("not/here", tmp_path / "file")
+
+
+def test_keys_are_listed_sorted_by_any_prefix(store: Store) -> None:
+    for key in ["b/2", "b/10", "a", "b/1", "ba"]:
+        store.put(key, b"")
+    assert list(store.list("")) == ["a", "b/1", "b/10", "b/2", "ba"]
+    assert list(store.list("b/")) == ["b/1", "b/10", "b/2"]
+    assert list(store.list("b/1")) == ["b/1", "b/10"]
+    assert list(store.list("nothing/")) == []
+
+
+def test_a_deleted_key_is_gone_and_may_be_put_again(store: Store) -> None:
+    store.put("a/b/c", b"1")
+    store.delete("a/b/c")
+    store.delete("a/b/c")
+    assert not store.exists("a/b/c")
+    assert list(store.list("")) == []
+    store.put("a/b/c", b"2")
+    assert store.get("a/b/c") == b"2"
+
+
+def test_files_go_in_and_come_out(store: Store, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 4096
+    (tmp_path / "in").write_bytes(content)
+    store.put_file("weights", tmp_path / "in")
+    store.put_file("weights", tmp_path / "in")
+    store.put("weights", content)
+    store.get_file("weights", tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == content
+    (tmp_path / "in").write_bytes(content[:-1] + b"x")
+    with pytest.raises(StoreError, match=r"^weights: already in .* with other bytes"):
+        store.put_file("weights", tmp_path / "in")
+
+
+BAD_KEYS = ["", "/a", "a/", "a//b", "../a", "a/../b", ".", "a/.b", "a b", "a\n", "ä", "x" * 201]
+
+
+@pytest.mark.parametrize("key", BAD_KEYS)
+def test_a_key_that_could_mean_something_else_is_refused(key: str, tmp_path: Path) -> None:
+    for store in (MemoryStore(), DirectoryStore(tmp_path / "store")):
+        with pytest.raises(StoreError, match="not a key"):
+            store.put(key, b"1")
+        with pytest.raises(StoreError, match="not a key"):
+            store.get(key)
+
+
+def test_of_many_writers_of_a_key_one_wins(store: Store) -> None:
+    refused: list[str] = []
+
+    def write(number: int) -> None:
+        try:
+            store.put("a", str(number).encode() * 1000)
+        except StoreError as error:
+            refused.append(str(error))
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(refused) == 7
+    assert len(set(store.get("a"))) == 1
+
+
+@given(st.dictionaries(st.from_regex(r"\A[a-z]{1,3}(/[0-9]{1,3})?\Z"), st.binary(max_size=8)))
+def test_a_directory_is_a_dict(tmp_path_factory: pytest.TempPathFactory, kept: dict) -> None:
+    kept = {
+        key: data for key, data in kept.items() if not any(o.startswith(key + "/") for o in kept)
+    }
+    store = DirectoryStore(tmp_path_factory.mktemp("store"), durable=False)
+    for key, data in kept.items():
+        store.put(key, data)
+    assert {key: store.get(key) for key in store.list("")} == kept
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from agentrl_components.stores import DirectoryStore
+store = DirectoryStore(Path(sys.argv[1]))
+print("ready", flush=True)
+for number in range(100000):
+    store.put(f"n/{number:06d}", bytes([number % 256]) * 100000)
+"""
+
+
+@pytest.mark.parametrize("delay_s", [0.01, 0.03, 0.07])
+def test_a_killed_writer_leaves_whole_files_only(tmp_path: Path, delay_s: float) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    with writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        time.sleep(delay_s)
+        writer.send_signal(signal.SIGKILL)
+    store = DirectoryStore(tmp_path)
+    keys = list(store.list(""))
+    assert keys == [f"n/{number:06d}" for number in range(len(keys))]
+    for number, key in enumerate(keys):
+        assert store.get(key) == bytes([number % 256]) * 100000
+
+
+def test_what_a_killed_writer_left_is_removed_after_an_hour(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    store.put("a/b", b"1")
+    for name, age_s in (("old", 4000), ("new", 10)):
+        part = tmp_path / "a" / f".b.{name}.part"
+        part.write_bytes(b"half")
+        os.utime(part, (time.time() - age_s, time.time() - age_s))
+    assert list(DirectoryStore(tmp_path).list("")) == ["a/b"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [".b.new.part", "b"]
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from agentrl_components.errors import StoreError
+from agentrl_components.stores import DirectoryStore
+store = DirectoryStore(Path(sys.argv[1]))
+store.put("small", b"1")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    store.put("checkpoints/000001/model.safetensors", bytes(5000))
+except StoreError as error:
+    print(error)
+print(list(store.list("")))
+"""
+
+
+def test_a_write_that_fails_halfway_leaves_nothing_and_names_the_key(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=20
+    )
+    error, keys = done.stdout.splitlines()
+    assert error.startswith("checkpoints/000001/model.safetensors: in file://")
+    assert "File too large" in error
+    assert keys == "['small']"
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["small"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_says_so(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    store.put("a", b"1")
+    with (
+        pytest.raises(StoreError, match=r"^a: .*No space left on device") as caught,
+    ):
+        store.get_file("a", Path("/dev/full"))
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.__cause__.errno == errno.ENOSPC
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"file/store"):
+        DirectoryStore(tmp_path / "file" / "store")
+
+
+def test_a_manifest_names_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert open_store(Storage(), tmp_path / "run").url == (tmp_path / "run").as_uri()
+    named = open_store(Storage(url=f"file://{tmp_path}/a%20b"), tmp_path / "run")
+    assert named.url == (tmp_path / "a b").as_uri()
+    monkeypatch.setenv("MY_KEY", "person")
+    monkeypatch.delenv("MY_SECRET", raising=False)
+    storage = Storage(
+        url="s3://bucket/team/run", access_key_env="MY_KEY", secret_key_env="MY_SECRET"
+    )
+    with pytest.raises(StoreError, match="MY_SECRET not set"):
+        open_store(storage, tmp_path)
+    monkeypatch.setenv("MY_SECRET", SECRET)
+    assert open_store(storage, tmp_path).url == "s3://bucket/team/run"
+
+
+def test_a_service_that_is_down_is_given_up_after_the_deadline() -> None:
+    store = minio_store(f"http://127.0.0.1:{free_port()}", deadline_s=0.5)
+    started = time.monotonic()
+    with pytest.raises(StoreError, match=r"^a: in s3://runs/.*refused") as caught:
+        store.put("a", b"1")
+    assert 0.3 < time.monotonic() - started < 5
+    assert SECRET not in str(caught.value)
+
+
+class Unwell(BaseHTTPRequestHandler):
+    """Answers 503 twice, then as an S3 service without the object."""
+
+    asked = 0
+
+    def do_HEAD(self) -> None:
+        Unwell.asked += 1
+        self.send_response(503 if Unwell.asked <= 2 else 404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        del format, args
+
+
+def test_a_service_that_stumbles_is_asked_again() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Unwell) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            store = minio_store(f"http://127.0.0.1:{server.server_port}")
+            assert not store.exists("a")
+            assert Unwell.asked == 3
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_bucket_that_is_not_there_is_named(minio_endpoint: str) -> None:
+    store = minio_store(minio_endpoint, bucket="nowhere")
+    with pytest.raises(StoreError, match=r"^a: in s3://nowhere/.*NoSuchBucket"):
+        store.put("a", b"1")
+
+
+def test_a_large_file_is_sent_in_parts_and_once(minio_endpoint: str, tmp_path: Path) -> None:
+    size = (64 << 20) + 1
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(size)
+    store = minio_store(minio_endpoint, deadline_s=60)
+    store.put_file("large", tmp_path / "large")
+    store.put_file("large", tmp_path / "large")
+    store.get_file("large", tmp_path / "back")
+    assert (tmp_path / "back").stat().st_size == size
+
+
+def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(minio_endpoint: str) -> None:
+    one, other = minio_store(minio_endpoint), minio_store(minio_endpoint)
+    one.put("a", b"1")
+    assert list(other.list("")) == []

@@ -1,0 +1,301 @@
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from pydantic import SecretStr
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from agentrl_envs.blocking import BlockingTaskSet
+from agentrl_envs.client import RemoteTaskSet
+from agentrl_envs.corridor import CorridorOptions, CorridorTasks
+from agentrl_envs.env import Task, TaskSet, content_id
+from agentrl_envs.errors import (
+    CapacityError,
+    ContractError,
+    SessionError,
+    TaskError,
+    WorldError,
+)
+from agentrl_envs.faults import Faults, FaultyTaskSet
+from agentrl_envs.host import ThreadHost
+from agentrl_envs.server import ServerOptions, create_app
+from agentrl_envs.serving import running
+from agentrl_envs.session import LocalWorld, World
+from agentrl_envs.transport import Patience
+
+HURRIED = Patience(call_s=2.0, retry_s=0.3, capacity_s=0.3)
+
+
+def red_left_2() -> Task:
+    payload = {"cells": 5, "start": 2, "side": "left", "colour": "red"}
+    return Task(id=content_id("corridor", payload), category="walk-2", payload=payload)
+
+
+@contextmanager
+def served(tasks: TaskSet | None = None, **options) -> Iterator[str]:
+    tasks = tasks or CorridorTasks()
+    with running(create_app(tasks, ThreadHost(tasks), ServerOptions(**options))) as url:
+        yield url
+
+
+async def test_an_episode_over_http_is_the_episode_in_process():
+    with served() as url:
+        async with RemoteTaskSet.connected(url) as remote:
+            local = LocalWorld(CorridorTasks())
+            for world in (remote, local):
+                assert isinstance(world, World)
+            assert remote.instructions() == local.instructions()
+            assert remote.vocabulary() == local.vocabulary()
+            assert (remote.size("train"), remote.size("heldout")) == (97, 23)
+            task = await remote.task("heldout", 5)
+            assert task == await local.task("heldout", 5)
+            there, here = remote.session(), local.session()
+            assert await there.reset(task) == await here.reset(task)
+            for action in ("left", "nonsense", "right", "right"):
+                assert await there.step(action) == await here.step(action)
+            await there.close()
+            await there.close()
+
+
+async def test_an_index_beyond_the_split_wraps_round():
+    with served() as url:
+        async with RemoteTaskSet.connected(url) as remote:
+            assert await remote.task("heldout", 23 * 7 + 3) == await remote.task("heldout", 3)
+
+
+async def test_a_session_keeps_its_place_from_episode_to_episode():
+    with served(capacity=1) as url:
+        async with RemoteTaskSet.connected(url, patience=HURRIED) as remote:
+            session = remote.session()
+            for _ in range(3):
+                assert (await session.reset(red_left_2())).text.endswith("left 2")
+                await session.step("left")
+            await session.close()
+
+
+async def test_sixty_four_clients_hear_their_own_answers_only():
+    tasks = CorridorTasks()
+
+    async def episode(world: World, index: int) -> list[str]:
+        session = world.session()
+        seen = [(await session.reset(await world.task("train", index))).text]
+        for action in ("left", "right", "left"):
+            seen.append((await session.step(action)).observation.text)
+        await session.close()
+        return seen
+
+    with served(tasks, capacity=64) as url:
+        async with RemoteTaskSet.connected(url) as remote:
+            there = await asyncio.gather(*(episode(remote, index) for index in range(64)))
+    here = [await episode(LocalWorld(tasks), index) for index in range(64)]
+    assert there == here
+
+
+async def test_a_full_server_is_waited_for():
+    with served(capacity=1) as url:
+        async with RemoteTaskSet.connected(url, patience=Patience(capacity_s=10)) as remote:
+            first, second = remote.session(), remote.session()
+            await first.reset(red_left_2())
+            waiting = asyncio.create_task(second.reset(red_left_2()))
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            await first.close()
+            assert (await waiting).text.endswith("left 2")
+            await second.close()
+
+
+async def test_a_server_that_stays_full_is_a_capacity_error_that_says_how_long_was_waited():
+    with served(capacity=1) as url:
+        async with RemoteTaskSet.connected(url, patience=HURRIED) as remote:
+            first = remote.session()
+            await first.reset(red_left_2())
+            with pytest.raises(CapacityError, match=r"all 1 sessions are taken; waited 0\.3 s"):
+                await remote.session().reset(red_left_2())
+
+
+async def test_a_session_that_ran_out_of_time_is_a_session_error_and_can_be_reset():
+    with served(ttl_s=0.05) as url:
+        async with RemoteTaskSet.connected(url, patience=HURRIED) as remote:
+            session = remote.session()
+            await session.reset(red_left_2())
+            await asyncio.sleep(0.3)
+            with pytest.raises(SessionError, match="is not open"):
+                await session.step("left")
+            assert (await session.reset(red_left_2())).text.endswith("left 2")
+            await session.close()
+
+
+async def test_a_session_lost_by_its_environment_is_a_session_error():
+    with served(FaultyTaskSet(CorridorTasks(), Faults(lose_step=1.0))) as url:
+        async with RemoteTaskSet.connected(url, patience=HURRIED) as remote:
+            session = remote.session()
+            await session.reset(red_left_2())
+            with pytest.raises(SessionError, match="on purpose"):
+                await session.step("left")
+            with pytest.raises(SessionError, match="reset it"):
+                await session.step("left")
+
+
+async def test_a_step_before_any_reset_is_a_session_error():
+    with served() as url:
+        async with RemoteTaskSet.connected(url) as remote:
+            with pytest.raises(SessionError, match="no task is set up"):
+                await remote.session().step("left")
+
+
+async def test_a_task_that_is_not_the_servers_is_a_task_error():
+    with served() as url:
+        async with RemoteTaskSet.connected(url) as remote:
+            with pytest.raises(TaskError, match=r"payload\.cells"):
+                await remote.session().reset(Task(id="x-0", category="x", payload={}))
+
+
+async def test_an_unreachable_server_is_a_session_error_that_names_the_url():
+    began = time.monotonic()
+    with pytest.raises(SessionError, match=r"http://127\.0\.0\.1:9: .*cannot reach the server"):
+        await RemoteTaskSet.connect("http://127.0.0.1:9", patience=HURRIED)
+    assert time.monotonic() - began < 2
+
+
+async def test_what_is_not_a_url_is_told_so():
+    with pytest.raises(WorldError, match="nonsense"):
+        await RemoteTaskSet.connect("nonsense", patience=HURRIED)
+
+
+async def test_a_wrong_token_is_not_tried_again():
+    with served(token=SecretStr("sesame")) as url:
+        began = time.monotonic()
+        with pytest.raises(WorldError, match="is the token right") as caught:
+            await RemoteTaskSet.connect(url, token="wrong", patience=Patience(retry_s=30))
+        assert not isinstance(caught.value, SessionError)
+        assert time.monotonic() - began < 2
+        async with RemoteTaskSet.connected(url, token="sesame") as remote:
+            assert remote.name == "corridor"
+
+
+async def test_another_kind_of_server_is_told_from_an_environment_server():
+    async def page(request: Request) -> Response:
+        return PlainTextResponse("hello", status_code=404)
+
+    with running(Starlette(routes=[Route("/v1/environment", page)])) as url:
+        with pytest.raises(WorldError, match="answered 404, not as an environment server does"):
+            await RemoteTaskSet.connect(url, patience=HURRIED)
+
+
+async def test_servers_of_different_tasks_are_not_taken_for_one_world():
+    class Others(CorridorTasks):
+        def task(self, split, index):
+            return super().task(split, index + 1)
+
+    with served() as one, served(Others()) as other:
+        with pytest.raises(WorldError, match="give servers of one version and the same options"):
+            await RemoteTaskSet.connect(one, other)
+
+
+async def test_sessions_spread_over_servers_and_pass_over_the_full_one():
+    with served(capacity=1) as small, served(capacity=2) as large:
+        async with RemoteTaskSet.connected(small, large, patience=HURRIED) as remote:
+            sessions = [remote.session() for _ in range(3)]
+            for session in sessions:
+                await session.reset(red_left_2())
+            for session in sessions:
+                assert (await session.step("left")).info["wellformed"]
+            with pytest.raises(CapacityError):
+                await remote.session().reset(red_left_2())
+            for session in sessions:
+                await session.close()
+
+
+class Liar:
+    """A server that answers as it likes."""
+
+    def __init__(self, step: object) -> None:
+        self.step = step
+        self.busy = 0
+
+    def app(self) -> Starlette:
+        async def environment(request: Request) -> Response:
+            if self.busy > 0:
+                self.busy -= 1
+                return PlainTextResponse("starting", status_code=503)
+            return JSONResponse(
+                {
+                    "name": "liar", "instructions": "", "vocabulary": None, "train": None,
+                    "heldout": None, "capacity": 1, "ttl_s": 1.0, "version": "1",
+                    "tasks_hash": "0",
+                }
+            )  # fmt: skip
+
+        async def opened(request: Request) -> Response:
+            seen = {"text": "hello", "admissible": None}
+            return JSONResponse({"id": "s", "ttl_s": 1.0, "observation": seen})
+
+        async def stepped(request: Request) -> Response:
+            return JSONResponse(self.step)
+
+        return Starlette(
+            routes=[
+                Route("/v1/environment", environment),
+                Route("/v1/sessions", opened, methods=["POST"]),
+                Route("/v1/sessions/s/steps", stepped, methods=["POST"]),
+            ]
+        )
+
+
+def said(**fields) -> dict[str, object]:
+    step: dict[str, object] = {
+        "observation": {"text": "hi", "admissible": None},
+        "reward": 0.0,
+        "terminated": False,
+        "truncated": False,
+        "info": {"wellformed": True, "success": False, "raw_score": 0.0},
+    }
+    return {"step": step | fields}
+
+
+@pytest.mark.parametrize(
+    ("answer", "finding"),
+    [
+        (said(reward="1"), r"POST /v1/sessions/s/steps: step\.reward is '1'"),
+        (said(reward=None), r"step\.reward is None"),
+        (said(reward=7.0), r"step: reward is 7\.0"),
+        (said(terminated=True, truncated=True), "truncated is True"),
+        (said(info={"success": False, "raw_score": 0.0}), r"info\.wellformed is None"),
+        (said(observation={"text": 5, "admissible": None}), r"step\.observation\.text is 5"),
+        (
+            said(observation={"text": "x", "admissible": ["a", "a"]}),
+            r"observation\.admissible is \('a', 'a'\)",
+        ),
+        ({"reward": 1.0}, "step"),
+        ("text", "the answer is"),
+    ],
+)
+async def test_a_lie_is_a_contract_error_that_names_call_and_value(answer, finding):
+    with running(Liar(answer).app()) as url:
+        async with RemoteTaskSet.connected(url, patience=HURRIED) as remote:
+            session = remote.session()
+            await session.reset(Task(id="x-0", category="x", payload={}))
+            with pytest.raises(ContractError, match=finding):
+                await session.step("hello")
+
+
+async def test_a_proxy_that_says_503_is_asked_again():
+    liar = Liar(said())
+    liar.busy = 2
+    with running(liar.app()) as url:
+        async with RemoteTaskSet.connected(url) as remote:
+            assert remote.name == "liar"
+
+
+def test_a_remote_world_can_be_used_without_async():
+    with served(CorridorTasks(CorridorOptions(turns=9))) as url, BlockingTaskSet(url) as tasks:
+        assert isinstance(tasks, TaskSet)
+        environment = tasks.environment()
+        assert environment.reset(red_left_2()).text.endswith("left 2")
+        assert environment.step("left").observation.text.endswith("left 1")
+        environment.close()

@@ -1,0 +1,112 @@
+import random
+
+import pytest
+
+from agentrl_envs.corridor import VERBS, CorridorEnvironment, CorridorOptions, CorridorTasks
+from agentrl_envs.env import Environment, Split, Task, TaskSet, content_id
+from agentrl_envs.errors import TaskError
+
+
+def corridor(cells: int, start: int, side: str, colour: str) -> Task:
+    payload = {"cells": cells, "start": start, "side": side, "colour": colour}
+    return Task(id=content_id("corridor", payload), category="walk", payload=payload)
+
+
+def best_action(text: str) -> str:
+    words = text.split()
+    where, colour = words[4], words[2]
+    return VERBS[colour] if where == "here" else where
+
+
+def test_the_corridor_is_walked_to_the_door_and_the_right_verb_opens_it():
+    environment = CorridorEnvironment()
+    seen = environment.reset(corridor(5, 2, "left", "red"))
+    assert seen.text == "corridor 5 red door left 2"
+    assert seen.admissible == ("left", "right")
+
+    first = environment.step("left")
+    assert first.observation.text == "corridor 5 red door left 1"
+    assert (first.reward, first.terminated, first.info["success"]) == (0.0, False, False)
+
+    second = environment.step("left")
+    assert second.observation.text == "corridor 5 red door here"
+    assert second.observation.admissible == ("push", "pull")
+
+    last = environment.step("push")
+    assert last.observation.text == "door opens"
+    assert (last.reward, last.terminated, last.truncated) == (1.0, True, False)
+    assert last.info["success"] is True
+
+
+def test_the_wrong_verb_jams_the_door_and_ends_the_task_with_nothing():
+    environment = CorridorEnvironment()
+    environment.reset(corridor(4, 2, "right", "blue"))
+    environment.step("right")
+    last = environment.step("push")
+    assert last.observation.text == "door jams"
+    assert (last.reward, last.terminated, last.info["success"]) == (0.0, True, False)
+
+
+def test_walking_away_for_too_long_is_truncation_and_not_failure():
+    environment = CorridorEnvironment(turns=2)
+    environment.reset(corridor(5, 2, "left", "red"))
+    assert not environment.step("right").truncated
+    last = environment.step("left")
+    assert (last.terminated, last.truncated) == (False, True)
+
+
+def test_a_wall_is_not_an_admissible_action():
+    environment = CorridorEnvironment()
+    environment.reset(corridor(4, 2, "left", "green"))
+    at_the_wall = environment.step("right").observation
+    assert at_the_wall.admissible == ("left",)
+    step = environment.step("right")
+    assert step.info["wellformed"] is False
+    assert step.observation.text == "not an action here . say one of left"
+
+
+def test_the_best_policy_solves_every_task_in_at_most_four_turns():
+    tasks = CorridorTasks()
+    environment = tasks.environment()
+    splits: tuple[Split, ...] = ("train", "heldout")
+    for split in splits:
+        for index in range(tasks.size(split)):
+            text = environment.reset(tasks.task(split, index)).text
+            for turn in range(1, 5):
+                step = environment.step(best_action(text))
+                text = step.observation.text
+                if step.terminated:
+                    break
+            assert step.info["success"], tasks.task(split, index)
+            assert turn >= 2
+
+
+def test_a_random_admissible_policy_solves_about_one_task_in_five():
+    tasks, draws = CorridorTasks(), random.Random(0)
+    environment = tasks.environment()
+    solved = 0
+    for index in range(4000):
+        offered = environment.reset(tasks.task("train", index)).admissible
+        step = None
+        while step is None or not (step.terminated or step.truncated):
+            assert offered
+            step = environment.step(draws.choice(offered))
+            offered = step.observation.admissible
+        solved += step.info["success"]
+    assert 0.19 < solved / 4000 < 0.25
+
+
+def test_there_are_120_tasks_in_two_splits():
+    tasks = CorridorTasks()
+    assert tasks.size("train") == 97
+    assert tasks.size("heldout") == 23
+
+
+def test_a_payload_with_a_start_beyond_the_wall_is_a_task_error_that_names_the_field():
+    with pytest.raises(TaskError, match=r"payload\.start: cell 9 is outside a corridor of 5"):
+        CorridorEnvironment().reset(corridor(5, 9, "left", "red"))
+
+
+def test_the_reference_is_of_the_contract_s_types():
+    assert isinstance(CorridorTasks(CorridorOptions(turns=3)), TaskSet)
+    assert isinstance(CorridorEnvironment(), Environment)

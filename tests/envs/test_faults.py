@@ -1,0 +1,54 @@
+import pytest
+
+from agentrl_envs.corridor import CorridorTasks
+from agentrl_envs.errors import SessionError
+from agentrl_envs.faults import Faults, FaultyTaskSet, FaultyWorld
+from agentrl_envs.session import LocalWorld, World
+
+
+def losses(seed: int, sessions: int = 50) -> list[int]:
+    """At which of the first steps each session is lost; -1: at none."""
+    tasks = FaultyTaskSet(CorridorTasks(), Faults(seed=seed, lose_step=0.3))
+    lost = []
+    for index in range(sessions):
+        environment = tasks.environment()
+        environment.reset(tasks.task("train", index))
+        try:
+            for step in range(3):
+                environment.step("nothing")
+            lost.append(-1)
+        except SessionError:
+            lost.append(step)
+    return lost
+
+
+def test_what_is_lost_is_decided_by_the_seed():
+    assert losses(1) == losses(1)
+    assert losses(1) != losses(2)
+    assert {-1, 0, 1, 2} == set(losses(1))
+
+
+def test_a_lost_session_stays_lost_until_it_is_reset():
+    tasks = FaultyTaskSet(CorridorTasks(), Faults(lose_step=1.0))
+    environment = tasks.environment()
+    environment.reset(tasks.task("train", 0))
+    for _ in range(2):
+        with pytest.raises(SessionError, match="on purpose"):
+            environment.step("left")
+    environment.reset(tasks.task("train", 0))
+
+
+async def test_a_faulty_world_loses_sessions_without_a_server():
+    world = FaultyWorld(LocalWorld(CorridorTasks()), Faults(lose_reset=1.0))
+    assert isinstance(world, World)
+    with pytest.raises(SessionError, match="while its task was set up"):
+        await world.session().reset(await world.task("train", 0))
+
+
+async def test_without_faults_nothing_changes():
+    plain, faulty = LocalWorld(CorridorTasks()), FaultyWorld(LocalWorld(CorridorTasks()), Faults())
+    task = await faulty.task("heldout", 1)
+    here, there = plain.session(), faulty.session()
+    assert await here.reset(task) == await there.reset(task)
+    assert await here.step("left") == await there.step("left")
+    await there.close()

@@ -1,0 +1,78 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentrl_envs.textcraft.command import Craft, Get, Look, Unreadable, read
+
+
+@pytest.mark.parametrize(
+    ("reply", "command"),
+    [
+        ("get 3 oak logs", Get("oak_logs", 3)),
+        ("inventory", Look()),
+        ("craft 4 stick using 2 oak planks", Craft("stick", 4, {"oak_planks": 2})),
+        ("craft sign using 6 planks, 1 stick", Craft("sign", None, {"planks": 6, "stick": 1})),
+        ("craft sign using 6 planks 1 stick", Craft("sign", None, {"planks": 6, "stick": 1})),
+        ("craft plate", Craft("plate", None, None)),
+        ("craft 1 plate", Craft("plate", 1, None)),
+    ],
+)
+def test_a_bare_command_is_read(reply, command):
+    assert read(reply) == command
+
+
+def test_a_react_reply_is_read_from_its_action():
+    assert read("Thought: I need wood.\nAction: get 3 oak logs") == Get("oak_logs", 3)
+    assert read("Thought:\nwood\n\nAction:\nget 3 oak logs\n") == Get("oak_logs", 3)
+
+
+def test_two_actions_in_one_reply_are_refused_in_the_words_of_agentgym():
+    assert read("Action: inventory\nAction: inventory") == Unreadable(
+        "Error: Only one 'Action' is allowed per response. Please adjust your response."
+    )
+
+
+def test_letter_case_quotes_and_the_names_that_observations_print_make_no_difference():
+    assert read("Action: `Get 1 minecraft:iron_nugget`.") == Get("iron_nugget", 1)
+    assert read('Action: "Inventory"') == Look()
+    assert read("Action: **get 1 iron nugget**") == Get("iron_nugget", 1)
+
+
+def test_an_ingredient_named_twice_is_asked_for_twice():
+    assert read("craft block using 1 iron, 1 iron") == Craft("block", None, {"iron": 2})
+
+
+@pytest.mark.parametrize("count", ["0", "1000", "9" * 500])
+def test_a_count_outside_1_to_999_is_a_wrong_format(count):
+    command = read(f"Action: get {count} diamond")
+    assert isinstance(command, Unreadable)
+    assert command.message.startswith("Wrong item format: ")
+
+
+def test_an_ingredient_without_a_count_is_a_wrong_format():
+    assert read("craft 1 stick using planks") == Unreadable(
+        "Wrong item format: planks. Write a count from 1 to 999, then the item."
+    )
+
+
+@pytest.mark.parametrize("reply", ["inventory of mine", "get diamond", "fly", "Action: dance"])
+def test_what_only_begins_like_a_command_is_none(reply):
+    command = read(reply)
+    assert isinstance(command, Unreadable)
+    assert command.message.startswith("Could not execute ")
+    assert "get [count] [item]" in command.message
+
+
+@pytest.mark.parametrize("reply", ["", "   ", "Action:", "Thought: hm\nAction:  "])
+def test_an_empty_action_is_told_how_to_write_one(reply):
+    command = read(reply)
+    assert isinstance(command, Unreadable)
+    assert "Action: get 1 diamond" in command.message
+
+
+@given(st.text())
+def test_any_reply_is_read(reply):
+    read(reply)
+    read(f"Action: {reply}")
+    read(f"craft {reply} using {reply}")
+    read(f"get 1 {reply}")

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from click.testing import CliRunner
+
+from agentrl_components.spec.crd import definition
+from agentrl_components.spec.reference import reference
+from agentrl_pipelines.commands.crd import crd
+from agentrl_pipelines.commands.validate import validate
+
+MANIFEST = """
+apiVersion: agentrl.dev/v1alpha1
+kind: AgentRLRun
+metadata: {name: first-try}
+spec:
+  environments: [{name: rooms, builtin: babyai}]
+  warmStart: {algorithm: hindsight}
+  rollout: {tasks: 30, groupSize: 8}
+  horizon: {phases: [{maxTurns: 3, iterations: 20}, {maxTurns: 8, iterations: 30}]}
+"""
+
+
+def _run(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    path = folder / "run.yaml"
+    path.write_text(MANIFEST)
+    done = CliRunner().invoke(validate, [str(path), *arguments])
+    return done.exit_code, done.stdout.replace(str(path), "run.yaml"), done.stderr
+
+
+def test_a_valid_manifest_is_told_in_a_line(tmp_path):
+    assert _run(tmp_path) == (
+        0,
+        "run.yaml: valid\n"
+        "first-try: tiny in rooms; grpo after hindsight; horizon 3 -> 8 turns; "
+        "50 iterations of 30 tasks x 8 compared episodes, 12,000 episodes\n",
+        "",
+    )
+
+
+def test_a_run_that_may_end_early_says_at_most(tmp_path):
+    _, out, _ = _run(tmp_path, "--set", "horizon.advance=success", "--set", "algorithm.name=ppo")
+    assert "ppo after hindsight; horizon 3 -> 8 turns; at most 50 iterations of 30 tasks" in out
+    assert "x 8 episodes, at most 12,000 episodes" in out
+
+
+def test_every_mistake_has_a_line_and_the_exit_code_is_2(tmp_path):
+    assert _run(tmp_path, "--set", "seed=-1", "--set", "rollout.groupSize=1") == (
+        2,
+        "",
+        "spec.seed: -1 is too small; set it to 0 or more\n"
+        "spec.rollout.groupSize: 1 is too small for grpo, which compares the episodes of a task; "
+        "set it to 2 or more\n",
+    )
+
+
+def test_a_missing_file_is_named():
+    done = CliRunner().invoke(validate, ["none.yaml"])
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "none.yaml: there is no such file; check the path\n",
+    )
+
+
+def test_the_crd_is_printed():
+    done = CliRunner().invoke(crd, [])
+    assert done.exit_code == 0
+    assert yaml.safe_load(done.stdout) == definition()
+
+
+def test_the_reference_is_printed():
+    assert CliRunner().invoke(crd, ["--docs"]).stdout == reference()

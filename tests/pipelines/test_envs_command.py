@@ -1,0 +1,122 @@
+import os
+import signal
+import subprocess
+import sys
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+
+from agentrl_envs.corridor import CorridorTasks
+from agentrl_envs.host import ThreadHost
+from agentrl_envs.server import ServerOptions, create_app
+from agentrl_envs.serving import running
+from agentrl_pipelines.commands.envs import envs
+
+START = "from agentrl_pipelines.commands.envs import envs; envs()"
+
+
+def called(*arguments: str, typed: str = "") -> Result:
+    return CliRunner().invoke(envs, arguments, input=typed)
+
+
+def test_list_names_every_environment():
+    result = called("list")
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.output.splitlines()] == [
+        "babyai",
+        "textcraft",
+        "corridor",
+    ]
+
+
+def test_list_with_a_name_shows_its_options():
+    assert "turns" in called("list", "corridor").output
+
+
+def test_check_passes_the_reference():
+    result = called("check", "corridor", "--tasks", "5", "-o", "turns=8")
+    assert result.exit_code == 0
+    assert "0 of 14 rules broken" in result.output
+
+
+def test_check_through_a_url_checks_the_server_behind_it():
+    tasks = CorridorTasks()
+    with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
+        result = called("check", "corridor", "--tasks", "2", "--url", url)
+        assert (result.exit_code, "0 of 14 rules broken" in result.output) == (0, True)
+        wrong = called("check", "babyai", "--url", url)
+        assert (wrong.exit_code, "serves corridor, not babyai" in wrong.output) == (2, True)
+
+
+def test_check_exits_with_1_where_a_rule_is_broken():
+    class NoWords(CorridorTasks):
+        def vocabulary(self):
+            return ()
+
+    tasks = NoWords()
+    with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
+        result = called("check", "corridor", "--tasks", "2", "--url", url)
+    assert result.exit_code == 1
+    assert "BROKEN  vocabulary" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["check", "maze"], "there is no 'maze'"),
+        (["check", "corridor", "-o", "turns=many"], "corridor.options.turns"),
+        (["check", "corridor", "-o", "turns"], "'turns' is not KEY=VALUE"),
+        (["serve", "corridor", "--host", "0.0.0.0"], "no token is set"),
+        (["serve", "corridor", "--capacity", "0"], "--capacity"),
+        (["list", "maze"], "there is no 'maze'"),
+    ],
+)
+def test_a_mistake_is_told_with_exit_status_2(arguments, told):
+    result = called(*arguments)
+    assert result.exit_code == 2
+    assert told in result.output
+
+
+def test_play_works_with_piped_input():
+    result = called("play", "corridor", typed="left\nq\n")
+    assert result.exit_code == 0
+    assert "You left." in result.output
+
+
+def test_the_group_loads_no_server_until_it_serves():
+    code = (
+        "import sys; import agentrl_pipelines.commands.envs;"
+        "sys.exit(bool({'starlette', 'pydantic', 'httpx', 'uvicorn'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_server_starts_serves_and_ends_cleanly_at_sigterm(workers):
+    arguments = ["serve", "corridor", "--port", "0", "--workers", workers]
+    server = subprocess.Popen(
+        [sys.executable, "-c", START, *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "AGENTRL_ENVS_TOKEN": "sesame"},
+    )
+    try:
+        assert server.stderr
+        url = server.stderr.readline().split()[2].rstrip(",")
+        task = CorridorTasks().task("train", 0)
+        body = {"id": task.id, "category": task.category, "payload": dict(task.payload)}
+        answer = httpx.post(
+            f"{url}/v1/sessions",
+            json={"task": body, "key": "k"},
+            headers={"authorization": "Bearer sesame"},
+            timeout=20,
+        )
+        assert answer.status_code == 201
+        server.send_signal(signal.SIGTERM)
+        _, errors = server.communicate(timeout=20)
+        assert "Traceback" not in errors
+    finally:
+        server.kill()
+        server.wait()
+        server.stderr.close()

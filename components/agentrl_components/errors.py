@@ -7,7 +7,8 @@
     ├── DriftError       what would be trained is not what was sampled
     ├── StoreError       the object store refused, is full or holds damaged data
     ├── TrackerError     MLflow refused; recorded, never fatal
-    └── CollapseError    an alarm said stop
+    ├── CollapseError    an alarm said stop
+    └── Stopped          someone asked the run to end; it can go on later
 
 The world's own errors are `agentrl_envs.errors`.
 """
@@ -51,3 +52,8 @@ class TrackerError(RunError):
 
 class CollapseError(RunError):
     """An alarm with `action: stop` rang."""
+
+
+class Stopped(RunError):  # noqa: N818 - not a failure
+    """The run ends at a safe point because someone asked it to: Ctrl-C or a deadline. The same command
+    goes on from there."""

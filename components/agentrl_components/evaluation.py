@@ -118,4 +118,4 @@ def as_share(interval: Interval) -> Share:
 def passed(tries: Sequence[tuple[int, int]], k: int) -> float:
     """Mean pass@k over the tasks that were tried at least k times."""
     enough = [(s, n) for s, n in tries if n >= k]
-    return mean_pass_at_k([s for s, _ in enough], [n for _, n in enough], k) if enough else 0.0
+    return mean_pass_at_k([(n, s) for s, n in enough], k) if enough else 0.0

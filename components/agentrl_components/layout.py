@@ -6,6 +6,9 @@
     iterations/000120.json              one iteration: metrics, horizon, decision
     trajectories/000120/<part>          the episodes of an iteration
     phases/02/<name>                    lineage, decision and reports of a phase
+    evaluations/<name>.json             what an evaluation found: random, before, after, and
+                                        iteration-000120 after 120 iterations
+    evaluations/<name>.episodes         a few of the episodes it played, for people
     checkpoints/000120/                 a model folder that transformers can load, and
     checkpoints/000120/trainer/         what else training needs to go on, and
     checkpoints/000120/manifest.json    written last: sizes and sha256 of all of it
@@ -21,6 +24,7 @@ STATE = "state.json"
 TRACKER = "tracker.json"
 CHECKPOINTS = "checkpoints/"
 ITERATIONS = "iterations/"
+EVALUATIONS = "evaluations/"
 MANIFEST = "manifest.json"
 TRAINER = "trainer/"
 """In a checkpoint: the files under this are not part of the model folder."""
@@ -39,6 +43,27 @@ def trajectories(number: int, part: str) -> str:
 def phase(number: int, name: str) -> str:
     """A file of one phase."""
     return f"phases/{number:02d}/{name}"
+
+
+def evaluation(name: str) -> str:
+    """What an evaluation found."""
+    return f"{EVALUATIONS}{name}.json"
+
+
+def evaluation_after(number: int) -> str:
+    """The name of the evaluation after `number` iterations."""
+    return f"iteration-{number:06d}"
+
+
+def evaluation_number(name: str) -> int:
+    """The iterations that were done at the evaluation of this name; -1: it has another."""
+    number = name.removeprefix("iteration-")
+    return int(number) if number.isdigit() and name.startswith("iteration-") else -1
+
+
+def episodes(name: str) -> str:
+    """Episodes that an evaluation played and kept for people to read."""
+    return f"{EVALUATIONS}{name}.episodes"
 
 
 def checkpoint(number: int, name: str = "") -> str:

@@ -9,13 +9,15 @@ Legend: T tokens of an episode, S sampled tokens, P trainable parameters.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from agentrl_components import layout, tensors
 from agentrl_components.advantages import ESTIMATORS, EpisodeView, zero_variance
 from agentrl_components.flat import LANES, Shared
 from agentrl_components.losses import Denominators
@@ -70,6 +72,25 @@ class Optimizer:
         return norm
 
 
+    def state(self, name: str) -> tensors.Files:
+        """Master weights and moments, as files of a checkpoint."""
+        master = f"{layout.TRAINER}{name}-master.safetensors"
+        return tensors.pack_optimizer(self.adamw.state_dict(), name) | {
+            master: tensors.pack({"vector": self._shared.vector}, master)
+        }
+
+    @torch.no_grad()
+    def restore(self, files: Mapping[str, bytes | Path], name: str) -> None:
+        """Weights in place, so that every process has them."""
+        master = tensors.unpack(files[f"{layout.TRAINER}{name}-master.safetensors"])
+        self._shared.vector.copy_(master["vector"])
+        self.adamw.load_state_dict(tensors.unpack_optimizer(files, name))
+
+    def forget(self) -> None:
+        """Start anew with the moments, as when the objective changes."""
+        self.adamw.state.clear()
+
+
 class Learner:
     """Owns the optimizers; asks the pool for gradients."""
 
@@ -115,6 +136,22 @@ class Learner:
         metrics["update/learning_rate"] = rate
         return Updated(metrics=metrics, steps=len(norms))
 
+    @property
+    def drops_silent_groups(self) -> bool:
+        """Whether groups whose episodes all earned the same are left out."""
+        return self.estimator.needs_group and self.spec.algorithm.drop_zero_variance
+
+    def state(self) -> tensors.Files:
+        """What a checkpoint needs of the learner: master weights and optimizers."""
+        files = self.policy.state("optimizer")
+        return files | self.critic.state("critic") if self.critic is not None else files
+
+    def restore(self, files: Mapping[str, bytes | Path]) -> None:
+        """The opposite of `state`."""
+        self.policy.restore(files, "optimizer")
+        if self.critic is not None:
+            self.critic.restore(files, "critic")
+
     def imitate(self, examples: Sequence[Example], rate: float) -> float:
         """One step of weighted imitation over one batch. Returns its mean loss."""
         total = float(sum(e.columns["weight"].sum() for e in examples))
@@ -127,7 +164,7 @@ class Learner:
         """Episodes that carry a gradient: played to an end, with a token of the agent's own, and in a
         group that says something."""
         played = [e for e in episodes if e.ending is not Ending.LOST and e.num_sampled]
-        if not (self.estimator.needs_group and self.spec.algorithm.drop_zero_variance):
+        if not self.drops_silent_groups:
             return played
         silent = zero_variance(self._views(played))
         return [e for e in played if e.group not in silent]

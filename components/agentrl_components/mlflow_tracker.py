@@ -34,8 +34,9 @@ _CHILD_ENVIRONMENT = {
 """For the worker alone, where the person has set nothing else."""
 
 
-WORKER = (sys.executable, "-m", "agentrl_components.mlflow_worker")
-"""The command of the process that speaks to MLflow."""
+WORKER = (sys.executable, "-P", "-m", "agentrl_components.mlflow_worker")
+"""The command of the process that speaks to MLflow. -P: files in the person's current folder must
+not be taken for modules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,7 @@ class MlflowTracker:
         run_id: str | None = None,
         uid: str | None = None,
         on_run: Callable[[str], None] | None = None,
-        deadline_s: float = 30.0,
+        deadline_s: float = 60.0,
         pause_s: float = 1.0,
         worker: Sequence[str] = WORKER,
     ) -> None:

@@ -184,7 +184,7 @@ def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
 def main() -> None:
     """Serve on the standard streams."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's to handle
-    os.nice(5)
+    os.nice(10)
     # MLflow prints; what it prints belongs in the log.
     with os.fdopen(os.dup(1), "wb") as replies:
         os.dup2(2, 1)

@@ -43,8 +43,12 @@ class Rollout:
             async with gate:
                 return await self._persistently(job, rules, engine)
 
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(job)) for job in jobs]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(job)) for job in jobs]
+        except ExceptionGroup as failed:
+            # Episodes fail alike: a broken contract, ids that drifted. One of them says it all.
+            raise failed.exceptions[0] from None
         return [task.result() for task in tasks]
 
     async def close(self) -> None:

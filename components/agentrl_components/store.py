@@ -49,7 +49,8 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str) -> Iterator[str]:
-        """Keys that start with `prefix`, sorted."""
+        """Keys that start with `prefix`, sorted. What is there under other names than keys is
+        skipped."""
         ...
 
     def delete(self, key: str) -> None:
@@ -57,11 +58,16 @@ class Store(Protocol):
         ...
 
 
-def checked_key(key: str) -> str:
-    """`key`, when it means the same in every store: letters, digits and `_.=+@-`, in parts between
-    single slashes, none of which starts with a dot. Else `StoreError`."""
+def is_key(key: str) -> bool:
+    """Whether `key` means the same in every store: letters, digits and `_.=+@-`, in parts between
+    single slashes, none of which starts with a dot."""
     long = len(key) > _KEY_LENGTH or any(len(part) > _PART_LENGTH for part in key.split("/"))
-    if long or not _KEY.fullmatch(key):
+    return not long and _KEY.fullmatch(key) is not None
+
+
+def checked_key(key: str) -> str:
+    """`key`, when it is one; else `StoreError`."""
+    if not is_key(key):
         raise StoreError(
             f"{key[:200]!r}: not a key. Use parts of letters, digits and _.=+@- between single"
             " slashes, none starting with a dot"

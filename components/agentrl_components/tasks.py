@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from agentrl_envs.env import Split, Task
@@ -39,6 +41,32 @@ class TaskSource:
             for i in range(batch * share, (batch + 1) * share):
                 drawn.append(Drawn(environment.name, await world.task(split, i)))
         return drawn
+
+
+class Upcoming:
+    """Training tasks, drawn ahead on a thread while workers are busy with the batch before."""
+
+    def __init__(self, source: TaskSource, count: int) -> None:
+        self._source, self._count = source, count
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tasks")
+        self._batch = -1
+        self._next: Future[list[Drawn]] | None = None
+
+    def take(self, batch: int) -> list[Drawn]:
+        """The tasks of `batch`; the one after it is begun."""
+        drawn = self._next if self._next is not None and self._batch == batch else self._draw(batch)
+        tasks = drawn.result()
+        self._batch, self._next = batch + 1, self._draw(batch + 1)
+        return tasks
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(cancel_futures=True)
+
+    def _draw(self, batch: int) -> Future[list[Drawn]]:
+        return self._thread.submit(
+            lambda: asyncio.run(self._source.draw("train", self._count, batch))
+        )
 
 
 def shares(weights: Sequence[float], count: int) -> list[int]:

@@ -58,10 +58,9 @@ def pack(state: Mapping[str, torch.Tensor], name: str, spool: Path | None = None
     # transformers refuses a file without this format
     metadata = {"format": "pt", _ALIASES: json.dumps(aliases, sort_keys=True)}
     if spool is None:
-        content = bytearray(save_bytes(kept, metadata))
+        content = save_bytes(kept, metadata)
         size, header = _ordered(BytesIO(content[: _header_end(content[:8])]))
-        content[8 : 8 + size] = header
-        return bytes(content)
+        return content[:8] + header + content[8 + size :]
     path = spool / name
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(kept, path, metadata)
@@ -122,7 +121,7 @@ def unpack_optimizer(files: Mapping[str, bytes | Path], name: str = "optimizer")
     return {"state": state, "param_groups": plain["param_groups"]}
 
 
-def _header_end(first: bytes | bytearray) -> int:
+def _header_end(first: bytes) -> int:
     return 8 + int.from_bytes(first, "little")
 
 

@@ -21,22 +21,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import safe_open
-
 from agentrl_components.engine import Generation, Request, Sampling, Stop
 from agentrl_components.errors import EngineError
 from agentrl_components.seeds import derive
 from agentrl_components.trie import Trie, trie_of
 from agentrl_components.vllm_loop import VllmLoop
 from agentrl_components.vllm_process import VllmOptions, start_vllm, stop_vllm
+from agentrl_components.vllm_weights import REFUSALS, check, reload, shapes_in
 
 if TYPE_CHECKING:
     import torch
 
 COLDEST = 0.01
 """vLLM would raise a lower temperature to this, and report log-probabilities of that."""
-REFUSALS = (ValueError, KeyError, AssertionError, RuntimeError)
-"""What vLLM raises when weights do not fit its model."""
 
 
 class VllmEngine:
@@ -48,7 +45,7 @@ class VllmEngine:
         Blocks while vLLM is imported and started: seconds to a minute. Raises `EngineError`.
         """
         self._loop = VllmLoop(partial(start_vllm, folder, options))
-        self._names = _weight_names(folder)
+        self._shapes = shapes_in(folder)
         self._version = version
         self._turnstile = asyncio.Lock()
         self._replies: set[asyncio.Task[Generation]] = set()
@@ -75,16 +72,14 @@ class VllmEngine:
         """Copy weights in. Waits for replies under way; they were sampled by the old version.
 
         `weights` is named as transformers names them and holds every weight; the tensors may change
-        again once this returns. Raises `EngineError` when they do not fit; the engine is then of no
-        further use.
+        again once this returns. Raises `EngineError` when they do not fit; the old ones then stay.
         """
-        if missing := sorted(self._names - set(weights)):
-            raise EngineError(f"version {version} lacks weights: {', '.join(missing)}")
+        check(self._shapes, weights, version)
         async with self._turnstile:
             if self._replies:
                 await asyncio.wait(self._replies)
             try:
-                await self._loop.call(partial(_reload, weights))
+                await self._loop.call(partial(reload, weights))
             except REFUSALS as error:
                 raise EngineError(f"vLLM cannot load version {version}: {error!r}") from error
             self._version = version
@@ -205,28 +200,3 @@ def _params(sampling: Sampling, seed: int, max_tokens: int, allowed: tuple[int, 
         )
     except VLLMValidationError as error:
         raise EngineError(f"vLLM refuses {sampling}: {error}") from error
-
-
-def _reload(weights: Mapping[str, torch.Tensor], engine: Any) -> None:
-    # `model.load_weights` alone fails on CPU, where layers keep their weights packed only.
-    engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights.items())})
-    engine.apply_model(_repack_head)
-    engine.reset_prefix_cache()
-
-
-def _repack_head(model: torch.nn.Module) -> None:
-    """A head tied to the embedding is no layer of its own to `reload_weights`: on CPU it would go
-    on with the packed copy of the old weights."""
-    from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
-
-    for module in model.modules():
-        if isinstance(module, ParallelLMHead):
-            module.quant_method.process_weights_after_loading(module)
-
-
-def _weight_names(folder: Path) -> set[str]:
-    names: set[str] = set()
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, framework="pt") as shard:
-            names.update(shard.keys())
-    return names

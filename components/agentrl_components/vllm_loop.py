@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from agentrl_components.errors import EngineError
+from agentrl_components.errors import EngineError, RunError
 
 R = TypeVar("R")
 
@@ -29,7 +29,11 @@ class VllmLoop:
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self._pump: asyncio.Task[None] | None = None
         self._failure: EngineError | None = None
-        self._engine = self._thread.submit(start).result()
+        try:
+            self._engine = self._thread.submit(start).result()
+        except RunError:
+            self._thread.shutdown()
+            raise
 
     async def sample(self, ids: Sequence[int], params: Any) -> Any:
         """vLLM's `RequestOutput` for the prompt `ids`. Cancelling drops the request.
@@ -48,19 +52,26 @@ class VllmLoop:
         try:
             return await answer
         finally:
-            if self._waiting.pop(key, None) is not None:
+            if self._waiting.pop(key, None) is not None:  # cancelled
+                self._fresh = [entry for entry in self._fresh if entry[0] != key]
                 self._dropped.append(key)
 
     async def call(self, action: Callable[[Any], R]) -> R:
-        """What `action` returns, given the engine, between two steps."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, action, self._engine)
+        """What `action` returns, given the engine, between two steps. What was dropped is over."""
+        dropped, self._dropped = self._dropped, []
+
+        def act() -> R:
+            self._engine.abort_request(dropped)
+            return action(self._engine)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, act)
 
     async def close(self, stop: Callable[[Any], None]) -> None:
         """End requests under way with an `EngineError`; let `stop` end the engine in its thread."""
         if self._pump is not None and not self._pump.done():
             self._pump.cancel()
             await asyncio.wait([self._pump])
-        if self._failure is None or self._engine is not None:
+        if self._engine is not None:
             self._failure = EngineError("the engine was closed")
             engine, self._engine = self._engine, None
             await asyncio.get_running_loop().run_in_executor(self._thread, stop, engine)

@@ -1,6 +1,9 @@
 """vLLM's `LLMEngine` set up for this process, with what vLLM 0.32 needs to be exact and to stay up.
 
 Where a setting looks odd, the comment beside it says what happens without it.
+
+On CPU vLLM draws from torch's global generator at every step, though no reply depends on it.
+Whoever shares the process and wants its own numbers to repeat draws from a generator of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 
-from agentrl_components.errors import EngineError
+from agentrl_components.errors import EngineError, ModelError
 
 CPU_BLOCK = 32
 """Tokens of a cache block on CPU. vLLM's own 128 would seldom share an episode's short turns, and
@@ -51,8 +54,11 @@ class VllmOptions:
 def start_vllm(folder: Path, options: VllmOptions) -> Any:
     """An `LLMEngine` over the weights in `folder`, a folder that transformers saved.
 
-    Call it in the thread that will step it. Raises `EngineError` when vLLM is missing or refuses.
+    Call it in the thread that will step it, once at a time in a process. Raises `ModelError` when
+    the folder holds no model that vLLM can run, `EngineError` when vLLM is missing or refuses.
     """
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder} holds no config.json; it should be saved by transformers")
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     # Else the CPU platform moves the model to a child process, out of reach of `reload_weights`.
@@ -89,7 +95,7 @@ def _start(folder: Path, options: VllmOptions) -> Any:
 
     arguments = EngineArgs(**_arguments(folder, options))
     if on_cpu:
-        _know_model(folder)
+        _prepare_model(folder)
     return LLMEngine.from_engine_args(arguments, usage_context=UsageContext.ENGINE_CONTEXT)
 
 
@@ -121,12 +127,22 @@ def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
     return arguments
 
 
-def _know_model(folder: Path) -> None:
-    """Import the model's class here. vLLM would start another interpreter to look at it: 10 s."""
+def _prepare_model(folder: Path) -> None:
+    """On CPU: refuse what its attention cannot compute, and import the model's class here; vLLM
+    would start another interpreter to look at it, for 10 s."""
     from transformers import AutoConfig
     from vllm import ModelRegistry
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
-    for name in AutoConfig.from_pretrained(folder).architectures or ():
+    config = AutoConfig.from_pretrained(folder)
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    widths = CPUAttentionBackend.get_supported_head_sizes()
+    if width not in widths:
+        raise ModelError(
+            f"{folder} has attention heads of width {width}; vLLM on CPU takes {widths}. Change "
+            "the model's shape, or set rollout.engine: torch"
+        )
+    for name in config.architectures or ():
         known = ModelRegistry.models.get(name)
         if known is not None:
             ModelRegistry.register_model(name, known.load_model_cls())

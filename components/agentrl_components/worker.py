@@ -19,6 +19,7 @@ from agentrl_components import adapters
 from agentrl_components.critic import Critic
 from agentrl_components.decoder import Decoder
 from agentrl_components.dialogue import dialogue_for
+from agentrl_components.drift import CheckedEngine
 from agentrl_components.engine import Engine
 from agentrl_components.episode import Job, Rules
 from agentrl_components.flat import FlatParameters, Shared
@@ -74,12 +75,12 @@ class Worker:
             self.values = FlatParameters(self.critic, setup.critic)
         self._loop = asyncio.new_event_loop()
         tokenizer = open_tokenizer(setup.folder)
-        dialogue = dialogue_for(spec.model.template, tokenizer, spec.model.source == "tiny")
+        self.dialogue = dialogue_for(spec.model.template, tokenizer, spec.model.source == "tiny")
         self.worlds: dict[str, World] = self._loop.run_until_complete(
             open_worlds(spec.environments)
         )
         self._rollout = Rollout(
-            self.worlds, dialogue, spec.rollout.retries, spec.rollout.concurrency
+            self.worlds, self.dialogue, spec.rollout.retries, spec.rollout.concurrency
         )
         self._random = RandomEngine()
         self._engine: TorchEngine = TorchEngine(self.decoder)
@@ -93,7 +94,8 @@ class Worker:
             self.policy.refresh()
             self._engine.renew(version)
             engine = self._engine
-        return self._loop.run_until_complete(self._rollout.play(jobs, rules, engine))
+        checked = CheckedEngine(engine)
+        return self._loop.run_until_complete(self._rollout.play(jobs, rules, checked))
 
     def differentiate(
         self, objective: Objective, packs: Sequence[Pack], lane: int

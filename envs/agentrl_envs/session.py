@@ -79,26 +79,26 @@ class LocalWorld:
     """A task set of this process."""
 
     def __init__(self, task_set: TaskSet) -> None:
-        self._task_set = task_set
+        self.task_set = task_set
 
     @property
     def name(self) -> str:
-        return self._task_set.name
+        return self.task_set.name
 
     def instructions(self) -> str:
-        return self._task_set.instructions()
+        return self.task_set.instructions()
 
     def vocabulary(self) -> tuple[str, ...] | None:
-        return self._task_set.vocabulary()
+        return self.task_set.vocabulary()
 
     def size(self, split: Split) -> int | None:
-        return self._task_set.size(split)
+        return self.task_set.size(split)
 
     async def task(self, split: Split, index: int) -> Task:
-        return self._task_set.task(split, index)
+        return self.task_set.task(split, index)
 
     def session(self) -> LocalSession:
-        return LocalSession(self._task_set.environment())
+        return LocalSession(self.task_set.environment())
 
     async def close(self) -> None:
         """Nothing is held: sessions are closed by who opened them."""

@@ -67,6 +67,7 @@ class Server:
         self._http = httpx.AsyncClient(
             base_url=self.url,
             headers={} if token is None else {"authorization": f"Bearer {token}"},
+            verify=self.url.startswith("https"),  # loading certificates takes long
             timeout=httpx.Timeout(patience.call_s, connect=min(5.0, patience.call_s)),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=512),
         )

@@ -3,6 +3,7 @@
 The workers here are a few lines each; `test_mlflow_worker` runs the real one.
 """
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -163,3 +164,28 @@ def test_the_run_that_a_pipeline_names_is_resumed(monkeypatch: pytest.MonkeyPatc
     assert (step.uri, step.artifacts, step.run_id) == ("http://mlflow:5000", None, "parent")
     resumed = target(folder, "http://other", "agentrl", "name", "mine", None)
     assert (resumed.uri, resumed.run_id) == ("http://other", "mine")
+
+
+KILLED = """
+import os, signal, sys, time
+from pathlib import Path
+from agentrl_components.mlflow_tracker import MlflowTracker
+told = []
+worker = (sys.executable, "-c", sys.argv[2])
+tracker = MlflowTracker(Path(sys.argv[1]), worker=worker, on_run=told.append)
+tracker.params({"seed": "0"})
+while not told:
+    time.sleep(0.01)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+TELLS_ITS_END = DIARY + "print('ended', file=sys.stderr, flush=True)"
+
+
+def test_the_worker_ends_when_the_run_is_killed(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path), TELLS_ITS_END], timeout=20, check=False
+    )
+    deadline = time.monotonic() + 10
+    while "ended" not in (tmp_path / "mlflow.log").read_text():
+        assert time.monotonic() < deadline, "the worker outlived the run"
+        time.sleep(0.02)

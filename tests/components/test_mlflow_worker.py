@@ -78,7 +78,9 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
             },
         )
     with process:
-        yield Worker(process, folder)
+        speaking = Worker(process, folder)
+        speaking.start()  # imports MLflow and makes its tables, which takes seconds
+        yield speaking
 
 
 def episode(sample: int = 0) -> Trajectory:
@@ -165,6 +167,16 @@ def test_a_resumed_run_goes_on_and_doubles_nothing(worker: Worker) -> None:
         ("success", 2, 9001),
     ]
     assert worker.rows("select status from runs where run_uuid = ?", run_id) == [("RUNNING",)]
+
+
+def test_numbers_that_are_not_finite_are_recorded(worker: Worker) -> None:
+    run_id = worker.start()
+    values = {"a": float("nan"), "b": float("inf"), "c@10%": 1.0}
+    assert worker.ask(Metrics(iterations={0: (1000, values)})).error is None
+    found = worker.rows(
+        "select key, is_nan, value > 1e300 from metrics where run_uuid = ? order by key", run_id
+    )
+    assert found == [("a", 1, 0), ("b", 0, 1), ("c.10", 0, 0)]
 
 
 def test_a_run_is_found_by_its_uid_and_an_unknown_id_is_a_new_run(worker: Worker) -> None:

@@ -1,6 +1,5 @@
 """Every store keeps the same promises."""
 
-import errno
 import os
 import shutil
 import signal
@@ -13,6 +12,7 @@ import urllib.request
 import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -274,16 +274,45 @@ def test_a_write_that_fails_halfway_leaves_nothing_and_names_the_key(tmp_path: P
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["small"]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_says_so(tmp_path: Path) -> None:
-    store = DirectoryStore(tmp_path)
-    store.put("a", b"1")
-    with (
-        pytest.raises(StoreError, match=r"^a: .*No space left on device") as caught,
-    ):
-        store.get_file("a", Path("/dev/full"))
-    assert isinstance(caught.value.__cause__, OSError)
-    assert caught.value.__cause__.errno == errno.ENOSPC
+FULL_DISK = """
+import sys
+from pathlib import Path
+from agentrl_components.errors import StoreError
+from agentrl_components.stores import DirectoryStore
+store = DirectoryStore(Path(sys.argv[1]))
+store.put("small", b"1")
+try:
+    store.put("checkpoints/000001/model.safetensors", bytes(1 << 20))
+except StoreError as error:
+    print(error)
+print(list(store.list("")), [path.name for path in Path(sys.argv[1]).rglob("*.part")])
+store.put("checkpoints/000001/model.safetensors", b"fits")
+"""
+
+
+def test_a_full_disk_says_so_and_what_fits_can_be_written(tmp_path: Path) -> None:
+    alone = ["unshare", "--user", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*alone, "true"], check=False).returncode:
+        pytest.skip("a small disk cannot be mounted here without privileges")
+    done = subprocess.run(
+        [
+            *alone,
+            "sh",
+            "-c",
+            'mount -t tmpfs -o size=128k none "$1" && exec "$0" -c "$2" "$1"',
+            sys.executable,
+            str(tmp_path),
+            FULL_DISK,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    error, left = done.stdout.splitlines()
+    assert error.startswith("checkpoints/000001/model.safetensors: in file://")
+    assert "No space left on device; nothing of it was kept" in error
+    assert left == "['small'] []"
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -359,6 +388,22 @@ def test_a_large_file_is_sent_in_parts_and_once(minio_endpoint: str, tmp_path: P
     store.put_file("large", tmp_path / "large")
     store.get_file("large", tmp_path / "back")
     assert (tmp_path / "back").stat().st_size == size
+
+
+def test_foreign_names_in_a_store_are_skipped(minio_endpoint: str, tmp_path: Path) -> None:
+    (tmp_path / ".gitattributes").write_bytes(b"")
+    (tmp_path / "read me").write_bytes(b"")
+    folder = DirectoryStore(tmp_path)
+    folder.put("a", b"1")
+    assert list(folder.list("")) == ["a"]
+    bucket = minio_store(minio_endpoint)
+    bucket.put("a", b"1")
+    client = Minio(
+        minio_endpoint.removeprefix("http://"), access_key="person", secret_key=SECRET, secure=False
+    )
+    place = bucket.url.removeprefix("s3://runs/")
+    client.put_object("runs", f"{place}/.gitattributes", BytesIO(b""), 0)
+    assert list(bucket.list("")) == ["a"]
 
 
 def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(minio_endpoint: str) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ import pytest_asyncio
 import torch
 
 from agentrl_components.engine import Request, Sampling, Stop
-from agentrl_components.errors import EngineError
+from agentrl_components.errors import EngineError, ModelError
+from agentrl_components.torch_engine import TorchEngine
 from agentrl_components.vllm_engine import VllmEngine
 from agentrl_components.vllm_process import VllmOptions
+from agentrl_components.weights import exported, open_decoder
 
 pytestmark = [
     pytest.mark.vllm,
@@ -43,6 +46,7 @@ class Bench:
 
     engine: VllmEngine
     model: Any
+    folder: Path
 
 
 def make_model(seed: int) -> Any:
@@ -76,12 +80,11 @@ def weights_of(model: Any) -> dict[str, torch.Tensor]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def bench(tmp_path_factory: pytest.TempPathFactory):
-    os.environ["HF_HUB_OFFLINE"] = "1"
     folder = tmp_path_factory.mktemp("qwen")
     model = make_model(0)
     model.save_pretrained(folder)
     engine = VllmEngine(folder, VllmOptions(context=CONTEXT, cache_bytes=16 << 20))
-    yield Bench(engine=engine, model=model)
+    yield Bench(engine=engine, model=model, folder=folder)
     await engine.close()
 
 
@@ -277,6 +280,22 @@ async def test_an_empty_admissible_set_is_refused(bench: Bench):
         await bench.engine.generate(ask([5], 0, FREE, admissible=[]))
 
 
+async def test_the_torch_engine_gives_the_same_replies(bench: Bench):
+    decoder = open_decoder(bench.folder, torch.float32, torch.device("cpu"))
+    other = TorchEngine(decoder)
+    greedy = replace(LOOSE, temperature=0.0, stop=(STOP,))
+    prompt = list(range(70, 20, -1))
+    for admissible in (None, ACTIONS):
+        request = ask(prompt, 0, greedy, admissible=admissible)
+        ours, theirs = await bench.engine.generate(request), await other.generate(request)
+        assert replace(ours, logprobs=()) == replace(theirs, logprobs=())
+        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
+        await other.release(0)
+    await other.close()
+    await bench.engine.load(exported(decoder), 0)
+    assert await bench.engine.generate(request) == ours
+
+
 async def test_turns_reuse_what_the_cache_holds(bench: Bench):
     ids = list(range(42, 2, -1))
     cached = []
@@ -320,14 +339,46 @@ async def test_loaded_weights_are_sampled_from_and_named(bench: Bench):
     assert again.ids == before.ids
 
 
-async def test_weights_with_a_missing_name_are_refused(bench: Bench):
+async def test_weights_load_although_a_reply_was_just_cancelled(bench: Bench):
+    for pause in (0.0, 0.02):
+        long = ask(list(range(3, 45)), 0, replace(LOOSE, max_tokens=200))
+        reply = asyncio.create_task(bench.engine.generate(long))
+        await asyncio.sleep(pause)
+        reply.cancel()
+        await bench.engine.load(weights_of(bench.model), 5)
+        after = await bench.engine.generate(ask([5, 6], 0, LOOSE))
+        assert after.version == 5
+        assert after.logprobs == pytest.approx(expected(bench.model, [5, 6], after.ids), abs=1e-4)
+
+
+async def test_weights_that_do_not_fit_are_refused_and_the_old_ones_stay(bench: Bench):
+    before = await bench.engine.generate(ask([5], 0))
     weights = weights_of(bench.model)
     del weights["model.norm.weight"]
-    with pytest.raises(EngineError, match=r"model\.norm\.weight"):
+    weights["model.embed_tokens.weight"] = torch.zeros(3, 4)
+    weights["model.extra"] = torch.zeros(1)
+    with pytest.raises(EngineError) as refusal:
         await bench.engine.load(weights, 9)
+    assert str(refusal.value) == (
+        "version 9 does not fit the model: model.norm.weight is missing; "
+        "model.embed_tokens.weight has shape (3, 4), not (96, 128); model.extra is unknown"
+    )
+    assert await bench.engine.generate(ask([5], 0)) == before
 
 
-async def test_torch_keeps_its_threads_and_its_generator(bench: Bench):
+async def test_a_folder_without_a_model_is_refused(tmp_path: Path):
+    with pytest.raises(ModelError, match=r"config\.json"):
+        VllmEngine(tmp_path, VllmOptions())
+
+
+async def test_heads_that_the_cpu_cannot_compute_are_refused(bench: Bench, tmp_path: Path):
+    config = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 64}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "num_attention_heads": 4}))
+    with pytest.raises(ModelError, match="width 16"):
+        VllmEngine(tmp_path, VllmOptions())
+
+
+async def test_torch_keeps_its_threads(bench: Bench):
     before = torch.get_num_threads()
     torch.set_num_threads(before + 1)
     assert torch.get_num_threads() == before + 1

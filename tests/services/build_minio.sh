@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Build the MinIO server that the store's tests start: tests/services/build_minio.sh
-# Needs go >= 1.24. Lands in $AGENTRL_CACHE/bin (default ~/.cache/agentrl/bin), where the tests look.
+# Needs go >= 1.26. Lands in $AGENTRL_CACHE/bin (default ~/.cache/agentrl/bin), where the tests look.
 # Cold, on 2 cores: about 90 s; again: nothing to do. The versions are pinned by minio/go.mod and go.sum.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agentrl_components.errors import StoreError
-from agentrl_components.store import absent, checked_key, different
+from agentrl_components.store import absent, checked_key, different, is_key
 
 _STALE_S = 3600.0
 
@@ -105,7 +105,7 @@ class DirectoryStore:
         for folder, _, names in os.walk(self.folder / checked_key(top) if top else self.folder):
             for name in names:
                 key = (Path(folder) / name).relative_to(self.folder).as_posix()
-                if key.startswith(prefix) and not name.startswith("."):
+                if key.startswith(prefix) and is_key(key):
                     yield key
 
     def _write(self, path: Path, fill: Callable[[BinaryIO], object], *, once: bool) -> bool:

@@ -21,7 +21,7 @@ from minio.credentials import StaticProvider
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 
 from agentrl_components.errors import StoreError
-from agentrl_components.store import absent, checked_key, different
+from agentrl_components.store import absent, checked_key, different, is_key
 
 T = TypeVar("T")
 
@@ -119,9 +119,10 @@ class MinioStore:
             found = self._client.list_objects(
                 self._bucket, prefix=self._prefix + prefix, recursive=True
             )
-            return sorted(str(item.object_name) for item in found)
+            keys = (str(item.object_name).removeprefix(self._prefix) for item in found)
+            return sorted(key for key in keys if is_key(key))
 
-        return (name.removeprefix(self._prefix) for name in self._ask(prefix, names))
+        return iter(self._ask(prefix, names))
 
     def delete(self, key: str) -> None:
         name = self._name(key)

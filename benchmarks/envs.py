@@ -1,0 +1,249 @@
+"""Environment servers under load: steps a second and memory a session, 64 sessions at once.
+
+    python benchmarks/envs.py --seconds 5 --json benchmarks/results/envs.json
+
+Each environment is served by a process of its own, with threads and with worker processes, and
+played by a random admissible policy through the package's own client. Columns:
+
+- `steps/s`: as the client counts them; with one client process it is often the client that limits.
+- `server ms`: processor time of the server and its workers for one step; what a machine can bear.
+- `p50`, `p95`: milliseconds that a step takes as the client sees it.
+- `probe p95`: milliseconds that /healthz takes meanwhile.
+- `KiB/session`: resident memory of server and workers with the sessions open, less that before.
+- `local`: steps a second of the environment called directly, in one thread: the ceiling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+import httpx
+from rich.console import Console
+from rich.table import Table
+
+from agentrl_envs import registry
+from agentrl_envs.client import RemoteSession, RemoteTaskSet
+from agentrl_envs.env import Observation
+
+SERVE = "from agentrl_pipelines.commands.envs import envs; envs()"
+MOST_TURNS = 20
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One server under load."""
+
+    environment: str
+    workers: int
+    sessions: int
+    steps_per_s: float
+    server_ms: float
+    p50_ms: float
+    p95_ms: float
+    probe_p95_ms: float
+    kib_per_session: float
+    local_steps_per_s: float
+
+
+@click.command()
+@click.option("--seconds", default=5.0, show_default=True, help="Of load, for each server.")
+@click.option("--sessions", default=64, show_default=True)
+@click.option("--workers", default=2, show_default=True, help="Beside the server with threads.")
+@click.option("--environment", "-e", "chosen", multiple=True, help="Default: all built in.")
+@click.option("--json", "path", default="benchmarks/results/envs.json", show_default=True)
+def main(
+    seconds: float, sessions: int, workers: int, chosen: tuple[str, ...], path: str
+) -> None:
+    """Measure, print a table, write JSON."""
+    results = []
+    for name in chosen or tuple(registry.names()):
+        local = local_steps_per_s(name, seconds=min(seconds, 2.0))
+        for count in (0, workers):
+            with server(name, workers=count, capacity=sessions) as (url, pid):
+                result = asyncio.run(
+                    measured(name, url, pid, sessions, seconds, workers=count, local=local)
+                )
+            results.append(result)
+    Console().print(table(results))
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    written = {
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "results": [asdict(result) for result in results],
+    }
+    Path(path).write_text(json.dumps(written, indent=2) + "\n")
+    click.echo(f"written: {path}")
+
+
+@contextmanager
+def server(name: str, *, workers: int, capacity: int) -> Iterator[tuple[str, int]]:
+    """A server process: its URL and process id."""
+    flags = ["--port", "0", "--workers", str(workers), "--capacity", str(capacity)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE, "serve", name, *flags], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    try:
+        yield process.stderr.readline().split()[2].rstrip(","), process.pid
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+async def measured(
+    name: str, url: str, pid: int, count: int, seconds: float, *, workers: int, local: float
+) -> Result:
+    """Open the sessions, weigh them, then load the server for `seconds`."""
+    async with RemoteTaskSet.connected(url) as world:
+        warm = [world.session() for _ in range(max(1, workers))]
+        for session in warm:  # what the first session imports is not a session's memory
+            await session.reset(await world.task("train", 0))
+        before = resident_kib(pid)
+        sessions = [*warm, *(world.session() for _ in range(count - len(warm)))]
+        seen = await asyncio.gather(
+            *[
+                session.reset(await world.task("train", index))
+                for index, session in enumerate(sessions)
+            ]
+        )
+        kib = (resident_kib(pid) - before) / max(1, count - len(warm))
+        latencies: list[float] = []
+        busy, until = processor_s(pid), time.monotonic() + seconds
+        players = [
+            play(world, session, first, index, until, latencies)
+            for index, (session, first) in enumerate(zip(sessions, seen, strict=True))
+        ]
+        began = time.monotonic()
+        probes, *_ = await asyncio.gather(probed(url, until), *players)
+        took = time.monotonic() - began
+        busy = processor_s(pid) - busy
+        await asyncio.gather(*(session.close() for session in sessions))
+    return Result(
+        environment=name,
+        workers=workers,
+        sessions=count,
+        steps_per_s=len(latencies) / took,
+        server_ms=busy / len(latencies) * 1e3,
+        p50_ms=quantile(latencies, 0.5) * 1e3,
+        p95_ms=quantile(latencies, 0.95) * 1e3,
+        probe_p95_ms=quantile(probes, 0.95) * 1e3,
+        kib_per_session=kib,
+        local_steps_per_s=local,
+    )
+
+
+async def play(
+    world: RemoteTaskSet,
+    session: RemoteSession,
+    observation: Observation,
+    index: int,
+    until: float,
+    latencies: list[float],
+) -> None:
+    """Episodes of random admissible actions, until the time is over."""
+    draws, turns = random.Random(index), 0
+    while time.monotonic() < until:
+        action = draws.choice(observation.admissible or ("look",))
+        began = time.monotonic()
+        step = await session.step(action)
+        latencies.append(time.monotonic() - began)
+        observation, turns = step.observation, turns + 1
+        if step.terminated or step.truncated or turns >= MOST_TURNS:
+            index, turns = index + 64, 0
+            observation = await session.reset(await world.task("train", index))
+
+
+async def probed(url: str, until: float) -> list[float]:
+    """How long /healthz takes, ten times a second, in seconds."""
+    taken = []
+    async with httpx.AsyncClient(base_url=url, timeout=30) as http:
+        while time.monotonic() < until or not taken:
+            began = time.monotonic()
+            (await http.get("/healthz")).raise_for_status()
+            taken.append(time.monotonic() - began)
+            await asyncio.sleep(0.1)
+    return taken
+
+
+def local_steps_per_s(name: str, *, seconds: float) -> float:
+    """The environment without a server, one session in one thread; resets are counted in."""
+    tasks = registry.task_set(name)
+    environment, draws = tasks.environment(), random.Random(0)
+    steps, index, began = 0, 0, time.monotonic()
+    while time.monotonic() - began < seconds:
+        offered, index = environment.reset(tasks.task("train", index)).admissible, index + 1
+        for _ in range(MOST_TURNS):
+            step = environment.step(draws.choice(offered or ("look",)))
+            offered, steps = step.observation.admissible, steps + 1
+            if step.terminated or step.truncated:
+                break
+    environment.close()
+    return steps / (time.monotonic() - began)
+
+
+def family(pid: int) -> list[int]:
+    """A process and its children, as Linux tells."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(each for child in children for each in family(int(child)))]
+
+
+def resident_kib(pid: int) -> int:
+    """Resident memory of a process and its children."""
+    page = os.sysconf("SC_PAGE_SIZE") // 1024
+    pages = (Path(f"/proc/{each}/statm").read_text().split()[1] for each in family(pid))
+    return sum(int(count) * page for count in pages)
+
+
+def processor_s(pid: int) -> float:
+    """Processor seconds of a process and its children that still run."""
+    ticks = 0
+    for each in family(pid):
+        fields = Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks * TICK_S
+
+
+def quantile(values: list[float], share: float) -> float:
+    """By linear interpolation; of one value, that value."""
+    if len(values) == 1:
+        return values[0]
+    return statistics.quantiles(values, n=100, method="inclusive")[round(share * 100) - 1]
+
+
+def table(results: list[Result]) -> Table:
+    """As a person reads it."""
+    shown = Table(title=f"environment servers, {results[0].sessions} sessions at once")
+    for column in ("environment", "runs in"):
+        shown.add_column(column)
+    for column in ("steps/s", "server ms", "p50 ms", "p95 ms", "probe p95", "KiB/session", "local"):
+        shown.add_column(column, justify="right")
+    for result in results:
+        shown.add_row(
+            result.environment,
+            f"{result.workers} processes" if result.workers else "threads",
+            f"{result.steps_per_s:,.0f}",
+            f"{result.server_ms:.2f}",
+            f"{result.p50_ms:.1f}",
+            f"{result.p95_ms:.1f}",
+            f"{result.probe_p95_ms:.1f}",
+            f"{result.kib_per_session:,.0f}",
+            f"{result.local_steps_per_s:,.0f}",
+        )
+    return shown
+
+
+if __name__ == "__main__":
+    main()

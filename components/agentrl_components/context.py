@@ -1,0 +1,191 @@
+"""Everything a stage works with, opened once and kept warm for the whole run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Self
+
+import torch
+from agentrl_envs.session import World
+
+from agentrl_components import checkpoint, tensors
+from agentrl_components.checkpoint import Checkpoint
+from agentrl_components.errors import Stopped
+from agentrl_components.history import IterationRecord, best_checkpoint
+from agentrl_components.journal import Journal
+from agentrl_components.learner import Learner
+from agentrl_components.pace import Pace
+from agentrl_components.players import Players
+from agentrl_components.pool import InProcess, Pool, Processes, keep_memory
+from agentrl_components.spec import AgentRLRun, Compute
+from agentrl_components.store import Store
+from agentrl_components.tasks import Drawn, TaskSource, Upcoming
+from agentrl_components.tracker import Tracker
+from agentrl_components.view import View
+from agentrl_components.weights import WEIGHTS, exported, materialise
+from agentrl_components.worker import Setup, Worker
+from agentrl_components.worlds import open_worlds
+
+MODEL_FILES_LIMIT = 64 * 2**20
+"""Files of a model folder that are carried along into each checkpoint: configs and tokenizers."""
+
+
+class RunContext:
+    """One run at work. A context manager: closes workers and worlds."""
+
+    def __init__(
+        self,
+        run: AgentRLRun,
+        store: Store,
+        tracker: Tracker,
+        view: View,
+        should_stop: Callable[[], str | None],
+    ) -> None:
+        """`should_stop` says why the run should end at the next safe point, or None."""
+        self.run, self.spec = run, run.spec
+        self.store, self.tracker, self.view = store, tracker, view
+        self.journal = Journal(store)
+        self.history: list[IterationRecord] = []
+        self.rolled_back: list[int] = []
+        self.version = 0
+        """Updates that the weights have seen, a warm start's rounds included."""
+        self.restored = False
+        """A checkpoint was found when the run was opened."""
+        self.returned = False
+        """The next iteration begins from an older checkpoint."""
+        self.heldout: list[Drawn] | None = None
+        """Held-out tasks, once drawn."""
+        self.pace = Pace()
+        self._should_stop = should_stop
+        self._scratch = TemporaryDirectory(prefix="agentrl-")
+        self.scratch = Path(self._scratch.name)
+
+    def __enter__(self) -> Self:
+        keep_memory()
+        worlds = asyncio.run(open_worlds(self.spec.environments))
+        self.folder = materialise(
+            self.spec.model, vocabulary(worlds), self.spec.seed, self.scratch / "model"
+        )
+        setup = Setup(spec=self.spec, folder=self.folder, device=device(self.spec.compute))
+        self.lead = Worker(setup)
+        self.pool: Pool = self._open_pool(setup)
+        self.learner = Learner(self.spec, self.lead, self.pool)
+        self.instructions = {name: w.instructions() for name, w in self.lead.worlds.items()}
+        self.players = Players(self.spec, self.pool, self.instructions)
+        self.source = TaskSource(self.spec.environments, self.lead.worlds)
+        self.tasks = Upcoming(self.source, self.spec.rollout.tasks)
+        self.restore()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.tasks.close()
+        self.pool.close()
+        self._scratch.cleanup()
+
+    @contextlib.contextmanager
+    def stage(self, name: str, total: int | None = None) -> Iterator[None]:
+        """Show a stage and count the seconds of work in it."""
+        self.view.stage(name, total)
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            wall = self.journal.wall_seconds
+            wall[name] = wall.get(name, 0.0) + time.monotonic() - began
+
+    def pause_point(self) -> None:
+        """Raise `Stopped` here if the run should end."""
+        reason = self._should_stop()
+        if reason is not None:
+            raise Stopped(reason)
+
+    def save(self) -> None:
+        """A checkpoint of the run as it stands between two iterations."""
+        files: tensors.Files = {
+            path.name: path.read_bytes()
+            for path in sorted(self.folder.iterdir())
+            if path.is_file()
+            and path.suffix not in (".safetensors", ".bin")
+            and path.name != "model.safetensors.index.json"
+            and path.stat().st_size <= MODEL_FILES_LIMIT
+        }
+        files[WEIGHTS] = tensors.pack(exported(self.lead.decoder), WEIGHTS)
+        files |= self.learner.state()
+        checkpoint.save(
+            self.store,
+            Checkpoint(
+                iteration=len(self.history),
+                files=files,
+                progress={
+                    "version": self.version,
+                    "rolled_back": self.rolled_back,
+                    "returned": self.returned,
+                    "history": [vars_of(record) for record in self.history],
+                },
+            ),
+        )
+        best = best_checkpoint(self.history, self.spec.horizon.window)
+        ends = {
+            record.iteration + 1
+            for record, after in zip(self.history, self.history[1:], strict=False)
+            if record.phase != after.phase
+        }
+        kept = {0, *ends} | ({best.iteration + 1} if best is not None else set())
+        checkpoint.prune(self.store, self.spec.update.keep_last, kept)
+
+    def restore(self) -> None:
+        """Go on from the newest whole checkpoint, where there is one."""
+        found = checkpoint.latest(self.store, self.view.note)
+        if found is None:
+            return
+        self.learner.restore(found.files)
+        self.version = found.progress["version"]
+        self.rolled_back = list(found.progress["rolled_back"])
+        self.returned = found.progress["returned"]
+        self.history = [IterationRecord(**record) for record in found.progress["history"]]
+        self.restored = True
+        self.journal.forget_after(len(self.history))
+        self.view.note(f"resumed after iteration {len(self.history)} from {self.store.url}")
+
+    def return_to(self, iteration: int) -> None:
+        """Take the weights and the optimizer of the checkpoint after `iteration`, and nothing else of
+        it: the schedule goes on and random numbers are new."""
+        self.learner.restore(checkpoint.load(self.store, iteration + 1).files)
+        self.rolled_back.append(self.history[-1].phase)
+        self.returned = True
+
+    def _open_pool(self, setup: Setup) -> Pool:
+        size = self.spec.compute.workers or min(2, os.cpu_count() or 1)
+        if size == 1 or setup.device != "cpu":
+            return InProcess(self.lead)
+        return Processes(self.lead, setup, size)
+
+
+def vars_of(record: IterationRecord) -> dict[str, object]:
+    """A record as JSON."""
+    return {name: getattr(record, name) for name in record.__slots__}
+
+
+def vocabulary(worlds: dict[str, World]) -> list[str]:
+    """Every word of every world; empty when one has no closed vocabulary."""
+    words = [world.vocabulary() for world in worlds.values()]
+    return sorted({word for some in words for word in some or ()})
+
+
+def device(compute: Compute) -> str:
+    """cpu or cuda."""
+    if compute.device != "auto":
+        return compute.device
+    return "cuda" if torch.cuda.is_available() else "cpu"

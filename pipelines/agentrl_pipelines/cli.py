@@ -1,0 +1,23 @@
+"""The command `agentrl`. Each command imports what it needs when it runs, so that help is quick."""
+
+from __future__ import annotations
+
+import click
+
+from agentrl_pipelines.commands.crd import crd
+from agentrl_pipelines.commands.envs import envs
+from agentrl_pipelines.commands.evaluate import evaluate
+from agentrl_pipelines.commands.metrics import metrics
+from agentrl_pipelines.commands.report import report
+from agentrl_pipelines.commands.run import run
+from agentrl_pipelines.commands.validate import validate
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="agentrl")
+def main() -> None:
+    """Train multi-turn LLM agents by reinforcement learning, from one manifest."""
+
+
+for command in (run, validate, evaluate, report, metrics, envs, crd):
+    main.add_command(command)

@@ -1,0 +1,129 @@
+"""A run on this machine: the stages, one after another, in one process and its workers.
+
+A directory stands in for MinIO and SQLite for MLflow; nothing else differs from a run on a cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from agentrl_components import checkpoint, layout, report, stages
+from agentrl_components.context import RunContext
+from agentrl_components.errors import CollapseError, Stopped, TrackerError
+from agentrl_components.mlflow_tracker import MlflowTracker
+from agentrl_components.report import Report
+from agentrl_components.spec import AgentRLRun
+from agentrl_components.spec.load import flatten
+from agentrl_components.store import Store
+from agentrl_components.stores import open_store
+from agentrl_components.tracker import Tracker
+from agentrl_components.view import View
+
+
+def run_local(run: AgentRLRun, root: Path, view: View) -> Report:
+    """Do the run, or what is left of it, in `root`. Raises `Stopped` when someone ends it; the same call
+    goes on from there."""
+    root.mkdir(parents=True, exist_ok=True)
+    store = open_store(run.spec.storage, root / "store")
+    tracker = open_tracker(run, root, store)
+    status = "FAILED"
+    try:
+        with interruptible(run.spec.active_deadline_seconds) as should_stop:
+            context = RunContext(run, store, tracker, view, should_stop)
+            with context:
+                result = follow(context, root)
+        status = "FINISHED"
+    except Stopped:
+        status = "KILLED"
+        raise
+    finally:
+        view.close()
+        for line in tracker.close(status):
+            view.note(f"tracking: {TrackerError(line)}")
+    return result
+
+
+def follow(context: RunContext, root: Path) -> Report:
+    """Every stage in its order, phase by phase."""
+    try:
+        stages.provision(context)
+        if context.spec.evaluation.random_policy:
+            stages.evaluate(context, "random")
+        stages.imitate(context)
+        stages.evaluate(context, "before")
+        while stages.expand(context).action != "finish":
+            stages.train(context)
+        stages.evaluate(context, "after")
+    except Stopped as stopped:
+        context.journal.state("stopped", str(stopped))
+        raise
+    except CollapseError as collapse:
+        context.journal.state("failed", str(collapse))
+        raise
+    context.journal.state("succeeded", f"{len(context.history)} iterations")
+    result = report.build(context.store, context.run, root)
+    report.write(result, root)
+    for name in ("report.json", "report.html", "curve.png"):
+        context.tracker.artifact(root / name)
+    registered = context.spec.tracking.register_as
+    if registered is not None:
+        context.tracker.model(final_model(context, root), registered)
+    return result
+
+
+def final_model(context: RunContext, root: Path) -> Path:
+    """The last checkpoint's model folder, beside the report."""
+    folder = root / "model"
+    checkpoint.fetch(context.store, len(context.history), folder)
+    return folder
+
+
+def open_tracker(run: AgentRLRun, root: Path, store: Store) -> Tracker:
+    """MLflow, on the run it recorded before, if it did."""
+    known = json.loads(store.get(layout.TRACKER))["run_id"] if store.exists(layout.TRACKER) else None
+
+    def remember(run_id: str) -> None:
+        store.replace(layout.TRACKER, json.dumps({"run_id": run_id}).encode())
+
+    tracking = run.spec.tracking
+    tracker = MlflowTracker(
+        root,
+        uri=tracking.uri,
+        experiment=tracking.experiment,
+        run_name=run.metadata.name,
+        run_id=known,
+        on_run=remember,
+    )
+    tracker.params(flatten(run))
+    return tracker
+
+
+@contextmanager
+def interruptible(deadline_s: int | None) -> Iterator[Callable[[], str | None]]:
+    """A function that says why to stop: Ctrl-C or the deadline. A second Ctrl-C interrupts at once."""
+    asked: list[str] = []
+    began = time.monotonic()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del frame
+        if asked:
+            raise KeyboardInterrupt
+        asked.append("interrupted" if number == signal.SIGINT else "asked to end")
+
+    def should_stop() -> str | None:
+        if deadline_s is not None and time.monotonic() - began > deadline_s:
+            return f"spec.activeDeadlineSeconds ({deadline_s}) has passed"
+        return asked[0] if asked else None
+
+    before = {n: signal.signal(n, on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield should_stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

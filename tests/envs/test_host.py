@@ -1,0 +1,121 @@
+import asyncio
+import os
+import signal
+import time
+
+import pytest
+
+from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
+from agentrl_envs.env import Environment, Observation, Step, Task, content_id
+from agentrl_envs.errors import SessionError
+from agentrl_envs.faults import Faults, FaultyTaskSet
+from agentrl_envs.host import ProcessHost, ThreadHost
+
+
+def red_left_2() -> Task:
+    payload = {"cells": 5, "start": 2, "side": "left", "colour": "red"}
+    return Task(id=content_id("corridor", payload), category="walk-2", payload=payload)
+
+
+class MortalTasks(CorridorTasks):
+    """`die` kills the process that plays, `hang` hangs it."""
+
+    def environment(self) -> Environment:  # type: ignore[override]
+        class Mortal(CorridorEnvironment):
+            def step(self, action: str) -> Step:
+                if action == "die":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if action == "hang":
+                    time.sleep(60)
+                return super().step(action)
+
+        return Mortal()
+
+
+class CountingTasks(CorridorTasks):
+    """Counts its sessions."""
+
+    made = closed = 0
+
+    def environment(self) -> Environment:  # type: ignore[override]
+        tasks = self
+        tasks.made += 1
+
+        class Counted(CorridorEnvironment):
+            def close(self) -> None:
+                tasks.closed += 1
+
+        return Counted()
+
+
+async def test_a_released_environment_serves_the_next_session():
+    tasks = CountingTasks()
+    host = ThreadHost(tasks)
+    for session in ("a", "b", "c"):
+        await host.reset(session, red_left_2())
+        await host.release(session)
+    assert tasks.made == 1
+    await host.close()
+    assert tasks.closed == 1
+
+
+async def test_a_discarded_environment_is_closed_and_not_used_again():
+    tasks = CountingTasks()
+    host = ThreadHost(tasks)
+    await host.reset("a", red_left_2())
+    host.discard("a")
+    await host.reset("b", red_left_2())
+    assert (tasks.made, tasks.closed) == (2, 1)
+    await host.close()
+
+
+async def test_an_environment_is_closed_only_after_its_step_has_come_back():
+    host = ThreadHost(FaultyTaskSet(CorridorTasks(), Faults(latency_s=0.1)))
+    await host.reset("a", red_left_2())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(host.step("a", "left"), 0.02)
+    host.discard("a")
+    with pytest.raises(SessionError):  # gone, once the thread is back
+        await asyncio.sleep(0.2)
+        await host.step("a", "left")
+    await host.close()
+
+
+async def test_sessions_are_spread_over_workers_and_stay_there():
+    host = ProcessHost(CorridorTasks, workers=2)
+    try:
+        seen: list[Observation] = [await host.reset(name, red_left_2()) for name in "abcd"]
+        assert {each.text for each in seen} == {"corridor 5 red door left 2"}
+        steps = await asyncio.gather(*(host.step(name, "left") for name in "abcd"))
+        assert {step.observation.text for step in steps} == {"corridor 5 red door left 1"}
+        with pytest.raises(SessionError):
+            await host.step("e", "left")
+    finally:
+        await host.close()
+
+
+async def test_a_worker_that_dies_loses_its_sessions_and_is_replaced():
+    host = ProcessHost(MortalTasks, workers=1)
+    try:
+        await host.reset("a", red_left_2())
+        await host.reset("b", red_left_2())
+        with pytest.raises(SessionError, match="went down with its worker"):
+            await host.step("a", "die")
+        with pytest.raises(SessionError, match="went down with its worker"):
+            await host.step("b", "left")
+        await host.release("b")
+        assert (await host.reset("c", red_left_2())).text.endswith("left 2")
+    finally:
+        await host.close()
+
+
+async def test_a_worker_that_hangs_is_killed_when_its_call_is_given_up():
+    host = ProcessHost(MortalTasks, workers=1)
+    try:
+        await host.reset("a", red_left_2())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(host.step("a", "hang"), 0.1)
+        host.discard("a")
+        assert (await host.reset("b", red_left_2())).text.endswith("left 2")
+    finally:
+        await host.close()

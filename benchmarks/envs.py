@@ -64,9 +64,7 @@ class Result:
 @click.option("--workers", default=2, show_default=True, help="Beside the server with threads.")
 @click.option("--environment", "-e", "chosen", multiple=True, help="Default: all built in.")
 @click.option("--json", "path", default="benchmarks/results/envs.json", show_default=True)
-def main(
-    seconds: float, sessions: int, workers: int, chosen: tuple[str, ...], path: str
-) -> None:
+def main(seconds: float, sessions: int, workers: int, chosen: tuple[str, ...], path: str) -> None:
     """Measure, print a table, write JSON."""
     results = []
     for name in chosen or tuple(registry.names()):
@@ -127,7 +125,9 @@ async def measured(
             for index, (session, first) in enumerate(zip(sessions, seen, strict=True))
         ]
         began = time.monotonic()
-        probes, *_ = await asyncio.gather(probed(url, until), *players)
+        probing = asyncio.create_task(probed(url, until))
+        await asyncio.gather(*players)
+        probes = await probing
         took = time.monotonic() - began
         busy = processor_s(pid) - busy
         await asyncio.gather(*(session.close() for session in sessions))
@@ -168,7 +168,7 @@ async def play(
 
 async def probed(url: str, until: float) -> list[float]:
     """How long /healthz takes, ten times a second, in seconds."""
-    taken = []
+    taken: list[float] = []
     async with httpx.AsyncClient(base_url=url, timeout=30) as http:
         while time.monotonic() < until or not taken:
             began = time.monotonic()
@@ -225,7 +225,11 @@ def quantile(values: list[float], share: float) -> float:
 
 def table(results: list[Result]) -> Table:
     """As a person reads it."""
-    shown = Table(title=f"environment servers, {results[0].sessions} sessions at once")
+    shown = Table(
+        box=None,
+        pad_edge=False,
+        title=f"environment servers, {results[0].sessions} sessions at once",
+    )
     for column in ("environment", "runs in"):
         shown.add_column(column)
     for column in ("steps/s", "server ms", "p50 ms", "p95 ms", "probe p95", "KiB/session", "local"):

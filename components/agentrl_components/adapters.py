@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from agentrl_components.errors import ModelError
+from agentrl_components.seeds import derive
 from agentrl_components.spec import Lora
 
 if TYPE_CHECKING:
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
 NAME = "default"
 
 
-def add(decoder: Decoder, lora: Lora) -> None:
-    """Put adapters beside the named layers and freeze everything else."""
+def add(decoder: Decoder, lora: Lora, seed: int) -> None:
+    """Put adapters beside the named layers and freeze everything else. They begin as `seed` says,
+    with a product of zero. Raises `ModelError` when no layer has one of the names."""
     from peft import LoraConfig, inject_adapter_in_model
 
     config = LoraConfig(
@@ -25,10 +28,14 @@ def add(decoder: Decoder, lora: Lora) -> None:
         lora_dropout=lora.dropout,
         target_modules=list(lora.targets),
     )
-    try:
-        inject_adapter_in_model(config, decoder, NAME)
-    except ValueError as error:
-        raise ModelError(f"spec.model.lora.targets: {error}") from error
+    training = decoder.training
+    with torch.random.fork_rng(devices=[]):  # peft draws from the process's generator
+        torch.manual_seed(derive(seed, "adapters"))
+        try:
+            inject_adapter_in_model(config, decoder, NAME)
+        except ValueError as error:
+            raise ModelError(f"spec.model.lora.targets: {error}") from error
+    decoder.train(training)
 
 
 def merged(decoder: Decoder) -> dict[str, Tensor]:

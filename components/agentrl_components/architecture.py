@@ -19,7 +19,8 @@ FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rope:
-    """Rotary positions (arXiv 2104.09864), with Llama 3's scaling for long contexts where stated."""
+    """Rotary positions (arXiv 2104.09864), with Llama 3's scaling for long contexts where
+    stated."""
 
     theta: float = 10000.0
     factor: float = 1.0
@@ -71,19 +72,30 @@ def read(folder: Path) -> Architecture:
         config = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(config, dict):
+        raise ModelError(f"{path}: holds no settings; give a folder saved by transformers")
     family = config.get("model_type")
     if family not in FAMILIES:
         raise ModelError(f"{path}: model type {family!r} is not one of {', '.join(FAMILIES)}")
     if config.get("sliding_window") and config.get("use_sliding_window", family == "mistral"):
         raise ModelError(f"{path}: sliding-window attention is not supported")
+    if config.get("hidden_act", "silu") != "silu":
+        raise ModelError(f"{path}: hidden_act {config['hidden_act']!r} is not supported; silu is")
     try:
         return _architecture(config)
     except KeyError as error:
         raise ModelError(f"{path}: has no {error.args[0]}") from error
+    except TypeError as error:
+        raise ModelError(f"{path}: holds a value of the wrong type: {error}") from error
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
 
 
 def _architecture(config: Mapping[str, Any]) -> Architecture:
     heads = config["num_attention_heads"]
+    kv_heads = config.get("num_key_value_heads") or heads
+    if heads % kv_heads:
+        raise ModelError(f"{heads} heads cannot share {kv_heads} key heads")
     bias = bool(config.get("attention_bias", False))
     return Architecture(
         family=config["model_type"],
@@ -92,7 +104,7 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
         intermediate=config["intermediate_size"],
         layers=config["num_hidden_layers"],
         heads=heads,
-        kv_heads=config.get("num_key_value_heads") or heads,
+        kv_heads=kv_heads,
         head_width=config.get("head_dim") or config["hidden_size"] // heads,
         eps=config.get("rms_norm_eps", 1e-6),
         rope=_rope(config),

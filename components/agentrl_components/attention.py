@@ -17,8 +17,8 @@ from torch import Tensor
 class PackedCausal:
     """Training: each packed episode attends to its own past.
 
-    Linear layers see no padding. Attention pads to the longest episode of the pack, which is why packs
-    are made of episodes of like lengths."""
+    Linear layers see no padding. Attention pads to the longest episode of the pack, which is why
+    packs are made of episodes of like lengths."""
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
         self.batch, self.longest = len(lengths), max(lengths)
@@ -53,10 +53,10 @@ class SlotCache:
         self, layers: int, kv_heads: int, width: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         self._shape = (kv_heads, width)
-        self._new = {"dtype": dtype, "device": device}
         self.slots = self.tokens = 0
-        self.k = [torch.empty(0, 0, *self._shape, **self._new) for _ in range(layers)]
-        self.v = [torch.empty(0, 0, *self._shape, **self._new) for _ in range(layers)]
+        none_STKD = torch.zeros(0, 0, kv_heads, width, dtype=dtype, device=device)
+        self.k = [none_STKD] * layers
+        self.v = [none_STKD] * layers
 
     def fit(self, slots: int, tokens: int) -> None:
         """Make room for slot numbers below `slots` and positions below `tokens`."""
@@ -66,7 +66,7 @@ class SlotCache:
         long = self.tokens if tokens <= self.tokens else max(64, 2 * self.tokens, tokens)
         for held in (self.k, self.v):
             for i, old in enumerate(held):
-                grown = torch.zeros(wide, long, *self._shape, **self._new)
+                grown = old.new_zeros(wide, long, *self._shape)
                 grown[: self.slots, : self.tokens] = old
                 held[i] = grown
         self.slots, self.tokens = wide, long
@@ -76,12 +76,13 @@ class SlotCache:
 class Bucket:
     """Rows of one engine step with like numbers of new tokens: B rows, padded to L queries."""
 
-    slots_B: Tensor
-    """Cache slot of each row."""
+    slots_B: Tensor | slice
+    """Cache slot of each row; a slice where they are neighbours, whose keys are read in place."""
     places_BL: Tensor
     """Index into the packed tokens; padding repeats the row's last token."""
     mask_B1QT: Tensor
-    """Keys each query may see; queries of the G heads that share a key head lie one after another."""
+    """Keys each query may see; queries of the G heads that share a key head lie one after
+    another."""
     rows_N: Tensor
     """Packed tokens of this bucket..."""
     picks_N: Tensor
@@ -89,7 +90,8 @@ class Bucket:
 
 
 class Cached:
-    """Sampling: new tokens of many sessions are written to the cache and attend to all before them."""
+    """Sampling: new tokens of many sessions are written to the cache and attend to all before
+    them."""
 
     def __init__(self, cache: SlotCache, places_N: Tensor, buckets: Sequence[Bucket]) -> None:
         self.cache, self.places_N, self.buckets = cache, places_N, buckets
@@ -113,8 +115,8 @@ class Cached:
             )
             out_BKQD = F.scaled_dot_product_attention(
                 q_BKQD,
-                k_STKD[:, :seen].index_select(0, bucket.slots_B).transpose(1, 2),
-                v_STKD[:, :seen].index_select(0, bucket.slots_B).transpose(1, 2),
+                k_STKD[bucket.slots_B, :seen].transpose(1, 2),
+                v_STKD[bucket.slots_B, :seen].transpose(1, 2),
                 attn_mask=bucket.mask_B1QT,
             )
             out_PHD = (

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
-import torch
-from agentrl_envs.session import World
-
 from agentrl_components import checkpoint, tensors
 from agentrl_components.checkpoint import Checkpoint
+from agentrl_components.crew import Crew
 from agentrl_components.errors import Stopped
 from agentrl_components.history import IterationRecord, best_checkpoint
 from agentrl_components.journal import Journal
 from agentrl_components.learner import Learner
 from agentrl_components.pace import Pace
-from agentrl_components.players import Players
-from agentrl_components.pool import InProcess, Pool, Processes, keep_memory
-from agentrl_components.spec import AgentRLRun, Compute
+from agentrl_components.spec import AgentRLRun
 from agentrl_components.store import Store
-from agentrl_components.tasks import Drawn, TaskSource, Upcoming
+from agentrl_components.tasks import Drawn, Upcoming
 from agentrl_components.tracker import Tracker
 from agentrl_components.view import View
-from agentrl_components.weights import WEIGHTS, exported, materialise
-from agentrl_components.worker import Setup, Worker
-from agentrl_components.worlds import open_worlds
+from agentrl_components.weights import WEIGHTS, exported
 
 MODEL_FILES_LIMIT = 64 * 2**20
 """Files of a model folder that are carried along into each checkpoint: configs and tokenizers."""
@@ -60,28 +52,30 @@ class RunContext:
         """A checkpoint was found when the run was opened."""
         self.returned = False
         """The next iteration begins from an older checkpoint."""
-        self.heldout: list[Drawn] | None = None
+        self.heldout: Sequence[Drawn] | None = None
         """Held-out tasks, once drawn."""
+        self.admissible = True
+        """Every world names its admissible actions."""
         self.pace = Pace()
         self._should_stop = should_stop
         self._scratch = TemporaryDirectory(prefix="agentrl-")
         self.scratch = Path(self._scratch.name)
 
     def __enter__(self) -> Self:
-        keep_memory()
-        worlds = asyncio.run(open_worlds(self.spec.environments))
-        self.folder = materialise(
-            self.spec.model, vocabulary(worlds), self.spec.seed, self.scratch / "model"
-        )
-        setup = Setup(spec=self.spec, folder=self.folder, device=device(self.spec.compute))
-        self.lead = Worker(setup)
-        self.pool: Pool = self._open_pool(setup)
-        self.learner = Learner(self.spec, self.lead, self.pool)
-        self.instructions = {name: w.instructions() for name, w in self.lead.worlds.items()}
-        self.players = Players(self.spec, self.pool, self.instructions)
-        self.source = TaskSource(self.spec.environments, self.lead.worlds)
-        self.tasks = Upcoming(self.source, self.spec.rollout.tasks)
-        self.restore()
+        try:
+            self.journal.check(self.run)
+            self.crew = Crew(self.spec, self.scratch)
+        except BaseException:
+            self._scratch.cleanup()
+            raise
+        self.lead, self.players = self.crew.lead, self.crew.players
+        self.tasks = Upcoming(self.crew.draw, self.spec.rollout.tasks)
+        try:
+            self.learner = Learner(self.spec, self.lead, self.crew.pool)
+            self.restore()
+        except BaseException:
+            self._close()
+            raise
         return self
 
     def __exit__(
@@ -90,8 +84,11 @@ class RunContext:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._close()
+
+    def _close(self) -> None:
         self.tasks.close()
-        self.pool.close()
+        self.crew.close()
         self._scratch.cleanup()
 
     @contextlib.contextmanager
@@ -115,7 +112,7 @@ class RunContext:
         """A checkpoint of the run as it stands between two iterations."""
         files: tensors.Files = {
             path.name: path.read_bytes()
-            for path in sorted(self.folder.iterdir())
+            for path in sorted(self.crew.folder.iterdir())
             if path.is_file()
             and path.suffix not in (".safetensors", ".bin")
             and path.name != "model.safetensors.index.json"
@@ -166,26 +163,7 @@ class RunContext:
         self.rolled_back.append(self.history[-1].phase)
         self.returned = True
 
-    def _open_pool(self, setup: Setup) -> Pool:
-        size = self.spec.compute.workers or min(2, os.cpu_count() or 1)
-        if size == 1 or setup.device != "cpu":
-            return InProcess(self.lead)
-        return Processes(self.lead, setup, size)
-
 
 def vars_of(record: IterationRecord) -> dict[str, object]:
     """A record as JSON."""
     return {name: getattr(record, name) for name in record.__slots__}
-
-
-def vocabulary(worlds: dict[str, World]) -> list[str]:
-    """Every word of every world; empty when one has no closed vocabulary."""
-    words = [world.vocabulary() for world in worlds.values()]
-    return sorted({word for some in words for word in some or ()})
-
-
-def device(compute: Compute) -> str:
-    """cpu or cuda."""
-    if compute.device != "auto":
-        return compute.device
-    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -2,8 +2,8 @@
 
     {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}, ...]}
 
-Also AgentGym's form, `{"conversations": [{"from": "human" | "gpt", "value": "..."}, ...]}`. A leading system
-message, if any, is the instructions; the rest alternates, starting with the user.
+Also AgentGym's form, `{"conversations": [{"from": "human" | "gpt", "value": "..."}, ...]}`. A
+leading system message, if any, is the instructions; the rest alternates, starting with the user.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def read(url: str, storage: Storage) -> str:
         place = f"s3://{parts.netloc}/{folder}"
         return open_store(storage.model_copy(update={"url": place}), Path()).get(name).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError([f"{FIELD}: {url} cannot be read: {error}; give a readable file"]) from error
+        raise SpecError(
+            [f"{FIELD}: {url} cannot be read: {error}; give a readable file"]
+        ) from error
 
 
 def messages(line: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -70,7 +72,9 @@ def messages(line: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(ROLES.get(m["from"], m["from"]), m["value"]) for m in line["conversations"]]
 
 
-def example(told: Sequence[tuple[str, str]], dialogue: Dialogue, observation_weight: float) -> Example:
+def example(
+    told: Sequence[tuple[str, str]], dialogue: Dialogue, observation_weight: float
+) -> Example:
     """One conversation: the assistant's tokens, stop tokens included, at weight 1."""
     instructions = ""
     if told and told[0][0] == "system":
@@ -86,7 +90,11 @@ def example(told: Sequence[tuple[str, str]], dialogue: Dialogue, observation_wei
     weights: list[float] = []
     reply: list[int] = []
     for turn, (observation, action) in enumerate(pairs):
-        seen = dialogue.following(reply, observation) if turn else dialogue.opening(instructions, observation)
+        seen = (
+            dialogue.following(reply, observation)
+            if turn
+            else dialogue.opening(instructions, observation)
+        )
         reply = [*dialogue.encode_action(action), dialogue.stop[0]]
         ids += [*seen, *reply]
         weights += [observation_weight] * len(seen) + [1.0] * len(reply)

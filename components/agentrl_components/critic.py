@@ -15,13 +15,12 @@ class Critic(nn.Module):
         super().__init__()
         self.decoder = decoder
         weight = decoder.model.embed_tokens.weight
-        self.head = nn.Linear(
-            decoder.shape.hidden, 1, dtype=weight.dtype, device=weight.device
-        )
+        self.head = nn.Linear(decoder.shape.hidden, 1, dtype=weight.dtype, device=weight.device)
         # Zero: the first estimates are 0 rather than noise.
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
     def value(self, hidden_SE: Tensor) -> Tensor:
         """Values [S] in float32."""
-        return self.head(hidden_SE).squeeze(-1).to(torch.float32)
+        values_S: Tensor = self.head(hidden_SE).squeeze(-1).to(torch.float32)
+        return values_S

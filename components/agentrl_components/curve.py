@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from agentrl_components.evaluation import Evaluated
-    from agentrl_components.report import PhaseTold, Report, Step
+    from agentrl_components.outcome import PhaseTold, Report, Step
 
 INK = "#1f2733"
 """Lines and texts. On a page it becomes the page's own colour."""
@@ -32,8 +33,18 @@ _PERCENT = FuncFormatter(lambda value, _: f"{value * 100:.0f} %")
 
 def draw(report: Report) -> Figure:
     """The figure: success above; turns, entropy and well-formed replies below."""
-    figure = Figure(figsize=(10, 6.6), facecolor="white", layout="constrained")
-    grid = figure.add_gridspec(2, 3, height_ratios=(2.7, 1))
+    figure = Figure(figsize=(10, 6.6), facecolor="white")
+    # Fixed margins: measuring texts for a layout costs as much as drawing.
+    grid = figure.add_gridspec(
+        *(2, 3),
+        height_ratios=(2.7, 1),
+        left=0.067,
+        right=0.988,
+        top=0.86,
+        bottom=0.04,
+        hspace=0.3,
+        wspace=0.2,
+    )
     top = figure.add_subplot(grid[0, :])
     below = [figure.add_subplot(grid[1, column]) for column in range(3)]
     span = max(len(report.training), 1)
@@ -42,15 +53,15 @@ def draw(report: Report) -> Figure:
         _phases(axes, report.phases, span, labelled=axes is top)
     _success(top, report, span)
     steps = report.training
-    _line(below[0], steps, [step.turns for step in steps], "Turns per episode")
+    _line(below[0], steps, [step.turns for step in steps], "Turns per episode, dashed: allowed")
     _caps(below[0], steps)
     _line(below[1], steps, [step.entropy for step in steps], "Entropy, nats per sampled token")
     _line(below[2], steps, [step.wellformed for step in steps], "Well-formed replies")
     below[2].yaxis.set_major_formatter(_PERCENT)
     below[2].set_ylim(0, 1.04)
-    for axes in below[:2]:
-        axes.set_ylim(bottom=0)
-    top.set_title(report.headline, loc="left", color=INK, fontsize=13, fontweight="bold", pad=24)
+    for axes, most in zip(below, _most(steps), strict=False):
+        axes.set_ylim(0, 1.08 * most)
+    top.set_title(report.headline, loc="left", color=INK, fontsize=13, fontweight="bold", pad=50)
     return figure
 
 
@@ -65,7 +76,8 @@ def svg(figure: Figure) -> str:
     """The figure as an <svg> element without a background, its ink the colour of the text
     around it."""
     file = io.StringIO()
-    figure.savefig(file, format="svg", facecolor="none", metadata={"Date": None, "Creator": None})
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(file, format="svg", facecolor="none", metadata=nothing)
     text = file.getvalue()
     return text[text.index("<svg") :].replace(INK, "currentColor")
 
@@ -83,8 +95,16 @@ def smooth(values: Sequence[float | None], window: int) -> NDArray[np.float64]:
     return np.where(n > 0, (sums[high] - sums[low]) / np.maximum(n, 1), np.nan)
 
 
-def _window(steps: Sequence[Step]) -> int:
-    return max(5, len(steps) // 15)
+def _smoothed(steps: Sequence[Step], values: Sequence[float | None]) -> NDArray[np.float64]:
+    """`values` smoothed within each phase, since the horizon changes what is measured."""
+    window = max(5, len(steps) // 15)
+    changes = [place for place, (a, b) in enumerate(pairwise(steps), 1) if a.phase != b.phase]
+    starts = [0, *changes]
+    parts = [
+        smooth(values[start:end], window)
+        for start, end in zip(starts, [*starts[1:], len(steps)], strict=True)
+    ]
+    return np.concatenate([np.empty(0), *parts])
 
 
 def _plain(axes: Axes, span: int) -> None:
@@ -109,8 +129,8 @@ def _phases(axes: Axes, phases: Sequence[PhaseTold], span: int, *, labelled: boo
         shade = 0.03 + 0.09 * place / max(len(played) - 1, 1)
         axes.axvspan(start, end, color=LEARNING, alpha=shade, linewidth=0, zorder=0)
         if labelled and phase.iterations >= 0.05 * span:
-            turns = f"{phase.horizon} turns"
-            text = f"phase {phase.phase + 1}: {turns}" if phase.iterations > 0.15 * span else turns
+            turns = f"{phase.horizon} turn{'' if phase.horizon == 1 else 's'}"
+            text = f"horizon: {turns}" if phase.iterations > 0.15 * span else str(phase.horizon)
             axes.annotate(
                 text,
                 ((start + end) / 2, 1),
@@ -142,7 +162,7 @@ def _success(axes: Axes, report: Report, span: int) -> None:
         axes.plot(x, raw, color=LEARNING, alpha=0.35, linewidth=0.9)
         axes.plot(
             x,
-            smooth([step.success for step in steps], _window(steps)),
+            _smoothed(steps, [step.success for step in steps]),
             color=LEARNING,
             linewidth=2.2,
             label="training, at the phase's horizon",
@@ -169,7 +189,14 @@ def _success(axes: Axes, report: Report, span: int) -> None:
     _named(axes, report, span)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(
-            loc="lower right", frameon=False, fontsize=9.5, labelcolor=INK, handlelength=1.6
+            loc="lower left",
+            bbox_to_anchor=(-0.008, 1.07),
+            borderaxespad=0,
+            ncols=3,
+            frameon=False,
+            fontsize=9.5,
+            labelcolor=INK,
+            handlelength=1.6,
         )
 
 
@@ -189,7 +216,7 @@ def _named(axes: Axes, report: Report, span: int) -> None:
     for found, x, away, side in ends:
         if found is not None:
             axes.annotate(
-                f"{found.success:.1%}",
+                f"{found.success * 100:.1f} %",
                 (x, found.success),
                 (away, 9 if found.success < 0.85 else -15),
                 textcoords="offset points",
@@ -201,12 +228,19 @@ def _named(axes: Axes, report: Report, span: int) -> None:
             )
 
 
+def _most(steps: Sequence[Step]) -> tuple[float, float]:
+    """The most that turns and entropy reach; 1 where nothing was measured."""
+    turns = max((step.max_turns for step in steps), default=1)
+    entropy = max((step.entropy for step in steps if step.entropy), default=1.0)
+    return float(turns), entropy
+
+
 def _line(axes: Axes, steps: Sequence[Step], values: Sequence[float | None], title: str) -> None:
     axes.set_title(title, loc="left", color=INK, fontsize=10)
     x = [step.iteration + 0.5 for step in steps]
     known = [np.nan if value is None else value for value in values]
     axes.plot(x, known, color=LEARNING, alpha=0.35, linewidth=0.8)
-    axes.plot(x, smooth(values, _window(steps)), color=LEARNING, linewidth=1.6)
+    axes.plot(x, _smoothed(steps, values), color=LEARNING, linewidth=1.6)
 
 
 def _caps(axes: Axes, steps: Sequence[Step]) -> None:

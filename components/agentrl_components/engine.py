@@ -1,7 +1,7 @@
 """The sampler, as the rollout sees it: token ids in, token ids out.
 
-`torch_engine.TorchEngine` runs in process; `vllm_engine.VllmEngine` wraps vLLM; `ScriptedEngine` here
-says what it is told, for tests.
+`torch_engine.TorchEngine` runs in process; `vllm_engine.VllmEngine` wraps vLLM; `ScriptedEngine`
+here says what it is told, for tests.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Request:
     ids: Sequence[int]
     """Everything so far. Extends what the session's last request held and answered."""
     seed: int
-    """64 bits. The reply depends on ids, sampling, admissible, weights and this; on nothing else."""
+    """64 bits. The reply depends on ids, sampling, admissible, weights and this; on nothing
+    else."""
     sampling: Sampling
     admissible: Sequence[Sequence[int]] | None = None
     """Replies that may be given, as token ids without a stop token. None: any."""

@@ -1,20 +1,20 @@
 """One episode: an agent and a world, turn about.
 
-Nothing here waits for another episode. Where a turn ends, tokens are appended and never touched again.
+Nothing here waits for another episode. Where a turn ends, tokens are appended and never touched
+again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agentrl_envs.env import Observation, Step, Task
-from agentrl_envs.session import Session
-
 from agentrl_components.dialogue import Dialogue
 from agentrl_components.drift import Ledger
 from agentrl_components.engine import Engine, Generation, Request, Sampling
 from agentrl_components.seeds import derive
 from agentrl_components.trajectory import Ending, Trajectory, Turn
+from agentrl_envs.env import Observation, Step, Task
+from agentrl_envs.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,9 @@ class _Play:
     raw_score: float = 0.0
     note: str = ""
 
-    def record(self, reply: Generation, span: tuple[int, int], text: str, seen: Seen, step: Step) -> None:
+    def record(
+        self, reply: Generation, span: tuple[int, int], text: str, seen: Seen, step: Step
+    ) -> None:
         """Add a turn and what it says about the whole."""
         info = step.info
         self.turns.append(
@@ -86,11 +88,13 @@ class Seen:
     state: str | None
 
 
-async def play(job: Job, rules: Rules, number: int, session: Session, engine: Engine, dialogue: Dialogue) -> Trajectory:
+async def play(
+    job: Job, rules: Rules, number: int, session: Session, engine: Engine, dialogue: Dialogue
+) -> Trajectory:
     """Play `job` to its end. `number` names the episode towards the engine.
 
-    Raises `SessionError` when the world is lost and `EngineError` when the sampler is: the caller plays the
-    episode again or records it as lost."""
+    Raises `SessionError` when the world is lost and `EngineError` when the sampler is: the caller
+    plays the episode again or records it as lost."""
     played = _Play()
     try:
         await _turns(job, rules, number, session, engine, dialogue, played)

@@ -90,11 +90,11 @@ def _scheduled(
     if history and at.iteration_in_phase == 0:
         before = horizon.phases[at.phase - 1].max_turns
         return "advance", (
-            f"phase {at.phase - 1} is over{_why(horizon, at.phase - 1, history)}: "
+            f"phase {at.phase} is over{_why(horizon, at.phase - 1, history)}: "
             f"the horizon goes from {before} to {at.max_turns} turns"
         )
     planned = horizon.phases[at.phase].iterations
-    return "continue", f"phase {at.phase} has done {at.iteration_in_phase} of {planned} iterations"
+    return "continue", f"phase {at.phase + 1} has done {at.iteration_in_phase} of {planned} iterations"
 
 
 def _why(horizon: Horizon, phase: int, history: Sequence[IterationRecord]) -> str:

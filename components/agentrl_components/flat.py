@@ -1,8 +1,8 @@
 """A module's trainable parameters as one vector, which several processes can share.
 
-Every process's module looks into the same memory: when the optimizer moves the vector, all of them have
-the new weights, and nothing is sent. Each lane's gradients are such a vector too. Weights held in
-bfloat16 keep a float32 master here and copies in each process.
+Every process's module looks into the same memory: when the optimizer moves the vector, all of them
+have the new weights, and nothing is sent. Each lane's gradients are such a vector too. Weights
+held in bfloat16 keep a float32 master here and copies in each process.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-
 
 LANES = 2
 """Gradients of a mini-batch are summed in so many parts, however many processes there are."""
@@ -31,15 +30,15 @@ class FlatParameters:
     """Views of one float32 vector [P], laid over the trainable parameters of a module."""
 
     def __init__(self, module: nn.Module, shared: Shared | None = None) -> None:
-        """Without `shared`: made from the module's weights, in memory that can be shared. With it: the
-        module takes its weights."""
+        """Without `shared`: made from the module's weights, in memory that can be shared. With it:
+        the module takes its weights."""
         self._named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         if shared is None:
             vector = torch.cat([p.detach().float().reshape(-1) for _, p in self._named])
             shared = Shared(vector, tuple(torch.zeros_like(vector) for _ in range(LANES)))
             if vector.device.type == "cpu":
                 for tensor in (vector, *shared.lanes):
-                    tensor.share_memory_()
+                    tensor.share_memory_()  # type: ignore[no-untyped-call]
         self.shared = shared
         self._views = self.split(shared.vector)
         self._same = all(p.dtype == torch.float32 for _, p in self._named)
@@ -74,9 +73,7 @@ class FlatParameters:
     def collect(self, vector: Tensor) -> None:
         """Add low-precision gradients to `vector` in float32 and clear them."""
         if not self._same:
-            for (_, parameter), view in zip(
-                self._named, self.split(vector).values(), strict=True
-            ):
+            for (_, parameter), view in zip(self._named, self.split(vector).values(), strict=True):
                 if parameter.grad is not None:
                     view += parameter.grad
                     parameter.grad = None

@@ -31,8 +31,8 @@ class Journal:
         if store.exists(layout.STATE):
             self.wall_seconds = json.loads(store.get(layout.STATE))["wall_seconds"]
 
-    def begin(self, run: AgentRLRun) -> None:
-        """Keep the manifest. Raises `SpecError` when another run lives here already."""
+    def check(self, run: AgentRLRun) -> None:
+        """Raises `SpecError` when another run lives here already."""
         if self.store.exists(layout.RUN):
             before = AgentRLRun.model_validate_json(self.store.get(layout.RUN))
             changed = changes(before, run)
@@ -44,6 +44,10 @@ class Journal:
                         for path, old, new in changed
                     ]
                 )
+
+    def begin(self, run: AgentRLRun) -> None:
+        """Keep the manifest. Raises as `check` does."""
+        self.check(run)
         self.store.replace(layout.RUN, run.model_dump_json(by_alias=True, indent=1).encode())
 
     def state(self, status: str, message: str) -> None:
@@ -56,7 +60,11 @@ class Journal:
         self.store.replace(layout.STATE, json.dumps(state, indent=1).encode())
 
     def iteration(
-        self, record: IterationRecord, version: int, metrics: Mapping[str, float], decision: Decision
+        self,
+        record: IterationRecord,
+        version: int,
+        metrics: Mapping[str, float],
+        decision: Decision,
     ) -> None:
         """Record an iteration."""
         line = {
@@ -98,7 +106,8 @@ def changes(before: AgentRLRun, after: AgentRLRun) -> list[tuple[str, Any, Any]]
             out.append((path, old, new))
 
     old, new = (
-        run.spec.model_dump(mode="json", by_alias=True, exclude=set(FREE)) for run in (before, after)
+        run.spec.model_dump(mode="json", by_alias=True, exclude=set(FREE))
+        for run in (before, after)
     )
     compare(old, new, "spec")
     compare(before.metadata.name, after.metadata.name, "metadata.name")

@@ -1,7 +1,7 @@
 """Episodes in, new weights out.
 
-An iteration's episodes become advantages, advantages become mini-batches, a mini-batch becomes packs on
-lanes, and the lanes' gradients, added in a fixed order, become one step of AdamW.
+An iteration's episodes become advantages, advantages become mini-batches, a mini-batch becomes
+packs on lanes, and the lanes' gradients, added in a fixed order, become one step of AdamW.
 
 Legend: T tokens of an episode, S sampled tokens, P trainable parameters.
 """
@@ -9,13 +9,14 @@ Legend: T tokens of an episode, S sampled tokens, P trainable parameters.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from agentrl_components import layout, tensors
 from agentrl_components.advantages import ESTIMATORS, EpisodeView, zero_variance
@@ -56,8 +57,8 @@ class Optimizer:
         self._limit = spec.update.max_grad_norm
 
     def step(self, learning_rate: float) -> float:
-        """Move the vector by the lanes' sum. Returns the gradient's norm before clipping; a norm that
-        is not finite moves nothing."""
+        """Move the vector by the lanes' sum. Returns the gradient's norm before clipping; a norm
+        that is not finite moves nothing."""
         gradient = self._shared.lanes[0].clone()
         for lane in self._shared.lanes[1:]:
             gradient += lane
@@ -70,7 +71,6 @@ class Optimizer:
             group["lr"] = learning_rate
         self.adamw.step()
         return norm
-
 
     def state(self, name: str) -> tensors.Files:
         """Master weights and moments, as files of a checkpoint."""
@@ -124,12 +124,18 @@ class Learner:
             if iteration < algorithm.critic.warmup_iterations and self.critic is not None:
                 continue
             objective = PolicyGradient(
-                algorithm=algorithm, denominators=denominators, chunk=update.logits_chunk
+                algorithm=algorithm,
+                denominators=denominators,
+                chunk=update.logits_chunk,
+                unmoved=not norms,
             )
             self._accumulate(sums, self._lanes(objective, chosen))
             norms.append(self.policy.step(rate))
         tokens = max(1, update.epochs * sum(len(e.sampled) for e in examples))
+        measured = sums.pop("measured", 0.0)
         metrics = {f"update/{name}": value / tokens for name, value in sums.items()}
+        if measured:
+            metrics["update/mismatch_kl"] = sums["mismatch_kl"] / measured
         metrics["update/grad_norm"] = float(np.mean(norms)) if norms else 0.0
         metrics["update/episodes"] = float(len(examples))
         metrics["update/tokens"] = float(tokens)
@@ -161,8 +167,8 @@ class Learner:
         return sums["loss"] / total
 
     def _trainable(self, episodes: Sequence[Trajectory]) -> list[Trajectory]:
-        """Episodes that carry a gradient: played to an end, with a token of the agent's own, and in a
-        group that says something."""
+        """Episodes that carry a gradient: played to an end, with a token of the agent's own, and
+        in a group that says something."""
         played = [e for e in episodes if e.ending is not Ending.LOST and e.num_sampled]
         if not self.drops_silent_groups:
             return played
@@ -204,16 +210,17 @@ class Learner:
         columns: Sequence[dict[str, Column]],
         name: str,
         examples: Sequence[Example],
-        method: object,
+        method: Callable[..., list[Tensor]],
         *arguments: object,
     ) -> None:
         """Add a column that the workers compute, pack by pack."""
         lanes = plan([e.length for e in examples], self.spec.update.micro_batch_tokens, LANES)
         packs = [[pack(examples, members) for members in lane] for lane in lanes]
-        found = self._pool.map(method, [(lane, *arguments) for lane in packs])  # type: ignore[arg-type]
-        for lane, tensors in zip(packs, found, strict=True):
-            for row, tensor in zip(lane, tensors, strict=True):
-                parts = np.split(tensor.numpy(), np.cumsum([len(examples[i].sampled) for i in row.members])[:-1])
+        found = self._pool.map(method, [(lane, *arguments) for lane in packs])
+        for lane, answers in zip(packs, found, strict=True):
+            for row, answer in zip(lane, answers, strict=True):
+                sizes = [len(examples[i].sampled) for i in row.members]
+                parts = np.split(answer.numpy(), np.cumsum(sizes)[:-1])
                 for member, part in zip(row.members, parts, strict=True):
                     columns[member][name] = part
 
@@ -223,7 +230,9 @@ class Learner:
         for epoch in range(self.spec.update.epochs):
             seed = derive(self.spec.seed, "shuffle", iteration, epoch)
             order = np.random.default_rng(seed).permutation(count)
-            yield from ([int(i) for i in part] for part in np.array_split(order, batches) if len(part))
+            yield from (
+                [int(i) for i in part] for part in np.array_split(order, batches) if len(part)
+            )
 
     def _lanes(self, objective: Objective, examples: Sequence[Example]) -> Sums:
         """The gradient of `objective` over `examples`, left in the lanes."""

@@ -1,7 +1,7 @@
 """What a gradient is taken of, pack by pack: the policy's loss, the critic's, or imitation.
 
-Each objective gives its share of the mini-batch's loss, so that packs and lanes simply add up, and sums
-to be watched.
+Each objective gives its share of the mini-batch's loss, so that packs and lanes simply add up, and
+sums to be watched.
 
 Legend: S sampled tokens of a pack.
 """
@@ -39,26 +39,40 @@ class PolicyGradient:
     algorithm: Algorithm
     denominators: Denominators
     chunk: int
+    unmoved: bool
+    """The weights have not moved since the iteration began."""
 
     def __call__(self, decoder: Decoder, pack: Pack) -> tuple[Tensor, Sums]:
         """The pack's share of the loss. Columns: advantage, sampler, and where they differ from the
-        sampler's log-probs, old; reference where there is a penalty."""
+        sampler's log-probs, old; reference where there is a penalty.
+
+        `mismatch_kl` is summed over `measured` tokens: those whose log-probs under the weights
+        before the update are known. Without a column `old` these are the tokens of the first
+        mini-batch, scored for its loss anyway."""
         algorithm = self.algorithm
         logprobs_S, entropy_S = score(decoder, pack, self.chunk)
         columns = {name: torch.from_numpy(c).to(logprobs_S) for name, c in pack.columns.items()}
         episode_S = torch.from_numpy(pack.episode_S).to(logprobs_S.device)
         old_S = columns.get("old", columns["sampler"])
-        clips = {
-            "clip_low": algorithm.clip_low,
-            "clip_high": algorithm.clip_high,
-            "dual_clip": algorithm.dual_clip,
-        }
         if algorithm.name == "gspo":
             surrogate = sequence_surrogate(
-                logprobs_S, old_S, columns["advantage"], episode_S, **clips
+                logprobs_S,
+                old_S,
+                columns["advantage"],
+                episode_S,
+                clip_low=algorithm.clip_low,
+                clip_high=algorithm.clip_high,
+                dual_clip=algorithm.dual_clip,
             )
         else:
-            surrogate = clipped_surrogate(logprobs_S, old_S, columns["advantage"], **clips)
+            surrogate = clipped_surrogate(
+                logprobs_S,
+                old_S,
+                columns["advantage"],
+                clip_low=algorithm.clip_low,
+                clip_high=algorithm.clip_high,
+                dual_clip=algorithm.dual_clip,
+            )
         correction = importance_weights(
             old_S,
             columns["sampler"],
@@ -70,9 +84,13 @@ class PolicyGradient:
             "entropy": float(entropy_S.detach().sum()),
             "clipped": float(surrogate.clipped_S.sum()),
             "ratio": float(surrogate.ratio_S.sum()),
-            "mismatch_kl": float(correction.mismatch_kl_S.sum()),
             "bounded": float(correction.bounded_S.sum()),
         }
+        if "old" in columns or self.unmoved:
+            before_S = columns.get("old", logprobs_S.detach())
+            apart = importance_weights(before_S, columns["sampler"], mode="off", cap=1.0)
+            sums["mismatch_kl"] = float(apart.mismatch_kl_S.sum())
+            sums["measured"] = float(len(before_S))
         if algorithm.kl.coefficient:
             penalty_S = kl_penalty(logprobs_S, columns["reference"], algorithm.kl.estimator)
             loss_S = loss_S + algorithm.kl.coefficient * surrogate.ratio_S * penalty_S

@@ -1,8 +1,9 @@
 """Cutting a mini-batch into packs that are computed without padding.
 
-A pack is a row of whole episodes, one after another. Linear layers see exactly its tokens; attention pads
-to its longest episode, so packs are made of episodes of like lengths. What follows an episode's last
-sampled token is cut off: it earns no gradient and nothing after it looks back at it.
+A pack is a row of whole episodes, one after another. Linear layers see exactly its tokens;
+attention pads to its longest episode, so packs are made of episodes of like lengths. What follows
+an episode's last sampled token is cut off: it earns no gradient and nothing after it looks back at
+it.
 
 Legend: N tokens of a pack, B episodes, S sampled tokens, A most choices at a token.
 """
@@ -46,7 +47,8 @@ class Pack:
     targets_S: NDArray[np.int64]
     """The sampled tokens."""
     allowed_SA: NDArray[np.int64] | None
-    """Choices at each sampled token, -1 where there are fewer than A. None: the vocabulary."""
+    """Choices at each sampled token, -1 where there are fewer than A; no choice at all: the
+    vocabulary, for a token of an episode that was not confined. None: the vocabulary for all."""
     temperature_S: NDArray[np.float32]
     episode_S: NDArray[np.int64]
     """Which of the B episodes each sampled token belongs to."""
@@ -69,9 +71,10 @@ def example(episode: Trajectory, columns: dict[str, NDArray[np.float32]]) -> Exa
 def plan(lengths: Sequence[int], budget: int, lanes: int) -> list[list[list[int]]]:
     """For each lane its packs, each a list of indices into `lengths`.
 
-    Episodes are sorted by length and cut so that episodes x longest <= budget; a longer episode has a
-    pack to itself. Packs go, largest first, to the lane with the least so far. The plan depends on
-    lengths alone, so the sum of gradients does not depend on how many processes work on the lanes."""
+    Episodes are sorted by length and cut so that episodes x longest <= budget; a longer episode
+    has a pack to itself. Packs go, largest first, to the lane with the least so far. The plan
+    depends on lengths alone, so the sum of gradients does not depend on how many processes work on
+    the lanes."""
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     packs: list[list[int]] = []
     for i in order:
@@ -97,7 +100,7 @@ def pack(examples: Sequence[Example], members: Sequence[int]) -> Pack:
         lengths=lengths,
         rows_S=np.concatenate([e.sampled - 1 + s for e, s in zip(chosen, starts, strict=True)]),
         targets_S=np.concatenate([e.ids[e.sampled] for e in chosen]).astype(np.int64),
-        allowed_SA=padded([row for e in chosen for row in e.allowed or ()]),
+        allowed_SA=choices(chosen),
         temperature_S=np.concatenate(
             [np.full(len(e.sampled), e.temperature, dtype=np.float32) for e in chosen]
         ),
@@ -109,11 +112,22 @@ def pack(examples: Sequence[Example], members: Sequence[int]) -> Pack:
     )
 
 
-def padded(rows: Sequence[NDArray[np.int32]]) -> NDArray[np.int64] | None:
-    """Ragged choices as [S, A], filled with -1. None when there are none."""
-    if not rows:
+def choices(examples: Sequence[Example]) -> NDArray[np.int64] | None:
+    """What could have been sampled at each token of `examples`, as `Pack.allowed_SA` holds it."""
+    if all(e.allowed is None for e in examples):
         return None
+    everything = np.empty(0, dtype=np.int32)
+    rows = [
+        row
+        for e in examples
+        for row in ([everything] * len(e.sampled) if e.allowed is None else e.allowed)
+    ]
+    return padded(rows)
+
+
+def padded(rows: Sequence[NDArray[np.int32]]) -> NDArray[np.int64]:
+    """Ragged choices as [S, A], filled with -1."""
     sizes = np.array([len(row) for row in rows])
-    out = np.full((len(rows), int(sizes.max())), -1, dtype=np.int64)
+    out = np.full((len(rows), max(1, int(sizes.max()))), -1, dtype=np.int64)
     out[np.arange(out.shape[1])[None, :] < sizes[:, None]] = np.concatenate(rows)
     return out

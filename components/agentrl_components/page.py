@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 if TYPE_CHECKING:
     from agentrl_components.evaluation import Share
-    from agentrl_components.report import Report
+    from agentrl_components.outcome import Report
 
 LONG = 400
 """Characters from which a text of an episode is folded away."""

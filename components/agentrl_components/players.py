@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentrl_components.episode import Job, Rules
@@ -43,34 +43,41 @@ class Players:
     def play(self, call: Call, version: int) -> list[Trajectory]:
         """The episodes of `call` by policy `version`, ordered by group and sample."""
         parts = min(self._pool.size, len(call.drawn))
-        rules = self._rules(call)
-        jobs = [self._jobs(call, range(part, len(call.drawn), parts)) for part in range(parts)]
+        rules = rules_of(self._spec, call)
+        jobs = [
+            jobs_of(call, self._instructions, range(part, len(call.drawn), parts))
+            for part in range(parts)
+        ]
         played = self._pool.map(Worker.play, [(some, rules, version) for some in jobs])
         return sorted((e for some in played for e in some), key=lambda e: (e.group, e.sample))
 
-    def _rules(self, call: Call) -> Rules:
-        rollout = self._spec.rollout
-        return Rules(
-            max_turns=call.max_turns,
-            context=self._spec.model.context,
-            max_tokens_per_turn=rollout.max_tokens_per_turn,
-            temperature=call.temperature,
-            top_p=rollout.top_p,
-            admissible=rollout.actions == "admissible" or call.purpose in ("random", "warm start"),
-            seed=self._spec.seed,
-            purpose=call.purpose,
-        )
 
-    def _jobs(self, call: Call, groups: range) -> list[Job]:
-        return [
-            Job(
-                environment=call.drawn[group].environment,
-                instructions=self._instructions[call.drawn[group].environment],
-                task=call.drawn[group].task,
-                group=call.first_group + group,
-                sample=sample,
-                iteration=call.iteration,
-            )
-            for group in groups
-            for sample in range(call.samples)
-        ]
+def rules_of(spec: RunSpec, call: Call) -> Rules:
+    """How the episodes of `call` are played."""
+    rollout = spec.rollout
+    return Rules(
+        max_turns=call.max_turns,
+        context=spec.model.context,
+        max_tokens_per_turn=rollout.max_tokens_per_turn,
+        temperature=call.temperature,
+        top_p=rollout.top_p,
+        admissible=rollout.actions == "admissible" or call.purpose in ("random", "warm start"),
+        seed=spec.seed,
+        purpose=call.purpose,
+    )
+
+
+def jobs_of(call: Call, instructions: Mapping[str, str], groups: Iterable[int]) -> list[Job]:
+    """The episodes of some of the groups of `call`."""
+    return [
+        Job(
+            environment=call.drawn[group].environment,
+            instructions=instructions[call.drawn[group].environment],
+            task=call.drawn[group].task,
+            group=call.first_group + group,
+            sample=sample,
+            iteration=call.iteration,
+        )
+        for group in groups
+        for sample in range(call.samples)
+    ]

@@ -1,7 +1,7 @@
 """Where workers live: in this process, or one process each, side by side.
 
-Both give the same results to the bit. Jobs are cut into as many parts as there are workers and any worker
-may take any part; a part's result depends on the part alone.
+Both give the same results to the bit. Jobs are cut into as many parts as there are workers and any
+worker may take any part; a part's result depends on the part alone.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class InProcess:
 
 
 class Processes:
-    """Several workers, each a process with one thread of arithmetic. `lead` is a worker of this process
-    whose weights they share; it does no work itself, so this process stays free to record."""
+    """Several workers, each a process with one thread of arithmetic. `lead` is a worker of this
+    process whose weights they share; it does no work itself, so this process stays free to
+    record."""
 
     def __init__(self, lead: Worker, setup: Setup, size: int) -> None:
         self.size = size
@@ -95,7 +96,7 @@ _worker: Worker | None = None
 
 def _start(setup: Setup) -> None:
     """Make this process's worker."""
-    global _worker  # noqa: PLW0603 - a process is a worker; there is nowhere else to keep it
+    global _worker
     # Ctrl-C reaches the whole process group; only the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -121,8 +122,8 @@ def _end_with_parent() -> None:
 
 
 def keep_memory() -> None:
-    """Tell glibc to keep freed memory: passes of ever new shapes otherwise give it back and ask for it
-    again, page by page. A few per cent; nothing where the C library is another."""
+    """Tell glibc to keep freed memory: passes of ever new shapes otherwise give it back and ask
+    for it again, page by page. A few per cent; nothing where the C library is another."""
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except OSError:

@@ -21,8 +21,7 @@ class RandomEngine:
         if not request.admissible:
             raise EngineError("the random policy needs a world that names its admissible actions")
         actions = request.admissible
-        # The high bits of a hash, scaled: no modulo bias worth the name below 2**31 actions.
-        action = actions[(request.seed >> 31) * len(actions) >> 32]
+        action = actions[chosen(request.seed, len(actions))]
         ids = (*action, request.sampling.stop[0])
         return Generation(
             ids=ids,
@@ -41,3 +40,9 @@ class RandomEngine:
 
     async def close(self) -> None:
         return
+
+
+def chosen(seed: int, count: int) -> int:
+    """One of `count` things, each as likely as the others; `seed` has 63 random bits."""
+    # The high bits of a hash, scaled: no modulo bias worth the name below 2**31 things.
+    return (seed >> 31) * count >> 32

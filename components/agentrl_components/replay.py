@@ -1,7 +1,7 @@
 """A played episode as text: what the agent saw, did and earned, turn by turn.
 
-Texts of models and of worlds are cleaned before people see them: what a terminal would obey, such as
-an escape sequence, is shown as a mark.
+Texts of models and of worlds are cleaned before people see them: what a terminal would obey, such
+as an escape sequence, is shown as a mark.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from agentrl_components.engine import Sampling
 def distribution(
     logits_BV: Tensor, sampling: Sequence[Sampling], allowed: Sequence[Sequence[int] | None]
 ) -> Tensor:
-    """Log-probabilities [B, V] of what is sampled: confined to `allowed`, tempered, cut to the nucleus.
+    """Log-probabilities [B, V] of what is sampled: confined to `allowed`, tempered, cut to the
+    nucleus.
 
     Temperature 0 leaves the logits as they are: the caller takes the largest. Rows beyond
     `sampling` are padding."""
@@ -58,11 +59,13 @@ def uniforms(seeds: NDArray[np.uint64], counters: NDArray[np.uint64]) -> NDArray
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         x = x ^ (x >> np.uint64(31))
-    return (x >> np.uint64(11)).astype(np.float64) / float(1 << 53)
+    uniform: NDArray[np.float64] = (x >> np.uint64(11)).astype(np.float64) / float(1 << 53)
+    return uniform
 
 
 def pick(logprobs_BV: Tensor, draws_B: Tensor, greedy_B: Tensor) -> Tensor:
-    """The token [B] at which the cumulative probability passes the draw; the likeliest where greedy.
+    """The token [B] at which the cumulative probability passes the draw; the likeliest where
+    greedy.
 
     A token of probability 0 is never picked: the cumulative sum does not move there."""
     cumulative_BV = logprobs_BV.double().exp().cumsum(-1)

@@ -3,7 +3,8 @@
 Only states that predict a sampled token reach the language-model head, a chunk at a time; in the
 backward pass each chunk's logits are computed again.
 
-Legend: N tokens of a pack, S sampled tokens, C tokens of a chunk, A most choices, E width, V vocabulary.
+Legend: N tokens of a pack, S sampled tokens, C tokens of a chunk, A most choices, E width, V
+vocabulary.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def states(decoder: Decoder, pack: Pack) -> Tensor:
     device = decoder.model.embed_tokens.weight.device
     attend = PackedCausal(pack.lengths, device)
     hidden_NE = decoder(torch.from_numpy(pack.ids_N).to(device), attend.positions_N, attend)
-    return hidden_NE.index_select(0, torch.from_numpy(pack.rows_S).to(device))
+    hidden_SE: Tensor = hidden_NE.index_select(0, torch.from_numpy(pack.rows_S).to(device))
+    return hidden_SE
 
 
 def score(decoder: Decoder, pack: Pack, chunk: int) -> tuple[Tensor, Tensor]:
@@ -61,12 +63,25 @@ def _head(
 ) -> tuple[Tensor, Tensor]:
     logits_CV = decoder.logits(hidden_CE).float() / temperature_C[:, None]
     target_C = logits_CV.gather(1, targets_C[:, None]).squeeze(1)
-    if allowed_CA is not None:
-        # Choices take the vocabulary's place: the same softmax over far fewer columns.
-        logits_CV = logits_CV.gather(1, allowed_CA.clamp(min=0))
-        logits_CV = logits_CV.masked_fill(allowed_CA < 0, -torch.inf)
+    if allowed_CA is None:
+        total_C, entropy_C = _totals(logits_CV)
+        return target_C - total_C, entropy_C
+    # Choices take the vocabulary's place: the same softmax over far fewer columns.
+    open_C = allowed_CA[:, 0] < 0
+    closed_CA = (allowed_CA < 0) & ~open_C[:, None]
+    chosen_CA = logits_CV.gather(1, allowed_CA.clamp(min=0)).masked_fill(closed_CA, -torch.inf)
+    total_C, entropy_C = _totals(chosen_CA)
+    if bool(open_C.any()):
+        wide_C, wide_entropy_C = _totals(logits_CV)
+        total_C = torch.where(open_C, wide_C, total_C)
+        entropy_C = torch.where(open_C, wide_entropy_C, entropy_C)
+    return target_C - total_C, entropy_C
+
+
+def _totals(logits_CV: Tensor) -> tuple[Tensor, Tensor]:
+    """Logarithm of the sum of exponentials [C] and entropy [C]."""
     total_C = logits_CV.logsumexp(-1)
     chances_CV = (logits_CV - total_C[:, None]).exp()
     # A closed choice has chance 0 and logit -inf; their product must be 0, not NaN.
     weighted_C = (chances_CV * logits_CV.masked_fill(chances_CV == 0, 0.0)).sum(-1)
-    return target_C - total_C, total_C - weighted_C
+    return total_C, total_C - weighted_C

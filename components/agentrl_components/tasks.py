@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+from agentrl_components.spec import Environment
 from agentrl_envs.env import Split, Task
 from agentrl_envs.session import World
-
-from agentrl_components.spec import Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +44,14 @@ class TaskSource:
 class Upcoming:
     """Training tasks, drawn ahead on a thread while workers are busy with the batch before."""
 
-    def __init__(self, source: TaskSource, count: int) -> None:
-        self._source, self._count = source, count
+    def __init__(self, draw: Callable[[Split, int, int], Sequence[Drawn]], count: int) -> None:
+        """`draw` deals a batch of a split, on any thread."""
+        self._deal, self._count = draw, count
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tasks")
         self._batch = -1
-        self._next: Future[list[Drawn]] | None = None
+        self._next: Future[Sequence[Drawn]] | None = None
 
-    def take(self, batch: int) -> list[Drawn]:
+    def take(self, batch: int) -> Sequence[Drawn]:
         """The tasks of `batch`; the one after it is begun."""
         drawn = self._next if self._next is not None and self._batch == batch else self._draw(batch)
         tasks = drawn.result()
@@ -63,10 +62,8 @@ class Upcoming:
         """End the thread."""
         self._thread.shutdown(cancel_futures=True)
 
-    def _draw(self, batch: int) -> Future[list[Drawn]]:
-        return self._thread.submit(
-            lambda: asyncio.run(self._source.draw("train", self._count, batch))
-        )
+    def _draw(self, batch: int) -> Future[Sequence[Drawn]]:
+        return self._thread.submit(self._deal, "train", self._count, batch)
 
 
 def shares(weights: Sequence[float], count: int) -> list[int]:

@@ -1,12 +1,12 @@
 """Continuous batching in plain torch: the engine of laptops and tests.
 
-Whatever is ready is computed together: new observations and next tokens share one forward pass, each
-session's keys stay cached between its turns, and nobody waits for anybody.
+Whatever is ready is computed together: new observations and next tokens share one forward pass,
+each session's keys stay cached between its turns, and nobody waits for anybody.
 
-On CPU, with one thread, a reply depends on its own request alone and not on what else was in the batch:
-rows of at least four tokens take one kernel, masked attention ignores padding exactly, and the random
-number of a token is a hash of (request seed, index of the token). `tests/components/test_torch_engine.py`
-holds it to that, bit for bit.
+On CPU, with one thread, a reply depends on its own request alone and not on what else was in the
+batch: shapes are padded until every number is computed by the same code, masked attention ignores
+padding exactly, and the random number of a token is a hash of (request seed, index of the token).
+`tests/components/test_torch_engine.py` holds it to that, bit for bit.
 
 Legend: N packed new tokens, B rows, L queries of a row, T keys, V vocabulary.
 """
@@ -14,6 +14,7 @@ Legend: N packed new tokens, B rows, L queries of a row, T keys, V vocabulary.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -31,8 +32,18 @@ from agentrl_components.trie import Node, Trie, trie_of
 
 SMALLEST_BATCH = 4
 """Fewer rows take another matrix kernel, whose bits differ."""
+ONE_BLOCK = 192
+"""Matrix products sum up to so many keys in one go. Where there are more, where the sum is cut
+depends on their number, so rows share an attention call only with rows of as many."""
+VECTOR = 64
+"""Activations are computed so many at a time, what is left over by scalar code, whose bits differ;
+the packed tokens are padded until nothing is left over. No padding for usual models."""
 KEY_STEP = 16
-"""Attention's key axis is padded to a multiple of this, so that shapes recur."""
+"""Attention's key axis is padded to a multiple of this: the last few keys of another length would
+be exponentiated by scalar code, whose bits differ."""
+
+MOST_IDLE = 1.5
+"""Rows computed for each real one at most, where that saves copying the keys of all."""
 
 
 @dataclass(slots=True)
@@ -78,16 +89,26 @@ class TorchEngine:
             shape.layers, shape.kv_heads, shape.head_width, weight.dtype, weight.device
         )
         self._group = shape.heads // shape.kv_heads
+        self._row_step = VECTOR // math.gcd(VECTOR, shape.intermediate)
+        self._loading: asyncio.Event | None = None
+        """Set when new weights are in; None when none are on their way."""
         self._slots = 1  # slot 0 takes the padding of small batches
 
     async def generate(self, request: Request) -> Generation:
         """One reply; it joins the batch at the next forward pass."""
+        if self._loading is not None:
+            await self._loading.wait()
         session = self._sessions.get(request.session)
         if session is None:
             session = self._sessions[request.session] = _Session(self._take_slot())
         fresh = list(request.ids[session.cached :])
         if not fresh:
             raise EngineError(f"session {request.session}: no new tokens to answer")
+        if min(fresh) < 0 or max(fresh) >= self._decoder.shape.vocabulary:
+            raise EngineError(
+                f"session {request.session}: token ids {min(fresh)} to {max(fresh)} are not all in "
+                f"the model's vocabulary of {self._decoder.shape.vocabulary}"
+            )
         trie = node = None
         if request.admissible is not None:
             stop = request.sampling.stop[0]
@@ -108,17 +129,40 @@ class TorchEngine:
             self._free.append(held.slot)
 
     async def load(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """Copy weights in. Waits for replies under way; they were sampled by the old version."""
-        if self._pump is not None:
-            await self._pump
-        self._decoder.load_state_dict(dict(weights), strict=False)
-        self.renew(version)
+        """Copy weights in. Waits for replies under way, which are sampled by the old version;
+        requests that come meanwhile wait for the new one. Raises `EngineError` for weights that
+        are not this model's."""
+        while self._loading is not None:
+            await self._loading.wait()
+        self._loading = asyncio.Event()
+        try:
+            if self._pump is not None:
+                await asyncio.wait([self._pump])
+            self._copy(weights)
+            self.renew(version)
+        finally:
+            self._loading.set()
+            self._loading = None
+
+    def _copy(self, weights: Mapping[str, Tensor]) -> None:
+        try:
+            missing, unknown = self._decoder.load_state_dict(dict(weights), strict=False)
+        except RuntimeError as error:
+            raise EngineError(f"the new weights do not fit the model: {error}") from error
+        if self._decoder.shape.tied:
+            unknown = [name for name in unknown if name != "lm_head.weight"]
+        if missing or unknown:
+            raise EngineError(
+                f"the new weights are another model's; missing {missing[:3]}, unknown {unknown[:3]}"
+            )
 
     def renew(self, version: int) -> None:
         """The decoder's weights have been changed in place: forget every cache."""
         self._version = version
         for session in self._sessions.values():
             session.cached = 0
+        for row in self._ready:
+            row.fresh = [*row.request.ids, *row.ids]
 
     async def close(self) -> None:
         """Stop the pump; replies under way fail."""
@@ -138,7 +182,11 @@ class TorchEngine:
     async def _run(self) -> None:
         """Forward passes for as long as there are rows. Between two, episodes go on."""
         while self._ready:
-            rows, self._ready = self._ready, []
+            # A row nobody waits for any more may have lost its slot to another session.
+            rows = [row for row in self._ready if not row.answer.done()]
+            self._ready = []
+            if not rows:
+                break
             try:
                 self._ready = [row for row in self._step(rows) if not row.answer.done()]
             except RuntimeError as error:  # torch's own, out of memory among them
@@ -203,22 +251,29 @@ class TorchEngine:
         starts = np.array([row.session.cached for row in rows])
         slots = np.array([row.session.slot for row in rows])
         ends = sizes.cumsum()
-        self._cache.fit(max(int(slots.max()), self._slots - 1) + 1, int((starts + sizes).max()))
+        keys = key_widths(starts + sizes)
+        self._cache.fit(max(int(slots.max()), self._slots - 1) + 1, int(keys.max()))
         ids = np.concatenate([np.asarray(row.fresh, dtype=np.int64) for row in rows])
         firsts = np.repeat(ends - sizes, sizes)
         positions = np.arange(len(ids)) - firsts + np.repeat(starts, sizes)
         places = np.repeat(slots, sizes) * self._cache.tokens + positions
-        if len(ids) < SMALLEST_BATCH:
-            spare = np.zeros(SMALLEST_BATCH - len(ids), dtype=np.int64)
+        if spared := self._spared(len(ids)):
+            spare = np.zeros(spared, dtype=np.int64)
             ids, positions = np.concatenate([ids, spare]), np.concatenate([positions, spare])
-            places = np.concatenate([places, np.arange(len(spare))])
+            places = np.concatenate([places, np.arange(spared)])
         hidden_NE = self._decoder(
             self._to(ids),
             self._to(positions),
-            Cached(self._cache, self._to(places), self._buckets(sizes, starts, slots, ends)),
+            Cached(self._cache, self._to(places), self._buckets(sizes, starts, slots, ends, keys)),
         )
         last = np.concatenate([ends - 1, np.full(max(0, SMALLEST_BATCH - len(rows)), ends[-1] - 1)])
-        return hidden_NE.index_select(0, self._to(last))
+        hidden_BE: Tensor = hidden_NE.index_select(0, self._to(last))
+        return hidden_BE
+
+    def _spared(self, tokens: int) -> int:
+        """Tokens to add so that every matrix and every activation is computed by the same code."""
+        wanted = max(tokens, SMALLEST_BATCH)
+        return -(-wanted // self._row_step) * self._row_step - tokens
 
     def _buckets(
         self,
@@ -226,23 +281,26 @@ class TorchEngine:
         starts: NDArray[np.int64],
         slots: NDArray[np.int64],
         ends: NDArray[np.int64],
+        keys: NDArray[np.int64],
     ) -> list[Bucket]:
-        """Rows grouped by new tokens, to the next power of two, so that little is padded."""
+        """Rows grouped by new tokens, to the next power of two, so that little is padded, and by
+        keys where there are many."""
         least = -(-SMALLEST_BATCH // self._group)
         widths = np.maximum(least, 2 ** np.ceil(np.log2(sizes)).astype(np.int64))
         buckets = []
-        for width in np.unique(widths):
-            members = np.flatnonzero(widths == width)
+        classes = np.maximum(keys, ONE_BLOCK)
+        for width, kind in sorted(set(zip(widths.tolist(), classes.tolist(), strict=True))):
+            alike = np.flatnonzero((widths == width) & (classes == kind))
+            members, real_B, slots_B = neighbours(alike, slots)
             offset_BL = np.minimum(np.arange(width)[None, :], sizes[members, None] - 1)
             position_BL = starts[members, None] + offset_BL
             place_BL = (ends - sizes)[members, None] + offset_BL
-            seen = -(-(int(position_BL.max()) + 1) // KEY_STEP) * KEY_STEP
-            seen = min(seen, self._cache.tokens)
+            seen = int(keys[alike].max())
             mask_BLT = np.arange(seen)[None, None, :] <= position_BL[:, :, None]
-            real_BL = np.arange(width)[None, :] < sizes[members, None]
+            real_BL = real_B[:, None] & (np.arange(width)[None, :] < sizes[members, None])
             buckets.append(
                 Bucket(
-                    slots_B=self._to(slots[members]),
+                    slots_B=slots_B if isinstance(slots_B, slice) else self._to(slots_B),
                     places_BL=self._to(place_BL),
                     mask_B1QT=self._to(np.tile(mask_BLT, (1, self._group, 1))[:, None]),
                     rows_N=self._to(place_BL[real_BL]),
@@ -254,7 +312,8 @@ class TorchEngine:
     def _sample(
         self, rows: Sequence[_Row], logits_BV: Tensor
     ) -> tuple[Sequence[int], Sequence[float]]:
-        """A token and its log-probability for each row, under the distribution it was drawn from."""
+        """A token and its log-probability for each row, under the distribution it was drawn
+        from."""
         choices = [
             row.trie.allowed(row.node) if row.trie is not None and row.node is not None else None
             for row in rows
@@ -272,3 +331,30 @@ class TorchEngine:
 
     def _to(self, array: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(array).to(self._device, non_blocking=True)
+
+
+def neighbours(
+    members: NDArray[np.int64], slots: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], slice | NDArray[np.int64]]:
+    """The rows `members` in the order of their slots, which of them are real, and the slots.
+
+    Where few slots lie idle between them, rows for those are put in, so that the slots are a slice
+    of the cache and no key is copied; what such a row computes is thrown away."""
+    members = members[slots[members].argsort()]
+    first, last = int(slots[members[0]]), int(slots[members[-1]])
+    span = last - first + 1
+    if span > len(members) * MOST_IDLE:
+        return members, np.ones(len(members), dtype=bool), slots[members]
+    places = slots[members] - first
+    rows, real = np.full(span, members[0]), np.zeros(span, dtype=bool)
+    rows[places], real[places] = members, True
+    return rows, real, slice(first, last + 1)
+
+
+def key_widths(tokens_B: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How long the key axis [B] of a row of so many tokens is: a multiple of `KEY_STEP` up to
+    `ONE_BLOCK`, then the next of 256, 384, 512, 768, 1024, ..."""
+    near_B = -(-tokens_B // KEY_STEP) * KEY_STEP
+    power_B = 2 ** np.ceil(np.log2(tokens_B)).astype(np.int64)
+    wide_B = np.where(tokens_B <= power_B // 4 * 3, power_B // 4 * 3, power_B)
+    return np.where(tokens_B <= ONE_BLOCK, near_B, wide_B)

@@ -15,7 +15,7 @@ class Shown:
     iterations: int
     """Iterations of the whole run, at most."""
     phase: int
-    """From 1."""
+    """From 0."""
     phases: int
     max_turns: int
     """The horizon."""

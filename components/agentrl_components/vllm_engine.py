@@ -42,7 +42,8 @@ class VllmEngine:
     def __init__(self, folder: Path, options: VllmOptions, version: int = 0) -> None:
         """Start from the config and weights in `folder`, as transformers saves them.
 
-        Blocks while vLLM is imported and started: seconds to a minute. Raises `EngineError`.
+        Blocks while vLLM is imported and started: seconds to a minute; one engine at a time in a
+        process. Raises `ModelError` or `EngineError`.
         """
         self._loop = VllmLoop(partial(start_vllm, folder, options))
         self._shapes = shapes_in(folder)
@@ -72,7 +73,8 @@ class VllmEngine:
         """Copy weights in. Waits for replies under way; they were sampled by the old version.
 
         `weights` is named as transformers names them and holds every weight; the tensors may change
-        again once this returns. Raises `EngineError` when they do not fit; the old ones then stay.
+        again once this returns. Raises `EngineError`: when names or shapes do not fit, the old
+        weights stay; when vLLM itself refuses, every later request fails.
         """
         check(self._shapes, weights, version)
         async with self._turnstile:

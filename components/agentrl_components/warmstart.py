@@ -1,4 +1,5 @@
-"""Imitation before reinforcement learning: of given play, of relabelled random play, of own successes.
+"""Imitation before reinforcement learning: of given play, of relabelled random play, of own
+successes.
 
 Legend: T tokens of an episode.
 """
@@ -19,12 +20,15 @@ Relabel = Callable[[str, str], str]
 """(first observation, goal) to the first observation with that goal."""
 
 
-def imitation(episode: Trajectory, observation_weight: float) -> Example:
-    """Every token but the first as a target: the agent's own, forced ones included, at weight 1, all
-    others at `observation_weight`. Confinement to admissible actions is not imitated."""
+def imitation(
+    episode: Trajectory, observation_weight: float, path_weight: float = 1.0
+) -> Example:
+    """Every token but the first as a target: the last reply, forced tokens included, at weight 1, the
+    replies before it at `path_weight`, all else at `observation_weight`. Confinement to admissible
+    actions is not imitated."""
     weight_T = np.full(len(episode.ids), observation_weight, dtype=np.float32)
     for turn in episode.turns:
-        weight_T[turn.start : turn.end] = 1.0
+        weight_T[turn.start : turn.end] = 1.0 if turn is episode.turns[-1] else path_weight
     return Example(
         ids=episode.ids,
         sampled=np.arange(1, len(episode.ids)),
@@ -45,7 +49,9 @@ def in_hindsight(
     reached = [i for i, turn in enumerate(episode.turns) if turn.achieved]
     if not reached:
         return None
-    rng = np.random.default_rng(derive(seed, "hindsight", episode.iteration, episode.task, episode.sample))
+    rng = np.random.default_rng(
+        derive(seed, "hindsight", episode.iteration, episode.task, episode.sample)
+    )
     last = reached[rng.integers(len(reached))]
     goals = episode.turns[last].achieved
     opening = reword(episode, goals[rng.integers(len(goals))])

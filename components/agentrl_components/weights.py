@@ -38,7 +38,9 @@ def materialise(model: Model, vocabulary: Sequence[str], seed: int, folder: Path
         return make_tiny(model, vocabulary, seed, folder)
     if scheme == "file":
         if not (Path(rest) / "config.json").is_file():
-            raise ModelError(f"{model.source}: no config.json there; give a folder saved by transformers")
+            raise ModelError(
+                f"{model.source}: no config.json there; give a folder saved by transformers"
+            )
         return Path(rest)
     if scheme == "hf":
         return from_hub(model, rest)
@@ -106,7 +108,9 @@ def from_bucket(model: Model, folder: Path) -> Path:
         target.write_bytes(store.get(key))
         found = found or key == "config.json"
     if not found:
-        raise ModelError(f"{model.source}: no config.json there; give a folder saved by transformers")
+        raise ModelError(
+            f"{model.source}: no config.json there; give a folder saved by transformers"
+        )
     return folder
 
 
@@ -132,9 +136,13 @@ def open_tokenizer(folder: Path) -> Tokenizer:
 
     described = folder / "tokenizer_config.json"
     try:
-        if described.is_file() and json.loads(described.read_text()).get("tokenizer_class") in PLAIN:
+        if (
+            described.is_file()
+            and json.loads(described.read_text()).get("tokenizer_class") in PLAIN
+        ):
             # Asking transformers which class it is would import half of it, in every process.
-            return PreTrainedTokenizerFast.from_pretrained(folder)
+            plain: Tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+            return plain
         from transformers import AutoTokenizer
 
         tokenizer: Tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -148,17 +156,25 @@ def open_decoder(folder: Path, dtype: torch.dtype, device: torch.device) -> Deco
     with torch.device("meta"):
         decoder = Decoder(architecture.read(folder))
     weights = read_weights(folder)
-    missing, unknown = decoder.load_state_dict(weights, strict=False, assign=True)
+    try:
+        missing, unknown = decoder.load_state_dict(weights, strict=False, assign=True)
+    except RuntimeError as error:  # a tensor of another shape than config.json says
+        raise ModelError(f"{folder}: weights do not fit config.json: {error}") from error
     if decoder.shape.tied:
         unknown = [name for name in unknown if name != "lm_head.weight"]
     if missing or unknown:
         raise ModelError(
-            f"{folder}: weights do not fit config.json; missing {missing[:3]}, unknown {unknown[:3]}"
+            f"{folder}: weights do not fit config.json; "
+            f"missing {missing[:3]}, unknown {unknown[:3]}"
         )
     shape = decoder.shape
-    frequencies_D = torch.tensor(shape.rope.frequencies(shape.head_width))
+    frequencies_D = torch.tensor(shape.rope.frequencies(shape.head_width), device=device)
     decoder.register_buffer("frequencies", frequencies_D, persistent=False)
-    return decoder.to(dtype=dtype, device=device)
+    # Dropout is for training passes, which say so; sampling and scoring never drop.
+    decoder = decoder.to(dtype=dtype, device=device).eval()
+    # Not cast: a position times a rounded frequency would be off by whole radians.
+    decoder.register_buffer("frequencies", frequencies_D, persistent=False)
+    return decoder
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -166,7 +182,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     index = folder / INDEX
     names = [WEIGHTS]
     if index.is_file():
-        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        try:
+            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ModelError(f"{index}: is no index of safetensors files: {error!r}") from error
     weights: dict[str, Tensor] = {}
     for name in names:
         try:

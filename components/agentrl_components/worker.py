@@ -1,18 +1,18 @@
 """One process's share of the work: it plays episodes and differentiates packs.
 
-A worker holds a copy of the model's structure whose weights are everybody's, the worlds, and an engine. It
-keeps all of this warm for the whole run; a call brings only jobs or packs.
+A worker holds a copy of the model's structure whose weights are everybody's, the worlds, and an
+engine. It keeps all of this warm for the whole run; a call brings only jobs or packs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from agentrl_envs.session import World
 from torch import Tensor, nn
 
 from agentrl_components import adapters
@@ -28,11 +28,13 @@ from agentrl_components.packing import Pack
 from agentrl_components.random_engine import RandomEngine
 from agentrl_components.rollout import Rollout
 from agentrl_components.scoring import score, states
+from agentrl_components.seeds import derive
 from agentrl_components.spec import RunSpec
 from agentrl_components.torch_engine import TorchEngine
 from agentrl_components.trajectory import Trajectory
 from agentrl_components.weights import open_decoder, open_tokenizer
 from agentrl_components.worlds import open_worlds
+from agentrl_envs.session import World
 
 Objective = PolicyGradient | ValueRegression | Imitation
 
@@ -41,7 +43,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What a worker is made from. Travels to another process; the vectors are shared, not copied."""
+    """What a worker is made from. Travels to another process; the vectors are shared, not
+    copied."""
 
     spec: RunSpec
     folder: Path
@@ -66,7 +69,7 @@ class Worker:
         dtype = DTYPES[spec.model.dtype]
         self.decoder = open_decoder(setup.folder, dtype, device)
         if spec.model.lora is not None:
-            adapters.add(self.decoder, spec.model.lora)
+            adapters.add(self.decoder, spec.model.lora, spec.seed)
         self.decoder.checkpointing = spec.update.gradient_checkpointing
         self.policy = FlatParameters(self.decoder, setup.policy)
         self.critic: Critic | None = None
@@ -97,9 +100,7 @@ class Worker:
         checked = CheckedEngine(engine)
         return self._loop.run_until_complete(self._rollout.play(jobs, rules, checked))
 
-    def differentiate(
-        self, objective: Objective, packs: Sequence[Pack], lane: int
-    ) -> Sums:
+    def differentiate(self, objective: Objective, packs: Sequence[Pack], lane: int) -> Sums:
         """Set a lane's gradient to the sum over `packs`, and return the sums to be watched."""
         values = isinstance(objective, ValueRegression)
         flat = self.values if values else self.policy
@@ -107,18 +108,30 @@ class Worker:
         flat.refresh()
         gradient = flat.shared.lanes[lane].zero_()
         flat.gradients_into(gradient)
+        lora = self.spec.model.lora
+        drops = lora is not None and lora.dropout > 0
         total: Sums = {}
         for pack in packs:
+            if drops:
+                self._drop(lane, pack)
             loss, sums = objective(module, pack)  # type: ignore[arg-type]
             loss.backward()  # type: ignore[no-untyped-call]
             flat.collect(gradient)
             for name, value in sums.items():
                 total[name] = total.get(name, 0.0) + value
+        if drops:
+            self.decoder.eval()
         return total
+
+    def _drop(self, lane: int, pack: Pack) -> None:
+        """Turn dropout on; what it drops is a function of the run's seed and the pack."""
+        self.decoder.train()
+        torch.manual_seed(derive(self.spec.seed, "dropout", lane, zlib.crc32(pack.ids_N.tobytes())))
 
     @torch.no_grad()
     def logprobs(self, packs: Sequence[Pack], reference: bool) -> list[Tensor]:
-        """Log-probabilities [S] of each pack under the policy, or under the weights it began with."""
+        """Log-probabilities [S] of each pack under the policy, or under the weights it began
+        with."""
         decoder = self._first() if reference else self.decoder
         if not reference:
             self.policy.refresh()

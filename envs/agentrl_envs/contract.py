@@ -82,9 +82,7 @@ def _check_reward(reward: float, score: float) -> None:
     if not _is_number(reward):
         raise _broken("step", "reward", reward, "a finite number")
     if not -ROUNDING <= score + reward <= 1 + ROUNDING:
-        expected = (
-            f"to keep the episode's sum in [0, 1]; the sum is {score + reward}"
-        )
+        expected = f"to keep the episode's sum in [0, 1]; the sum is {score + reward}"
         raise _broken("step", "reward", reward, expected)
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from agentrl_envs.env import Observation, Step, Task, TaskSet
@@ -29,6 +31,10 @@ TaskSetFactory = Callable[[], TaskSet]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+DISMISS_S = 5.0
+"""Seconds that a worker is given to close its environments."""
 
 
 class Host(Protocol):
@@ -128,16 +134,18 @@ class ProcessHost:
         if worker is None:
             return
         if last is not None and last.running():
-            if worker.pid is not None:
-                os.kill(worker.pid, signal.SIGKILL)
+            _kill(worker)
             self._replace(worker)
         else:
             worker.pool.submit(_discard, session)
 
     async def close(self) -> None:
-        for worker in self._workers:
-            worker.pool.submit(_close)
-            worker.pool.shutdown(wait=False)
+        await asyncio.gather(*(self._dismissed(worker) for worker in self._workers))
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the workers that have started."""
+        return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
     async def _in_worker(
         self, session: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -167,12 +175,27 @@ class ProcessHost:
         self._pinned.pop(session, None)
         self._last.pop(session, None)
 
+    async def _dismissed(self, worker: _Worker) -> None:
+        if worker.pid is not None:
+            try:
+                async with asyncio.timeout(DISMISS_S):
+                    await asyncio.wrap_future(worker.pool.submit(_close))
+            except (TimeoutError, BrokenProcessPool):
+                _kill(worker)
+        await asyncio.to_thread(worker.pool.shutdown, wait=True, cancel_futures=True)
+
     def _hired(self) -> _Worker:
         return _Worker(
             ProcessPoolExecutor(
                 1, mp_context=get_context("spawn"), initializer=_furnish, initargs=(self._factory,)
             )
         )
+
+
+def _kill(worker: _Worker) -> None:
+    if worker.pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(worker.pid, signal.SIGKILL)
 
 
 # In a worker process: its room, and the calls that reach it.
@@ -182,7 +205,16 @@ _rooms: list[Room] = []
 
 def _furnish(factory: TaskSetFactory) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle
+    threading.Thread(target=_leave_with_the_server, daemon=True).start()
     _rooms.append(Room(factory()))
+
+
+def _leave_with_the_server() -> None:
+    """A server that is killed cannot tell its workers; they would wait for work for ever."""
+    server = parent_process()
+    if server is not None:
+        server.join()
+        os._exit(1)
 
 
 def _reset(session: str, task: Task) -> Observation:

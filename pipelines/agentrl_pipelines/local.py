@@ -5,17 +5,19 @@ A directory stands in for MinIO and SQLite for MLflow; nothing else differs from
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from types import FrameType
 
 from agentrl_components import checkpoint, layout, report, stages
 from agentrl_components.context import RunContext
-from agentrl_components.errors import CollapseError, Stopped, TrackerError
+from agentrl_components.errors import CollapseError, Stopped, StoreError, TrackerError
 from agentrl_components.mlflow_tracker import MlflowTracker
 from agentrl_components.report import Report
 from agentrl_components.spec import AgentRLRun
@@ -26,12 +28,17 @@ from agentrl_components.tracker import Tracker
 from agentrl_components.view import View
 
 
-def run_local(run: AgentRLRun, root: Path, view: View) -> Report:
-    """Do the run, or what is left of it, in `root`. Raises `Stopped` when someone ends it; the same call
-    goes on from there."""
-    root.mkdir(parents=True, exist_ok=True)
+def run_local(
+    run: AgentRLRun, root: Path, view: View, tracker: Tracker | None = None
+) -> Report:
+    """Do the run, or what is left of it, in `root`. Raises `Stopped` when someone ends it; the same
+    call goes on from there. `tracker` is MLflow where none is given."""
+    with writing(root):
+        root.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=root, prefix="."):
+            pass  # the folder can be written to
     store = open_store(run.spec.storage, root / "store")
-    tracker = open_tracker(run, root, store)
+    tracker = tracker or open_tracker(run, root, store)
     status = "FAILED"
     try:
         with interruptible(run.spec.active_deadline_seconds) as should_stop:
@@ -53,7 +60,8 @@ def follow(context: RunContext, root: Path) -> Report:
     """Every stage in its order, phase by phase."""
     try:
         stages.provision(context)
-        if context.spec.evaluation.random_policy:
+        context.tracker.params(flatten(context.run))
+        if context.spec.evaluation.random_policy and context.admissible:
             stages.evaluate(context, "random")
         stages.imitate(context)
         stages.evaluate(context, "before")
@@ -68,13 +76,27 @@ def follow(context: RunContext, root: Path) -> Report:
         raise
     context.journal.state("succeeded", f"{len(context.history)} iterations")
     result = report.build(context.store, context.run, root)
-    report.write(result, root)
+    with writing(root):
+        report.write(result, root)
     for name in ("report.json", "report.html", "curve.png"):
         context.tracker.artifact(root / name)
     registered = context.spec.tracking.register_as
     if registered is not None:
         context.tracker.model(final_model(context, root), registered)
     return result
+
+
+@contextmanager
+def writing(root: Path) -> Iterator[None]:
+    """What goes wrong with the run's folder, as a `StoreError`."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        fix = "give a folder that can be written to"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            fix = "free some space and run the same command again"
+        raise StoreError(f"{error.filename or root}: {reason}; {fix}") from error
 
 
 def final_model(context: RunContext, root: Path) -> Path:
@@ -92,7 +114,7 @@ def open_tracker(run: AgentRLRun, root: Path, store: Store) -> Tracker:
         store.replace(layout.TRACKER, json.dumps({"run_id": run_id}).encode())
 
     tracking = run.spec.tracking
-    tracker = MlflowTracker(
+    return MlflowTracker(
         root,
         uri=tracking.uri,
         experiment=tracking.experiment,
@@ -100,8 +122,6 @@ def open_tracker(run: AgentRLRun, root: Path, store: Store) -> Tracker:
         run_id=known,
         on_run=remember,
     )
-    tracker.params(flatten(run))
-    return tracker
 
 
 @contextmanager

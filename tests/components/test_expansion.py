@@ -48,9 +48,9 @@ def test_a_phase_goes_on_until_it_is_over_then_the_horizon_grows_then_the_run_en
         ("continue", 5),
         ("finish", 5),
     ]
-    assert seen[0].reason == "phase 0 has done 1 of 2 iterations"
+    assert seen[0].reason == "phase 1 has done 1 of 2 iterations"
     assert seen[1].reason == (
-        "phase 0 is over after its 2 iterations: the horizon goes from 3 to 5 turns"
+        "phase 1 is over after its 2 iterations: the horizon goes from 3 to 5 turns"
     )
     assert seen[4].reason == "the schedule is done after 5 iterations"
 
@@ -59,7 +59,7 @@ def test_success_that_is_reached_is_named():
     decision = decide(horizon(advance="success"), [record(0, 0, success=0.9)])
     assert decision.action == "advance"
     assert decision.reason == (
-        "phase 0 is over, 90.0% success reaching 80.0%: the horizon goes from 3 to 5 turns"
+        "phase 1 is over, 90.0% success reaching 80.0%: the horizon goes from 3 to 5 turns"
     )
 
 

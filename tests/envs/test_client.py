@@ -182,9 +182,9 @@ async def test_another_kind_of_server_is_told_from_an_environment_server():
     async def page(request: Request) -> Response:
         return PlainTextResponse("hello", status_code=404)
 
-    with running(Starlette(routes=[Route("/v1/environment", page)])) as url:
-        with pytest.raises(WorldError, match="answered 404, not as an environment server does"):
-            await RemoteTaskSet.connect(url, patience=HURRIED)
+    told = pytest.raises(WorldError, match="answered 404, not as an environment server does")
+    with running(Starlette(routes=[Route("/v1/environment", page)])) as url, told:
+        await RemoteTaskSet.connect(url, patience=HURRIED)
 
 
 async def test_servers_of_different_tasks_are_not_taken_for_one_world():
@@ -192,9 +192,9 @@ async def test_servers_of_different_tasks_are_not_taken_for_one_world():
         def task(self, split, index):
             return super().task(split, index + 1)
 
-    with served() as one, served(Others()) as other:
-        with pytest.raises(WorldError, match="give servers of one version and the same options"):
-            await RemoteTaskSet.connect(one, other)
+    told = pytest.raises(WorldError, match="give servers of one version and the same options")
+    with served() as one, served(Others()) as other, told:
+        await RemoteTaskSet.connect(one, other)
 
 
 async def test_sessions_spread_over_servers_and_pass_over_the_full_one():

@@ -239,9 +239,9 @@ def test_a_report_shows_the_finding_under_its_rule():
 
 def test_the_reference_keeps_every_rule_over_http():
     tasks = CorridorTasks()
-    with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
-        with BlockingTaskSet(url) as remote:
-            report = check(remote, tasks=5)
+    app = create_app(tasks, ThreadHost(tasks), ServerOptions())
+    with running(app) as url, BlockingTaskSet(url) as remote:
+        report = check(remote, tasks=2)
     assert report.passed, str(report)
 
 

@@ -13,12 +13,14 @@ def losses(seed: int, sessions: int = 50) -> list[int]:
     for index in range(sessions):
         environment = tasks.environment()
         environment.reset(tasks.task("train", index))
+        taken = 0
         try:
-            for step in range(3):
+            while taken < 3:
                 environment.step("nothing")
+                taken += 1
             lost.append(-1)
         except SessionError:
-            lost.append(step)
+            lost.append(taken)
     return lost
 
 

@@ -1,12 +1,16 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
-from agentrl_envs.env import Environment, Observation, Step, Task, content_id
+from agentrl_envs.env import Environment, Observation, Task, content_id
 from agentrl_envs.errors import SessionError
 from agentrl_envs.faults import Faults, FaultyTaskSet
 from agentrl_envs.host import ProcessHost, ThreadHost
@@ -15,21 +19,6 @@ from agentrl_envs.host import ProcessHost, ThreadHost
 def red_left_2() -> Task:
     payload = {"cells": 5, "start": 2, "side": "left", "colour": "red"}
     return Task(id=content_id("corridor", payload), category="walk-2", payload=payload)
-
-
-class MortalTasks(CorridorTasks):
-    """`die` kills the process that plays, `hang` hangs it."""
-
-    def environment(self) -> Environment:  # type: ignore[override]
-        class Mortal(CorridorEnvironment):
-            def step(self, action: str) -> Step:
-                if action == "die":
-                    os.kill(os.getpid(), signal.SIGKILL)
-                if action == "hang":
-                    time.sleep(60)
-                return super().step(action)
-
-        return Mortal()
 
 
 class CountingTasks(CorridorTasks):
@@ -75,8 +64,8 @@ async def test_an_environment_is_closed_only_after_its_step_has_come_back():
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(host.step("a", "left"), 0.02)
     host.discard("a")
-    with pytest.raises(SessionError):  # gone, once the thread is back
-        await asyncio.sleep(0.2)
+    await asyncio.sleep(0.2)  # once the thread is back, the session is gone
+    with pytest.raises(SessionError):
         await host.step("a", "left")
     await host.close()
 
@@ -95,12 +84,13 @@ async def test_sessions_are_spread_over_workers_and_stay_there():
 
 
 async def test_a_worker_that_dies_loses_its_sessions_and_is_replaced():
-    host = ProcessHost(MortalTasks, workers=1)
+    host = ProcessHost(CorridorTasks, workers=1)
     try:
         await host.reset("a", red_left_2())
         await host.reset("b", red_left_2())
+        os.kill(host.pids[0], signal.SIGKILL)
         with pytest.raises(SessionError, match="went down with its worker"):
-            await host.step("a", "die")
+            await host.step("a", "left")
         with pytest.raises(SessionError, match="went down with its worker"):
             await host.step("b", "left")
         await host.release("b")
@@ -110,12 +100,52 @@ async def test_a_worker_that_dies_loses_its_sessions_and_is_replaced():
 
 
 async def test_a_worker_that_hangs_is_killed_when_its_call_is_given_up():
-    host = ProcessHost(MortalTasks, workers=1)
+    slow = partial(FaultyTaskSet, CorridorTasks(), Faults(latency_s=0.3))
+    host = ProcessHost(slow, workers=1)
     try:
         await host.reset("a", red_left_2())
+        hung = host.pids
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(host.step("a", "hang"), 0.1)
+            await asyncio.wait_for(host.step("a", "left"), 0.05)
         host.discard("a")
         assert (await host.reset("b", red_left_2())).text.endswith("left 2")
+        assert host.pids != hung
     finally:
         await host.close()
+
+
+async def test_no_worker_outlives_its_host():
+    host = ProcessHost(CorridorTasks, workers=2)
+    for name in "ab":
+        await host.reset(name, red_left_2())
+    pids = host.pids
+    assert len(pids) == 2
+    await host.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_worker_leaves_when_its_server_is_killed():
+    code = """
+import asyncio, os
+from agentrl_envs.corridor import CorridorTasks
+from agentrl_envs.host import ProcessHost
+
+async def main():
+    host = ProcessHost(CorridorTasks, workers=1)
+    await host.reset("a", CorridorTasks().task("train", 0))
+    print(host.pids[0], flush=True)
+    os.kill(os.getpid(), 9)
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+    ran = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=20)
+    pid = int(ran.stdout)
+    for _ in range(200):
+        if not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text():
+            return
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+    raise AssertionError("the worker is still there")

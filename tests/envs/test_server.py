@@ -35,9 +35,9 @@ class Watch:
 
 
 @contextmanager
-def served(tasks: TaskSet | None = None, clock: Watch | None = None, **options) -> Iterator[
-    httpx.Client
-]:
+def served(
+    tasks: TaskSet | None = None, clock: Watch | None = None, **options
+) -> Iterator[httpx.Client]:
     tasks = tasks or CorridorTasks()
     app = create_app(tasks, ThreadHost(tasks), ServerOptions(**options), clock=clock)
     with running(app) as url, httpx.Client(base_url=url, timeout=10) as http:
@@ -240,7 +240,9 @@ def test_a_server_is_not_opened_to_a_network_without_a_token():
 def test_a_taken_port_is_told_with_its_number():
     with listening("127.0.0.1", 0) as bound:
         bound.listen()
-        with pytest.raises(ServingError, match=f"cannot listen on 127.0.0.1:{bound.getsockname()[1]}"):
+        with pytest.raises(
+            ServingError, match=f"cannot listen on 127.0.0.1:{bound.getsockname()[1]}"
+        ):
             listening("127.0.0.1", bound.getsockname()[1])
 
 
@@ -371,6 +373,8 @@ def test_worker_processes_play_the_same_episodes():
     app = create_app(factory(), ProcessHost(factory, workers=1), ServerOptions())
     with running(app) as url, httpx.Client(base_url=url, timeout=20) as http:
         session = opened(http).json()["id"]
-        texts = [stepped(http, session, n, "left").json()["step"]["observation"]["text"] for n in (1, 2)]
+        texts = [
+            stepped(http, session, n, "left").json()["step"]["observation"]["text"] for n in (1, 2)
+        ]
         assert texts == ["corridor 5 red door left 1", "corridor 5 red door here"]
         assert http.delete(f"/v1/sessions/{session}").status_code == 204

@@ -20,7 +20,7 @@ class Tiny(Part):
     """Width of the residual stream."""
     heads: int = Field(default=3, ge=1, le=64)
     """Query heads. Divides `hidden` into parts of even size."""
-    kv_heads: int = Field(default=1, ge=1, le=64)
+    kv_heads: int = Field(default=3, ge=1, le=64)
     """Key and value heads. Divides `heads`."""
     intermediate: int = Field(default=192, ge=16, le=16384)
     """Width inside the feed-forward block."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from agentrl_envs.session import LocalWorld
@@ -46,7 +45,7 @@ def learn(context: RunContext, warm: WarmStart, examples: Sequence[Example]) -> 
 def play(context: RunContext, warm: WarmStart, number: int, version: int) -> list[Trajectory]:
     """Episodes of random play, or of the policy's own."""
     with context.stage("warm start: play"):
-        drawn = asyncio.run(context.source.draw("train", warm.episodes, number))
+        drawn = context.crew.draw("train", warm.episodes, number)
         call = Call(
             drawn=drawn,
             samples=1,
@@ -64,11 +63,12 @@ def hindsight(context: RunContext, warm: WarmStart, number: int) -> list[Example
 
     def reword(episode: Trajectory, goal: str) -> Sequence[int]:
         seen = relabel[episode.environment](episode.turns[0].observation, goal)
-        return context.lead.dialogue.opening(context.instructions[episode.environment], seen)
+        return context.lead.dialogue.opening(context.crew.instructions[episode.environment], seen)
 
     played = play(context, warm, number, RANDOM_POLICY)
     told = [in_hindsight(e, context.spec.seed, reword) for e in played]
-    return [imitation(e, warm.observation_weight) for e in told if e is not None]
+    weights = (warm.observation_weight, warm.path_weight)
+    return [imitation(e, *weights) for e in told if e is not None]
 
 
 def filtered(context: RunContext, warm: WarmStart, number: int) -> list[Example]:
@@ -99,8 +99,10 @@ def relabellers(context: RunContext) -> dict[str, Callable[[str, str], str]]:
     """How each environment rewrites a goal. Raises `SpecError` for one that cannot."""
     out: dict[str, Callable[[str, str], str]] = {}
     for i, environment in enumerate(context.spec.environments):
-        world = context.lead.worlds[environment.name]
-        relabel = getattr(world.task_set, "relabel", None) if isinstance(world, LocalWorld) else None
+        world = context.crew.worlds[environment.name]
+        relabel = (
+            getattr(world.task_set, "relabel", None) if isinstance(world, LocalWorld) else None
+        )
         if relabel is None:
             raise SpecError(
                 [

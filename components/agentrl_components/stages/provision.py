@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 
+from agentrl_envs.env import Observation
 from agentrl_envs.session import World
 
 from agentrl_components import layout
 from agentrl_components.context import RunContext
+from agentrl_components.errors import SpecError
 
 SAMPLE = 8
 """Held-out tasks that stand for a task set."""
@@ -19,18 +20,29 @@ def provision(context: RunContext) -> None:
     """Record each world's lineage. Raises `ContractError` naming what a world did that it may not, and
     `SessionError` naming a URL that does not answer."""
     with context.stage("provision", len(context.spec.environments)):
+        lineage = context.crew.home.run(describe(context))
+        context.admissible = all(world["admissible"] for world in lineage.values())
         context.journal.begin(context.run)
-        context.journal.state("running", "provisioning environments")
-        lineage = asyncio.run(describe(context))
-        context.store.put(layout.phase(0, "environments.json"), json.dumps(lineage, indent=1).encode())
+        context.journal.state("running", "the environments answer")
+        context.store.put(
+            layout.phase(0, "environments.json"), json.dumps(lineage, indent=1).encode()
+        )
 
 
 async def describe(context: RunContext) -> dict[str, dict[str, object]]:
-    """What each world is: tasks, and a hash that stands for them."""
+    """What each world is: tasks, and a hash that stands for them. Raises `SpecError` for one that does
+    not name the admissible actions that the manifest asks for."""
     lineage: dict[str, dict[str, object]] = {}
-    for environment in context.spec.environments:
-        world = context.lead.worlds[environment.name]
-        await probe(world)
+    for i, environment in enumerate(context.spec.environments):
+        world = context.crew.worlds[environment.name]
+        seen = await probe(world)
+        if seen.admissible is None and context.spec.rollout.actions == "admissible":
+            raise SpecError(
+                [
+                    f"spec.rollout.actions: spec.environments[{i}] ({environment.name}) does not name "
+                    "its admissible actions; set it to free"
+                ]
+            )
         tasks = [await world.task("heldout", i) for i in range(SAMPLE)]
         lineage[environment.name] = {
             "name": world.name,
@@ -38,16 +50,19 @@ async def describe(context: RunContext) -> dict[str, dict[str, object]]:
             "train": world.size("train"),
             "heldout": world.size("heldout"),
             "tasks": hashlib.sha256("".join(t.id for t in tasks).encode()).hexdigest()[:16],
+            "admissible": seen.admissible is not None,
         }
         context.view.advance()
     return lineage
 
 
-async def probe(world: World) -> None:
-    """One reset and one step. Sessions check every answer; `agentrl envs check` checks far more."""
+async def probe(world: World) -> Observation:
+    """What one reset shows; one step is taken after it. Sessions check every answer; `agentrl envs check`
+    checks far more."""
     session = world.session()
     try:
         seen = await session.reset(await world.task("heldout", 0))
         await session.step(seen.admissible[0] if seen.admissible else "")
     finally:
         await session.close()
+    return seen

@@ -11,7 +11,7 @@ import numpy as np
 
 from agentrl_components.advantages import EpisodeView, zero_variance
 from agentrl_components.context import RunContext
-from agentrl_components.errors import RunError
+from agentrl_components.errors import RunError, Stopped
 from agentrl_components.expansion import Decision, decide
 from agentrl_components.history import IterationRecord
 from agentrl_components.horizon import position
@@ -34,7 +34,11 @@ def train(context: RunContext) -> Decision:
             decision = iterate(context)
             if decision.action not in ("continue", "hold"):
                 return decision
-            context.pause_point()
+            try:
+                context.pause_point()
+            except Stopped:
+                context.save()
+                raise
 
 
 def iterate(context: RunContext) -> Decision:
@@ -66,15 +70,15 @@ def iterate(context: RunContext) -> Decision:
     record = with_heldout(context, record)
     decision = decide(context.spec.horizon, [*context.history, record], context.rolled_back)
     due = (number + 1) % context.spec.update.checkpoint_every == 0
-    if due or decision.action not in ("continue", "hold"):
-        record = replace(record, checkpointed=True)
-        decision = decide(context.spec.horizon, [*context.history, record], context.rolled_back)
+    saved = due or decision.action not in ("continue", "hold")
+    # After a rollback the checkpoint holds the weights that were returned to, not this iteration's.
+    record = replace(record, checkpointed=saved and decision.action != "rollback")
     context.history.append(record)
     context.journal.iteration(record, context.version, metrics, decision)
     if decision.action == "rollback":
         assert decision.checkpoint is not None
         context.return_to(decision.checkpoint)
-    if record.checkpointed:
+    if saved:
         context.save()
     seconds = {"rollout": played - began, "update": learned - played}
     show(context, record, metrics, episodes, decision, seconds)
@@ -194,7 +198,10 @@ def show(
     number, wall = record.iteration, sum(seconds.values())
     for name, value in seconds.items():
         context.journal.wall_seconds[name] = context.journal.wall_seconds.get(name, 0.0) + value
-    tracked = metrics | {"horizon/max_turns": float(record.max_turns), "horizon/phase": record.phase}
+    tracked = metrics | {
+        "horizon/max_turns": float(record.max_turns),
+        "horizon/phase": record.phase,
+    }
     tracked |= {f"seconds/{name}": value for name, value in seconds.items()}
     context.tracker.metrics(number + 1, tracked)
     tracking = context.spec.tracking

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import click
 
-from agentrl_components.spec.crd import text
-from agentrl_components.spec.reference import reference
-
 
 @click.command()
 @click.option("--docs", is_flag=True, help="Print the manifest's reference as Markdown instead.")
@@ -14,4 +11,7 @@ def crd(docs: bool) -> None:
     """Print the CustomResourceDefinition of AgentRLRun, generated from the contract.
 
     Install it with: agentrl crd | kubectl apply --server-side -f -"""
+    from agentrl_components.spec.crd import text
+    from agentrl_components.spec.reference import reference
+
     click.echo(reference() if docs else text(), nl=False)

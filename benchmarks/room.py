@@ -1,0 +1,113 @@
+"""The world that both sides play in: it takes anything, answers one sentence, and takes its time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from agentrl_components.drift import CheckedEngine
+from agentrl_components.episode import Job, Rules
+from agentrl_components.rollout import Rollout
+from agentrl_components.torch_engine import TorchEngine
+from agentrl_components.trajectory import Trajectory
+from agentrl_components.worker import Worker
+from agentrl_envs.env import Observation, Split, Step, Task, content_id
+
+NAME = "room"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What one rollout phase has to do."""
+
+    rollouts: int
+    group: int
+    turns: int
+    turn_tokens: int
+    latency_ms: float
+    """That the environment takes for one step."""
+
+
+class RoomSession:
+    """One agent's place. Waits without holding anybody up."""
+
+    def __init__(self, latency_s: float) -> None:
+        self._latency_s = latency_s
+        self._steps = 0
+
+    async def reset(self, task: Task) -> Observation:
+        self._steps = 0
+        return Observation(text=f"go north {task.payload['number']}You are in room 0.")
+
+    async def step(self, text: str) -> Step:
+        if self._latency_s:
+            await asyncio.sleep(self._latency_s)
+        self._steps += 1
+        return Step(
+            observation=Observation(text=f"You are in room {self._steps}. There is a key here."),
+            reward=0.0,
+            terminated=False,
+            truncated=False,
+            info={"wellformed": True, "success": False, "raw_score": float(text.count("g"))},
+        )
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class RoomWorld:
+    """A supply of such places."""
+
+    name = NAME
+
+    def __init__(self, latency_s: float) -> None:
+        self._latency_s = latency_s
+
+    def instructions(self) -> str:
+        return ""
+
+    def vocabulary(self) -> tuple[str, ...] | None:
+        return None
+
+    def size(self, split: Split) -> int | None:
+        del split
+        return None
+
+    async def task(self, split: Split, index: int) -> Task:
+        del split
+        return task(index)
+
+    def session(self) -> RoomSession:
+        return RoomSession(self._latency_s)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def task(number: int) -> Task:
+    """The task of a group."""
+    return Task(id=content_id(NAME, number), category=NAME, payload={"number": number})
+
+
+def jobs(load: Load, iteration: int) -> list[Job]:
+    """Every episode of a phase, whole groups together."""
+    return [
+        Job(
+            environment=NAME,
+            instructions="",
+            task=task(group),
+            group=group,
+            sample=sample,
+            iteration=iteration,
+        )
+        for group in range(load.rollouts // load.group)
+        for sample in range(load.group)
+    ]
+
+
+def play(worker: Worker, some: list[Job], rules: Rules, latency_ms: float) -> list[Trajectory]:
+    """A worker's share of a phase, with the product's own rollout and engine."""
+    worlds = {NAME: RoomWorld(latency_ms / 1e3)}
+    rollout = Rollout(worlds, worker.dialogue, worker.spec.rollout.retries, len(some))
+    engine = CheckedEngine(TorchEngine(worker.decoder))
+    return asyncio.run(rollout.play(some, rules, engine))

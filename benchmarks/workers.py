@@ -1,0 +1,45 @@
+"""Our side: the product's crew and learner, opened on a benchmark's model."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentrl_components.crew import Crew
+from agentrl_components.learner import Learner
+from agentrl_components.pool import Pool
+from agentrl_components.spec import RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """At the ready."""
+
+    pool: Pool
+    learner: Learner
+
+
+@contextmanager
+def opened(folder: Path, count: int, **parts: dict[str, Any]) -> Iterator[Workers]:
+    """`count` processes of one thread each; a single one works in this process. `parts` are parts of
+    a manifest's spec, to add to the least that one must say."""
+    spec = RunSpec.model_validate(
+        {
+            "model": {"source": f"file://{folder}", "context": 4096, "template": "chat"},
+            # The contract asks for a world; benchmarks bring their own episodes.
+            "environments": [{"name": "babyai", "builtin": "babyai"}],
+            "horizon": {"phases": [{"maxTurns": 1, "iterations": 1}]},
+            "compute": {"workers": count},
+            **parts,
+        }
+    )
+    with tempfile.TemporaryDirectory(prefix="agentrl-bench-") as scratch:
+        crew = Crew(spec, Path(scratch))
+        try:
+            yield Workers(pool=crew.pool, learner=Learner(spec, crew.lead, crew.pool))
+        finally:
+            crew.close()

@@ -1,0 +1,76 @@
+"""A model at work in its worlds: what training and a lone evaluation both need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from agentrl_envs.env import Split
+from agentrl_envs.session import World
+
+from agentrl_components.home import Home
+from agentrl_components.players import Players
+from agentrl_components.pool import InProcess, Pool, Processes, keep_memory
+from agentrl_components.spec import Compute, RunSpec
+from agentrl_components.tasks import Drawn, TaskSource
+from agentrl_components.weights import materialise
+from agentrl_components.worker import Setup, Worker
+from agentrl_components.worlds import open_worlds
+
+
+class Crew:
+    """The workers of a run, their model and their tasks, kept warm until `close`."""
+
+    def __init__(self, spec: RunSpec, scratch: Path) -> None:
+        """`scratch` is a folder for a model that is made or fetched. Raises what opening a world
+        or a model raises, and leaves nothing open then."""
+        keep_memory()
+        self.home = Home()
+        try:
+            self.worlds = self.home.run(open_worlds(spec.environments))
+            self.folder = materialise(
+                spec.model, vocabulary(self.worlds), spec.seed, scratch / "model"
+            )
+            setup = Setup(spec=spec, folder=self.folder, device=device(spec.compute))
+            self.lead = Worker(setup)
+        except BaseException:
+            self.home.close()
+            raise
+        self.pool: Pool = open_pool(self.lead, setup)
+        self.instructions = {name: w.instructions() for name, w in self.worlds.items()}
+        self.players = Players(spec, self.pool, self.instructions)
+        self.source = TaskSource(spec.environments, self.worlds)
+
+    def draw(self, split: Split, count: int, batch: int = 0) -> Sequence[Drawn]:
+        """Tasks, as `TaskSource.draw` deals them."""
+        return self.home.run(self.source.draw(split, count, batch))
+
+    def close(self) -> None:
+        """Close workers and worlds."""
+        self.pool.close()
+        for world in self.worlds.values():
+            self.home.run(world.close())
+        self.home.close()
+
+
+def open_pool(lead: Worker, setup: Setup) -> Pool:
+    """As many workers as the manifest asks for."""
+    size = setup.spec.compute.workers or min(2, os.cpu_count() or 1)
+    if size == 1 or setup.device != "cpu":
+        return InProcess(lead)
+    return Processes(lead, setup, size)
+
+
+def vocabulary(worlds: dict[str, World]) -> list[str]:
+    """Every word of every world; empty when one has no closed vocabulary."""
+    words = [world.vocabulary() for world in worlds.values()]
+    return sorted({word for some in words for word in some or ()})
+
+
+def device(compute: Compute) -> str:
+    """cpu or cuda."""
+    if compute.device != "auto":
+        return compute.device
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,119 @@
+"""What the store of a run holds about it, read back for people.
+
+Only what is shown is checked: what else stands in a record does not matter here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentrl_components import layout
+from agentrl_components.errors import StoreError
+from agentrl_components.evaluation import Evaluated
+from agentrl_components.replay import Replay, replay
+from agentrl_components.store import Store
+from agentrl_components.trajectory_codec import decode
+
+Read = TypeVar("Read", bound=BaseModel)
+
+
+class Stored(BaseModel):
+    """A part of the store."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class State(Stored):
+    """Where the run is."""
+
+    status: str = "unknown"
+    message: str = ""
+    wall_seconds: dict[str, float] = {}
+
+
+class Ring(Stored):
+    """An alarm that rang after an iteration."""
+
+    signal: str
+    action: str
+    message: str
+
+
+class Decided(Stored):
+    """What was decided after an iteration."""
+
+    action: str
+    reason: str
+    rings: tuple[Ring, ...] = ()
+
+
+class Iteration(Stored):
+    """One iteration."""
+
+    iteration: int
+    phase: int
+    max_turns: int
+    metrics: dict[str, float | None]
+    decision: Decided | None = None
+
+
+class Tracked(Stored):
+    """Which MLflow run shows it."""
+
+    run_id: str | None = None
+    uri: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """All of it."""
+
+    state: State
+    iterations: Sequence[Iteration]
+    """In order."""
+    evaluations: Mapping[str, Evaluated]
+    """By name."""
+    before: Sequence[Replay]
+    """Held-out episodes that were kept, of the evaluation before training."""
+    after: Sequence[Replay]
+    """Those of the evaluation after it."""
+    tracked: Tracked
+
+
+def read(store: Store) -> Records:
+    """The records in `store`, as far as there are any. Raises `StoreError`, which names the key,
+    where one is damaged."""
+    evaluations = {}
+    for key in store.list(layout.EVALUATIONS):
+        name = key.removeprefix(layout.EVALUATIONS).removesuffix(".json")
+        if key == layout.evaluation(name):
+            evaluations[name] = _checked(store, key, Evaluated)
+    return Records(
+        state=_known(store, layout.STATE, State) or State(),
+        iterations=[_checked(store, key, Iteration) for key in store.list(layout.ITERATIONS)],
+        evaluations=evaluations,
+        before=_replays(store, layout.episodes("before")),
+        after=_replays(store, layout.episodes("after")),
+        tracked=_known(store, layout.TRACKER, Tracked) or Tracked(),
+    )
+
+
+def _known(store: Store, key: str, kind: type[Read]) -> Read | None:
+    return _checked(store, key, kind) if store.exists(key) else None
+
+
+def _checked(store: Store, key: str, kind: type[Read]) -> Read:
+    try:
+        return kind.model_validate_json(store.get(key))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        reason = f"{place}: {first['msg']}" if place else first["msg"]
+        raise StoreError(f"{key}: in {store.url}: damaged: {reason}") from error
+
+
+def _replays(store: Store, key: str) -> list[Replay]:
+    return [replay(one) for one in decode(store.get(key), key)] if store.exists(key) else []

@@ -1,0 +1,189 @@
+"""What a person does wrong is told in a line that names it, and nothing is started."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
+from agentrl_envs.env import Observation, Step
+from agentrl_envs.host import ThreadHost
+from agentrl_envs.server import ServerOptions, create_app
+from agentrl_envs.serving import running
+from agentrl_pipelines.cli import main
+
+MANIFEST = """
+apiVersion: agentrl.dev/v1alpha1
+kind: AgentRLRun
+metadata: {name: walk}
+spec:
+  model:
+    source: tiny
+    context: 64
+    tiny: {layers: 1, hidden: 32, heads: 2, kvHeads: 1, intermediate: 32}
+  environments: [{name: corridor, builtin: corridor}]
+  horizon: {phases: [{maxTurns: 4, iterations: 2}]}
+  rollout: {tasks: 2, groupSize: 2, actions: admissible, maxTokensPerTurn: 4}
+  evaluation: {tasks: 4}
+  compute: {workers: 1, device: cpu}
+"""
+
+
+def ran(folder: Path, *options: str, manifest: str = MANIFEST, command: str = "run") -> Result:
+    file = folder / "run.yaml"
+    file.write_text(manifest)
+    place = ("--root", str(folder / "root")) if command == "run" else ("--out", str(folder / "out"))
+    return CliRunner().invoke(main, [command, str(file), *place, *options])
+
+
+def nothing_started(folder: Path) -> bool:
+    """No record, no checkpoint, no tracker: at most empty folders."""
+    return not [path for path in folder.rglob("*") if path.is_file() and path.name != "run.yaml"]
+
+
+def test_every_mistake_of_a_manifest_is_told_at_once(tmp_path):
+    wrong = MANIFEST.replace("groupSize: 2", "groupSize: -2, colour: red")
+    result = ran(tmp_path, "--set", "evaluation.tasks=-1", manifest=wrong)
+    assert result.exit_code == 2
+    told = result.stderr.splitlines()
+    for field in ("spec.rollout.groupSize", "spec.rollout.colour", "spec.evaluation.tasks"):
+        assert len([line for line in told if line.startswith(field + ":")]) == 1
+    assert not (tmp_path / "root").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "eval", "validate"])
+def test_a_file_that_is_not_there_is_named(tmp_path, command):
+    result = CliRunner().invoke(main, [command, str(tmp_path / "none.yaml")])
+    assert result.exit_code == 2
+    assert "none.yaml" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_an_option_that_an_environment_does_not_have_is_named(tmp_path):
+    result = ran(tmp_path, "--set", "environments[0].options={turnz: 3}")
+    assert result.exit_code == 2
+    assert "turnz" in result.stderr
+    assert "spec.environments[0]" in result.stderr
+    assert nothing_started(tmp_path)
+
+
+
+def test_an_environment_that_does_not_answer_is_named(tmp_path):
+    url = "http://127.0.0.1:9"  # the discard port: nothing listens
+    wrong = MANIFEST.replace("builtin: corridor", f"url: '{url}', timeoutS: 1")
+    result = ran(tmp_path, manifest=wrong)
+    assert (result.exit_code, url in result.stderr) == (1, True)
+    assert "Traceback" not in result.output
+    assert nothing_started(tmp_path)
+
+
+class Generous(CorridorEnvironment):
+    """Gives more than a whole reward."""
+
+    def step(self, action: str) -> Step:
+        played = super().step(action)
+        return Step(
+            observation=played.observation,
+            reward=7.0,
+            terminated=played.terminated,
+            truncated=played.truncated,
+            info=played.info,
+        )
+
+
+class Lying(CorridorTasks):
+    def environment(self) -> Generous:
+        return Generous()
+
+
+def test_an_environment_that_lies_about_its_contract_is_named(tmp_path):
+    tasks = Lying()
+    with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
+        wrong = MANIFEST.replace("builtin: corridor", f"url: '{url}'")
+        result = ran(tmp_path, manifest=wrong)
+    assert result.exit_code == 1
+    assert "reward is 7.0; the contract wants it" in result.stderr
+    assert "Traceback" not in result.output
+    assert nothing_started(tmp_path)
+
+
+class Mute(CorridorEnvironment):
+    """Names no actions."""
+
+    def reset(self, task) -> Observation:
+        return Observation(text=super().reset(task).text)
+
+
+class Unnamed(CorridorTasks):
+    def environment(self) -> Mute:
+        return Mute()
+
+
+def test_admissible_decoding_needs_a_world_that_names_its_actions(tmp_path):
+    tasks = Unnamed()
+    with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
+        wrong = MANIFEST.replace("builtin: corridor", f"url: '{url}'")
+        result = ran(tmp_path, manifest=wrong)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("spec.rollout.actions: spec.environments[0] (corridor) does")
+    assert nothing_started(tmp_path)
+
+
+def test_a_run_plays_in_a_world_behind_a_url(tmp_path):
+    tasks = CorridorTasks()
+    with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
+        right = MANIFEST.replace("builtin: corridor", f"url: '{url}'")
+        result = ran(tmp_path, "--set", "evaluation.every=1", manifest=right, command="eval")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "out" / "eval.json").read_text())
+    assert found["policy"]["n"] == 4
+    assert found["random"]["n"] == 4
+
+
+@pytest.fixture
+def templateless(tmp_path) -> Path:
+    """A model folder whose tokenizer has no chat template."""
+    from agentrl_components.spec import Model
+    from agentrl_components.weights import make_tiny
+
+    folder = make_tiny(
+        Model.model_validate(yaml.safe_load(MANIFEST)["spec"]["model"]),
+        CorridorTasks().vocabulary(),
+        0,
+        tmp_path / "model",
+    )
+    words = Tokenizer(WordLevel(vocab={"<unk>": 0, "left": 1}, unk_token="<unk>"))
+    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>").save_pretrained(folder)
+    for name in ("chat_template.jinja",):
+        (folder / name).unlink(missing_ok=True)
+    return folder
+
+
+def test_a_tokenizer_without_a_chat_template_is_named(tmp_path, templateless):
+    place = tmp_path / "here"
+    place.mkdir()
+    result = ran(place, "--set", f"model.source={templateless.as_uri()}")
+    assert result.exit_code == 2
+    assert f"tokenizer of {templateless} has no chat template" in result.stderr
+    assert nothing_started(place)
+
+
+def test_a_model_that_is_not_there_is_named(tmp_path):
+    result = ran(tmp_path, "--set", "model.source=file:///nowhere/at/all")
+    assert result.exit_code == 2
+    assert "file:///nowhere/at/all: no config.json there" in result.stderr
+    assert nothing_started(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["report", "metrics"])
+def test_a_folder_without_a_run_is_named(tmp_path, command):
+    result = CliRunner().invoke(main, [command, "--root", str(tmp_path / "none")])
+    assert result.exit_code == 2
+    assert f"--root: {tmp_path / 'none'}" in result.stderr
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,53 @@
+import subprocess
+import sys
+
+import click
+import pytest
+
+from agentrl_pipelines.cli import main
+
+HEAVY = {"torch", "numpy", "transformers", "mlflow", "matplotlib", "minio", "openai", "pydantic", "rich"}
+
+LOADED = """
+import sys
+from agentrl_pipelines.cli import main
+for arguments in (["--help"], ["run", "--help"], ["eval", "--help"]):
+    main(arguments, standalone_mode=False)
+print(" ".join(sorted({name.split(".")[0] for name in sys.modules})))
+"""
+
+
+def commands(group: click.Group, path: str = "agentrl") -> dict[str, click.Command]:
+    """Every command under `group`, by what a person types."""
+    found: dict[str, click.Command] = {}
+    for name, command in group.commands.items():
+        found[f"{path} {name}"] = command
+        if isinstance(command, click.Group):
+            found |= commands(command, f"{path} {name}")
+    return found
+
+
+def test_help_loads_nothing_heavy():
+    # Torch alone takes seconds to load; a person who asks for help waits for none of it.
+    told = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert not HEAVY & set(told.stdout.splitlines()[-1].split())
+
+
+def test_the_commands_are_those_of_the_readme():
+    assert set(commands(main)) >= {
+        f"agentrl {name}"
+        for name in (
+            *("run", "validate", "eval", "report", "metrics", "crd"),
+            *("envs", "envs list", "envs serve", "envs check", "envs play"),
+        )
+    }
+
+
+@pytest.mark.parametrize("name", sorted(commands(main)))
+def test_every_command_and_option_has_help(name):
+    command = commands(main)[name]
+    assert command.help
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    assert [one.name for one in options if not one.help] == []

@@ -1,0 +1,157 @@
+import json
+import re
+
+import pytest
+from click.testing import CliRunner, Result
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from agentrl_components.spec import parse
+from agentrl_components.tracker import MemoryTracker
+from agentrl_components.view import SilentView
+from agentrl_envs.corridor import VERBS
+from agentrl_envs.serving import running
+from agentrl_pipelines.cli import main
+from agentrl_pipelines.local import run_local
+
+MANIFEST = {
+    "apiVersion": "agentrl.dev/v1alpha1",
+    "kind": "AgentRLRun",
+    "metadata": {"name": "walk"},
+    "spec": {
+        "model": {
+            "source": "tiny",
+            "context": 64,
+            "tiny": {"layers": 1, "hidden": 32, "heads": 2, "kvHeads": 1, "intermediate": 32},
+        },
+        "environments": [{"name": "corridor", "builtin": "corridor"}],
+        "horizon": {"phases": [{"maxTurns": 5, "iterations": 3}]},
+        "rollout": {"tasks": 4, "groupSize": 2, "actions": "admissible", "maxTokensPerTurn": 4},
+        "update": {"learningRate": 1e-3, "checkpointEvery": 2},
+        "evaluation": {"tasks": 10, "samples": 2, "turnSweep": [2, 5]},
+        "compute": {"workers": 1, "device": "cpu"},
+    },
+}
+
+
+class Endpoint:
+    """Chat completions of an agent that solves every corridor; keeps what it was asked."""
+
+    def __init__(self, refuses: int = 0, key: str | None = None) -> None:
+        self.asked: list[dict] = []
+        self._refuses = refuses
+        self._key = key
+        self.app = Starlette(routes=[Route("/v1/chat/completions", self._answer, methods=["POST"])])
+
+    async def _answer(self, request: Request) -> JSONResponse:
+        given = request.headers.get("authorization")
+        if self._key is not None and given != f"Bearer {self._key}":
+            return JSONResponse({"error": {"message": f"no such key: {given}"}}, 401)
+        if self._refuses:
+            self._refuses -= 1
+            return JSONResponse({"error": {"message": "busy"}}, 503, {"retry-after-ms": "1"})
+        body = await request.json()
+        self.asked.append(body)
+        told = {"role": "assistant", "content": solution(body["messages"][-1]["content"])}
+        choice = {"index": 0, "finish_reason": "stop", "message": told}
+        return JSONResponse(
+            {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]}
+            | {"choices": [choice]}
+        )
+
+
+def solution(observation: str) -> str:
+    """What a corridor wants."""
+    seen = re.match(r"corridor \d+ (\w+) door (left|right|here)", observation)
+    assert seen is not None
+    return VERBS[seen[1]] if seen[2] == "here" else seen[2]
+
+
+def evaluated(tmp_path, *options: str) -> Result:
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(MANIFEST))
+    return CliRunner().invoke(main, ["eval", str(file), "--out", str(tmp_path / "out"), *options])
+
+
+def test_an_endpoint_is_played_turn_by_turn_beside_the_random_policy(tmp_path, monkeypatch):
+    monkeypatch.setenv("WALK_KEY", "sesame-17")
+    endpoint = Endpoint(refuses=1, key="sesame-17")
+    with running(endpoint.app) as url:
+        options = ("--openai", f"{url}/v1", "--model-name", "walker", "--key-env", "WALK_KEY")
+        result = evaluated(tmp_path, *options, "--tasks", "6", "--temperature", "0.5")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "out" / "eval.json").read_text())
+    assert (found["policy"]["success"], found["policy"]["n"]) == (1.0, 6)
+    assert found["policy"]["pass_at"] == {"1": 1.0, "2": 1.0}
+    assert found["policy"]["turn_sweep"]["2"]["success"] < 1.0
+    assert found["random"]["success"] < 1.0
+    first = endpoint.asked[0]
+    assert [message["role"] for message in first["messages"]] == ["system", "user"]
+    assert "Reply with one of these actions:" in first["messages"][1]["content"]
+    assert (first["model"], first["temperature"], first["max_tokens"]) == ("walker", 0.5, 4)
+    longest = max(endpoint.asked, key=lambda asked: len(asked["messages"]))["messages"]
+    assert [m["role"] for m in longest[1:5]] == ["user", "assistant", "user", "assistant"]
+    page = (tmp_path / "out" / "eval.html").read_text()
+    assert "100.0 % of 6 held-out tasks solved" in page
+    written = page + json.dumps(found) + result.output
+    assert "sesame" not in written
+
+
+def test_a_refused_key_is_told_and_not_repeated(tmp_path, monkeypatch):
+    monkeypatch.setenv("WALK_KEY", "wrong-key")
+    with running(Endpoint(key="sesame-17").app) as url:
+        options = ("--openai", f"{url}/v1", "--model-name", "walker", "--key-env", "WALK_KEY")
+        result = evaluated(tmp_path, *options)
+    assert result.exit_code == 1
+    assert f"--openai: {url}/v1 refused model 'walker': the key is missing or wrong" in result.stderr
+    assert "wrong-key" not in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_key_variable_that_is_not_set_is_named(tmp_path, monkeypatch):
+    monkeypatch.delenv("WALK_KEY", raising=False)
+    options = ("--openai", "http://127.0.0.1:9/v1", "--model-name", "w", "--key-env", "WALK_KEY")
+    result = evaluated(tmp_path, *options)
+    assert (result.exit_code, "--key-env: WALK_KEY is not set" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--model", "tiny", "--root", "r"], "--root: one model at a time"),
+        (["--checkpoint", "3"], "--checkpoint: of which run?"),
+        (["--openai", "http://x/v1"], "--model-name: is missing"),
+        (["--key-env", "K"], "--key-env: has no effect without --openai"),
+        (["--tasks", "-3"], "spec.evaluation.tasks"),
+        (["--sweep", "4,2"], "spec.evaluation.turnSweep"),
+        (["--root", "/nowhere"], "--root: /nowhere"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_named(tmp_path, options, named):
+    result = evaluated(tmp_path, *options)
+    assert result.exit_code in (1, 2)
+    assert named in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_checkpoint_scores_what_the_run_said_it_scores(tmp_path):
+    root = tmp_path / "root"
+    run_local(parse(MANIFEST), root, SilentView(), MemoryTracker())
+    after = json.loads((root / "report.json").read_text())["heldout"]
+    result = evaluated(tmp_path, "--root", str(root), "--checkpoint", "last")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "out" / "eval.json").read_text())
+    assert found["policy"] | {"name": "after"} == after["after"]
+    assert found["random"] == after["random"]
+
+    folder = (root / "store" / "checkpoints" / "000003").as_uri()
+    result = evaluated(tmp_path, "--model", folder)  # its own chat template says the same
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "out" / "eval.json").read_text())
+    assert found["policy"] | {"name": "after"} == after["after"]
+
+    result = evaluated(tmp_path, "--root", str(root), "--checkpoint", "77")
+    assert result.exit_code == 1
+    assert "has no checkpoint 77; give best, last or one of 0, " in result.stderr

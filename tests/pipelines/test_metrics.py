@@ -1,0 +1,118 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from agentrl_components import layout
+from agentrl_components.spec import parse
+from agentrl_components.stores import DirectoryStore
+from agentrl_pipelines.commands.metrics import metrics
+from agentrl_pipelines.commands.report import report
+
+RUN = parse(
+    {
+        "apiVersion": "agentrl.dev/v1alpha1",
+        "kind": "AgentRLRun",
+        "metadata": {"name": "babyai"},
+        "spec": {
+            "environments": [{"name": "babyai", "builtin": "babyai"}],
+            "horizon": {"phases": [{"maxTurns": 3, "iterations": 2}]},
+        },
+    }
+)
+
+
+def called(command, root):
+    return CliRunner().invoke(command, ["--root", str(root)])
+
+
+@pytest.fixture
+def root(tmp_path):
+    store = DirectoryStore(tmp_path / "store", durable=False)
+    store.put(layout.RUN, RUN.model_dump_json(by_alias=True).encode())
+    for iteration in (1, 0):
+        record = {
+            "iteration": iteration,
+            "phase": 0,
+            "max_turns": 3,
+            "version": iteration + 1,
+            "metrics": {"update/loss": float("nan"), "train/success": 0.5},
+            "decision": {"action": "continue", "reason": "", "rings": []},
+        }
+        store.put(layout.iteration(iteration), json.dumps(record).encode())
+    return tmp_path
+
+
+def test_metrics_are_a_line_an_iteration_in_order_with_sorted_keys(root):
+    result = called(metrics, root)
+    assert result.exit_code == 0
+    assert result.output == (
+        '{"iteration": 0, "max_turns": 3,'
+        ' "metrics": {"train/success": 0.5, "update/loss": "nan"}, "phase": 0}\n'
+        '{"iteration": 1, "max_turns": 3,'
+        ' "metrics": {"train/success": 0.5, "update/loss": "nan"}, "phase": 0}\n'
+    )
+
+
+def test_report_makes_its_files_anew_and_prints_the_summary(root):
+    result = called(report, root)
+    assert result.exit_code == 0, result.output
+    assert {"report.json", "report.html", "curve.png"} <= {path.name for path in root.iterdir()}
+    assert "Nothing has been evaluated yet." in result.output
+
+
+@pytest.mark.parametrize("command", [metrics, report])
+def test_a_folder_without_a_run_is_named_and_nothing_is_made_in_it(command, tmp_path):
+    absent = called(command, tmp_path / "absent")
+    assert absent.exit_code == 2
+    assert f"--root: {tmp_path}/absent: there is no such folder" in absent.output
+    empty = called(command, tmp_path)
+    assert empty.exit_code == 2
+    assert "no run was started here" in empty.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [metrics, report])
+def test_a_damaged_iteration_is_named(command, root):
+    (root / "store" / "iterations" / "000001.json").write_text("{")
+    result = called(command, root)
+    assert result.exit_code == 1
+    assert "iterations/000001.json" in result.output
+
+
+def test_a_damaged_manifest_is_named(root):
+    (root / "store" / "run.json").write_text("{")
+    result = called(metrics, root)
+    assert result.exit_code == 1
+    assert "store/run.json: damaged" in result.output
+
+
+def test_a_manifest_beside_the_store_says_where_the_store_is(root, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    storage = {"storage": {"url": f"file://{root}/store"}}
+    told = RUN.model_dump(mode="json", by_alias=True)
+    told["spec"] |= storage
+    (elsewhere / "run.json").write_text(json.dumps(told))
+    assert called(metrics, elsewhere).output == called(metrics, root).output
+
+
+def test_neither_command_loads_torch(root):
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys\n"
+            "import agentrl_components.report, agentrl_components.page\n"
+            "import agentrl_pipelines.summary\n"
+            "from agentrl_pipelines.commands.metrics import metrics\n"
+            "metrics(standalone_mode=False)\n"
+            "assert not {'torch', 'transformers', 'mlflow'} & set(sys.modules)\n",
+            "--root",
+            str(root),
+        ],
+        capture_output=True,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr

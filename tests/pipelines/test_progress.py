@@ -1,0 +1,153 @@
+import io
+
+from rich.console import Console
+
+from agentrl_components.view import Shown, SilentView
+from agentrl_pipelines.progress import PlainView, RichView, clock_time, view_for
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def console(terminal):
+    return Console(
+        file=io.StringIO(), force_terminal=terminal, width=80, color_system=None, _environ={}
+    )
+
+
+def written(where):
+    return where.file.getvalue().splitlines()
+
+
+def shown(iteration, phase=0, max_turns=3):
+    return Shown(
+        iteration=iteration,
+        iterations=40,
+        phase=phase,
+        phases=2,
+        max_turns=max_turns,
+        success=0.614,
+        tokens_per_s=15234.0,
+        seconds_left=151.0,
+    )
+
+
+def plain():
+    where, clock = console(False), Clock()
+    return PlainView(where, clock), where, clock
+
+
+def test_a_terminal_gets_the_live_view_and_a_pipe_gets_lines():
+    assert isinstance(view_for(console(True)), RichView)
+    assert isinstance(view_for(console(False)), PlainView)
+
+
+def test_a_plain_view_says_each_stage_once_with_the_time_since_the_first():
+    view, where, clock = plain()
+    view.stage("provision", 1)
+    view.advance()
+    clock.now += 83
+    view.stage("random policy")
+    assert written(where) == ["    0:00  provision", "    1:23  random policy"]
+
+
+def test_a_plain_view_tells_every_tenth_iteration_the_last_and_a_new_phase():
+    view, where, _ = plain()
+    view.stage("train", 40)
+    for iteration in range(1, 41):
+        late = iteration > 25
+        view.iteration(shown(iteration, phase=int(late), max_turns=5 if late else 3))
+    told = [line.split("iteration ")[1].split("/")[0] for line in written(where)[1:]]
+    assert told == ["1", "11", "21", "26", "36", "40"]
+    assert written(where)[1] == (
+        "    0:00  train: phase 1/2, 3 turns, iteration 1/40 · success 61 % · 15.2k tok/s"
+        " · 2:31 left"
+    )
+
+
+def test_a_plain_view_speaks_after_fifteen_seconds_whatever_happened():
+    view, where, clock = plain()
+    view.stage("warm start: imitate", 200)
+    view.advance(20)
+    clock.now += 15
+    view.advance()
+    view.advance()
+    assert written(where)[1:] == ["    0:15  warm start: imitate: 21 of 200"]
+
+
+def test_notes_stay_and_markup_in_them_means_nothing():
+    view, where, _ = plain()
+    view.note("alarm: [bold]entropy[/bold] below 0.1")
+    assert written(where) == ["    0:00  · alarm: [bold]entropy[/bold] below 0.1"]
+
+
+def test_the_live_view_shows_phase_horizon_iteration_success_speed_and_time_left():
+    where = console(True)
+    view = RichView(where, Clock())
+    view.stage("train", 40)
+    view.iteration(shown(12, phase=1, max_turns=5))
+    view.close()
+    text = where.file.getvalue()
+    assert "phase 2/2 · 5 turns" in text
+    assert "12/40 · success 61 % · 15.2k tok/s · 2:31 left" in text
+
+
+def test_a_stage_that_is_done_leaves_a_line_with_its_time():
+    where, clock = console(True), Clock()
+    view = RichView(where, clock)
+    view.stage("warm start: imitate", 2)
+    view.advance(2)
+    clock.now += 21.5
+    view.stage("train", 40)
+    view.close()
+    assert any("✓ warm start: imitate" in line and "0:21" in line for line in written(where))
+
+
+def test_training_that_gives_way_to_an_evaluation_leaves_one_line_in_the_end():
+    where, clock = console(True), Clock()
+    view = RichView(where, clock)
+    for iteration, name in ((20, "evaluate: iteration-000020"), (40, "evaluate: after")):
+        view.stage("train", 40)
+        view.iteration(shown(iteration))
+        clock.now += 30
+        view.stage(name)
+    view.close()
+    (line,) = [line for line in written(where) if "✓ train" in line]
+    assert "1:00" in line
+
+
+def test_a_stage_that_was_cut_short_is_not_ticked():
+    where = console(True)
+    view = RichView(where, Clock())
+    view.stage("train", 40)
+    view.iteration(shown(12))
+    view.close()
+    view.close()
+    text = where.file.getvalue()
+    assert "○ train" in text
+    assert "✓" not in text
+
+
+def test_times_are_told_as_a_clock_does():
+    assert [clock_time(s) for s in (0.4, 83.4, 3723)] == ["0:00", "1:23", "1:02:03"]
+
+
+def test_a_silent_view_remembers():
+    view = SilentView()
+    view.stage("train", 3)
+    view.advance()
+    view.note("the horizon grows")
+    view.close()
+    assert (view.stages, view.done, view.notes, view.closed) == (
+        ["train"],
+        1,
+        ["the horizon grows"],
+        True,
+    )

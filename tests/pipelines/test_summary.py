@@ -1,0 +1,159 @@
+import io
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from agentrl_components.evaluation import Evaluated, Share
+from agentrl_components.outcome import Heldout, Kept, Mlflow, Pair, Report
+from agentrl_components.replay import Move, Replay
+from agentrl_components.trajectory import Ending
+from agentrl_pipelines.summary import mlflow_command, near, show, told_pair
+
+
+def evaluated(name, success, low, high, hard):
+    return Evaluated(
+        name=name,
+        success=success,
+        low=low,
+        high=high,
+        n=400,
+        max_turns=8,
+        temperature=1.0,
+        samples=1,
+        wellformed=1.0,
+        score=success,
+        raw_score=success,
+        turns=4.0,
+        lost=0,
+        pass_at={},
+        categories={"babyai/UnlockPickup": Share(success=hard, low=0.0, high=1.0, n=80)},
+        turn_sweep={},
+    )
+
+
+def played(success, *actions):
+    return Replay(
+        environment="babyai",
+        category="UnlockPickup",
+        task="aa",
+        success=success,
+        score=float(success),
+        ending=Ending.TERMINATED if success else Ending.TRUNCATED,
+        max_turns=len(actions),
+        note="",
+        moves=tuple(
+            Move(observation="a [red] door", action=action, reward=0.0, wellformed=True)
+            for action in actions
+        ),
+    )
+
+
+def pair(before, after):
+    return Pair(task="aa", category="babyai/UnlockPickup", before=before, after=after)
+
+
+FAILED, SOLVED = played(False, "wander", "wander"), played(True, "go to door", "open door")
+
+
+def report(**changed):
+    told = Report(
+        name="babyai",
+        status="succeeded",
+        message="",
+        model="tiny",
+        algorithm="grpo",
+        warm_start="hindsight",
+        environments=("babyai",),
+        actions="admissible",
+        seed=0,
+        heldout=Heldout(
+            random=evaluated("random", 0.202, 0.166, 0.245, 0.0),
+            before=evaluated("before", 0.368, 0.322, 0.416, 0.025),
+            after=evaluated("after", 0.822, 0.782, 0.857, 0.9),
+        ),
+        phases=(),
+        wall_seconds={},
+        alarms=(),
+        checkpoints=(
+            Kept(iteration=0, key="", url="file:///r/0", best=False, last=False),
+            Kept(iteration=80, key="", url="file:///r/80", best=True, last=False),
+            Kept(iteration=120, key="", url="file:///r/120", best=False, last=True),
+        ),
+        mlflow=Mlflow(uri="sqlite:////r/mlflow.db", experiment="agentrl"),
+        training=(),
+        evaluations=(),
+        episodes=(pair(FAILED, SOLVED),),
+    )
+    return told.model_copy(update=changed)
+
+
+def printed(told, width=80):
+    console = Console(file=io.StringIO(), width=width, color_system=None, _environ={})
+    show(told, Path("runs/babyai"), console)
+    return console.file.getvalue()
+
+
+def test_the_table_has_random_before_and_after_with_their_intervals():
+    text = printed(report())
+    (line,) = [line for line in text.splitlines() if line.strip().startswith("all ")]
+    assert line.split() == [
+        *("all", "20.2", "[16.6,", "24.5]", "36.8", "[32.2,", "41.6]"),
+        *("82.2", "[78.2,", "85.7]"),
+    ]
+    (line,) = [line for line in text.splitlines() if "UnlockPickup  " in line]
+    assert line.split()[:4] == ["UnlockPickup", "0.0", "[0.0,", "100.0]"]
+    assert "Held-out success rose from 36.8 % to 82.2 %." in text
+    assert "% of 400 held-out tasks, 8 turns allowed, 95 % intervals" in text
+
+
+def test_what_was_not_evaluated_is_a_dash():
+    heldout = Heldout(before=evaluated("before", 0.368, 0.322, 0.416, 0.025))
+    line = next(
+        line
+        for line in printed(report(heldout=heldout)).splitlines()
+        if line.strip().startswith("all ")
+    )
+    assert line.split() == ["all", "–", "36.8", "[32.2,", "41.6]", "–"]
+
+
+def test_one_episode_is_replayed_before_and_after():
+    text = printed(report())
+    assert "  1  a [red] door\n  →  wander\n" in text
+    assert text.index("not solved in 2 turns") < text.index("solved in 2 turns", text.index("open"))
+
+
+def test_the_episode_that_was_learned_is_the_one_shown():
+    learned = pair(FAILED, SOLVED)
+    assert told_pair(report(episodes=(pair(SOLVED, SOLVED), learned))) == learned
+    assert told_pair(report(episodes=(pair(SOLVED, SOLVED),))) == pair(SOLVED, SOLVED)
+    assert told_pair(report(episodes=(pair(FAILED, None),))) == pair(FAILED, None)
+    assert told_pair(report(episodes=())) is None
+
+
+def test_curve_report_checkpoints_and_mlflow_can_be_found():
+    text = printed(report(), width=200)
+    assert "runs/babyai/curve.png" in text
+    assert "runs/babyai/report.html" in text
+    assert "best checkpoint    file:///r/80" in text
+    assert "last checkpoint    file:///r/120" in text
+    assert "file:///r/0" not in text
+    assert "mlflow ui --backend-store-uri sqlite:////r/mlflow.db" in text
+
+
+def test_nothing_but_addresses_is_wider_than_80_columns():
+    text = printed(report())
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+
+
+def test_the_command_is_the_one_beside_this_python():
+    beside = Path(sys.executable).parent / "mlflow"
+    command = mlflow_command("sqlite:////a b/mlflow.db")
+    assert command.endswith("mlflow ui --backend-store-uri 'sqlite:////a b/mlflow.db'")
+    if beside.exists():
+        assert command.startswith(near(beside))
+
+
+def test_a_path_under_this_folder_is_told_from_here():
+    assert near(Path.cwd() / ".venv" / "bin" / "mlflow") == ".venv/bin/mlflow"
+    assert near(Path("/elsewhere/mlflow")) == "/elsewhere/mlflow"

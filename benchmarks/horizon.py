@@ -3,17 +3,18 @@
     python benchmarks/horizon.py --root runs/horizon --out benchmarks/results/horizon.json
     python benchmarks/horizon.py --quick
 
-ScalingInter-RL (arXiv 2509.08755, section 3.3) on the set-up of a manifest (examples/babyai.yaml). For every
-seed one warm start is made; each arm continues from that same checkpoint, optimizer and all, and trains
-until its episodes have taken `--turns` environment turns. The staged arm lengthens its horizon when 25 %
-and 55 % of them are spent. All are then evaluated on the same held-out tasks with the same cap.
+ScalingInter-RL (arXiv 2509.08755, section 3.3) on the set-up of a manifest (examples/babyai.yaml).
+For every seed one warm start is made; each arm continues from that same checkpoint, optimizer and
+all, and trains until its episodes have taken `--turns` environment turns. The staged arm lengthens
+its horizon when 25 % and 55 % of them are spent. All are then evaluated on the same held-out tasks
+with the same cap.
 
-Arms are told apart by nothing else: seed, tasks, learning rate and mini-batches are the manifest's. A
-finished arm is kept under `--root`; the same command goes on where it was ended.
+Arms are told apart by nothing else: seed, tasks, learning rate and mini-batches are the
+manifest's. A finished arm is kept under `--root`; the same command goes on where it was ended.
 
-Reported: held-out success by seed; its mean with the bootstrap interval over seeds; the mean difference of
-the staged arm to the others, paired by seed; processor seconds of training (all processes, evaluation
-left out).
+Reported: held-out success by seed; its mean with the bootstrap interval over seeds; the mean
+difference of the staged arm to the others, paired by seed; processor seconds of training (all
+processes, evaluation left out).
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -103,7 +105,12 @@ def main(
     overrides = [f"evaluation.tasks={tasks}"]
     if quick:
         seeds, turns, root = 2, 400, f"{root}-quick"
-        overrides = ["evaluation.tasks=20", "warmStart.episodes=100", "rollout.tasks=4"]
+        overrides = [
+            "evaluation.tasks=20",
+            "warmStart.episodes=100",
+            "rollout.tasks=4",
+            "compute.workers=1",
+        ]
     horizons = tuple(int(one) for one in staged.split(","))
     arms = (
         Arm(name="staged", horizons=horizons, ends=ends(len(horizons))),
@@ -136,12 +143,14 @@ def main(
 
 
 def ends(phases: int) -> tuple[float, ...]:
-    """Shares of the turns at which the phases end: 25 %, 55 %, 100 % of three; of another number, evenly."""
+    """Shares of the turns at which the phases end: 25 %, 55 %, 100 % of three; of another number,
+    evenly."""
     return (0.25, 0.55, 1.0) if phases == 3 else tuple((i + 1) / phases for i in range(phases))
 
 
 def warmed(run: AgentRLRun, store: DirectoryStore) -> tuple[float, float]:
-    """Make the warm start, if it is not there. Returns held-out success after it and of random play."""
+    """Make the warm start, if it is not there. Returns held-out success after it and of random
+    play."""
     with opened(run, store, lambda: None) as context:
         stages.provision(context)
         chance = stages.evaluate(context, "random").success
@@ -163,6 +172,8 @@ def trained(
     if kept.exists():
         told = json.loads(kept.read_text())
         return Outcome(**told | {"curve": tuple(map(tuple, told["curve"]))})
+    # An arm that was ended half way is played anew: its processor seconds would not be known.
+    shutil.rmtree(place, ignore_errors=True)
     store = DirectoryStore(place / "store")
     checkpoint.save(store, checkpoint.load(warm, 0))
     spent = Spent(store)
@@ -177,10 +188,8 @@ def trained(
             )
             # The turns of an iteration are known when it is over, so a phase may be over already.
             if spent.reason() is None:
-                try:
+                with suppress(Stopped):
                     stages.train(context)
-                except Stopped:
-                    pass
             iterations = len(context.history) - sum(one.iterations for one in done)
             if iterations:
                 done.append(Phase(max_turns=max_turns, iterations=iterations))

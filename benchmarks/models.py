@@ -58,7 +58,7 @@ def make(size: Size, folder: Path, *, context: int = 4096, seed: int = 0) -> int
     tokenizer = trained_tokenizer()
     tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
-    model = Qwen2ForCausalLM(
+    model = Qwen2ForCausalLM(  # type: ignore[no-untyped-call]
         Qwen2Config(
             vocab_size=len(tokenizer),
             hidden_size=size.hidden,
@@ -72,7 +72,7 @@ def make(size: Size, folder: Path, *, context: int = 4096, seed: int = 0) -> int
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
         )
-    ).to(torch.float32)
+    )
     model.save_pretrained(folder)
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -89,7 +89,7 @@ def trained_tokenizer() -> PreTrainedTokenizerFast:
         show_progress=False,
     )
     tokenizer.train_from_iterator(SENTENCES * 50, trainer)
-    fast = PreTrainedTokenizerFast(
+    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<pad>", bos_token=None
     )
     fast.chat_template = CHATML

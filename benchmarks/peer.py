@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,13 @@ def started(python: str, folder: Path, threads: int) -> Iterator[Peer]:
                 for pipe in (process.stdin, process.stdout):
                     if pipe is not None:
                         pipe.close()
+
+
+def perhaps(
+    wanted: bool, python: str, folder: Path, threads: int
+) -> AbstractContextManager[Peer | None]:
+    """`started`, or nothing."""
+    return started(python, folder, threads) if wanted else nullcontext()
 
 
 def machine() -> dict[str, Any]:

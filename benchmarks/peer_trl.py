@@ -2,11 +2,12 @@
 
     python peer_trl.py MODEL_FOLDER THREADS
 
-One question a line on standard input, one answer a line on standard output. What is timed is TRL's own
-code: `GRPOTrainer._generate` with `environment_factory` (its built-in multi-turn path), and
+One question a line on standard input, one answer a line on standard output. What is timed is TRL's
+own code: `GRPOTrainer._generate` with `environment_factory` (its built-in multi-turn path), and
 `GRPOTrainer.training_step` with the optimizer's step on a batch laid out as TRL lays it out.
 
-A random model never writes a tool call, so the tokenizer's `parse_response` says that every reply is one.
+A random model never writes a tool call, so the tokenizer's `parse_response` says that every reply
+is one.
 """
 
 from __future__ import annotations
@@ -216,7 +217,8 @@ class Updates:
 def padded(
     prompts: list[int], replies: list[list[bool]], advantages: list[float], micro: int, words: int
 ) -> list[dict[str, torch.Tensor]]:
-    """Micro-batches: prompts padded left, completions right, both to the longest of the whole batch."""
+    """Micro-batches: prompts padded left, completions right, both to the longest of the whole
+    batch."""
     rows, before, after = len(prompts), max(prompts), max(map(len, replies))
     draw = torch.Generator().manual_seed(0)
     prompt_mask, completion_mask = torch.zeros(rows, before).long(), torch.zeros(rows, after).long()

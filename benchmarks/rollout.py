@@ -3,15 +3,17 @@
     python benchmarks/rollout.py --out benchmarks/results/rollout.json
     python benchmarks/rollout.py --quick
 
-Both play the same world with the same weights and tokenizer, in turn, on the same number of cores: TRL
-with that many threads, ours with that many worker processes of one thread. Only the rollout phase is
-timed, on TRL's side `GRPOTrainer._generate` on its built-in multi-turn path (`environment_factory`); one
-phase of each is played before, unmeasured. Replies are as long as they come (a random model ends one
-early now and then), so tokens are counted, not assumed. TRL leaves the last action of an episode
-unplayed: its environment steps are one fewer an episode, and it waits that much less.
+Both play the same world with the same weights and tokenizer, in turn, on the same number of cores:
+TRL with that many threads, ours with that many worker processes of one thread. Only the rollout
+phase is timed, on TRL's side `GRPOTrainer._generate` on its built-in multi-turn path
+(`environment_factory`); one phase of each is played before, unmeasured. Replies are as long as
+they come (a random model ends one early now and then), so tokens are counted, not assumed. TRL
+leaves the last action of an episode unplayed: its environment steps are one fewer an episode, and
+it waits that much less.
 
-Columns: `tok/s` tokens the agent sampled in a second; `steps/s` environment steps; each the median of
-the repeats; `ratio` of the two medians of tok/s, and the lowest and highest of the paired repeats.
+Columns: `tok/s` tokens the agent sampled in a second; `steps/s` environment steps; each the median
+of the repeats; `ratio` of the two medians of tok/s, and the lowest and highest of the paired
+repeats.
 """
 
 from __future__ import annotations
@@ -107,23 +109,23 @@ def main(
         with tempfile.TemporaryDirectory(prefix="agentrl-bench-") as scratch:
             folder = Path(scratch)
             parameters = models.make(models.SIZES[name], folder)
-            with workers.opened(folder, cores) as ours:
-                with peer.started(peer_python, folder, cores) as trl:
-                    if not no_peer:
-                        versions = trl.ask(do="versions")
-                    for latency in map(float, latencies.split(",")):
-                        loaded = Load(
-                            rollouts=load[0],
-                            group=8,
-                            turns=load[1],
-                            turn_tokens=load[2],
-                            latency_ms=latency,
-                        )
-                        result = compared(
-                            ours, None if no_peer else trl, name, parameters, loaded, repeats
-                        )
-                        results.append(result)
-                        click.echo(told(result))
+            with (
+                workers.opened(folder, cores) as ours,
+                peer.perhaps(not no_peer, peer_python, folder, cores) as trl,
+            ):
+                if trl is not None:
+                    versions = trl.ask(do="versions")
+                for latency in map(float, latencies.split(",")):
+                    loaded = Load(
+                        rollouts=load[0],
+                        group=8,
+                        turns=load[1],
+                        turn_tokens=load[2],
+                        latency_ms=latency,
+                    )
+                    result = compared(ours, trl, name, parameters, loaded, repeats)
+                    results.append(result)
+                    click.echo(told(result))
     Console().print(table(results))
     write(Path(out), results, versions)
 

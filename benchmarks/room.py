@@ -1,4 +1,4 @@
-"""The world that both sides play in: it takes anything, answers one sentence, and takes its time."""
+"""The world both sides play in: it takes anything, answers a sentence, and takes its time."""
 
 from __future__ import annotations
 

@@ -3,14 +3,16 @@
     python benchmarks/update.py --out benchmarks/results/update.json
     python benchmarks/update.py --quick
 
-Both take optimizer steps on the same episodes: lengths are the quantiles of a lognormal distribution, the
-longest `--skew` times the median, in turns of an agent's reply and an observation. One step of GRPO over
-all episodes is timed, forward, backward and AdamW: on our side `Learner.update`, packs without padding and
-the language-model head only where a sampled token is predicted, on worker processes of one thread each; on
-TRL's `GRPOTrainer.training_step` over micro-batches padded to the longest episode, with as many threads.
-TRL's micro-batch is a setting of its own, so several are tried and its best counts.
+Both take optimizer steps on the same episodes: lengths are the quantiles of a lognormal
+distribution, the longest `--skew` times the median, in turns of an agent's reply and an
+observation. One step of GRPO over all episodes is timed, forward, backward and AdamW: on our side
+`Learner.update`, packs without padding and the language-model head only where a sampled token is
+predicted, on worker processes of one thread each; on TRL's `GRPOTrainer.training_step` over
+micro-batches padded to the longest episode, with as many threads. TRL's micro-batch is a setting
+of its own, so several are tried and its best counts.
 
-Columns: `tok/s` tokens of the agent's own (those that carry loss) in a second, the median of the repeats.
+Columns: `tok/s` tokens of the agent's own (those that carry loss) in a second, the median of the
+repeats.
 """
 
 from __future__ import annotations
@@ -117,9 +119,9 @@ def main(
             algorithm = {"importanceSampling": {"mode": "off"}}  # TRL has none here either
             with (
                 workers.opened(folder, cores, update=update, algorithm=algorithm) as ours,
-                peer.started(peer_python, folder, cores) as trl,
+                peer.perhaps(not no_peer, peer_python, folder, cores) as trl,
             ):
-                if not no_peer:
+                if trl is not None:
                     versions = trl.ask(do="versions")
                 seconds, others = compared(ours, trl, masks, micros, repeats)
         result = Result(
@@ -131,7 +133,9 @@ def main(
             trl=others,
         )
         results.append(result)
-        click.echo(f"{name}: ours {result.ours_rate():,.0f} tok/s, ratio {result.ratio()}")
+        ratio = result.ratio()
+        beside = "" if ratio is None else f", {ratio:.1f} times TRL"
+        click.echo(f"{name}: ours {result.ours_rate():,.0f} tok/s{beside}")
     Console().print(table(results))
     written = {
         "machine": peer.machine(),
@@ -145,7 +149,7 @@ def main(
 
 def compared(
     ours: workers.Workers,
-    trl: peer.Peer,
+    trl: peer.Peer | None,
     masks: Sequence[np.ndarray[Any, np.dtype[np.bool_]]],
     micros: Sequence[int],
     repeats: int,
@@ -165,14 +169,15 @@ def compared(
         updated = ours.learner.update(played, repeat, 1e-4)
         seconds.append(time.perf_counter() - began)
         assert updated.steps == 1
-        for micro in micros:
-            others[micro].append(trl.ask(do="update", micro=micro, **batch)["seconds"])
+        if trl is not None:
+            for micro, times in others.items():
+                times.append(trl.ask(do="update", micro=micro, **batch)["seconds"])
     return tuple(seconds[1:]), {micro: tuple(times[1:]) for micro, times in others.items()}
 
 
 def skewed(count: int, median: int, skew: float) -> list[int]:
-    """`count` lengths: quantiles of a lognormal distribution whose largest is `skew` times the median,
-    dealt so that no group is all short or all long."""
+    """`count` lengths: quantiles of a lognormal distribution whose largest is `skew` times the
+    median, dealt so that no group is all short or all long."""
     normal = NormalDist()
     deviations = [normal.inv_cdf((i + 0.5) / count) for i in range(count)]
     scale = math.log(skew) / deviations[-1]

@@ -25,8 +25,8 @@ class Workers:
 
 @contextmanager
 def opened(folder: Path, count: int, **parts: dict[str, Any]) -> Iterator[Workers]:
-    """`count` processes of one thread each; a single one works in this process. `parts` are parts of
-    a manifest's spec, to add to the least that one must say."""
+    """`count` processes of one thread each; a single one works in this process. `parts` are parts
+    of a manifest's spec, to add to the least that one must say."""
     spec = RunSpec.model_validate(
         {
             "model": {"source": f"file://{folder}", "context": 4096, "template": "chat"},

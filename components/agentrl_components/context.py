@@ -157,8 +157,8 @@ class RunContext:
         self.view.note(f"resumed after iteration {len(self.history)} from {self.store.url}")
 
     def return_to(self, iteration: int) -> None:
-        """Take the weights and the optimizer of the checkpoint after `iteration`, and nothing else of
-        it: the schedule goes on and random numbers are new."""
+        """Take the weights and the optimizer of the checkpoint after `iteration`, and nothing
+        else of it: the schedule goes on and random numbers are new."""
         self.learner.restore(checkpoint.load(self.store, iteration + 1).files)
         self.rolled_back.append(self.history[-1].phase)
         self.returned = True

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from agentrl_envs.env import Split
-from agentrl_envs.session import World
 
 from agentrl_components.home import Home
 from agentrl_components.players import Players
@@ -18,6 +16,8 @@ from agentrl_components.tasks import Drawn, TaskSource
 from agentrl_components.weights import materialise
 from agentrl_components.worker import Setup, Worker
 from agentrl_components.worlds import open_worlds
+from agentrl_envs.env import Split
+from agentrl_envs.session import World
 
 
 class Crew:
@@ -28,6 +28,7 @@ class Crew:
         or a model raises, and leaves nothing open then."""
         keep_memory()
         self.home = Home()
+        self.worlds: dict[str, World] = {}
         try:
             self.worlds = self.home.run(open_worlds(spec.environments))
             self.folder = materialise(
@@ -36,7 +37,7 @@ class Crew:
             setup = Setup(spec=spec, folder=self.folder, device=device(spec.compute))
             self.lead = Worker(setup)
         except BaseException:
-            self.home.close()
+            self._go_home()
             raise
         self.pool: Pool = open_pool(self.lead, setup)
         self.instructions = {name: w.instructions() for name, w in self.worlds.items()}
@@ -50,6 +51,9 @@ class Crew:
     def close(self) -> None:
         """Close workers and worlds."""
         self.pool.close()
+        self._go_home()
+
+    def _go_home(self) -> None:
         for world in self.worlds.values():
             self.home.run(world.close())
         self.home.close()

@@ -100,7 +100,10 @@ class Body(nn.Module):
 
     def __init__(self, shape: Architecture) -> None:
         super().__init__()
-        self.embed_tokens = nn.Embedding(shape.vocabulary, shape.hidden)
+        # A given weight is left as it is. Drawing one for nothing would, on the meta device where models
+        # are opened, import torch's compiler: four seconds in every process.
+        weight_VE = torch.empty(shape.vocabulary, shape.hidden)
+        self.embed_tokens = nn.Embedding(shape.vocabulary, shape.hidden, _weight=weight_VE)
         self.layers = nn.ModuleList(Layer(shape, i) for i in range(shape.layers))
         self.norm = Norm(shape.hidden, shape.eps)
 
@@ -141,8 +144,8 @@ class Decoder(nn.Module):
     def initialise(self, generator: torch.Generator) -> None:
         """Random weights: normal(0, 1 / sqrt(inputs)), residual outputs divided by sqrt(2 layers).
 
-        At small widths GPT-2's fixed 0.02 leaves attention flat for hundreds of steps, and the heads
-        that match a goal with what is seen form late or never."""
+        At small widths GPT-2's fixed 0.02 leaves attention flat for hundreds of steps, and the
+        heads that match a goal with what is seen form late or never."""
         for name, parameter in self.named_parameters():
             if parameter.dim() == 1:
                 parameter.fill_(0.0 if name.endswith("bias") else 1.0)

@@ -1,6 +1,7 @@
 """What a run has done, as its store knows it: the manifest, each iteration, where it stands.
 
-Nothing in an iteration's record depends on a clock, so the records of two runs can be compared with diff.
+Nothing in an iteration's record depends on a clock, so the records of two runs can be compared with
+diff.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Journal:
             if changed:
                 raise SpecError(
                     [
-                        f"{path}: {self.store.url} holds a run that began with {old!r}, not {new!r}; "
-                        "restore the value, or give another --root"
+                        f"{path}: {self.store.url} holds a run that began with {old!r}, "
+                        f"not {new!r}; restore the value, or give another --root"
                         for path, old, new in changed
                     ]
                 )

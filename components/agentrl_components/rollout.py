@@ -29,6 +29,8 @@ class Sessions:
         self._retries = retries
         self._concurrency = concurrency
         self._idle: dict[str, list[Session]] = {name: [] for name in worlds}
+        self._open: set[Session] = set()
+        """Idle, at work, or left behind by an episode that was broken off."""
 
     async def play(
         self,
@@ -53,8 +55,8 @@ class Sessions:
 
     async def close(self) -> None:
         """Close every session."""
-        for session in itertools.chain.from_iterable(self._idle.values()):
-            await session.close()
+        while self._open:
+            await self._open.pop().close()
         for idle in self._idle.values():
             idle.clear()
 
@@ -66,10 +68,12 @@ class Sessions:
         for _ in range(self._retries + 1):
             idle = self._idle[job.environment]
             session = idle.pop() if idle else self._worlds[job.environment].session()
+            self._open.add(session)
             try:
                 played = await one(job, session)
             except (SessionError, EngineError) as error:
                 reason = f"{type(error).__name__}: {error}"
+                self._open.discard(session)
                 await session.close()
                 continue
             idle.append(session)

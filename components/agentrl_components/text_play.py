@@ -139,8 +139,8 @@ async def played(job: Job, rules: Rules, session: Session, agent: TextAgent) -> 
 
 
 def shown(seen: Observation, admissible: bool) -> str:
-    """What the agent is told. Where a policy's decoding would be confined to the admissible actions,
-    they are named: text cannot be confined."""
+    """What the agent is told. Where a policy's decoding would be confined to the admissible
+    actions, they are named: text cannot be confined."""
     if not admissible or not seen.admissible:
         return seen.text
     return "\n".join([seen.text, "", "Reply with one of these actions:", *seen.admissible])

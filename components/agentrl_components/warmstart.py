@@ -20,12 +20,10 @@ Relabel = Callable[[str, str], str]
 """(first observation, goal) to the first observation with that goal."""
 
 
-def imitation(
-    episode: Trajectory, observation_weight: float, path_weight: float = 1.0
-) -> Example:
-    """Every token but the first as a target: the last reply, forced tokens included, at weight 1, the
-    replies before it at `path_weight`, all else at `observation_weight`. Confinement to admissible
-    actions is not imitated."""
+def imitation(episode: Trajectory, observation_weight: float, path_weight: float = 1.0) -> Example:
+    """Every token but the first as a target: the last reply, forced tokens included, at weight 1,
+    the replies before it at `path_weight`, all else at `observation_weight`. Confinement to
+    admissible actions is not imitated."""
     weight_T = np.full(len(episode.ids), observation_weight, dtype=np.float32)
     for turn in episode.turns:
         weight_T[turn.start : turn.end] = 1.0 if turn is episode.turns[-1] else path_weight

@@ -32,7 +32,9 @@ from agentrl_components.seeds import derive
 from agentrl_components.spec import RunSpec
 from agentrl_components.torch_engine import TorchEngine
 from agentrl_components.trajectory import Trajectory
-from agentrl_components.weights import open_decoder, open_tokenizer
+from agentrl_components.vllm_engine import VllmEngine
+from agentrl_components.vllm_process import VllmOptions
+from agentrl_components.weights import exported, open_decoder, open_tokenizer
 from agentrl_components.worlds import open_worlds
 from agentrl_envs.session import World
 
@@ -76,28 +78,30 @@ class Worker:
         if spec.algorithm.name == "ppo":
             self.critic = Critic(open_decoder(setup.folder, dtype, device))
             self.values = FlatParameters(self.critic, setup.critic)
-        self._loop = asyncio.new_event_loop()
         tokenizer = open_tokenizer(setup.folder)
         self.dialogue = dialogue_for(spec.model.template, tokenizer, spec.model.source == "tiny")
-        self.worlds: dict[str, World] = self._loop.run_until_complete(
-            open_worlds(spec.environments)
-        )
+        self._loop = asyncio.new_event_loop()
+        try:
+            self.worlds: dict[str, World] = self._loop.run_until_complete(
+                open_worlds(spec.environments)
+            )
+        except BaseException:
+            self._loop.close()
+            raise
         self._rollout = Rollout(
             self.worlds, self.dialogue, spec.rollout.retries, spec.rollout.concurrency
         )
         self._random = RandomEngine()
-        self._engine: TorchEngine = TorchEngine(self.decoder)
+        self._torch = TorchEngine(self.decoder)
+        self._vllm: VllmEngine | None = None
+        self._loaded = -1
+        """Policy version that vLLM holds."""
         self._reference: Decoder | None = None
         self._setup = setup
 
     def play(self, jobs: Sequence[Job], rules: Rules, version: int) -> list[Trajectory]:
         """Play with the policy as it is now; version -1 is the random policy."""
-        engine: Engine = self._random
-        if version >= 0:
-            self.policy.refresh()
-            self._engine.renew(version)
-            engine = self._engine
-        checked = CheckedEngine(engine)
+        checked = CheckedEngine(self._random if version < 0 else self._sampler(version))
         return self._loop.run_until_complete(self._rollout.play(jobs, rules, checked))
 
     def differentiate(self, objective: Objective, packs: Sequence[Pack], lane: int) -> Sums:
@@ -123,6 +127,26 @@ class Worker:
             self.decoder.eval()
         return total
 
+    def _sampler(self, version: int) -> Engine:
+        """The engine of the manifest, with the weights as they are now."""
+        self.policy.refresh()
+        if self.spec.rollout.engine == "torch":
+            self._torch.renew(version)
+            return self._torch
+        if self._vllm is None:
+            # Started when first played with: a worker that only differentiates never needs it.
+            model, device = self.spec.model, torch.device(self._setup.device).type
+            options = VllmOptions(
+                device="cuda" if device == "cuda" else "cpu",
+                dtype=model.dtype,
+                context=model.context,
+            )
+            self._vllm = VllmEngine(self._setup.folder, options, version=-1)
+        if self._loaded != version:
+            self._loop.run_until_complete(self._vllm.load(exported(self.decoder), version))
+            self._loaded = version
+        return self._vllm
+
     def _drop(self, lane: int, pack: Pack) -> None:
         """Turn dropout on; what it drops is a function of the run's seed and the pack."""
         self.decoder.train()
@@ -145,7 +169,9 @@ class Worker:
         return [self.critic.value(states(self.critic.decoder, pack)).cpu() for pack in packs]
 
     def close(self) -> None:
-        """Close sessions and worlds."""
+        """Close sessions, worlds and engines."""
+        if self._vllm is not None:
+            self._loop.run_until_complete(self._vllm.close())
         self._loop.run_until_complete(self._rollout.close())
         for world in self.worlds.values():
             self._loop.run_until_complete(world.close())

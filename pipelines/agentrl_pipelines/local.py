@@ -28,9 +28,7 @@ from agentrl_components.tracker import Tracker
 from agentrl_components.view import View
 
 
-def run_local(
-    run: AgentRLRun, root: Path, view: View, tracker: Tracker | None = None
-) -> Report:
+def run_local(run: AgentRLRun, root: Path, view: View, tracker: Tracker | None = None) -> Report:
     """Do the run, or what is left of it, in `root`. Raises `Stopped` when someone ends it; the same
     call goes on from there. `tracker` is MLflow where none is given."""
     with writing(root):
@@ -108,7 +106,9 @@ def final_model(context: RunContext, root: Path) -> Path:
 
 def open_tracker(run: AgentRLRun, root: Path, store: Store) -> Tracker:
     """MLflow, on the run it recorded before, if it did."""
-    known = json.loads(store.get(layout.TRACKER))["run_id"] if store.exists(layout.TRACKER) else None
+    known = (
+        json.loads(store.get(layout.TRACKER))["run_id"] if store.exists(layout.TRACKER) else None
+    )
 
     def remember(run_id: str) -> None:
         store.replace(layout.TRACKER, json.dumps({"run_id": run_id}).encode())
@@ -126,7 +126,8 @@ def open_tracker(run: AgentRLRun, root: Path, store: Store) -> Tracker:
 
 @contextmanager
 def interruptible(deadline_s: int | None) -> Iterator[Callable[[], str | None]]:
-    """A function that says why to stop: Ctrl-C or the deadline. A second Ctrl-C interrupts at once."""
+    """A function that says why to stop: Ctrl-C or the deadline. A second Ctrl-C interrupts at
+    once."""
     asked: list[str] = []
     began = time.monotonic()
 

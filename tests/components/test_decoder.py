@@ -4,12 +4,6 @@ import json
 
 import pytest
 import torch
-from agentrl_components import architecture
-from agentrl_components.architecture import Rope
-from agentrl_components.attention import PackedCausal
-from agentrl_components.decoder import Decoder
-from agentrl_components.errors import ModelError
-from agentrl_components.weights import WEIGHTS, exported, open_decoder
 from safetensors.torch import save
 from transformers import (
     AutoModelForCausalLM,
@@ -22,6 +16,13 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+
+from agentrl_components import architecture
+from agentrl_components.architecture import Rope
+from agentrl_components.attention import PackedCausal
+from agentrl_components.decoder import Decoder
+from agentrl_components.errors import ModelError
+from agentrl_components.weights import WEIGHTS, exported, open_decoder
 
 SIZES = {
     "vocab_size": 37,

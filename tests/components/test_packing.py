@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from agentrl_components.packing import Example, pack, padded, plan
 from hypothesis import given
 from hypothesis import strategies as st
+
+from agentrl_components.packing import Example, pack, padded, plan
 
 
 def example(ids, sampled, allowed=None, **columns) -> Example:
@@ -67,6 +68,9 @@ def test_a_plan_depends_on_lengths_alone(lengths, draw):
     again = plan([lengths[i] for i in order], 100, 2)
     shapes = [
         sorted(sorted(lengths[i] for i in members) for lane in lanes for members in lane)
-        for lanes in (plan(lengths, 100, 2), [[[order[i] for i in m] for m in lane] for lane in again])
+        for lanes in (
+            plan(lengths, 100, 2),
+            [[[order[i] for i in m] for m in lane] for lane in again],
+        )
     ]
     assert shapes[0] == shapes[1]

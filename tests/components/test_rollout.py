@@ -1,6 +1,7 @@
 """Episodes and rollouts: limits, endings, retries, order."""
 
 import pytest
+
 from agentrl_components.dialogue.plain import PlainDialogue
 from agentrl_components.dialogue.words import word_tokenizer
 from agentrl_components.drift import CheckedEngine
@@ -10,7 +11,7 @@ from agentrl_components.errors import DriftError
 from agentrl_components.random_engine import RandomEngine
 from agentrl_components.rollout import Rollout
 from agentrl_components.trajectory import Ending
-from agentrl_envs.corridor import CorridorTasks
+from agentrl_envs.corridor import CorridorOptions, CorridorTasks
 from agentrl_envs.env import Step
 from agentrl_envs.errors import ContractError
 from agentrl_envs.faults import Faults, FaultyTaskSet
@@ -52,22 +53,22 @@ def job(index=0, sample=0) -> Job:
 
 def solution(task):
     payload = task.payload
-    walk = payload["start"] if payload["side"] == "left" else payload["cells"] - 1 - payload["start"]
+    walk = (
+        payload["start"] if payload["side"] == "left" else payload["cells"] - 1 - payload["start"]
+    )
     verb = "push" if payload["colour"] in ("red", "green") else "pull"
     return [payload["side"]] * walk + [verb]
 
 
 def rollout(world=None, retries=2, concurrency=64) -> Rollout:
-    return Rollout(
-        {"corridor": world or LocalWorld(TASKS)}, DIALOGUE, retries, concurrency
-    )
+    return Rollout({"corridor": world or LocalWorld(TASKS)}, DIALOGUE, retries, concurrency)
 
 
 def scripted(words) -> ScriptedEngine:
     return ScriptedEngine([say(word) for word in words])
 
 
-async def played(words, given=None, **changes):
+async def played(words, **changes):
     engine = scripted(words)
     (one,) = await rollout().play([job()], rules(**changes), CheckedEngine(engine))
     return one, engine
@@ -84,7 +85,7 @@ async def test_a_solved_task_terminates_with_its_score():
 
 
 async def test_the_ids_that_were_sampled_are_the_ids_that_are_trained():
-    """Upstream decodes a reply and encodes it again (peers.md A.4, 2)."""
+    """Upstream decodes a reply and encodes it again."""
     words = solution(TASKS.task("train", 0))
     one, engine = await played(words)
     sampled = one.ids[one.mask].tolist()
@@ -96,7 +97,7 @@ async def test_the_ids_that_were_sampled_are_the_ids_that_are_trained():
 
 
 async def test_an_episode_that_reaches_its_turns_is_truncated_and_ends_with_its_reply():
-    one, engine = await played(["left", "right"] * 5, max_turns=2)
+    one, _ = await played(["left", "right"] * 5, max_turns=2)
     assert one.ending is Ending.TRUNCATED
     assert len(one.turns) == 2
     assert one.turns[-1].end == len(one.ids)
@@ -106,16 +107,14 @@ async def test_an_episode_that_reaches_its_turns_is_truncated_and_ends_with_its_
 async def test_a_worlds_own_limit_truncates():
     one, _ = await played(["up", "up", "up"], max_turns=3)
     assert [turn.wellformed for turn in one.turns] == [False] * 3
-    tasks = CorridorTasks.__new__(CorridorTasks)
-    del tasks
-    world = LocalWorld(CorridorTasks(type(TASKS._options)(turns=1)))
+    world = LocalWorld(CorridorTasks(CorridorOptions(turns=1)))
     walk = solution(TASKS.task("train", 0))[0]
     (short,) = await rollout(world).play([job()], rules(), scripted([walk]))
     assert (short.ending, len(short.turns)) == (Ending.TRUNCATED, 1)
 
 
 async def test_a_reply_that_is_cut_gets_a_stop_token_that_was_not_sampled():
-    """Upstream trains an end token after a length cut (peers.md A.4, 3)."""
+    """Upstream trains an end token after a length cut."""
     word = say("left")[:-1]
     engine = ScriptedEngine([word, word], stop=Stop.LENGTH)
     (one,) = await rollout().play([job()], rules(max_turns=2), CheckedEngine(engine))
@@ -168,7 +167,7 @@ async def test_a_lost_session_is_played_again_with_the_same_seeds():
 
 
 async def test_an_episode_that_is_lost_for_good_has_no_tokens_and_says_why():
-    """Upstream trains it as reward 0 (peers.md A.4, 6)."""
+    """Upstream trains it as reward 0."""
     faulty = LocalWorld(FaultyTaskSet(TASKS, Faults(lose_reset=1.0)))
     engine = scripted([])
     (one,) = await rollout(faulty, retries=2).play([job()], rules(), engine)
@@ -212,9 +211,7 @@ class LyingTasks(CorridorTasks):
 async def test_a_world_that_breaks_its_contract_ends_the_call_with_one_plain_error():
     jobs = [job(index) for index in range(5)]
     with pytest.raises(ContractError, match=r"reward is 7\.0"):
-        await rollout(LocalWorld(LyingTasks())).play(
-            jobs, rules(admissible=True), RandomEngine()
-        )
+        await rollout(LocalWorld(LyingTasks())).play(jobs, rules(admissible=True), RandomEngine())
 
 
 async def test_a_random_policy_without_admissible_actions_loses_the_episode_with_its_reason():

@@ -1,8 +1,9 @@
-"""Scoring: packed equals one by one, chunked equals whole, and only sampled tokens have a gradient."""
+"""Scoring: packed equals one by one, chunked equals whole, only sampled tokens have a gradient."""
 
 import numpy as np
 import pytest
 import torch
+
 from agentrl_components.architecture import Architecture, Rope
 from agentrl_components.decoder import Decoder
 from agentrl_components.losses import Denominators
@@ -122,8 +123,7 @@ def policy_gradient(count, **algorithm) -> PolicyGradient:
 
 
 def test_only_sampled_tokens_are_targets():
-    """What follows the last reply changes nothing; an observation's weight in the head moves only
-    as one of the tokens that were not chosen."""
+    """An observation that follows the last reply changes no gradient."""
     reply = example(5, 10, [4, 5])
     longer = Example(
         ids=np.concatenate([reply.ids, [1, 2, 3]]).astype(np.int32),
@@ -139,26 +139,13 @@ def test_only_sampled_tokens_are_targets():
         found.append(gradients(made))
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
-    made = decoder()
-    loss, _ = policy_gradient(2)(made, pack([reply], [0]))
-    loss.backward()
-    rows = made.lm_head.weight.grad
-    hidden = set(range(23)) - {int(reply.ids[4]), int(reply.ids[5])}
-    # d loss / d logit of a token = chance - chosen, so a row that was never chosen is pushed along
-    # a positive mixture of states; a token that is seen but not sampled is pushed the same way.
-    logprobs, _ = score(made, pack([reply], [0]), 1024)
-    assert logprobs.shape == (2,)
-    assert all(bool(rows[i].abs().sum() > 0) for i in hidden)
-
 
 def test_the_metric_of_mismatch_compares_the_sampler_with_the_weights_before_the_update():
     made = decoder()
     one = EPISODES[0]
     logprobs = score(made, pack([one], [0]), 1024)[0].detach().numpy()
     told = {**one.columns, "sampler": (logprobs - 0.1).astype(np.float32)}
-    off = Example(
-        ids=one.ids, sampled=one.sampled, allowed=None, temperature=1.0, columns=told
-    )
+    off = Example(ids=one.ids, sampled=one.sampled, allowed=None, temperature=1.0, columns=told)
     objective = policy_gradient(3, importance_sampling={"mode": "off"})
     _, sums = objective(made, pack([off], [0]))
     # k3 of a log-ratio of 0.1: e^0.1 - 1 - 0.1 = 0.0051709 a token.

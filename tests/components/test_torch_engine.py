@@ -10,6 +10,7 @@ import random
 
 import pytest
 import torch
+
 from agentrl_components.architecture import Architecture, Rope
 from agentrl_components.decoder import Decoder
 from agentrl_components.engine import Request, Sampling, Stop
@@ -73,7 +74,7 @@ def answer(made, ids, **named):
 
 
 class Script:
-    """What the worlds of 24 episodes say: 1 to 130 tokens a turn, so caches of every class occur."""
+    """What the worlds of 24 episodes say: 1 to 130 tokens a turn, so caches differ widely."""
 
     def __init__(self, confined: bool) -> None:
         draw = random.Random(3)
@@ -107,9 +108,7 @@ class Script:
             )
             seed = 1000 * episode + turn
             admissible = self.admissible[episode][turn] if self.confined else None
-            reply = await engine.generate(
-                request(episode, tuple(ids), seed, sampling, admissible)
-            )
+            reply = await engine.generate(request(episode, tuple(ids), seed, sampling, admissible))
             ids += reply.ids
             replies.append((reply.ids, reply.logprobs, reply.sampled, reply.allowed, reply.stop))
         await engine.release(episode)

@@ -4,6 +4,9 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import save
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
 from agentrl_components import architecture
 from agentrl_components.errors import ModelError
 from agentrl_components.spec import Model
@@ -18,8 +21,6 @@ from agentrl_components.weights import (
     open_tokenizer,
     read_weights,
 )
-from safetensors.torch import save
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 WORDS = ("red", "ball", "go", "left", "right")
 TINY = Model(source="tiny", context=64, tiny=Tiny(layers=1, hidden=24, heads=3, intermediate=32))
@@ -67,7 +68,7 @@ def test_weights_in_several_files_are_read_through_their_index(folder):
     weights = read_weights(folder)
     (folder / WEIGHTS).unlink()
     places = {}
-    for number, (name, tensor) in enumerate(weights.items()):
+    for number, name in enumerate(weights):
         places[name] = f"part-{number % 2}.safetensors"
     for file in set(places.values()):
         held = {n: t for n, t in weights.items() if places[n] == file}

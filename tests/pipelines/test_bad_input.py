@@ -73,7 +73,6 @@ def test_an_option_that_an_environment_does_not_have_is_named(tmp_path):
     assert nothing_started(tmp_path)
 
 
-
 def test_an_environment_that_does_not_answer_is_named(tmp_path):
     url = "http://127.0.0.1:9"  # the discard port: nothing listens
     wrong = MANIFEST.replace("builtin: corridor", f"url: '{url}', timeoutS: 1")

@@ -6,7 +6,17 @@ import pytest
 
 from agentrl_pipelines.cli import main
 
-HEAVY = {"torch", "numpy", "transformers", "mlflow", "matplotlib", "minio", "openai", "pydantic", "rich"}
+HEAVY = {
+    "torch",
+    "numpy",
+    "transformers",
+    "mlflow",
+    "matplotlib",
+    "minio",
+    "openai",
+    "pydantic",
+    "rich",
+}
 
 LOADED = """
 import sys

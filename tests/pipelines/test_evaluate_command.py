@@ -105,7 +105,9 @@ def test_a_refused_key_is_told_and_not_repeated(tmp_path, monkeypatch):
         options = ("--openai", f"{url}/v1", "--model-name", "walker", "--key-env", "WALK_KEY")
         result = evaluated(tmp_path, *options)
     assert result.exit_code == 1
-    assert f"--openai: {url}/v1 refused model 'walker': the key is missing or wrong" in result.stderr
+    assert (
+        f"--openai: {url}/v1 refused model 'walker': the key is missing or wrong" in result.stderr
+    )
     assert "wrong-key" not in result.output
     assert not (tmp_path / "out").exists()
 
@@ -147,7 +149,7 @@ def test_a_checkpoint_scores_what_the_run_said_it_scores(tmp_path):
     assert found["random"] == after["random"]
 
     folder = (root / "store" / "checkpoints" / "000003").as_uri()
-    result = evaluated(tmp_path, "--model", folder)  # its own chat template says the same
+    result = evaluated(tmp_path, "--model", folder)
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "out" / "eval.json").read_text())
     assert found["policy"] | {"name": "after"} == after["after"]

@@ -29,10 +29,15 @@ from agentrl_pipelines.local import run_local
 # again and again.
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(
-    ["agentrl_pipelines.local", "agentrl_components.curve", "agentrl_components.page"]
-    + ["torch._dynamo", "torch._refs", "matplotlib.backends.backend_svg"]
+    [
+        *("agentrl_pipelines.local", "agentrl_components.curve", "agentrl_components.page"),
+        *("torch._dynamo", "torch._refs", "matplotlib.backends.backend_svg"),
+    ]
 )
 
+NEEDS_PROC = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="looks for processes in /proc"
+)
 AGENTRL = str(Path(sys.executable).with_name("agentrl"))
 
 MANIFEST = """
@@ -92,9 +97,7 @@ def told(root: Path) -> tuple[str, dict, bytes]:
 def undisturbed(tmp_path_factory) -> tuple[Path, float]:
     """A run that nothing happened to, and the seconds it took."""
     root = tmp_path_factory.mktemp("undisturbed")
-    process = FORK.Process(
-        target=run_local, args=(manifest(), root, SilentView(), MemoryTracker())
-    )
+    process = FORK.Process(target=run_local, args=(manifest(), root, SilentView(), MemoryTracker()))
     process.start()  # starts the server
     process.kill()
     process.join()
@@ -104,13 +107,18 @@ def undisturbed(tmp_path_factory) -> tuple[Path, float]:
 
 
 def test_a_run_killed_at_random_moments_tells_the_same_to_the_bit(undisturbed, tmp_path):
-    calm, seconds = undisturbed
+    calm, span = undisturbed
     moments = random.Random(0)
-    kills = 0
-    while killed(manifest(), tmp_path, moments.uniform(0.02, 0.7) * seconds if kills < 12 else 60):
-        kills += 1
-    assert kills >= 5
-    assert told(tmp_path) == told(calm)
+    kills = finished = 0
+    while not (finished and kills >= 6):
+        root = tmp_path / str(finished)
+        wait = moments.uniform(0.02, 0.7) * span if kills < 12 else 60.0
+        if killed(manifest(), root, wait):
+            kills += 1
+        else:
+            assert told(root) == told(calm)
+            finished += 1
+            span /= 2  # the machine was busy when the span was measured
 
 
 def test_a_manifest_that_changed_is_refused_by_the_name_of_its_field(undisturbed):
@@ -180,9 +188,7 @@ def test_a_deadline_stops_the_run_where_it_can_go_on(tmp_path):
 def test_a_rollback_returns_the_weights_and_survives_being_killed(tmp_path):
     alarm = {"action": "rollback", "window": 2, "entropyBelow": 50}
     phases = [{"maxTurns": 2, "iterations": 5}, {"maxTurns": 4, "iterations": 5}]
-    run = manifest(
-        horizon={"phases": phases, "alarms": [alarm]}, update={"keepLast": 20}, seed=3
-    )
+    run = manifest(horizon={"phases": phases, "alarms": [alarm]}, update={"keepLast": 20}, seed=3)
     calm, rough = tmp_path / "calm", tmp_path / "rough"
     began = time.monotonic()
     assert not killed(run, calm, 60.0)
@@ -224,7 +230,7 @@ def test_a_full_disk_is_told_and_loses_nothing(undisturbed, small_disk):
     for left in (30_000, 300_000, 700_000):
         free = os.statvfs(small_disk)
         filler.write_bytes(bytes(max(0, free.f_bavail * free.f_frsize - left)))
-        with pytest.raises(StoreError, match="No space left on device.*ree some space"):
+        with pytest.raises(StoreError, match=r"No space left on device.*ree some space"):
             done(manifest(), small_disk / "run")
         filler.unlink()
     done(manifest(), small_disk / "run")
@@ -277,8 +283,36 @@ def waited_for(what: Callable[[], bool], seconds: float) -> bool:
     return False
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_the_command_stops_at_ctrl_c_leaves_no_orphan_and_gives_the_same_with_two_workers(tmp_path):
+def test_ctrl_c_stops_the_run_where_it_can_go_on(tmp_path):
+    endless = {"phases": [{"maxTurns": 2, "iterations": 100_000}]}
+    run = manifest(horizon=endless, evaluation={"every": 0}, update={"checkpointEvery": 1000})
+    process = FORK.Process(target=run_local, args=(run, tmp_path, SilentView(), MemoryTracker()))
+    process.start()
+    records = tmp_path / "store" / layout.ITERATIONS
+    assert waited_for(lambda: records.is_dir() and any(records.iterdir()), 60)
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    assert process.exitcode == 1  # the error `Stopped`; the command makes 130 of it
+    store = DirectoryStore(tmp_path / "store")
+    assert json.loads(store.get(layout.STATE))["message"] == "interrupted"
+    assert checkpoint.complete(store)[-1] == len(list(store.list(layout.ITERATIONS)))
+
+
+@NEEDS_PROC
+def test_workers_do_not_outlive_a_run_that_is_killed(tmp_path):
+    run = manifest(compute={"workers": 2})
+    process = FORK.Process(target=run_local, args=(run, tmp_path, SilentView(), MemoryTracker()))
+    process.start()
+    assert waited_for(lambda: len(children(process.pid)) >= 2, 60)
+    workers = children(process.pid)
+    process.kill()
+    process.join()
+    assert waited_for(lambda: not any(map(alive, workers)), 90)
+
+
+@pytest.mark.slow
+@NEEDS_PROC
+def test_the_command_stopped_killed_and_finished_with_two_workers_tells_what_one_tells(tmp_path):
     phases = [{"maxTurns": 2, "iterations": 40}, {"maxTurns": 4, "iterations": 40}]
     one = manifest(horizon={"phases": phases}, update={"checkpointEvery": 20})
     two = one.model_copy(
@@ -300,9 +334,9 @@ def test_the_command_stops_at_ctrl_c_leaves_no_orphan_and_gives_the_same_with_tw
         return len(list(records.glob("*.json"))) if records.is_dir() else 0
 
     interrupted = started()
-    assert waited_for(lambda: played() >= 3, 120)
+    assert waited_for(lambda: played() >= 3, 200)
     interrupted.send_signal(signal.SIGINT)
-    output, _ = interrupted.communicate(timeout=60)
+    output, _ = interrupted.communicate(timeout=180)
     assert interrupted.returncode == 130
     assert "stopped: interrupted. The same command goes on from here." in output
     assert "Traceback" not in output
@@ -310,15 +344,15 @@ def test_the_command_stops_at_ctrl_c_leaves_no_orphan_and_gives_the_same_with_tw
     done_before = played()
     assert done_before < 80
     shot = started()
-    assert waited_for(lambda: played() > done_before, 120)
+    assert waited_for(lambda: played() > done_before, 200)
     descendants = children(shot.pid)
     assert len(descendants) >= 2
     shot.kill()
-    shot.communicate(timeout=60)
-    assert waited_for(lambda: not any(map(alive, descendants)), 20)
+    shot.communicate(timeout=180)
+    assert waited_for(lambda: not any(map(alive, descendants)), 90)
 
     last = started()
-    output, _ = last.communicate(timeout=100)
+    output, _ = last.communicate(timeout=300)
     assert last.returncode == 0, output
     assert not killed(one, calm, 60.0)
     assert lines(root) == lines(calm)

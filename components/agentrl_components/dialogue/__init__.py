@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from agentrl_components.dialogue.chat import ChatDialogue
-from agentrl_components.dialogue.plain import PlainDialogue
+from agentrl_components.dialogue.plain import PlainDialogue, speaks_plain
 from agentrl_components.dialogue.react import ReactDialogue
 
 if TYPE_CHECKING:
@@ -57,14 +57,15 @@ class Dialogue(Protocol):
 def dialogue_for(
     template: Template, tokenizer: PreTrainedTokenizerBase, tiny: bool, ends: Sequence[int] = ()
 ) -> Dialogue:
-    """The dialogue that a manifest asks for. `auto` is `plain` for a tiny model, else `chat`.
+    """The dialogue that a manifest asks for. `auto` is `plain` for a tiny model and for a
+    checkpoint of one, else `chat`.
 
     `ends`: end tokens that the model's generation config names. A chat stops at them too.
 
     Raises `ModelError` when the tokenizer cannot carry that template, `DriftError` when its chat
     template rewrites what was said before.
     """
-    if template == "plain" or (template == "auto" and tiny):
+    if template == "plain" or (template == "auto" and (tiny or speaks_plain(tokenizer))):
         return PlainDialogue(tokenizer)
     if template == "react":
         return ReactDialogue(tokenizer)

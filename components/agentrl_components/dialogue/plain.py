@@ -62,3 +62,8 @@ class PlainDialogue:
 
     def encode_action(self, action: str) -> list[int]:
         return list(self._encode(action))
+
+
+def speaks_plain(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether the vocabulary has every separator."""
+    return set(SPECIALS) <= set(tokenizer.get_vocab())

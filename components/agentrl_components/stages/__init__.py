@@ -1,5 +1,5 @@
-"""What a run does, step by step. Each stage takes the run's context and is safe to start again: what is
-done already is not done twice."""
+"""What a run does, step by step. Each stage takes the run's context and is safe to start again:
+what is done already is not done twice."""
 
 from agentrl_components.stages.evaluate import evaluate
 from agentrl_components.stages.expand import expand

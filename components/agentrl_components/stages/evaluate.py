@@ -16,8 +16,8 @@ SHOWN = 8
 
 
 def evaluate(context: RunContext, name: str) -> Evaluated:
-    """Evaluate the policy as it is, or the random one where `name` is "random". What the store has under
-    that name already is not played again."""
+    """Evaluate the policy as it is, or the random one where `name` is "random". What the store
+    has under that name already is not played again."""
     key = layout.evaluation(name)
     if context.store.exists(key):
         return Evaluated.model_validate_json(context.store.get(key))

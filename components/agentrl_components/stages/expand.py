@@ -12,8 +12,8 @@ from agentrl_components.expansion import Decision, decide
 
 
 def expand(context: RunContext) -> Decision:
-    """The decision after everything so far; a pure function of schedule and history, so asking twice
-    answers the same. Raises `CollapseError` where an alarm says stop."""
+    """The decision after everything so far; a pure function of schedule and history, so asking
+    twice answers the same. Raises `CollapseError` where an alarm says stop."""
     decision = decide(context.spec.horizon, context.history, context.rolled_back)
     data = json.dumps(asdict(decision), indent=1).encode()
     context.store.replace(layout.phase(decision.phase, "decision.json"), data)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agentrl_envs.session import LocalWorld
-
 from agentrl_components.context import RunContext
 from agentrl_components.conversations import conversations
 from agentrl_components.errors import SpecError
@@ -14,11 +12,12 @@ from agentrl_components.players import RANDOM_POLICY, Call
 from agentrl_components.spec import WarmStart
 from agentrl_components.trajectory import Ending, Trajectory
 from agentrl_components.warmstart import batches, cosine, imitation, in_hindsight
+from agentrl_envs.session import LocalWorld
 
 
 def imitate(context: RunContext) -> None:
-    """Warm the policy up as the manifest says, and keep the result as checkpoint 0. Nothing happens where
-    a checkpoint exists."""
+    """Warm the policy up as the manifest says, and keep the result as checkpoint 0. Nothing
+    happens where a checkpoint exists."""
     if context.restored:
         return
     warm = context.spec.warm_start
@@ -106,8 +105,9 @@ def relabellers(context: RunContext) -> dict[str, Callable[[str, str], str]]:
         if relabel is None:
             raise SpecError(
                 [
-                    f"spec.warmStart.algorithm: hindsight needs environments that can rewrite a goal, and "
-                    f"spec.environments[{i}] ({environment.name}) cannot; use filtered-imitation or sft"
+                    "spec.warmStart.algorithm: hindsight needs environments that can rewrite a "
+                    f"goal, and spec.environments[{i}] ({environment.name}) cannot; use "
+                    "filtered-imitation or sft"
                 ]
             )
         out[environment.name] = relabel

@@ -1,24 +1,24 @@
-"""provision: wait until the worlds answer, check that they keep the contract, record what they are."""
+"""provision: wait until the worlds answer, check that they keep the contract, record what they
+are."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 
-from agentrl_envs.env import Observation
-from agentrl_envs.session import World
-
 from agentrl_components import layout
 from agentrl_components.context import RunContext
 from agentrl_components.errors import SpecError
+from agentrl_envs.env import Observation
+from agentrl_envs.session import World
 
 SAMPLE = 8
 """Held-out tasks that stand for a task set."""
 
 
 def provision(context: RunContext) -> None:
-    """Record each world's lineage. Raises `ContractError` naming what a world did that it may not, and
-    `SessionError` naming a URL that does not answer."""
+    """Record each world's lineage. Raises `ContractError` naming what a world did that it may not,
+    and `SessionError` naming a URL that does not answer."""
     with context.stage("provision", len(context.spec.environments)):
         lineage = context.crew.home.run(describe(context))
         context.admissible = all(world["admissible"] for world in lineage.values())
@@ -30,8 +30,8 @@ def provision(context: RunContext) -> None:
 
 
 async def describe(context: RunContext) -> dict[str, dict[str, object]]:
-    """What each world is: tasks, and a hash that stands for them. Raises `SpecError` for one that does
-    not name the admissible actions that the manifest asks for."""
+    """What each world is: tasks, and a hash that stands for them. Raises `SpecError` for one that
+    does not name the admissible actions that the manifest asks for."""
     lineage: dict[str, dict[str, object]] = {}
     for i, environment in enumerate(context.spec.environments):
         world = context.crew.worlds[environment.name]
@@ -39,8 +39,8 @@ async def describe(context: RunContext) -> dict[str, dict[str, object]]:
         if seen.admissible is None and context.spec.rollout.actions == "admissible":
             raise SpecError(
                 [
-                    f"spec.rollout.actions: spec.environments[{i}] ({environment.name}) does not name "
-                    "its admissible actions; set it to free"
+                    f"spec.rollout.actions: spec.environments[{i}] ({environment.name}) does "
+                    "not name its admissible actions; set it to free"
                 ]
             )
         tasks = [await world.task("heldout", i) for i in range(SAMPLE)]
@@ -57,8 +57,8 @@ async def describe(context: RunContext) -> dict[str, dict[str, object]]:
 
 
 async def probe(world: World) -> Observation:
-    """What one reset shows; one step is taken after it. Sessions check every answer; `agentrl envs check`
-    checks far more."""
+    """What one reset shows; one step is taken after it. Sessions check every answer; `agentrl envs
+    check` checks far more."""
     session = world.session()
     try:
         seen = await session.reset(await world.task("heldout", 0))

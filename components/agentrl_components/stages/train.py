@@ -20,14 +20,13 @@ from agentrl_components.stages.evaluate import evaluate
 from agentrl_components.trajectory import Ending, Trajectory
 from agentrl_components.view import Shown
 
-
 SMOOTHED = 10
 """Iterations that the success shown to a person is averaged over."""
 
 
 def train(context: RunContext) -> Decision:
-    """Iterate until the schedule or an alarm says something else. Every iteration is recorded, and what
-    is recorded is enough to go on from."""
+    """Iterate until the schedule or an alarm says something else. Every iteration is recorded, and
+    what is recorded is enough to go on from."""
     with context.stage("train", total(context)):
         context.view.advance(len(context.history))
         while True:
@@ -86,8 +85,8 @@ def iterate(context: RunContext) -> Decision:
 
 
 def rollout(context: RunContext, number: int, max_turns: int) -> list[Trajectory]:
-    """The episodes of an iteration. Groups that say nothing are replaced, as often as allowed; too many
-    lost episodes end the run."""
+    """The episodes of an iteration. Groups that say nothing are replaced, as often as allowed; too
+    many lost episodes end the run."""
     spec = context.spec
     rounds = spec.algorithm.refill_rounds
     episodes: list[Trajectory] = []

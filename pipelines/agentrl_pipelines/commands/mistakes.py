@@ -1,8 +1,8 @@
 """How a command ends when something is wrong: a message and an exit code, no traceback.
 
-    2    the manifest, an option or a file is wrong: nothing was started
-    1    the run failed
-    130  the run was stopped; the same command goes on
+2    the manifest, an option or a file is wrong: nothing was started
+1    the run failed
+130  the run was stopped; the same command goes on
 """
 
 from __future__ import annotations

@@ -14,7 +14,11 @@ from agentrl_pipelines.commands.mistakes import told
 @click.option("--root", type=click.Path(file_okay=False, path_type=Path), help="The run's folder.")
 @click.option("--seed", type=int, help="Short for --set seed=N.")
 @click.option(
-    "--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change a field of the manifest."
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change a field of the manifest.",
 )
 def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ...]) -> None:
     """Train the agent that FILE describes. The same command goes on where it stopped.

@@ -1,0 +1,304 @@
+"""Updates: what is rewarded becomes likelier, settings are honoured, processes agree to the bit."""
+
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+
+from agentrl_components.learner import Learner
+from agentrl_components.packing import Example, pack
+from agentrl_components.pool import InProcess, Processes
+from agentrl_components.scoring import score
+from agentrl_components.spec import RunSpec
+from agentrl_components.trajectory import Ending, Trajectory, Turn
+from agentrl_components.weights import exported, make_tiny
+from agentrl_components.worker import Setup, Worker
+from agentrl_envs.corridor import CorridorTasks
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def spec(**changes) -> RunSpec:
+    usual = {
+        "model": {
+            "source": "tiny",
+            "context": 64,
+            "tiny": {"layers": 1, "hidden": 24, "heads": 3, "intermediate": 64},
+        },
+        "environments": [{"name": "corridor", "builtin": "corridor"}],
+        "horizon": {"phases": [{"maxTurns": 3, "iterations": 2}]},
+        "update": {"learningRate": 1e-3, "miniBatch": 4, "microBatchTokens": 64},
+    }
+    for key, value in changes.items():
+        usual[key] = usual.get(key, {}) | value
+    return RunSpec.model_validate(usual)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    words = CorridorTasks().vocabulary()
+    return make_tiny(spec().model, words, 0, tmp_path_factory.mktemp("tiny"))
+
+
+class Bench:
+    """A learner with one worker in this process."""
+
+    def __init__(self, folder, **changes) -> None:
+        self.spec = spec(**changes)
+        self.worker = Worker(Setup(spec=self.spec, folder=folder, device="cpu"))
+        self.pool = InProcess(self.worker)
+        self.learner = Learner(self.spec, self.worker, self.pool)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.pool.close()
+
+    def update(self, episodes, iteration=0, rate=1e-3):
+        return self.learner.update(episodes, iteration, rate)
+
+    @property
+    def vector(self):
+        return self.worker.policy.shared.vector.clone()
+
+    @torch.no_grad()
+    def logprobs(self, episode):
+        self.worker.policy.refresh()
+        one = Example(
+            ids=episode.ids,
+            sampled=np.flatnonzero(episode.mask),
+            allowed=None,
+            temperature=1.0,
+            columns={},
+        )
+        return score(self.worker.decoder, pack([one], [0]), 1024)[0]
+
+
+def episode(sample, score, group=0, reply=(9, 10), mismatch=0.0, ending=Ending.TERMINATED):
+    """Prompt 5 6 7, a reply, an observation 8 after it."""
+    ids = np.array([5, 6, 7, *reply, 8], dtype=np.int32)
+    mask = np.zeros(len(ids), dtype=bool)
+    mask[3 : 3 + len(reply)] = True
+    turn = Turn(
+        start=3,
+        end=3 + len(reply),
+        reward=score,
+        wellformed=True,
+        action="go",
+        observation="door",
+        version=0,
+    )
+    return Trajectory(
+        environment="corridor",
+        task=f"corridor-{group}",
+        category="walk",
+        group=group,
+        sample=sample,
+        iteration=0,
+        ids=ids,
+        mask=mask,
+        logprobs=np.where(mask, np.float32(-3.0 + mismatch), 0).astype(np.float32),
+        allowed=None,
+        turns=(turn,),
+        ending=ending,
+        score=score,
+        raw_score=score,
+        success=score > 0.5,
+        max_turns=3,
+    )
+
+
+def as_sampled(bench, episodes):
+    """The episodes with the log-probs that the policy has now."""
+    out = []
+    for one in episodes:
+        logprobs = one.logprobs.copy()
+        logprobs[one.mask] = bench.logprobs(one).numpy()
+        out.append(replace(one, logprobs=logprobs))
+    return out
+
+
+GROUP = [episode(0, 1.0, reply=(9, 10)), episode(1, 0.0, reply=(11, 12))]
+EIGHT = [
+    episode(sample, float(sample % 2), group=group, reply=(9 + sample, 14 + group))
+    for group in range(2)
+    for sample in range(4)
+]
+
+
+def test_a_rewarded_action_becomes_likelier_and_a_punished_one_rarer(folder):
+    with Bench(folder) as bench:
+        group = as_sampled(bench, GROUP)
+        before = [bench.logprobs(e).sum() for e in group]
+        updated = bench.update(group)
+        after = [bench.logprobs(e).sum() for e in group]
+    assert after[0] > before[0]
+    assert after[1] < before[1]
+    assert updated.steps == 1
+    # Two scores, 1 and 0: advantages are +-0.7071 and cancel in the loss while the ratio is 1.
+    assert updated.metrics["update/loss"] == pytest.approx(0.0, abs=1e-4)
+    assert updated.metrics["update/ratio"] == pytest.approx(1.0, abs=1e-5)
+    assert updated.metrics["update/tokens"] == 4.0
+
+
+def test_the_gradient_is_that_of_advantage_times_logprob(folder):
+    """One mini-batch of 4 tokens at ratio 1: loss = -(1/4) * sum of advantage * logprob."""
+    with Bench(folder) as bench:
+        group = as_sampled(bench, GROUP)
+        names = dict(bench.worker.decoder.named_parameters())
+        expected = torch.zeros_like(bench.vector)
+        views = bench.worker.policy.split(expected)
+        advantage = 0.5 / (0.5**0.5 + 1e-6)
+        logprobs = []
+        for one in group:
+            example = Example(
+                ids=one.ids,
+                sampled=np.flatnonzero(one.mask),
+                allowed=None,
+                temperature=1.0,
+                columns={},
+            )
+            logprobs.append(score(bench.worker.decoder, pack([example], [0]), 1024)[0].sum())
+        loss = -(advantage * logprobs[0] - advantage * logprobs[1]) / 4
+        grads = torch.autograd.grad(loss, list(names.values()))
+        for name, grad in zip(names, grads, strict=True):
+            views[name].copy_(grad)
+        norm = bench.update(group).metrics["update/grad_norm"]
+        lanes = bench.worker.policy.shared.lanes
+    torch.testing.assert_close(lanes[0] + lanes[1], expected, atol=1e-5, rtol=1e-3)
+    assert norm == pytest.approx(float(expected.norm()), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "mini_batch", "steps"), [(1, 8, 1), (2, 8, 2), (1, 2, 4), (3, 4, 6)]
+)
+def test_upstream_never_reads_its_epochs_and_here_each_takes_its_steps(
+    folder, epochs, mini_batch, steps
+):
+    with Bench(folder, update={"epochs": epochs, "miniBatch": mini_batch}) as bench:
+        updated = bench.update(as_sampled(bench, EIGHT))
+        counted = int(bench.learner.policy.adamw.state_dict()["state"][0]["step"])
+    assert updated.steps == counted == steps
+    assert updated.metrics["update/tokens"] == 16.0 * epochs
+
+
+def test_every_episode_is_in_every_epoch_once(folder):
+    with Bench(folder, update={"epochs": 3, "miniBatch": 3}) as bench:
+        batches = list(bench.learner._mini_batches(8, 5))
+    assert [len(batch) for batch in batches] == [3, 3, 2] * 3
+    orders = [list(chain(*batches[i : i + 3])) for i in (0, 3, 6)]
+    assert all(sorted(order) == list(range(8)) for order in orders)
+    assert orders[0] != orders[1]
+
+
+def test_a_gradient_that_is_not_finite_moves_nothing(folder):
+    with Bench(folder) as bench:
+        before = bench.vector
+        bench.worker.policy.shared.lanes[0].fill_(torch.nan)
+        assert not np.isfinite(bench.learner.policy.step(1e-3))
+        assert torch.equal(bench.vector, before)
+
+
+def test_lost_episodes_and_episodes_without_a_sampled_token_are_left_out(folder):
+    empty = replace(GROUP[0], mask=np.zeros(6, dtype=bool))
+    lost = episode(2, 0.0, ending=Ending.LOST)
+    with Bench(folder) as bench:
+        before = bench.vector
+        updated = bench.update([empty, lost])
+        assert torch.equal(bench.vector, before)
+        some = bench.update([*as_sampled(bench, GROUP), lost, empty])
+    assert (updated.steps, updated.metrics["update/episodes"]) == (0, 0.0)
+    assert some.metrics["update/episodes"] == 2.0
+
+
+def test_groups_that_earned_the_same_are_left_out(folder):
+    same = [episode(i, 1.0, group=3) for i in range(4)]
+    with Bench(folder) as bench:
+        assert bench.update(as_sampled(bench, same)).steps == 0
+
+
+@pytest.mark.parametrize("mode", ["off", "truncate"])
+def test_the_mismatch_between_sampler_and_trainer_is_measured_in_either_mode(folder, mode):
+    changes = {"algorithm": {"importanceSampling": {"mode": mode}}, "update": {"miniBatch": 4}}
+    with Bench(folder, **changes) as bench:
+        exact = as_sampled(bench, EIGHT)
+        off = [
+            replace(e, logprobs=np.where(e.mask, e.logprobs - np.float32(0.1), 0)) for e in exact
+        ]
+        found = bench.update(off)
+    # k3 of a log-ratio of 0.1: e^0.1 - 1 - 0.1.
+    assert found.metrics["update/mismatch_kl"] == pytest.approx(0.0051709, rel=1e-2)
+    assert found.steps == 2
+
+
+def test_ppo_moves_its_critic_and_waits_for_it_while_it_warms_up(folder):
+    changes = {"algorithm": {"name": "ppo", "critic": {"warmupIterations": 1}}}
+    with Bench(folder, **changes) as bench:
+        values = bench.worker.values.shared.vector
+        policy, critic = bench.vector, values.clone()
+        first = bench.update(as_sampled(bench, GROUP), iteration=0)
+        assert torch.equal(bench.vector, policy)
+        assert not torch.equal(values, critic)
+        second = bench.update(as_sampled(bench, GROUP), iteration=1)
+        assert not torch.equal(bench.vector, policy)
+    assert (first.steps, second.steps) == (0, 1)
+    assert first.metrics["update/value_loss"] > 0
+
+
+def test_the_penalty_is_measured_against_the_weights_of_the_folder(folder):
+    with Bench(folder, algorithm={"kl": {"coefficient": 0.1}}) as bench:
+        first = bench.update(as_sampled(bench, GROUP))
+        assert first.metrics["update/kl"] == pytest.approx(0.0, abs=1e-6)
+        for _ in range(3):
+            last = bench.update(as_sampled(bench, GROUP))
+    assert last.metrics["update/kl"] > 1e-5
+
+
+def test_bfloat16_keeps_float32_masters(folder):
+    with Bench(folder, model={"dtype": "bfloat16"}) as bench:
+        before = bench.vector
+        updated = bench.update(as_sampled(bench, GROUP), rate=1e-6)
+        assert bench.vector.dtype == torch.float32
+        # A step of 1e-6 would vanish in bfloat16.
+        assert float((bench.vector - before).abs().max()) == pytest.approx(1e-6, rel=0.1)
+    assert np.isfinite(updated.metrics["update/grad_norm"])
+
+
+def test_lora_moves_adapters_alone(folder):
+    lora = {"lora": {"rank": 2, "alpha": 4}}
+    with Bench(folder, model=lora) as bench:
+        state = {n: p.clone() for n, p in bench.worker.decoder.state_dict().items()}
+        bench.update(as_sampled(bench, GROUP))
+        after = bench.worker.decoder.state_dict()
+        moved = {name for name, tensor in state.items() if not torch.equal(after[name], tensor)}
+        plain = exported(bench.worker.decoder)
+    assert moved
+    assert all(".lora_" in name for name in moved)
+    assert not any("lora" in name for name in plain)
+
+
+def test_two_processes_give_the_bits_of_one(folder):
+    changes = {"update": {"miniBatch": 4, "microBatchTokens": 64}}
+    with Bench(folder, **changes) as bench:
+        for iteration in range(2):
+            bench.update(EIGHT, iteration)
+        alone = bench.vector
+    setup = Setup(spec=spec(**changes), folder=folder, device="cpu")
+    lead = Worker(setup)
+    pool = Processes(lead, setup, 2)
+    try:
+        learner = Learner(setup.spec, lead, pool)
+        for iteration in range(2):
+            learner.update(EIGHT, iteration, 1e-3)
+        together = lead.policy.shared.vector.clone()
+    finally:
+        pool.close()
+    assert torch.equal(alone, together)

@@ -1,1 +1,2 @@
-"""What a stage does: rollout, update, evaluate, expand. `spec` is the contract and loads pydantic only."""
+"""What a stage does: rollout, update, evaluate, expand. `spec` is the contract and loads pydantic
+only."""

@@ -100,8 +100,8 @@ class Body(nn.Module):
 
     def __init__(self, shape: Architecture) -> None:
         super().__init__()
-        # A given weight is left as it is. Drawing one for nothing would, on the meta device where models
-        # are opened, import torch's compiler: four seconds in every process.
+        # A given weight is left as it is. Drawing one for nothing would, on the meta device where
+        # models are opened, import torch's compiler: four seconds in every process.
         weight_VE = torch.empty(shape.vocabulary, shape.hidden)
         self.embed_tokens = nn.Embedding(shape.vocabulary, shape.hidden, _weight=weight_VE)
         self.layers = nn.ModuleList(Layer(shape, i) for i in range(shape.layers))

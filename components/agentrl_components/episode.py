@@ -112,7 +112,8 @@ async def _turns(
     dialogue: Dialogue,
     played: _Play,
 ) -> None:
-    seen = Seen(await session.reset(job.task), None)
+    # Every episode of a task begins in the same state, so the task names it.
+    seen = Seen(await session.reset(job.task), job.task.id)
     ledger = played.ledger
     ledger.open(dialogue.opening(job.instructions, seen.observation.text))
     for turn in range(rules.max_turns):

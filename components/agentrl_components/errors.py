@@ -54,6 +54,6 @@ class CollapseError(RunError):
     """An alarm with `action: stop` rang."""
 
 
-class Stopped(RunError):  # noqa: N818 - not a failure
-    """The run ends at a safe point because someone asked it to: Ctrl-C or a deadline. The same command
-    goes on from there."""
+class Stopped(RunError):
+    """The run ends at a safe point because someone asked it to: Ctrl-C or a deadline. The same
+    command goes on from there."""

@@ -1,14 +1,13 @@
 """How well a policy does on held-out tasks.
 
-Success is what each environment says it is. Intervals are 95 %: Wilson's for shares of single tries, a
-bootstrap over tasks where a task is tried more than once.
+Success is what each environment says it is. Intervals are 95 %: Wilson's for shares of single
+tries, a bootstrap over tasks where a task is tried more than once.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -55,9 +54,7 @@ class Evaluated(Share):
     """Allowed turns to success, where asked for."""
 
 
-def summarise(
-    name: str, episodes: Sequence[Trajectory], samples: int, seed: int
-) -> Evaluated:
+def summarise(name: str, episodes: Sequence[Trajectory], samples: int, seed: int) -> Evaluated:
     """The numbers of an evaluation. Raises `ValueError` when every episode was lost."""
     played = [e for e in episodes if e.ending is not Ending.LOST]
     if not played:
@@ -110,9 +107,7 @@ def share(episodes: Sequence[Trajectory], seed: int) -> Share:
 
 def as_share(interval: Interval) -> Share:
     """An interval as the report has it."""
-    return Share(
-        success=interval.estimate, low=interval.low, high=interval.high, n=interval.n
-    )
+    return Share(success=interval.estimate, low=interval.low, high=interval.high, n=interval.n)
 
 
 def passed(tries: Sequence[tuple[int, int]], k: int) -> float:

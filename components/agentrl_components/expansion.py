@@ -94,7 +94,10 @@ def _scheduled(
             f"the horizon goes from {before} to {at.max_turns} turns"
         )
     planned = horizon.phases[at.phase].iterations
-    return "continue", f"phase {at.phase + 1} has done {at.iteration_in_phase} of {planned} iterations"
+    return (
+        "continue",
+        f"phase {at.phase + 1} has done {at.iteration_in_phase} of {planned} iterations",
+    )
 
 
 def _why(horizon: Horizon, phase: int, history: Sequence[IterationRecord]) -> str:

@@ -33,8 +33,8 @@ class Tracker(Protocol):
         ...
 
     def close(self, status: str) -> list[str]:
-        """Send what is left, within a deadline. `status` is FINISHED, FAILED or KILLED. Returns what
-        could not be recorded, a line each."""
+        """Send what is left, within a deadline. `status` is FINISHED, FAILED or KILLED. Returns
+        what could not be recorded, a line each."""
         ...
 
 

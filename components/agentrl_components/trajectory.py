@@ -51,8 +51,8 @@ class Turn:
 class Trajectory:
     """One episode.
 
-    For a two-turn episode `prompt reply observation reply` of 3 + 2 + 2 + 2 tokens, the last of each
-    reply a sampled stop token, mask is 000 11 00 11 and turns are [3, 5) and [7, 9)."""
+    For a two-turn episode `prompt reply observation reply` of 3 + 2 + 2 + 2 tokens, the last of
+    each reply a sampled stop token, mask is 000 11 00 11 and turns are [3, 5) and [7, 9)."""
 
     environment: str
     """Name in the manifest."""

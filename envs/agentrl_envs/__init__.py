@@ -1,1 +1,2 @@
-"""The world: environments, their server and their client. Speaks text and HTTP, knows no trainer."""
+"""The world: environments, their server and their client. Speaks text and HTTP, knows no
+trainer."""

@@ -1,8 +1,8 @@
 """The environment contract: what a world must offer so that an agent can be trained in it.
 
-Two small protocols. A `TaskSet` deals tasks, by split and index, for ever the same; an `Environment`
-plays one task at a time. Text goes in and text comes out; what the text means is the environment's
-own affair, and it parses it: nothing an agent writes is ever evaluated.
+Two small protocols. A `TaskSet` deals tasks, by split and index, for ever the same; an
+`Environment` plays one task at a time. Text goes in and text comes out; what the text means is the
+environment's own affair, and it parses it: nothing an agent writes is ever evaluated.
 
     tasks = registry.task_set("babyai", options)
     env = tasks.environment()
@@ -29,7 +29,8 @@ class Task:
     """One problem to solve."""
 
     id: str
-    """Content hash: `content_id` of everything that makes this task this task. Stable everywhere."""
+    """Content hash: `content_id` of everything that makes this task this task. Stable
+    everywhere."""
     category: str
     """What success is reported by (a BabyAI level, a TextCraft depth)."""
     payload: Mapping[str, Any]
@@ -42,7 +43,8 @@ class Observation:
 
     text: str
     admissible: tuple[str, ...] | None = None
-    """Every action text that is valid now, in a stable order, without repeats. None: not offered."""
+    """Every action text that is valid now, in a stable order, without repeats. None: not
+    offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +59,10 @@ class Step:
     truncated: bool
     """The environment's own limit was reached before the task ended."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """JSON. `wellformed` (bool): the reply held one valid action. `success` (bool): the task is
-    solved as the environment defines it. `raw_score` (float): the score in the environment's own unit.
-    `state` (str, optional): a hash of the hidden state, equal for equal states (GiGPO's anchor)."""
+    """JSON. `wellformed` (bool): the reply held one valid action. `success` (bool): the task
+    is solved as the environment defines it. `raw_score` (float): the score in the environment's
+    own unit. `state` (str, optional): a hash of the hidden state, equal for equal states (GiGPO's
+    anchor)."""
 
 
 @runtime_checkable

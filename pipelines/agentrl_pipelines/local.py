@@ -18,6 +18,7 @@ from types import FrameType
 from agentrl_components import checkpoint, layout, report, stages
 from agentrl_components.context import RunContext
 from agentrl_components.errors import CollapseError, Stopped, StoreError, TrackerError
+from agentrl_components.history import best_checkpoint
 from agentrl_components.mlflow_tracker import MlflowTracker
 from agentrl_components.report import Report
 from agentrl_components.spec import AgentRLRun
@@ -58,6 +59,9 @@ def follow(context: RunContext, root: Path) -> Report:
     """Every stage in its order, phase by phase."""
     try:
         stages.provision(context)
+        if context.spec.storage.url is not None:
+            # `agentrl report` and `metrics` find a run whose store is elsewhere by this.
+            (root / "run.json").write_bytes(context.store.get(layout.RUN))
         context.tracker.params(flatten(context.run))
         if context.spec.evaluation.random_policy and context.admissible:
             stages.evaluate(context, "random")
@@ -71,16 +75,23 @@ def follow(context: RunContext, root: Path) -> Report:
         raise
     except CollapseError as collapse:
         context.journal.state("failed", str(collapse))
+        tell(context, root)
         raise
     context.journal.state("succeeded", f"{len(context.history)} iterations")
+    result = tell(context, root)
+    registered = context.spec.tracking.register_as
+    if registered is not None:
+        context.tracker.model(best_model(context, root), registered)
+    return result
+
+
+def tell(context: RunContext, root: Path) -> Report:
+    """Write the report and show it in the tracker."""
     result = report.build(context.store, context.run, root)
     with writing(root):
         report.write(result, root)
     for name in ("report.json", "report.html", "curve.png"):
         context.tracker.artifact(root / name)
-    registered = context.spec.tracking.register_as
-    if registered is not None:
-        context.tracker.model(final_model(context, root), registered)
     return result
 
 
@@ -97,10 +108,11 @@ def writing(root: Path) -> Iterator[None]:
         raise StoreError(f"{error.filename or root}: {reason}; {fix}") from error
 
 
-def final_model(context: RunContext, root: Path) -> Path:
-    """The last checkpoint's model folder, beside the report."""
+def best_model(context: RunContext, root: Path) -> Path:
+    """The best checkpoint's model folder, beside the report."""
+    best = best_checkpoint(context.history, context.spec.horizon.window)
     folder = root / "model"
-    checkpoint.fetch(context.store, len(context.history), folder)
+    checkpoint.fetch(context.store, best.iteration + 1 if best is not None else 0, folder)
     return folder
 
 

@@ -1,4 +1,5 @@
-"""Every algorithm learns a small fixed task, from several seeds. Curves are kept in runs/learning/."""
+"""Every algorithm learns a small fixed task, from several seeds. Curves are kept in
+runs/learning/."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from agentrl_components.spec.load import parse
 from agentrl_components.tracker import MemoryTracker
 from agentrl_components.view import SilentView

@@ -25,11 +25,10 @@ class Rollout(Part):
     temperature: float = Field(default=1.0, gt=0, le=5)
     """Of sampling. Log-probabilities are those of the distribution that was sampled."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Nucleus. Below 1, the trained distribution is the truncated one."""
+    """Nucleus. Below 1, sampler and trainer differ by what is cut; importanceSampling corrects
+    it."""
     max_tokens_per_turn: int = Field(default=64, ge=1, le=32768)
     """Tokens of one reply. A reply cut here has no stop token, and none is trained."""
-    max_staleness: int = Field(default=0, ge=0, le=64)
-    """How many policy versions an episode may lag. 0: strictly on-policy, in lock step."""
     max_lost_share: float = Field(default=0.2, ge=0, le=1)
     """The run stops when more than this share of an iteration's episodes is lost to the
     environment."""

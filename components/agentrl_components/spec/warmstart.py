@@ -37,5 +37,5 @@ class WarmStart(Part):
     """Weight of the loss on observation tokens, beside 1 on the agent's own: learning to predict
     the world helps a model that starts from nothing."""
     path_weight: float = Field(default=1.0, ge=0, le=1)
-    """For `hindsight`: weight of the loss on actions before the one that reached the goal. They were
-    random, so they teach little; at 0 a model never learns what to do when no goal is near."""
+    """For `hindsight`: weight of the loss on actions before the one that reached the goal. They
+    were random, so they teach little; at 0 a model never learns what to do when no goal is near."""

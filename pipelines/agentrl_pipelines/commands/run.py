@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -42,9 +43,10 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
 
         console = Console()
         folder = root or Path("runs") / manifest.metadata.name
-        view = view_for(console)
-        # Importing the trainer takes seconds; the person sees that something happens.
-        view.stage("load")
-        from agentrl_pipelines.local import run_local
+        with closing(view_for(console)) as view:
+            # Importing the trainer takes seconds; the person sees that something happens.
+            view.stage("load")
+            from agentrl_pipelines.local import run_local
 
-        show(run_local(manifest, folder, view), folder, console)
+            report = run_local(manifest, folder, view)
+        show(report, folder, console)

@@ -108,9 +108,9 @@ BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["spec.rollout.topP"],
     ),
     (
-        "stale_episodes_need_correction",
-        ("rollout.maxStaleness=1", 'algorithm.importanceSampling.mode="off"'),
-        ["spec.rollout.maxStaleness"],
+        "a_nucleus_needs_correction",
+        ("rollout.topP=0.9", 'algorithm.importanceSampling.mode="off"'),
+        ["spec.rollout.topP"],
     ),
     ("a_constant_step_has_no_end", ("update.finalShare=0",), ["spec.update.finalShare"]),
     (

@@ -130,18 +130,18 @@ def a_confined_sampler_has_no_nucleus(spec: RunSpec) -> Iterator[Mistake]:
 
 
 @rule(
-    "rollout.maxStaleness",
+    "rollout.topP",
     "algorithm.importanceSampling.mode",
-    cel="self.rollout.maxStaleness == 0 || self.algorithm.importanceSampling.mode != 'off'",
+    cel="self.rollout.topP == 1.0 || self.algorithm.importanceSampling.mode != 'off'",
 )
-def stale_episodes_need_correction(spec: RunSpec) -> Iterator[Mistake]:
-    """With rollout.maxStaleness above 0 importanceSampling may not be off."""
-    if spec.rollout.max_staleness and spec.algorithm.importance_sampling.mode == "off":
+def a_nucleus_needs_correction(spec: RunSpec) -> Iterator[Mistake]:
+    """With rollout.topP below 1 importanceSampling may not be off."""
+    if spec.rollout.top_p < 1 and spec.algorithm.importance_sampling.mode == "off":
         yield Mistake(
-            field="spec.rollout.maxStaleness",
-            reason=f"episodes of a policy {spec.rollout.max_staleness} versions old are trained "
-            "without correction, since algorithm.importanceSampling is off",
-            fix="set importanceSampling.mode to truncate, or maxStaleness to 0",
+            field="spec.rollout.topP",
+            reason=f"{spec.rollout.top_p} makes the sampler differ from the trainer, and "
+            "algorithm.importanceSampling, which corrects for it, is off",
+            fix="set importanceSampling.mode to truncate, or topP to 1",
         )
 
 
@@ -168,6 +168,6 @@ RULES: tuple[Rule, ...] = (
     refilling_replaces_what_was_dropped,
     an_estimator_needs_a_coefficient,
     a_confined_sampler_has_no_nucleus,
-    stale_episodes_need_correction,
+    a_nucleus_needs_correction,
     a_constant_step_has_no_end,
 )

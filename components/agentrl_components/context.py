@@ -62,20 +62,16 @@ class RunContext:
         self.scratch = Path(self._scratch.name)
 
     def __enter__(self) -> Self:
-        try:
+        with contextlib.ExitStack() as opened:
+            opened.callback(self._scratch.cleanup)
             self.journal.check(self.run)
-            self.crew = Crew(self.spec, self.scratch)
-        except BaseException:
-            self._scratch.cleanup()
-            raise
-        self.lead, self.players = self.crew.lead, self.crew.players
-        self.tasks = Upcoming(self.crew.draw, self.spec.rollout.tasks)
-        try:
+            self.crew = opened.enter_context(contextlib.closing(Crew(self.spec, self.scratch)))
+            self.lead, self.players = self.crew.lead, self.crew.players
+            upcoming = Upcoming(self.crew.draw, self.spec.rollout.tasks)
+            self.tasks = opened.enter_context(contextlib.closing(upcoming))
             self.learner = Learner(self.spec, self.lead, self.crew.pool)
             self.restore()
-        except BaseException:
-            self._close()
-            raise
+            self._opened = opened.pop_all()
         return self
 
     def __exit__(
@@ -84,12 +80,7 @@ class RunContext:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._close()
-
-    def _close(self) -> None:
-        self.tasks.close()
-        self.crew.close()
-        self._scratch.cleanup()
+        self._opened.close()
 
     @contextlib.contextmanager
     def stage(self, name: str, total: int | None = None) -> Iterator[None]:

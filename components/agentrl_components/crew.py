@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -28,17 +30,16 @@ class Crew:
         or a model raises, and leaves nothing open then."""
         keep_memory()
         self.home = Home()
-        self.worlds: dict[str, World] = {}
-        try:
-            self.worlds = self.home.run(open_worlds(spec.environments))
-            self.folder = materialise(
-                spec.model, vocabulary(self.worlds), spec.seed, scratch / "model"
-            )
+        with ExitStack() as opened:
+            opened.callback(self.home.close)
+            self.worlds: dict[str, World] = self.home.run(open_worlds(spec.environments))
+            for world in self.worlds.values():
+                opened.callback(partial(self._leave, world))
+            words = vocabulary(self.worlds)
+            self.folder = materialise(spec.model, words, spec.seed, scratch / "model")
             setup = Setup(spec=spec, folder=self.folder, device=device(spec.compute))
             self.lead = Worker(setup)
-        except BaseException:
-            self._go_home()
-            raise
+            self._opened = opened.pop_all()
         self.pool: Pool = open_pool(self.lead, setup)
         self.instructions = {name: w.instructions() for name, w in self.worlds.items()}
         self.players = Players(spec, self.pool, self.instructions)
@@ -48,15 +49,13 @@ class Crew:
         """Tasks, as `TaskSource.draw` deals them."""
         return self.home.run(self.source.draw(split, count, batch))
 
+    def _leave(self, world: World) -> None:
+        self.home.run(world.close())
+
     def close(self) -> None:
         """Close workers and worlds."""
         self.pool.close()
-        self._go_home()
-
-    def _go_home(self) -> None:
-        for world in self.worlds.values():
-            self.home.run(world.close())
-        self.home.close()
+        self._opened.close()
 
 
 def open_pool(lead: Worker, setup: Setup) -> Pool:

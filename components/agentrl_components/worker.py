@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,13 +82,12 @@ class Worker:
         tokenizer = open_tokenizer(setup.folder)
         self.dialogue = dialogue_for(spec.model.template, tokenizer, spec.model.source == "tiny")
         self._loop = asyncio.new_event_loop()
-        try:
+        with ExitStack() as opened:
+            opened.callback(self._loop.close)
             self.worlds: dict[str, World] = self._loop.run_until_complete(
                 open_worlds(spec.environments)
             )
-        except BaseException:
-            self._loop.close()
-            raise
+            opened.pop_all()
         self._rollout = Rollout(
             self.worlds, self.dialogue, spec.rollout.retries, spec.rollout.concurrency
         )

@@ -5,6 +5,7 @@ checker and the terminal player. One event loop serves every call, so connection
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
@@ -20,13 +21,12 @@ class BlockingTaskSet:
         self, url: str, *, token: str | None = None, patience: Patience | None = None
     ) -> None:
         self._runner = asyncio.Runner()
-        try:
+        with ExitStack() as opened:
+            opened.callback(self._runner.close)
             self._world = self._runner.run(
                 RemoteTaskSet.connect(url, token=token, patience=patience)
             )
-        except BaseException:
-            self._runner.close()
-            raise
+            opened.pop_all()
         self.name = self._world.name
 
     def __enter__(self) -> Self:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import Protocol, TypeVar
 
@@ -74,8 +75,14 @@ class Processes:
             initializer=_start,
             initargs=(shared,),
         )
-        # All start now, side by side, while this process goes on.
-        self._starting = [self._executor.submit(_call, _ready) for _ in range(size)]
+        # All start now, side by side, while this process goes on. Ctrl-C reaches the whole process
+        # group, and only the parent decides what it means: workers inherit that it is blocked.
+        resource_tracker.ensure_running()  # it would lift the block as it starts
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._starting = [self._executor.submit(_call, _ready) for _ in range(size)]
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def map(self, method: Callable[..., T], calls: Sequence[tuple[object, ...]]) -> list[T]:
         futures = [self._executor.submit(_call, method, *arguments) for arguments in calls]
@@ -97,8 +104,6 @@ _worker: Worker | None = None
 def _start(setup: Setup) -> None:
     """Make this process's worker."""
     global _worker
-    # Ctrl-C reaches the whole process group; only the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     keep_memory()
     _worker = Worker(setup)

@@ -40,7 +40,7 @@ def run_local(run: AgentRLRun, root: Path, view: View, tracker: Tracker | None =
     tracker = tracker or open_tracker(run, root, store)
     status = "FAILED"
     try:
-        with interruptible(run.spec.active_deadline_seconds) as should_stop:
+        with interruptible(run.spec.active_deadline_seconds, view) as should_stop:
             context = RunContext(run, store, tracker, view, should_stop)
             with context:
                 result = follow(context, root)
@@ -137,7 +137,7 @@ def open_tracker(run: AgentRLRun, root: Path, store: Store) -> Tracker:
 
 
 @contextmanager
-def interruptible(deadline_s: int | None) -> Iterator[Callable[[], str | None]]:
+def interruptible(deadline_s: int | None, view: View) -> Iterator[Callable[[], str | None]]:
     """A function that says why to stop: Ctrl-C or the deadline. A second Ctrl-C interrupts at
     once."""
     asked: list[str] = []
@@ -148,6 +148,7 @@ def interruptible(deadline_s: int | None) -> Iterator[Callable[[], str | None]]:
         if asked:
             raise KeyboardInterrupt
         asked.append("interrupted" if number == signal.SIGINT else "asked to end")
+        view.note("stopping at the next safe point; Ctrl-C again stops at once")
 
     def should_stop() -> str | None:
         if deadline_s is not None and time.monotonic() - began > deadline_s:

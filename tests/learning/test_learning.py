@@ -33,7 +33,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 
 
 def manifest(algorithm: dict[str, Any], seed: int) -> dict[str, Any]:
-    """A corridor, a model of 20 thousand parameters, forty iterations."""
+    """A corridor, a model of 20 thousand parameters, sixty iterations."""
     return {
         "apiVersion": "agentrl.dev/v1alpha1",
         "kind": "AgentRLRun",
@@ -45,9 +45,9 @@ def manifest(algorithm: dict[str, Any], seed: int) -> dict[str, Any]:
                 "tiny": {"layers": 2, "hidden": 32, "heads": 2, "kvHeads": 2, "intermediate": 64},
             },
             "environments": [{"name": "corridor", "builtin": "corridor"}],
-            "algorithm": {"entropy": 0.01, **algorithm},
+            "algorithm": {"entropy": 0.05, **algorithm},
             "horizon": {
-                "phases": [{"maxTurns": 4, "iterations": 15}, {"maxTurns": 6, "iterations": 25}]
+                "phases": [{"maxTurns": 4, "iterations": 20}, {"maxTurns": 6, "iterations": 40}]
             },
             "rollout": {
                 "tasks": 16,
@@ -55,7 +55,7 @@ def manifest(algorithm: dict[str, Any], seed: int) -> dict[str, Any]:
                 "actions": "admissible",
                 "maxTokensPerTurn": 8,
             },
-            "update": {"learningRate": 3e-3, "miniBatch": 32, "checkpointEvery": 40},
+            "update": {"learningRate": 1e-3, "miniBatch": 32, "checkpointEvery": 60},
             "evaluation": {"tasks": 23, "samples": 4},
             "compute": {"workers": 1},
         },

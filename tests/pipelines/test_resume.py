@@ -176,10 +176,13 @@ def test_where_every_checkpoint_is_damaged_the_run_is_not_thrown_away(undisturbe
 def test_a_deadline_stops_the_run_where_it_can_go_on(tmp_path):
     endless = {"phases": [{"maxTurns": 2, "iterations": 100_000}]}
     run = manifest(horizon=endless, activeDeadlineSeconds=1, evaluation={"every": 0})
-    with pytest.raises(Stopped, match=r"spec\.activeDeadlineSeconds \(1\) has passed"):
-        done(run, tmp_path)
     store = DirectoryStore(tmp_path / "store")
-    played = len(list(store.list(layout.ITERATIONS)))
+    for _ in range(20):  # a busy machine may spend a whole start before its first iteration
+        with pytest.raises(Stopped, match=r"spec\.activeDeadlineSeconds \(1\) has passed"):
+            done(run, tmp_path)
+        played = len(list(store.list(layout.ITERATIONS)))
+        if played:
+            break
     assert played > 0
     assert checkpoint.complete(store)[-1] == played
     assert json.loads(store.get(layout.STATE))["status"] == "stopped"

@@ -13,7 +13,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 help: ## What there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed ## Watch an agent learn: examples/babyai.yaml, about six minutes on two cores
+demo: $(VENV)/.installed ## Watch an agent learn: examples/babyai.yaml, about five minutes on two cores
 	$(BIN)/agentrl run examples/babyai.yaml --root runs/babyai
 
 textcraft: $(VENV)/.installed ## The same for examples/textcraft.yaml

@@ -22,8 +22,14 @@ from agentrl_components import layout, tensors
 from agentrl_components.advantages import ESTIMATORS, EpisodeView, zero_variance
 from agentrl_components.flat import LANES, Shared
 from agentrl_components.losses import Denominators
-from agentrl_components.objective import Imitation, PolicyGradient, Sums, ValueRegression
-from agentrl_components.packing import Example, example, pack, plan
+from agentrl_components.objective import (
+    Imitation,
+    PolicyGradient,
+    Sums,
+    ValueRegression,
+    accumulate,
+)
+from agentrl_components.packing import Example, Pack, example, pack, plan
 from agentrl_components.pool import Pool
 from agentrl_components.seeds import derive
 from agentrl_components.spec import RunSpec
@@ -119,7 +125,7 @@ class Learner:
                 value = ValueRegression(
                     value_clip=algorithm.critic.value_clip, denominators=denominators
                 )
-                self._accumulate(sums, self._lanes(value, chosen))
+                accumulate(sums, self._lanes(value, chosen))
                 self.critic.step(algorithm.critic.learning_rate)
             if iteration < algorithm.critic.warmup_iterations and self.critic is not None:
                 continue
@@ -129,7 +135,7 @@ class Learner:
                 chunk=update.logits_chunk,
                 unmoved=not norms,
             )
-            self._accumulate(sums, self._lanes(objective, chosen))
+            accumulate(sums, self._lanes(objective, chosen))
             norms.append(self.policy.step(rate))
         tokens = max(1, update.epochs * sum(len(e.sampled) for e in examples))
         measured = sums.pop("measured", 0.0)
@@ -142,10 +148,11 @@ class Learner:
         metrics["update/learning_rate"] = rate
         return Updated(metrics=metrics, steps=len(norms))
 
-    @property
-    def drops_silent_groups(self) -> bool:
-        """Whether groups whose episodes all earned the same are left out."""
-        return self.estimator.needs_group and self.spec.algorithm.drop_zero_variance
+    def silent_groups(self, played: Sequence[Trajectory]) -> frozenset[int]:
+        """Groups whose episodes all earned the same, where these are left out; else none."""
+        if not (self.estimator.needs_group and self.spec.algorithm.drop_zero_variance):
+            return frozenset()
+        return zero_variance(self._views(played))
 
     def state(self) -> tensors.Files:
         """What a checkpoint needs of the learner: master weights and optimizers."""
@@ -170,9 +177,7 @@ class Learner:
         """Episodes that carry a gradient: played to an end, with a token of the agent's own, and
         in a group that says something."""
         played = [e for e in episodes if e.ending is not Ending.LOST and e.num_sampled]
-        if not self.drops_silent_groups:
-            return played
-        silent = zero_variance(self._views(played))
+        silent = self.silent_groups(played)
         return [e for e in played if e.group not in silent]
 
     def _views(
@@ -190,13 +195,16 @@ class Learner:
         columns: list[dict[str, Column]] = [{"sampler": e.logprobs[e.mask]} for e in episodes]
         bare = [example(e, c) for e, c in zip(episodes, columns, strict=True)]
         algorithm = self.spec.algorithm
-        if algorithm.importance_sampling.mode != "off":
-            self._fill(columns, "old", bare, Worker.logprobs, False)
+        corrected = algorithm.importance_sampling.mode != "off"
+        scored = corrected or algorithm.kl.coefficient or self.estimator.needs_critic
+        packs = self._packs(bare) if scored else []
+        if corrected:
+            self._fill(columns, "old", packs, Worker.logprobs, False)
         if algorithm.kl.coefficient:
-            self._fill(columns, "reference", bare, Worker.logprobs, True)
+            self._fill(columns, "reference", packs, Worker.logprobs, True)
         values = None
         if self.estimator.needs_critic:
-            self._fill(columns, "value", bare, Worker.estimates)
+            self._fill(columns, "value", packs, Worker.estimates)
             values = [scattered(e, c["value"]) for e, c in zip(episodes, columns, strict=True)]
         result = self.estimator.estimate(self._views(episodes, values), algorithm)
         for i, episode in enumerate(episodes):
@@ -209,17 +217,15 @@ class Learner:
         self,
         columns: Sequence[dict[str, Column]],
         name: str,
-        examples: Sequence[Example],
+        packs: Sequence[Sequence[Pack]],
         method: Callable[..., list[Tensor]],
         *arguments: object,
     ) -> None:
         """Add a column that the workers compute, pack by pack."""
-        lanes = plan([e.length for e in examples], self.spec.update.micro_batch_tokens, LANES)
-        packs = [[pack(examples, members) for members in lane] for lane in lanes]
         found = self._pool.map(method, [(lane, *arguments) for lane in packs])
         for lane, answers in zip(packs, found, strict=True):
             for row, answer in zip(lane, answers, strict=True):
-                sizes = [len(examples[i].sampled) for i in row.members]
+                sizes = np.bincount(row.episode_S, minlength=len(row.members))
                 parts = np.split(answer.numpy(), np.cumsum(sizes)[:-1])
                 for member, part in zip(row.members, parts, strict=True):
                     columns[member][name] = part
@@ -236,20 +242,16 @@ class Learner:
 
     def _lanes(self, objective: Objective, examples: Sequence[Example]) -> Sums:
         """The gradient of `objective` over `examples`, left in the lanes."""
-        lanes = plan([e.length for e in examples], self.spec.update.micro_batch_tokens, LANES)
-        calls = [
-            (objective, [pack(examples, members) for members in lane], number)
-            for number, lane in enumerate(lanes)
-        ]
+        calls = [(objective, lane, number) for number, lane in enumerate(self._packs(examples))]
         total: Sums = {}
         for sums in self._pool.map(Worker.differentiate, calls):
-            self._accumulate(total, sums)
+            accumulate(total, sums)
         return total
 
-    @staticmethod
-    def _accumulate(total: Sums, more: Sums) -> None:
-        for name, value in more.items():
-            total[name] = total.get(name, 0.0) + value
+    def _packs(self, examples: Sequence[Example]) -> list[list[Pack]]:
+        """The packs of each lane."""
+        lanes = plan([e.length for e in examples], self.spec.update.micro_batch_tokens, LANES)
+        return [[pack(examples, members) for members in lane] for lane in lanes]
 
 
 def scattered(episode: Trajectory, values_S: Column) -> Column:

@@ -32,6 +32,12 @@ Sums = dict[str, float]
 """Sums over sampled tokens, to be divided by their number when a mini-batch is whole."""
 
 
+def accumulate(total: Sums, more: Sums) -> None:
+    """Add `more` to `total`, name by name."""
+    for name, value in more.items():
+        total[name] = total.get(name, 0.0) + value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyGradient:
     """The clipped surrogate with its corrections, bonus and penalty."""

@@ -17,20 +17,29 @@ LONG = 400
 
 def html(report: Report, curve_svg: str) -> str:
     """The page; `curve_svg` is trusted, everything else is escaped."""
+    return (
+        templates("agentrl_components")
+        .get_template("report.html.j2")
+        .render(
+            report=report,
+            curve=Markup(curve_svg),
+            categories=categories(report),
+            long=LONG,
+        )
+    )
+
+
+def templates(package: str) -> Environment:
+    """The templates of a package: escaped, with our filters, and strict about names."""
     environment = Environment(
-        loader=PackageLoader("agentrl_components"),
+        loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters.update(percent=percent, interval=interval, duration=duration)
-    return environment.get_template("report.html.j2").render(
-        report=report,
-        curve=Markup(curve_svg),
-        categories=categories(report),
-        long=LONG,
-    )
+    return environment
 
 
 def categories(report: Report) -> list[str]:

@@ -24,7 +24,6 @@ Files = dict[str, bytes | Path]
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
-CRITIC = TRAINER + "critic.safetensors"
 _ALIASES = "aliases"
 
 

@@ -94,8 +94,3 @@ class Trajectory:
     def num_sampled(self) -> int:
         """Tokens the agent sampled."""
         return int(self.mask.sum())
-
-    @property
-    def last_sampled(self) -> int:
-        """Index of the agent's last token: where the reward sits, whatever follows it."""
-        return int(np.flatnonzero(self.mask)[-1])

@@ -105,7 +105,7 @@ def from_bucket(model: Model, folder: Path) -> Path:
     for key in store.list(""):
         target = folder / key
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(store.get(key))
+        store.get_file(key, target)
         found = found or key == "config.json"
     if not found:
         raise ModelError(

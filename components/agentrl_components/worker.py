@@ -24,7 +24,13 @@ from agentrl_components.drift import CheckedEngine
 from agentrl_components.engine import Engine
 from agentrl_components.episode import Job, Rules
 from agentrl_components.flat import FlatParameters, Shared
-from agentrl_components.objective import Imitation, PolicyGradient, Sums, ValueRegression
+from agentrl_components.objective import (
+    Imitation,
+    PolicyGradient,
+    Sums,
+    ValueRegression,
+    accumulate,
+)
 from agentrl_components.packing import Pack
 from agentrl_components.random_engine import RandomEngine
 from agentrl_components.rollout import Rollout
@@ -121,8 +127,7 @@ class Worker:
             loss, sums = objective(module, pack)  # type: ignore[arg-type]
             loss.backward()  # type: ignore[no-untyped-call]
             flat.collect(gradient)
-            for name, value in sums.items():
-                total[name] = total.get(name, 0.0) + value
+            accumulate(total, sums)
         if drops:
             self.decoder.eval()
         return total

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel, ConfigDict
 from rich import box
 from rich.console import Console
@@ -12,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentrl_components.evaluation import Evaluated, Share
-from agentrl_components.page import interval, percent
+from agentrl_components.page import percent, templates
 from agentrl_components.replay import Replay
 
 
@@ -42,15 +41,7 @@ class Scorecard(BaseModel):
 
 def write(card: Scorecard, folder: Path) -> None:
     """Leave eval.json and eval.html in `folder`."""
-    environment = Environment(
-        loader=PackageLoader("agentrl_pipelines"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(percent=percent, interval=interval)
-    page = environment.get_template("eval.html.j2").render(card=card)
+    page = templates("agentrl_pipelines").get_template("eval.html.j2").render(card=card)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "eval.html").write_text(page, encoding="utf-8")
     (folder / "eval.json").write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from agentrl_components.advantages import EpisodeView, zero_variance
 from agentrl_components.context import RunContext
 from agentrl_components.errors import RunError, Stopped
 from agentrl_components.expansion import Decision, decide
@@ -102,8 +101,10 @@ def rollout(context: RunContext, number: int, max_turns: int) -> list[Trajectory
             first_group=attempt * spec.rollout.tasks,
         )
         episodes += context.players.play(call, context.version)
+        if attempt == rounds:
+            break
         wanted = spec.rollout.tasks - len(groups(episodes) - silent(context, episodes))
-        if attempt == rounds or wanted <= 0:
+        if wanted <= 0:
             break
     lost = [e for e in episodes if e.ending is Ending.LOST]
     if len(lost) > spec.rollout.max_lost_share * len(episodes):
@@ -121,11 +122,7 @@ def groups(episodes: Sequence[Trajectory]) -> set[int]:
 
 def silent(context: RunContext, episodes: Sequence[Trajectory]) -> frozenset[int]:
     """Groups whose episodes all earned the same, where that matters."""
-    if not context.learner.drops_silent_groups:
-        return frozenset()
-    reward = context.spec.algorithm.reward
-    played = [e for e in episodes if e.ending is not Ending.LOST]
-    return zero_variance([EpisodeView.of(e, reward) for e in played])
+    return context.learner.silent_groups([e for e in episodes if e.ending is not Ending.LOST])
 
 
 def measured(context: RunContext, episodes: Sequence[Trajectory]) -> dict[str, float]:

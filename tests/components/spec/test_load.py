@@ -102,7 +102,7 @@ def test_a_stand_in_is_never_blamed(tmp_path):
     names = [{"name": f"e{index}", "builtin": "corridor", "seats": 1} for index in range(17)]
     assert _mistakes(tmp_path, MANIFEST, f"environments={names}") == [
         f"spec.environments[{index}].seats: there is no such field; remove it; known are name, "
-        "builtin, image, url, tokenEnv, options, weight, timeoutS"
+        "builtin, image, url, tokenEnv, options, weight, timeoutS, replicas, cpu, memory"
         for index in range(17)
     ]
 

@@ -199,6 +199,11 @@ BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
         ("warmStart={algorithm: filtered-imitation, maxTurns: 16}",),
         ["spec.warmStart.maxTurns"],
     ),
+    (
+        "only_a_built_in_environment_needs_no_server",
+        ("environments[0]={name: web, url: 'http://a:1', replicas: 0}",),
+        ["spec.environments[0].replicas"],
+    ),
     ("s3_is_somewhere", ("storage.url=s3://runs/a",), ["spec.storage.endpoint"]),
     (
         "a_service_holds_something",

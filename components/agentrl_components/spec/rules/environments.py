@@ -39,6 +39,22 @@ def an_environment_runs_in_one_place(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
+@rule(
+    "environments.*.builtin",
+    "environments.*.replicas",
+    cel="self.environments.all(e, e.replicas > 0 || has(e.builtin))",
+)
+def only_a_built_in_environment_needs_no_server(spec: RunSpec) -> Iterator[Mistake]:
+    """replicas is 0 for a builtin only."""
+    for index, environment in enumerate(spec.environments):
+        if environment.replicas == 0 and environment.builtin is None:
+            yield Mistake(
+                field=f"spec.environments[{index}].replicas",
+                reason="is 0, and only a builtin can live inside the stages",
+                fix="set it to 1 or more, or leave it out",
+            )
+
+
 @rule("environments.*.name")
 def environments_have_names_of_their_own(spec: RunSpec) -> Iterator[Mistake]:
     """Names of environments are unique."""
@@ -131,6 +147,7 @@ def _share(spec: RunSpec, field: str, tasks: int) -> Iterator[Mistake]:
 RULES: tuple[Rule, ...] = (
     an_environment_runs_in_one_place,
     a_built_in_environment_is_known,
+    only_a_built_in_environment_needs_no_server,
     environments_have_names_of_their_own,
     a_built_in_environment_needs_no_token,
     no_secret_in_an_address,

@@ -34,13 +34,18 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from agentrl_components import checkpoint, layout, stages
+from agentrl_components import checkpoint, layout
 from agentrl_components.context import RunContext
 from agentrl_components.errors import Stopped
+from agentrl_components.exam import RANDOM
 from agentrl_components.intervals import Interval, bootstrap_mean, bootstrap_paired
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.horizon import Horizon, Phase
 from agentrl_components.spec.load import load
+from agentrl_components.stages.begin import BEFORE, begin
+from agentrl_components.stages.evaluate import AFTER, evaluate
+from agentrl_components.stages.provision import provision
+from agentrl_components.stages.train import train
 from agentrl_components.stores import DirectoryStore
 from agentrl_components.tracker import MemoryTracker
 from agentrl_components.view import SilentView
@@ -152,10 +157,9 @@ def warmed(run: AgentRLRun, store: DirectoryStore) -> tuple[float, float]:
     """Make the warm start, if it is not there. Returns held-out success after it and of random
     play."""
     with opened(run, store, lambda: None) as context:
-        stages.provision(context)
-        chance = stages.evaluate(context, "random").success
-        stages.imitate(context)
-        return stages.evaluate(context, "before").success, chance
+        context.crew.home.run(provision(run, context.crew.worlds, context.journal))
+        begin(context)
+        return evaluate(context, BEFORE).success, evaluate(context, RANDOM).success
 
 
 def trained(
@@ -189,12 +193,12 @@ def trained(
             # The turns of an iteration are known when it is over, so a phase may be over already.
             if spent.reason() is None:
                 with suppress(Stopped):
-                    stages.train(context)
+                    train(context, len(done))
             iterations = len(context.history) - sum(one.iterations for one in done)
             if iterations:
                 done.append(Phase(max_turns=max_turns, iterations=iterations))
         cpu = processor_s(os.getpid()) - began
-        after = stages.evaluate(context, "after")
+        after = evaluate(context, AFTER)
         outcome = Outcome(
             arm=arm.name,
             seed=run.spec.seed,

@@ -54,8 +54,6 @@ class RunContext:
         """The next iteration begins from an older checkpoint."""
         self.heldout: Sequence[Drawn] | None = None
         """Held-out tasks, once drawn."""
-        self.admissible = True
-        """Every world names its admissible actions."""
         self.pace = Pace()
         self._should_stop = should_stop
         self._scratch = TemporaryDirectory(prefix="agentrl-")
@@ -86,6 +84,12 @@ class RunContext:
     def stage(self, name: str, total: int | None = None) -> Iterator[None]:
         """Show a stage and count the seconds of work in it."""
         self.view.stage(name, total)
+        with self.counted(name):
+            yield
+
+    @contextlib.contextmanager
+    def counted(self, name: str) -> Iterator[None]:
+        """Count the seconds of work within."""
         began = time.monotonic()
         try:
             yield
@@ -101,6 +105,10 @@ class RunContext:
 
     def save(self) -> None:
         """A checkpoint of the run as it stands between two iterations."""
+        with self.counted("checkpoint"):
+            self._save()
+
+    def _save(self) -> None:
         files: tensors.Files = {
             path.name: path.read_bytes()
             for path in sorted(self.crew.folder.iterdir())
@@ -130,7 +138,9 @@ class RunContext:
             for record, after in zip(self.history, self.history[1:], strict=False)
             if record.phase != after.phase
         }
-        kept = {0, *ends} | ({best.iteration + 1} if best is not None else set())
+        best_number = best.iteration + 1 if best is not None else 0
+        kept = {0, *ends, best_number}
+        self.journal.best(best_number)
         checkpoint.prune(self.store, self.spec.update.keep_last, kept)
 
     def restore(self) -> None:

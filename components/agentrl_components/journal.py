@@ -16,6 +16,7 @@ from agentrl_components.errors import SpecError
 from agentrl_components.expansion import Decision
 from agentrl_components.history import IterationRecord
 from agentrl_components.spec import AgentRLRun
+from agentrl_components.state import Found, read_state
 from agentrl_components.store import Store
 
 FREE = (
@@ -34,10 +35,10 @@ class Journal:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.wall_seconds: dict[str, float] = {}
+        self.standing = read_state(store)
+        """Where the run is; `state` writes it."""
+        self.wall_seconds: dict[str, float] = dict(self.standing.wall_seconds)
         """Seconds of work by stage, over every start of the run."""
-        if store.exists(layout.STATE):
-            self.wall_seconds = json.loads(store.get(layout.STATE))["wall_seconds"]
 
     def check(self, run: AgentRLRun) -> None:
         """Raises `SpecError` when another run lives here already."""
@@ -58,14 +59,23 @@ class Journal:
         self.check(run)
         self.store.replace(layout.RUN, run.model_dump_json(by_alias=True, indent=1).encode())
 
-    def state(self, status: str, message: str) -> None:
-        """Move the pointer that says where the run stands."""
-        state = {
-            "status": status,
-            "message": message,
-            "wall_seconds": {k: round(v, 3) for k, v in self.wall_seconds.items()},
-        }
-        self.store.replace(layout.STATE, json.dumps(state, indent=1).encode())
+    def state(self, status: str, message: str, **known: Any) -> None:
+        """Move the pointer that says where the run stands; `known` are fields of `State` that
+        change with it."""
+        wall = {name: round(seconds, 3) for name, seconds in self.wall_seconds.items()}
+        cleared = {"reason": "", "final": False}
+        changed = {"status": status, "message": message, "wall_seconds": wall}
+        self.standing = self.standing.model_copy(update=cleared | changed | known)
+        data = self.standing.model_dump_json(indent=1)
+        self.store.replace(layout.STATE, data.encode())
+
+    def evaluated(self, found: Found) -> None:
+        """Keep the policy's newest evaluation where the run's standing is read."""
+        self.standing = self.standing.model_copy(update={"heldout": found})
+
+    def best(self, checkpoint: int) -> None:
+        """Keep which checkpoint is the best where the run's standing is read."""
+        self.standing = self.standing.model_copy(update={"best": checkpoint})
 
     def iteration(
         self,
@@ -89,6 +99,14 @@ class Journal:
         }
         data = json.dumps(line, sort_keys=True, indent=1).encode()
         self.store.replace(layout.iteration(record.iteration), data)
+        self.state(
+            "running",
+            decision.reason,
+            phase=decision.phase,
+            max_turns=decision.max_turns,
+            iteration=record.iteration + 1,
+            tokens=self.standing.tokens + int(metrics.get("train/tokens", 0)),
+        )
 
     def iterations(self) -> Iterator[dict[str, Any]]:
         """Every iteration's record, in order."""

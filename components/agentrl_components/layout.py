@@ -5,7 +5,7 @@
     tracker.json                        which MLflow run shows it
     iterations/000120.json              one iteration: metrics, horizon, decision
     trajectories/000120/<part>          the episodes of an iteration
-    phases/02/<name>                    lineage, decision and reports of a phase
+    phases/02/<name>                    lineage and decision of a phase
     evaluations/<name>.json             what an evaluation found: random, before, after, and
                                         iteration-000120 after 120 iterations
     evaluations/<name>.episodes         a few of the episodes it played, for people
@@ -26,6 +26,10 @@ CHECKPOINTS = "checkpoints/"
 ITERATIONS = "iterations/"
 EVALUATIONS = "evaluations/"
 MANIFEST = "manifest.json"
+LINEAGE = "environments.json"
+"""Of a phase: what its worlds are."""
+DECISION = "decision.json"
+"""Of a phase: what follows it."""
 TRAINER = "trainer/"
 """In a checkpoint: the files under this are not part of the model folder."""
 

@@ -6,32 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentrl_components import layout
-from agentrl_components.errors import StoreError
 from agentrl_components.evaluation import Evaluated
 from agentrl_components.replay import Replay, replay
+from agentrl_components.state import State, Stored, checked, known, read_state
 from agentrl_components.store import Store
 from agentrl_components.trajectory_codec import decode
-
-Read = TypeVar("Read", bound=BaseModel)
-
-
-class Stored(BaseModel):
-    """A part of the store."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class State(Stored):
-    """Where the run is."""
-
-    status: str = "unknown"
-    message: str = ""
-    wall_seconds: dict[str, float] = {}
 
 
 class Ring(Stored):
@@ -90,29 +71,15 @@ def read(store: Store) -> Records:
     for key in store.list(layout.EVALUATIONS):
         name = key.removeprefix(layout.EVALUATIONS).removesuffix(".json")
         if key == layout.evaluation(name):
-            evaluations[name] = _checked(store, key, Evaluated)
+            evaluations[name] = checked(store, key, Evaluated)
     return Records(
-        state=_known(store, layout.STATE, State) or State(),
-        iterations=[_checked(store, key, Iteration) for key in store.list(layout.ITERATIONS)],
+        state=read_state(store),
+        iterations=[checked(store, key, Iteration) for key in store.list(layout.ITERATIONS)],
         evaluations=evaluations,
         before=_replays(store, layout.episodes("before")),
         after=_replays(store, layout.episodes("after")),
-        tracked=_known(store, layout.TRACKER, Tracked) or Tracked(),
+        tracked=known(store, layout.TRACKER, Tracked) or Tracked(),
     )
-
-
-def _known(store: Store, key: str, kind: type[Read]) -> Read | None:
-    return _checked(store, key, kind) if store.exists(key) else None
-
-
-def _checked(store: Store, key: str, kind: type[Read]) -> Read:
-    try:
-        return kind.model_validate_json(store.get(key))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        reason = f"{place}: {first['msg']}" if place else first["msg"]
-        raise StoreError(f"{key}: in {store.url}: damaged: {reason}") from error
 
 
 def _replays(store: Store, key: str) -> list[Replay]:

@@ -27,9 +27,10 @@ from agentrl_components.outcome import (
     Report,
     Step,
 )
-from agentrl_components.records import Iteration, State, Tracked, read
+from agentrl_components.records import Iteration, Tracked, read
 from agentrl_components.replay import Replay
 from agentrl_components.spec import AgentRLRun, Horizon
+from agentrl_components.state import State
 from agentrl_components.store import Store
 
 __all__ = ["Report", "build", "write"]

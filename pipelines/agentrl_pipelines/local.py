@@ -15,14 +15,20 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from types import FrameType
 
-from agentrl_components import checkpoint, layout, report, stages
+from agentrl_components import checkpoint, layout, report
 from agentrl_components.context import RunContext
 from agentrl_components.errors import CollapseError, Stopped, StoreError, TrackerError
+from agentrl_components.expansion import Decision
 from agentrl_components.history import best_checkpoint
 from agentrl_components.mlflow_tracker import MlflowTracker
 from agentrl_components.report import Report
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.load import flatten
+from agentrl_components.stages.begin import begin
+from agentrl_components.stages.evaluate import evaluate_phase
+from agentrl_components.stages.expand import expand
+from agentrl_components.stages.provision import provision
+from agentrl_components.stages.train import train
 from agentrl_components.store import Store
 from agentrl_components.stores import open_store
 from agentrl_components.tracker import Tracker
@@ -58,18 +64,18 @@ def run_local(run: AgentRLRun, root: Path, view: View, tracker: Tracker | None =
 def follow(context: RunContext, root: Path) -> Report:
     """Every stage in its order, phase by phase."""
     try:
-        stages.provision(context)
+        with context.stage("provision"):
+            worlds = context.crew.worlds
+            context.crew.home.run(provision(context.run, worlds, context.journal))
         if context.spec.storage.url is not None:
             # `agentrl report` and `metrics` find a run whose store is elsewhere by this.
             (root / "run.json").write_bytes(context.store.get(layout.RUN))
         context.tracker.params(flatten(context.run))
-        if context.spec.evaluation.random_policy and context.admissible:
-            stages.evaluate(context, "random")
-        stages.imitate(context)
-        stages.evaluate(context, "before")
-        while stages.expand(context).action != "finish":
-            stages.train(context)
-        stages.evaluate(context, "after")
+        begin(context)
+        decision = play_phases(context)
+        if decision.action == "stop":
+            done = len(context.history)
+            raise CollapseError(f"stopped after iteration {done}: {decision.reason}")
     except Stopped as stopped:
         context.journal.state("stopped", str(stopped))
         raise
@@ -83,6 +89,18 @@ def follow(context: RunContext, root: Path) -> Report:
     if registered is not None:
         context.tracker.model(best_model(context, root), registered)
     return result
+
+
+def play_phases(context: RunContext) -> Decision:
+    """Phase after phase, from the one that was worked on last."""
+    phase = context.history[-1].phase if context.history else 0
+    while True:
+        evaluate_phase(context, train(context, phase))
+        horizon, history = context.spec.horizon, context.history
+        decision = expand(context.journal, horizon, history, context.rolled_back, phase)
+        if decision.action != "advance":
+            return decision
+        phase = decision.phase
 
 
 def tell(context: RunContext, root: Path) -> Report:

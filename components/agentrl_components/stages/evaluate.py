@@ -8,9 +8,13 @@ from agentrl_components import layout, trajectory_codec
 from agentrl_components.context import RunContext
 from agentrl_components.evaluation import Evaluated
 from agentrl_components.exam import RANDOM, exam
+from agentrl_components.expansion import Decision
 from agentrl_components.players import RANDOM_POLICY
+from agentrl_components.state import Found
 from agentrl_components.tasks import Drawn
 
+AFTER = "after"
+"""The name of the evaluation at the end of the run."""
 SHOWN = 8
 """Episodes kept for people to read, of each evaluation: the same tasks every time."""
 
@@ -20,7 +24,7 @@ def evaluate(context: RunContext, name: str) -> Evaluated:
     has under that name already is not played again."""
     key = layout.evaluation(name)
     if context.store.exists(key):
-        return Evaluated.model_validate_json(context.store.get(key))
+        return kept(context, Evaluated.model_validate_json(context.store.get(key)))
     version = RANDOM_POLICY if name == RANDOM else context.version
     with context.stage(f"evaluate: {name}"):
         result, episodes = exam(context.spec, heldout(context)).sit(
@@ -36,7 +40,21 @@ def evaluate(context: RunContext, name: str) -> Evaluated:
         else {"heldout/success": result.success, "heldout/wellformed": result.wellformed},
     )
     context.tracker.episodes(len(context.history), f"heldout {name}", shown)
+    return kept(context, result)
+
+
+def kept(context: RunContext, result: Evaluated) -> Evaluated:
+    """The result, which the run's standing shows unless it is the random policy's."""
+    if result.name != RANDOM:
+        known = {field: getattr(result, field) for field in Found.model_fields}
+        context.journal.evaluated(Found(**known))
     return result
+
+
+def evaluate_phase(context: RunContext, decision: Decision) -> Evaluated:
+    """Evaluate the policy that a phase ended with; `decision` is what follows it."""
+    finished = decision.action == "finish"
+    return evaluate(context, AFTER if finished else layout.evaluation_after(len(context.history)))
 
 
 def heldout(context: RunContext) -> Sequence[Drawn]:

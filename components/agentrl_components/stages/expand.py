@@ -1,23 +1,31 @@
-"""expand: what comes next, written down for whoever drives the phases."""
+"""expand: what follows a phase, written down for whoever drives the phases."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
 from agentrl_components import layout
-from agentrl_components.context import RunContext
-from agentrl_components.errors import CollapseError
 from agentrl_components.expansion import Decision, decide
+from agentrl_components.history import IterationRecord
+from agentrl_components.journal import Journal
+from agentrl_components.spec import Horizon
 
 
-def expand(context: RunContext) -> Decision:
-    """The decision after everything so far; a pure function of schedule and history, so asking
-    twice answers the same. Raises `CollapseError` where an alarm says stop."""
-    decision = decide(context.spec.horizon, context.history, context.rolled_back)
+def expand(
+    journal: Journal,
+    horizon: Horizon,
+    history: Sequence[IterationRecord],
+    rolled_back: Collection[int],
+    phase: int,
+) -> Decision:
+    """The decision after `phase`; a pure function of schedule and history, so asking twice answers
+    the same. Raises `ValueError` where the phase is not over."""
+    decision = decide(horizon, history, rolled_back)
+    if decision.action not in ("finish", "stop") and decision.phase == phase:
+        raise ValueError(f"phase {phase} is not over: {decision.reason}")
     data = json.dumps(asdict(decision), indent=1).encode()
-    context.store.replace(layout.phase(decision.phase, "decision.json"), data)
-    context.journal.state("running", decision.reason)
-    if decision.action == "stop":
-        raise CollapseError(f"stopped after iteration {len(context.history)}: {decision.reason}")
+    journal.store.replace(layout.phase(phase, layout.DECISION), data)
+    journal.state("running", decision.reason, phase=decision.phase, max_turns=decision.max_turns)
     return decision

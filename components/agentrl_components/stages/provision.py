@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 from agentrl_components import layout
-from agentrl_components.context import RunContext
 from agentrl_components.errors import SpecError
+from agentrl_components.journal import Journal
+from agentrl_components.spec import AgentRLRun
 from agentrl_envs.env import Observation
 from agentrl_envs.session import World
 
@@ -16,27 +18,26 @@ SAMPLE = 8
 """Held-out tasks that stand for a task set."""
 
 
-def provision(context: RunContext) -> None:
-    """Record each world's lineage. Raises `ContractError` naming what a world did that it may not,
-    and `SessionError` naming a URL that does not answer."""
-    with context.stage("provision", len(context.spec.environments)):
-        lineage = context.crew.home.run(describe(context))
-        context.admissible = all(world["admissible"] for world in lineage.values())
-        context.journal.begin(context.run)
-        context.journal.state("running", "the environments answer")
-        context.store.put(
-            layout.phase(0, "environments.json"), json.dumps(lineage, indent=1).encode()
-        )
+async def provision(
+    run: AgentRLRun, worlds: Mapping[str, World], journal: Journal, phase: int = 0
+) -> None:
+    """Record each world's lineage. Raises `ContractError` naming what a world did that it may
+    not."""
+    lineage = await describe(run, worlds)
+    journal.begin(run)
+    journal.state("running", "the environments answer")
+    data = json.dumps(lineage, indent=1).encode()
+    journal.store.replace(layout.phase(phase, layout.LINEAGE), data)
 
 
-async def describe(context: RunContext) -> dict[str, dict[str, object]]:
+async def describe(run: AgentRLRun, worlds: Mapping[str, World]) -> dict[str, dict[str, object]]:
     """What each world is: tasks, and a hash that stands for them. Raises `SpecError` for one that
     does not name the admissible actions that the manifest asks for."""
     lineage: dict[str, dict[str, object]] = {}
-    for i, environment in enumerate(context.spec.environments):
-        world = context.crew.worlds[environment.name]
+    for i, environment in enumerate(run.spec.environments):
+        world = worlds[environment.name]
         seen = await probe(world)
-        if seen.admissible is None and context.spec.rollout.actions == "admissible":
+        if seen.admissible is None and run.spec.rollout.actions == "admissible":
             raise SpecError(
                 [
                     f"spec.rollout.actions: spec.environments[{i}] ({environment.name}) does "
@@ -52,7 +53,6 @@ async def describe(context: RunContext) -> dict[str, dict[str, object]]:
             "tasks": hashlib.sha256("".join(t.id for t in tasks).encode()).hexdigest()[:16],
             "admissible": seen.admissible is not None,
         }
-        context.view.advance()
     return lineage
 
 

@@ -1,0 +1,48 @@
+"""rollout: play the episodes of an iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentrl_components.context import RunContext
+from agentrl_components.errors import RunError
+from agentrl_components.measures import groups, played
+from agentrl_components.players import Call
+from agentrl_components.trajectory import Ending, Trajectory
+
+
+def rollout(context: RunContext, number: int, max_turns: int) -> list[Trajectory]:
+    """The episodes of iteration `number`, by the policy as it is. Groups that say nothing are
+    replaced, as often as allowed; too many lost episodes end the run."""
+    spec = context.spec
+    rounds = spec.algorithm.refill_rounds
+    episodes: list[Trajectory] = []
+    wanted = spec.rollout.tasks
+    for attempt in range(rounds + 1):
+        call = Call(
+            drawn=context.tasks.take(number * (rounds + 1) + attempt)[:wanted],
+            samples=spec.rollout.group_size,
+            max_turns=max_turns,
+            temperature=spec.rollout.temperature,
+            iteration=number,
+            purpose=f"train/{attempt}",
+            first_group=attempt * spec.rollout.tasks,
+        )
+        episodes += context.players.play(call, context.version)
+        if attempt == rounds:
+            break
+        wanted = spec.rollout.tasks - len(groups(episodes) - silent(context, episodes))
+        if wanted <= 0:
+            break
+    lost = [e for e in episodes if e.ending is Ending.LOST]
+    if len(lost) > spec.rollout.max_lost_share * len(episodes):
+        raise RunError(
+            f"{len(lost)} of {len(episodes)} episodes of iteration {number} were lost, more than "
+            f"spec.rollout.maxLostShare allows; the last one: {lost[-1].note}"
+        )
+    return episodes
+
+
+def silent(context: RunContext, episodes: Sequence[Trajectory]) -> frozenset[int]:
+    """Groups whose episodes all earned the same, where that matters."""
+    return context.learner.silent_groups(played(episodes))

@@ -87,6 +87,14 @@ def load(store: Store, iteration: int, spool: Path | None = None) -> Checkpoint:
     return Checkpoint(iteration=iteration, files=files, progress=progress)
 
 
+def progress(store: Store, iteration: int) -> Mapping[str, Any]:
+    """What a checkpoint says of the run, without its weights. Raises as `load` does."""
+    content = _checked(store, iteration, PROGRESS, _manifest(store, iteration)[PROGRESS], None)
+    assert isinstance(content, bytes)  # without a folder
+    told: Mapping[str, Any] = json.loads(content)
+    return told
+
+
 def latest(
     store: Store, damaged: Callable[[str], None], spool: Path | None = None
 ) -> Checkpoint | None:

@@ -14,7 +14,7 @@ from agentrl_components import checkpoint, tensors
 from agentrl_components.checkpoint import Checkpoint
 from agentrl_components.crew import Crew
 from agentrl_components.errors import Stopped
-from agentrl_components.history import IterationRecord, best_checkpoint
+from agentrl_components.history import IterationRecord, best_checkpoint, records
 from agentrl_components.journal import Journal
 from agentrl_components.learner import Learner
 from agentrl_components.pace import Pace
@@ -39,8 +39,11 @@ class RunContext:
         tracker: Tracker,
         view: View,
         should_stop: Callable[[], str | None],
+        *,
+        learns: bool = True,
     ) -> None:
-        """`should_stop` says why the run should end at the next safe point, or None."""
+        """`should_stop` says why the run should end at the next safe point, or None. A process
+        that does not learn plays for one that does: what the run remembers is not its own."""
         self.run, self.spec = run, run.spec
         self.store, self.tracker, self.view = store, tracker, view
         self.journal = Journal(store)
@@ -48,6 +51,8 @@ class RunContext:
         self.rolled_back: list[int] = []
         self.version = 0
         """Updates that the weights have seen, a warm start's rounds included."""
+        self.saved = -1
+        """Iterations that the newest checkpoint covers; -1: there is none."""
         self.restored = False
         """A checkpoint was found when the run was opened."""
         self.returned = False
@@ -56,6 +61,7 @@ class RunContext:
         """Held-out tasks, once drawn."""
         self.pace = Pace()
         self._should_stop = should_stop
+        self._learns = learns
         self._scratch = TemporaryDirectory(prefix="agentrl-")
         self.scratch = Path(self._scratch.name)
 
@@ -68,7 +74,8 @@ class RunContext:
             upcoming = Upcoming(self.crew.draw, self.spec.rollout.tasks)
             self.tasks = opened.enter_context(contextlib.closing(upcoming))
             self.learner = Learner(self.spec, self.lead, self.crew.pool)
-            self.restore()
+            if self._learns:
+                self.restore()
             self._opened = opened.pop_all()
         return self
 
@@ -132,16 +139,21 @@ class RunContext:
                 },
             ),
         )
-        best = best_checkpoint(self.history, self.spec.horizon.window)
         ends = {
             record.iteration + 1
             for record, after in zip(self.history, self.history[1:], strict=False)
             if record.phase != after.phase
         }
-        best_number = best.iteration + 1 if best is not None else 0
-        kept = {0, *ends, best_number}
-        self.journal.best(best_number)
+        kept = {0, *ends, self._covered()}
         checkpoint.prune(self.store, self.spec.update.keep_last, kept)
+
+    def _covered(self) -> int:
+        """Note that a checkpoint covers the whole history; the answer is the best one."""
+        best = best_checkpoint(self.history, self.spec.horizon.window)
+        number = best.iteration + 1 if best is not None else 0
+        self.saved = len(self.history)
+        self.journal.best(number)
+        return number
 
     def restore(self) -> None:
         """Go on from the newest whole checkpoint, where there is one."""
@@ -152,7 +164,8 @@ class RunContext:
         self.version = found.progress["version"]
         self.rolled_back = list(found.progress["rolled_back"])
         self.returned = found.progress["returned"]
-        self.history = [IterationRecord(**record) for record in found.progress["history"]]
+        self.history = records(found.progress["history"])
+        self._covered()
         self.restored = True
         self.journal.forget_after(len(self.history))
         self.view.note(f"resumed after iteration {len(self.history)} from {self.store.url}")

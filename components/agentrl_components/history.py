@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,11 @@ class IterationRecord:
     """The weights after this iteration can be returned to."""
     restored: bool = False
     """It began from the best checkpoint, not from the weights of the iteration before."""
+
+
+def records(told: Iterable[Mapping[str, Any]]) -> list[IterationRecord]:
+    """A history as a checkpoint keeps it."""
+    return [IterationRecord(**record) for record in told]
 
 
 def since_restored(history: Sequence[IterationRecord]) -> Sequence[IterationRecord]:

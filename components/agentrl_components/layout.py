@@ -4,7 +4,9 @@
     state.json                          where the run is; the one pointer that moves
     tracker.json                        which MLflow run shows it
     iterations/000120.json              one iteration: metrics, horizon, decision
-    trajectories/000120/<part>          the episodes of an iteration
+    trajectories/000120.episodes        the episodes of an iteration, where another process plays
+    policy/000120/                      the weights to play iteration 120 with, likewise
+    pulses/<role>                       changes while the process of that role lives
     phases/02/<name>                    lineage and decision of a phase
     evaluations/<name>.json             what an evaluation found: random, before, after, and
                                         iteration-000120 after 120 iterations
@@ -24,6 +26,8 @@ STATE = "state.json"
 TRACKER = "tracker.json"
 CHECKPOINTS = "checkpoints/"
 ITERATIONS = "iterations/"
+TRAJECTORIES = "trajectories/"
+POLICIES = "policy/"
 EVALUATIONS = "evaluations/"
 MANIFEST = "manifest.json"
 LINEAGE = "environments.json"
@@ -39,9 +43,19 @@ def iteration(number: int) -> str:
     return f"{ITERATIONS}{number:06d}.json"
 
 
-def trajectories(number: int, part: str) -> str:
-    """Episodes of one iteration; `part` says which."""
-    return f"trajectories/{number:06d}/{part}"
+def trajectories(number: int) -> str:
+    """Episodes of one iteration."""
+    return f"{TRAJECTORIES}{number:06d}.episodes"
+
+
+def policy(number: int, name: str) -> str:
+    """A file of the weights that play iteration `number`."""
+    return f"{POLICIES}{number:06d}/{name}"
+
+
+def pulse(role: str) -> str:
+    """What changes while a process lives."""
+    return f"pulses/{role}"
 
 
 def phase(number: int, name: str) -> str:

@@ -57,7 +57,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The last job: FINISHED, FAILED or KILLED."""
+    """The last job: FINISHED, FAILED or KILLED, or RUNNING where another process goes on."""
 
     status: str
 

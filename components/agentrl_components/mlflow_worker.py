@@ -63,7 +63,8 @@ class Recorder:
             case Model():
                 self._model(job.folder, job.name)
             case Finish():
-                self._client.set_terminated(self.run_id, job.status)
+                if job.status != "RUNNING":
+                    self._client.set_terminated(self.run_id, job.status)
 
     def _resumed(self, target: Target) -> Any:
         from mlflow.exceptions import MlflowException

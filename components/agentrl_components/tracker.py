@@ -33,9 +33,32 @@ class Tracker(Protocol):
         ...
 
     def close(self, status: str) -> list[str]:
-        """Send what is left, within a deadline. `status` is FINISHED, FAILED or KILLED. Returns
-        what could not be recorded, a line each."""
+        """Send what is left, within a deadline. `status` is FINISHED, FAILED or KILLED, or RUNNING
+        where another process goes on. Returns what could not be recorded, a line each."""
         ...
+
+
+class SilentTracker:
+    """Records nothing: for processes whose partner does, and where there is no tracker."""
+
+    def params(self, values: Mapping[str, str]) -> None:
+        pass
+
+    def metrics(self, iteration: int, values: Mapping[str, float]) -> None:
+        pass
+
+    def episodes(self, iteration: int, name: str, episodes: Sequence[Trajectory]) -> None:
+        pass
+
+    def artifact(self, path: Path) -> None:
+        pass
+
+    def model(self, folder: Path, name: str) -> None:
+        pass
+
+    def close(self, status: str) -> list[str]:
+        del status
+        return []
 
 
 class MemoryTracker:

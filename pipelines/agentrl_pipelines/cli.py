@@ -10,6 +10,7 @@ from agentrl_pipelines.commands.evaluate import evaluate
 from agentrl_pipelines.commands.metrics import metrics
 from agentrl_pipelines.commands.report import report
 from agentrl_pipelines.commands.run import run
+from agentrl_pipelines.commands.stage import stage
 from agentrl_pipelines.commands.validate import validate
 
 
@@ -19,5 +20,5 @@ def main() -> None:
     """Train multi-turn LLM agents by reinforcement learning, from one manifest."""
 
 
-for command in (run, validate, evaluate, report, metrics, envs, crd):
+for command in (run, validate, evaluate, report, metrics, envs, crd, stage):
     main.add_command(command)

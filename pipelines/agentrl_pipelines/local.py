@@ -6,7 +6,6 @@ A directory stands in for MinIO and SQLite for MLflow; nothing else differs from
 from __future__ import annotations
 
 import errno
-import json
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -15,12 +14,10 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from types import FrameType
 
-from agentrl_components import checkpoint, layout, report
+from agentrl_components import layout, report
 from agentrl_components.context import RunContext
 from agentrl_components.errors import CollapseError, Stopped, StoreError, TrackerError
 from agentrl_components.expansion import Decision
-from agentrl_components.history import best_checkpoint
-from agentrl_components.mlflow_tracker import MlflowTracker
 from agentrl_components.report import Report
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.load import flatten
@@ -29,10 +26,10 @@ from agentrl_components.stages.evaluate import evaluate_phase
 from agentrl_components.stages.expand import expand
 from agentrl_components.stages.provision import provision
 from agentrl_components.stages.train import train
-from agentrl_components.store import Store
 from agentrl_components.stores import open_store
 from agentrl_components.tracker import Tracker
 from agentrl_components.view import View
+from agentrl_pipelines.tracking import best_model, open_tracker
 
 
 def run_local(run: AgentRLRun, root: Path, view: View, tracker: Tracker | None = None) -> Report:
@@ -87,7 +84,8 @@ def follow(context: RunContext, root: Path) -> Report:
     result = tell(context, root)
     registered = context.spec.tracking.register_as
     if registered is not None:
-        context.tracker.model(best_model(context, root), registered)
+        model = best_model(context.store, context.spec, context.history, root)
+        context.tracker.model(model, registered)
     return result
 
 
@@ -124,34 +122,6 @@ def writing(root: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             fix = "free some space and run the same command again"
         raise StoreError(f"{error.filename or root}: {reason}; {fix}") from error
-
-
-def best_model(context: RunContext, root: Path) -> Path:
-    """The best checkpoint's model folder, beside the report."""
-    best = best_checkpoint(context.history, context.spec.horizon.window)
-    folder = root / "model"
-    checkpoint.fetch(context.store, best.iteration + 1 if best is not None else 0, folder)
-    return folder
-
-
-def open_tracker(run: AgentRLRun, root: Path, store: Store) -> Tracker:
-    """MLflow, on the run it recorded before, if it did."""
-    known = (
-        json.loads(store.get(layout.TRACKER))["run_id"] if store.exists(layout.TRACKER) else None
-    )
-
-    def remember(run_id: str) -> None:
-        store.replace(layout.TRACKER, json.dumps({"run_id": run_id}).encode())
-
-    tracking = run.spec.tracking
-    return MlflowTracker(
-        root,
-        uri=tracking.uri,
-        experiment=tracking.experiment,
-        run_name=run.metadata.name,
-        run_id=known,
-        on_run=remember,
-    )
 
 
 @contextmanager

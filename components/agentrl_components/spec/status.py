@@ -55,6 +55,8 @@ STATUS: dict[str, Any] = {
         "observedGeneration": _count("The metadata.generation that this status answers."),
         "phaseIndex": _count("Which phase of the horizon schedule is worked on, from 0."),
         "attempt": _count("How often that phase was started anew."),
+        "failures": _count("How many of those starts failed, for backoffLimit."),
+        "retryTime": _time("When the next attempt begins, after one that failed."),
         "horizon": _count("maxTurns of that phase."),
         "iteration": _count("Iterations finished, over the whole run."),
         "iterations": _count("Iterations of the whole run, at most."),
@@ -66,6 +68,8 @@ STATUS: dict[str, Any] = {
         "mlflowUrl": _text("Where MLflow shows it.", 2048),
         "message": _text("What happens now, or what went wrong, in one sentence.", 4096),
         "startTime": _time("When work first began."),
+        "activeTime": _time("Since when it works without a pause."),
+        "activeSeconds": _count("Seconds of work before that, for activeDeadlineSeconds."),
         "completionTime": _time("When the run succeeded or failed."),
         "cost": {
             "type": "object",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from agentrl_components import layout
 from agentrl_components.context import RunContext
@@ -22,21 +23,42 @@ from agentrl_components.view import Shown
 SMOOTHED = 10
 """Iterations that the success shown to a person is averaged over."""
 
-Episodes = Callable[[RunContext, int, int], Sequence[Trajectory]]
-"""Where the episodes of an iteration come from, by its number and its horizon: `rollout` plays
-them; where another process plays, they come from its queue."""
+
+class Player(Protocol):
+    """Whoever plays: this process, or another that is met in the store."""
+
+    def play(self, context: RunContext, number: int, max_turns: int) -> Sequence[Trajectory]:
+        """The episodes of iteration `number`."""
+        ...
+
+    def moved(self, context: RunContext, decision: Decision) -> None:
+        """The weights have changed; `decision` is what follows."""
+        ...
 
 
-def train(context: RunContext, phase: int, episodes: Episodes = rollout) -> Decision:
+class Colocated:
+    """Plays here, with the weights as they are."""
+
+    def play(self, context: RunContext, number: int, max_turns: int) -> Sequence[Trajectory]:
+        return rollout(context, number, max_turns)
+
+    def moved(self, context: RunContext, decision: Decision) -> None:
+        pass
+
+
+def train(context: RunContext, phase: int, player: Player | None = None) -> Decision:
     """Iterate until the schedule or an alarm ends `phase`. Every iteration is recorded, and what is
     recorded is enough to go on from. Nothing happens where the phase is over."""
     decision = decide(context.spec.horizon, context.history, context.rolled_back)
+    player = player or Colocated()
+    player.moved(context, decision)
     if over(decision, phase):
         return decision
     context.view.stage("train", total(context.spec))
     context.view.advance(len(context.history))
     while not over(decision, phase):
-        decision = iterate(context, episodes)
+        decision = iterate(context, player)
+        player.moved(context, decision)
         try:
             context.pause_point()
         except Stopped:
@@ -50,11 +72,11 @@ def over(decision: Decision, phase: int) -> bool:
     return decision.phase != phase or decision.action in ("finish", "stop")
 
 
-def iterate(context: RunContext, source: Episodes) -> Decision:
+def iterate(context: RunContext, player: Player) -> Decision:
     """Play, learn, record, decide."""
     began = time.monotonic()
     number, at = len(context.history), position(context.spec.horizon, context.history)
-    episodes = source(context, number, at.max_turns)
+    episodes = player.play(context, number, at.max_turns)
     played = time.monotonic()
     rate = learning_rate(context.spec, number)
     updated = context.learner.update(episodes, number, rate)

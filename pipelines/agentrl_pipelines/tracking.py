@@ -1,0 +1,43 @@
+"""The tracker of a run, opened on what it recorded before, and the model registered there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentrl_components import checkpoint, layout
+from agentrl_components.history import IterationRecord, best_checkpoint
+from agentrl_components.mlflow_tracker import MlflowTracker
+from agentrl_components.spec import AgentRLRun, RunSpec
+from agentrl_components.store import Store
+from agentrl_components.tracker import Tracker
+
+
+def open_tracker(run: AgentRLRun, root: Path, store: Store) -> Tracker:
+    """MLflow, on the run it recorded before, if it did. Where the manifest names no server, its
+    database is in `root`."""
+    known = (
+        json.loads(store.get(layout.TRACKER))["run_id"] if store.exists(layout.TRACKER) else None
+    )
+
+    def remember(run_id: str) -> None:
+        store.replace(layout.TRACKER, json.dumps({"run_id": run_id}).encode())
+
+    tracking = run.spec.tracking
+    return MlflowTracker(
+        root,
+        uri=tracking.uri,
+        experiment=tracking.experiment,
+        run_name=run.metadata.name,
+        run_id=known,
+        on_run=remember,
+    )
+
+
+def best_model(store: Store, spec: RunSpec, history: Sequence[IterationRecord], root: Path) -> Path:
+    """The best checkpoint's model folder, in `root`."""
+    best = best_checkpoint(history, spec.horizon.window)
+    folder = root / "model"
+    checkpoint.fetch(store, best.iteration + 1 if best is not None else 0, folder)
+    return folder

@@ -1,0 +1,201 @@
+"""The stages as processes: together they are the run that one process does, whatever dies."""
+
+import json
+import multiprocessing
+import random
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agentrl_components import checkpoint, layout
+from agentrl_components.spec import AgentRLRun, parse
+from agentrl_components.state import read_state, read_verdict
+from agentrl_components.stores import DirectoryStore
+from agentrl_components.tracker import MemoryTracker
+from agentrl_components.view import SilentView
+from agentrl_pipelines.artifacts import Artifacts
+from agentrl_pipelines.local import run_local
+from agentrl_pipelines.step import end_with, run_step
+from agentrl_pipelines.steps import Step
+
+FORK = multiprocessing.get_context("forkserver")
+FORK.set_forkserver_preload(
+    [
+        *("agentrl_pipelines.step", "agentrl_pipelines.local", "agentrl_components.stages.apart"),
+        *("agentrl_components.curve", "agentrl_components.page"),
+        *("torch._dynamo", "torch._refs", "matplotlib.backends.backend_svg"),
+    ]
+)
+
+MANIFEST = """
+apiVersion: agentrl.dev/v1alpha1
+kind: AgentRLRun
+metadata: {name: walk}
+spec:
+  model:
+    source: tiny
+    context: 64
+    tiny: {layers: 1, hidden: 32, heads: 2, kvHeads: 1, intermediate: 32}
+  environments: [{name: corridor, builtin: corridor}]
+  warmStart: {algorithm: filtered-imitation, episodes: 40, maxTurns: 5, batch: 8}
+  horizon: {phases: [{maxTurns: 2, iterations: 5}, {maxTurns: 4, iterations: 5}]}
+  rollout: {tasks: 6, groupSize: 4, actions: admissible, maxTokensPerTurn: 4}
+  update: {learningRate: 3.0e-3, miniBatch: 8, microBatchTokens: 256, checkpointEvery: 2}
+  evaluation: {tasks: 12}
+  compute: {workers: 1, device: cpu}
+"""
+
+
+def manifest(store: Path, placement: str = "colocated") -> AgentRLRun:
+    read = yaml.safe_load(MANIFEST)
+    read["spec"]["storage"] = {"url": store.as_uri()}
+    read["spec"]["compute"]["placement"] = placement
+    return parse(read)
+
+
+def step(run: AgentRLRun, scratch: Path, phase: int, told: str | None = None) -> Step:
+    scratch.mkdir(parents=True, exist_ok=True)
+    return Step(
+        run=run,
+        phase=phase,
+        attempt=0,
+        scratch=scratch,
+        artifacts=Artifacts(told, scratch),
+        view=SilentView(),
+    )
+
+
+def records(store: Path) -> tuple[Sequence[bytes], dict, bytes]:
+    """Everything about a run that must not depend on how it came about."""
+    kept = DirectoryStore(store)
+    iterations = [kept.get(key) for key in kept.list(layout.ITERATIONS)]
+    after = json.loads(kept.get(layout.evaluation("after")))
+    return iterations, after, kept.get(layout.checkpoint(10, "model.safetensors"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> tuple[Sequence[bytes], dict, bytes]:
+    """The run as one process does it."""
+    root = tmp_path_factory.mktemp("whole")
+    run_local(manifest(root / "kept"), root / "run", SilentView(), MemoryTracker())
+    return records(root / "kept")
+
+
+def test_stages_one_by_one_are_the_run_of_one_process(whole, tmp_path):
+    run = manifest(tmp_path / "kept")
+    for phase in (0, 1):
+        for name in ("provision", "train", "evaluate", "expand", "settle"):
+            assert run_step(name, step(run, tmp_path / "scratch", phase)) == 0
+    assert records(tmp_path / "kept") == whole
+    store = DirectoryStore(tmp_path / "kept")
+    assert [read_verdict(store, phase).action for phase in (0, 1)] == ["advance", "finish"]
+    state = read_state(store)
+    assert (state.status, state.iteration, state.heldout.name) == ("succeeded", 10, "after")
+
+
+def test_a_stage_that_is_done_does_nothing_twice(tmp_path):
+    run = manifest(tmp_path / "kept")
+    for name in ("provision", "train", "train"):
+        once = step(run, tmp_path / "scratch", 0)
+        assert run_step(name, once) == 0
+    assert "train" not in once.view.stages
+    assert checkpoint.complete(DirectoryStore(tmp_path / "kept"))[-1] == 5
+
+
+def start(name: str, run: AgentRLRun, scratch: Path, phase: int) -> multiprocessing.Process:
+    process = FORK.Process(target=end_with, args=(name, step(run, scratch, phase)))
+    process.start()
+    return process
+
+
+def test_either_side_may_die_at_any_moment_and_come_back(whole, tmp_path):
+    run, scratch = manifest(tmp_path / "kept", "disaggregated"), tmp_path / "scratch"
+    moments, kills = random.Random(1), 0
+    for phase in (0, 1):
+        assert run_step("provision", step(run, scratch, phase)) == 0
+        sides = {name: start(name, run, scratch / name, phase) for name in ("rollout", "update")}
+        deadline = time.monotonic() + 120
+        while any(side.exitcode != 0 for side in sides.values()):
+            assert time.monotonic() < deadline
+            time.sleep(moments.uniform(0.05, 0.6))
+            victim = moments.choice(("rollout", "update"))
+            if kills < 4 * (phase + 1) and sides[victim].exitcode is None:
+                sides[victim].kill()
+                sides[victim].join()
+                kills += 1
+            for name, side in sides.items():
+                if side.exitcode == -signal.SIGKILL:
+                    sides[name] = start(name, run, scratch / name, phase)
+                else:
+                    assert side.exitcode in (None, 0)
+        for name in ("evaluate", "expand"):
+            assert run_step(name, step(run, scratch, phase)) == 0
+    assert kills >= 4
+    assert records(tmp_path / "kept") == whole
+
+
+def test_what_was_learnt_from_is_forgotten_once_a_checkpoint_covers_it(tmp_path):
+    run = manifest(tmp_path / "kept", "disaggregated")
+    assert run_step("provision", step(run, tmp_path / "a", 0)) == 0
+    player = threading.Thread(target=run_step, args=("rollout", step(run, tmp_path / "a", 0)))
+    player.start()
+    assert run_step("update", step(run, tmp_path / "b", 0)) == 0
+    player.join()
+    store = DirectoryStore(tmp_path / "kept")
+    assert list(store.list(layout.TRAJECTORIES)) == []
+    kept = {key.split("/")[1] for key in store.list(layout.POLICIES)}
+    assert kept == {"000004", "000005"}
+
+
+def test_a_mistake_is_told_as_final_and_a_broken_store_is_not(tmp_path):
+    run = manifest(tmp_path / "kept")
+    assert run_step("provision", step(run, tmp_path / "s", 0)) == 0
+    other = run.model_copy(update={"spec": run.spec.model_copy(update={"seed": 1})})
+    ended = tmp_path / "termination-log"
+    ended.touch()
+    assert run_step("train", step(other, tmp_path / "s", 0), ended) == 2
+    told = json.loads(ended.read_text())
+    assert (told["reason"], told["final"]) == ("SpecError", True)
+    assert "spec.seed" in told["message"]
+    state = read_state(DirectoryStore(tmp_path / "kept"))
+    assert (state.status, state.reason, state.final) == ("failed", "SpecError", True)
+
+    (tmp_path / "kept" / layout.RUN).write_bytes(b"{")
+    assert run_step("expand", step(run, tmp_path / "s", 0), ended) == 1
+    assert json.loads(ended.read_text())["final"] is False
+
+
+def test_the_other_side_gives_up_when_its_partner_has_failed_for_good(tmp_path):
+    run = manifest(tmp_path / "kept", "disaggregated")
+    assert run_step("provision", step(run, tmp_path / "s", 0)) == 0
+    store = DirectoryStore(tmp_path / "kept")
+    state = read_state(store).model_copy(update={"status": "failed", "final": True})
+    began = time.monotonic()
+    store.replace(layout.STATE, state.model_dump_json().encode())
+    assert run_step("rollout", step(run, tmp_path / "s", 0)) == 1
+    assert time.monotonic() - began < 60
+
+
+def test_what_the_launcher_asks_for_is_where_it_looks(tmp_path):
+    told = {
+        "outputs": {
+            "artifacts": {
+                "checkpoint": {"artifacts": [{"name": "7", "uri": "s3://bucket/out/checkpoint"}]},
+            },
+            "outputFile": f"{tmp_path}/out/output.json",
+        }
+    }
+    artifacts = Artifacts(json.dumps(told), tmp_path / "s")
+    assert artifacts.path("report") == tmp_path / "s/artifacts/report"
+    artifacts.describe("checkpoint", {"iteration": 5})
+    artifacts.close()
+    output = json.loads((tmp_path / "out/output.json").read_text())
+    (described,) = output["artifacts"]["checkpoint"]["artifacts"]
+    assert described == {
+        "name": "7", "uri": "s3://bucket/out/checkpoint", "metadata": {"iteration": 5},
+    }  # fmt: skip

@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help demo textcraft test test-slow check lint types lock services bench clean
+.PHONY: help demo textcraft test test-slow check lint types graph lock services bench clean
 .DEFAULT_GOAL := help
 
 help: ## What there is to make
@@ -39,6 +39,11 @@ bench: $(VENV)/.installed ## Benchmarks beside TRL, in an environment of its own
 	benchmarks/peer.sh
 	$(BIN)/python benchmarks/rollout.py --quick
 	$(BIN)/python benchmarks/update.py --quick
+
+graph: $(VENV)/.installed ## Compile the phase graph into the package
+	@for form in colocated disaggregated; do $(BIN)/python -c "from pathlib import Path; \
+	  from agentrl_pipelines.graph import write; \
+	  write('$$form', Path('pipelines/agentrl_pipelines/ir/$$form.yaml'))"; done
 
 lock: $(VENV)/.uv ## Resolve the pinned requirements anew
 	$(BIN)/uv pip compile pyproject.toml --all-extras \

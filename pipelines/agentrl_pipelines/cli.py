@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from agentrl_pipelines.commands.compile import compile_
 from agentrl_pipelines.commands.crd import crd
 from agentrl_pipelines.commands.envs import envs
 from agentrl_pipelines.commands.evaluate import evaluate
@@ -20,5 +21,5 @@ def main() -> None:
     """Train multi-turn LLM agents by reinforcement learning, from one manifest."""
 
 
-for command in (run, validate, evaluate, report, metrics, envs, crd, stage):
+for command in (run, validate, evaluate, report, metrics, envs, crd, compile_, stage):
     main.add_command(command)

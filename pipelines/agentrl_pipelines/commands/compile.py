@@ -1,0 +1,39 @@
+"""agentrl compile: the phase graph as Kubeflow Pipelines takes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from agentrl_pipelines.commands.mistakes import told
+
+UID = "00000000-0000-0000-0000-000000000000"
+"""Stands for the uid that a cluster gives a run."""
+
+
+@click.command(name="compile")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--platform", type=click.Path(dir_okay=False, path_type=Path), help="platform.yaml.")
+@click.option("--uid", default=UID, help="Of the run in its cluster; names its Secrets.")
+@click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change a field.")
+@click.option("-o", "--output", type=click.File("w"), default="-", help="Default: print it.")
+def compile_(
+    file: str, platform: Path | None, uid: str, overrides: tuple[str, ...], output: click.File
+) -> None:
+    """Write the pipeline of one phase of FILE, as `kfp pipeline create` and the web page take it.
+
+    Its parameters are the manifest as the stages see it, the phase and the attempt."""
+    with told():
+        import yaml
+
+        from agentrl_components.spec.load import load
+        from agentrl_pipelines.binding import bind
+        from agentrl_pipelines.platform import Platform
+        from agentrl_pipelines.platform import load as platform_of
+
+        known = Platform() if platform is None else platform_of(platform)
+        bound = bind(load(file, overrides), uid, known)
+        for number, name in enumerate(("pipeline_spec", "platform_spec")):
+            text = yaml.safe_dump(bound[name], sort_keys=False, allow_unicode=True)
+            click.echo(("---\n" if number else "") + text, nl=False, file=output)  # type: ignore[arg-type]

@@ -1,0 +1,170 @@
+"""What a run's manifest and the platform become in the graph of a phase."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from agentrl_components.errors import SpecError
+from agentrl_components.spec import AgentRLRun, parse
+from agentrl_pipelines import graph
+from agentrl_pipelines.binding import bind
+from agentrl_pipelines.cli import main
+from agentrl_pipelines.placement import LONGEST_NAME, child_name, on_cluster
+from agentrl_pipelines.platform import Platform, load
+
+UID = "6f1e2d3c-1111-4222-8333-444455556666"
+IR = Path(graph.__file__).parent / "ir"
+MANIFEST = """
+apiVersion: agentrl.dev/v1alpha1
+kind: AgentRLRun
+metadata: {name: walk, namespace: team}
+spec:
+  environments:
+    - {name: rooms, builtin: babyai, options: {levels: [GoToLocal]}}
+    - {name: inside, builtin: corridor, replicas: 0}
+    - {name: web, url: "http://web:8000", tokenEnv: WEB_TOKEN}
+  horizon: {phases: [{maxTurns: 3, iterations: 2}]}
+  compute:
+    placement: disaggregated
+    cpu: "2"
+    memory: 8Gi
+    gpus: 1
+    nodeSelector: {gpu: h200}
+    tolerations: [{key: gpu, operator: Exists, effect: NoSchedule}]
+    queue: lab
+    secretEnv: [{name: WEB_TOKEN, secret: web, key: token}]
+    retries: 5
+"""
+
+
+def manifest(**compute: object) -> AgentRLRun:
+    read = yaml.safe_load(MANIFEST)
+    read["spec"]["compute"].update(compute)
+    return parse(read)
+
+
+def executors(bound: dict) -> tuple[dict, dict]:
+    pods = bound["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    return bound["pipeline_spec"]["deploymentSpec"]["executors"], pods
+
+
+@pytest.mark.parametrize("placement", ["colocated", "disaggregated"])
+def test_the_shipped_graph_is_the_one_that_the_sdk_compiles(tmp_path, placement):
+    graph.write(placement, tmp_path / "graph.yaml")
+    assert (IR / f"{placement}.yaml").read_text() == (tmp_path / "graph.yaml").read_text()
+
+
+def test_each_stage_is_a_pod_of_its_own_and_none_is_cached():
+    bound = bind(manifest(), UID, Platform())
+    containers, _ = executors(bound)
+    stages = ["provision", "rollout", "update", "evaluate", "expand", "settle"]
+    assert {c["container"]["command"][-1] for c in containers.values()} == set(stages)
+    tasks = bound["pipeline_spec"]["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    assert list(tasks) == ["evaluate", "expand", "provision", "rollout", "update"]
+    assert tasks["rollout"]["dependentTasks"] == tasks["update"]["dependentTasks"] == ["provision"]
+    assert tasks["evaluate"]["dependentTasks"] == ["rollout", "update"]
+    assert all(task["cachingOptions"] == {} for task in tasks.values())
+
+
+def test_a_stage_is_tried_again_even_after_its_first_hour():
+    bound = bind(manifest(), UID, Platform())
+    tasks = bound["pipeline_spec"]["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    assert tasks["rollout"]["retryPolicy"] == {
+        "maxRetryCount": 5,
+        "backoffDuration": "5s",
+        "backoffFactor": 2.0,
+        "backoffMaxDuration": "315360000s",
+    }
+    assert "retryPolicy" not in bound["pipeline_spec"]["root"]["dag"]["tasks"]["exit-handler-1"]
+
+
+def test_devices_nodes_and_queues_are_the_manifests():
+    containers, pods = executors(bind(manifest(), UID, Platform()))
+    assert containers["exec-update"]["container"]["resources"] == {
+        "resourceCpuRequest": "2",
+        "resourceMemoryRequest": "8Gi",
+        "resourceMemoryLimit": "8Gi",
+        "accelerator": {"resourceType": "nvidia.com/gpu", "resourceCount": "1"},
+    }
+    assert "accelerator" not in containers["exec-expand"]["container"]["resources"]
+    assert pods["exec-update"]["nodeSelector"] == {"labels": {"gpu": "h200"}}
+    assert pods["exec-update"]["tolerations"] == [
+        {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
+    ]
+    assert "tolerations" not in pods["exec-expand"]
+    assert pods["exec-expand"]["podMetadata"]["labels"] == {
+        "agentrl.dev/run": "walk",
+        "agentrl.dev/stage": "expand",
+        "kueue.x-k8s.io/queue-name": "lab",
+    }
+
+
+def test_secrets_are_named_and_never_told():
+    bound = bind(manifest(), UID, Platform())
+    _, pods = executors(bound)
+    named = {
+        (one["secretName"], pair["secretKey"], pair["envVar"])
+        for one in pods["exec-rollout"]["secretAsEnv"]
+        for pair in one["keyToEnv"]
+    }
+    assert named == {
+        ("agentrl-storage", "accesskey", "AWS_ACCESS_KEY_ID"),
+        ("agentrl-storage", "secretkey", "AWS_SECRET_ACCESS_KEY"),
+        ("walk-6f1e2d3c-token", "token", "AGENTRL_ENV_TOKEN"),
+        ("web", "token", "WEB_TOKEN"),
+    }
+
+
+def test_a_run_with_keys_of_its_own_is_not_given_the_platforms():
+    own = [{"name": "AWS_ACCESS_KEY_ID", "secret": "mine", "key": "id"}]
+    _, pods = executors(bind(manifest(secretEnv=own), UID, Platform()))
+    assert "agentrl-storage" not in {o["secretName"] for o in pods["exec-update"]["secretAsEnv"]}
+
+
+def test_binding_leaves_what_it_was_given_alone():
+    first = bind(manifest(), UID, Platform())
+    before = copy.deepcopy(first)
+    bind(manifest(image="other:1"), UID, Platform())
+    assert bind(manifest(), UID, Platform()) == before == first
+
+
+def test_the_stages_see_addresses_where_the_operator_serves():
+    run = on_cluster(manifest(), UID, Platform(tracking={"uri": "http://mlflow:5000"}))
+    rooms, inside, web = run.spec.environments
+    assert str(rooms.url) == "http://walk-6f1e2d3c-rooms.team.svc:8080/"
+    assert (rooms.builtin, rooms.token_env, rooms.options) == (None, "AGENTRL_ENV_TOKEN", {})
+    assert inside.builtin == "corridor"
+    assert (str(web.url), web.token_env) == ("http://web:8000/", "WEB_TOKEN")
+    assert run.spec.storage.url == "s3://agentrl/team/walk-6f1e2d3c"
+    assert run.spec.tracking.uri == "http://mlflow:5000"
+    parse(json.loads(run.model_dump_json(by_alias=True)))
+
+
+def test_names_of_what_belongs_to_a_run_fit_and_differ():
+    long = child_name("a" * 52, UID, "b" * 40)
+    assert len(long) == LONGEST_NAME
+    assert long != child_name("a" * 52, UID, "b" * 39 + "c")
+    assert child_name("walk", UID, "rooms") == "walk-6f1e2d3c-rooms"
+
+
+def test_a_platform_with_an_unknown_field_is_refused_by_its_name(tmp_path):
+    path = tmp_path / "platform.yaml"
+    path.write_text("kfp: {urll: http://a}\n")
+    with pytest.raises(SpecError, match=r"platform\.yaml: kfp\.urll: .*; correct the field"):
+        load(path)
+    path.write_text("pollSeconds: 2\n")
+    assert load(path).poll_seconds == 2
+
+
+def test_the_compiled_file_holds_the_graph_and_its_pods(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text(MANIFEST)
+    done = CliRunner().invoke(main, ["compile", str(path)])
+    assert done.exit_code == 0, done.output
+    spec, pods = yaml.safe_load_all(done.output)
+    assert spec["pipelineInfo"]["name"] == "agentrl-phase"
+    assert "exec-rollout" in pods["platforms"]["kubernetes"]["deploymentSpec"]["executors"]

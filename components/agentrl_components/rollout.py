@@ -51,12 +51,14 @@ class Sessions:
         except ExceptionGroup as failed:
             # Episodes fail alike: a broken contract, ids that drifted. One of them says it all.
             raise failed.exceptions[0] from None
+        if not rules.purpose.startswith("train"):
+            await self.close()  # places that the next iteration does not need are given back
         return [task.result() for task in tasks]
 
     async def close(self) -> None:
         """Close every session."""
-        while self._open:
-            await self._open.pop().close()
+        sessions, self._open = list(self._open), set()
+        await asyncio.gather(*(session.close() for session in sessions))
         for idle in self._idle.values():
             idle.clear()
 

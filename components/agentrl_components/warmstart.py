@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,23 +36,41 @@ def imitation(episode: Trajectory, observation_weight: float, path_weight: float
     )
 
 
-def in_hindsight(
-    episode: Trajectory, seed: int, reword: Callable[[Trajectory, str], Sequence[int]]
-) -> Trajectory | None:
-    """The episode as if one of the goals it happened to reach had been its goal (hindsight
-    experience replay, arXiv 1707.01495, in words).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """A goal that an episode happened to reach."""
 
-    It is cut after a turn that achieved something, chosen at random, and its opening is replaced by
-    `reword(episode, goal)`, token ids. None when nothing was achieved."""
+    turn: int
+    """The turn that reached it, counted from 0."""
+    phrase: str
+
+
+def reached_goal(episode: Trajectory, seed: int) -> Reached | None:
+    """A turn that achieved something, and one of its goals, chosen at random: a function of the
+    seed and the episode's place in the run. None when nothing was achieved."""
     reached = [i for i, turn in enumerate(episode.turns) if turn.achieved]
     if not reached:
         return None
     rng = np.random.default_rng(
         derive(seed, "hindsight", episode.iteration, episode.task, episode.sample)
     )
-    last = reached[rng.integers(len(reached))]
-    goals = episode.turns[last].achieved
-    opening = reword(episode, goals[rng.integers(len(goals))])
+    turn = reached[rng.integers(len(reached))]
+    goals = episode.turns[turn].achieved
+    return Reached(turn=turn, phrase=goals[rng.integers(len(goals))])
+
+
+def in_hindsight(
+    episode: Trajectory, seed: int, reword: Callable[[Trajectory, str], Sequence[int]]
+) -> Trajectory | None:
+    """The episode as if one of the goals it happened to reach had been its goal (hindsight
+    experience replay, arXiv 1707.01495, in words).
+
+    It is cut after the turn that `reached_goal` chooses, and its opening is replaced by
+    `reword(episode, goal)`, token ids. None when nothing was achieved."""
+    goal = reached_goal(episode, seed)
+    if goal is None:
+        return None
+    last, opening = goal.turn, reword(episode, goal.phrase)
     first, end = episode.turns[0].start, episode.turns[last].end
     shift = len(opening) - first
     ids = np.concatenate([np.asarray(opening, dtype=np.int32), episode.ids[first:end]])

@@ -28,6 +28,8 @@ class BlockingTaskSet:
             )
             opened.pop_all()
         self.name = self._world.name
+        if self._world.relabels:  # a task set that cannot has no such method: see `env.Relabels`
+            self.relabel = self._relabel
 
     def __enter__(self) -> Self:
         return self
@@ -54,6 +56,9 @@ class BlockingTaskSet:
 
     def environment(self) -> BlockingEnvironment:
         return BlockingEnvironment(self._runner, self._world.session())
+
+    def _relabel(self, observation: str, goal: str, /) -> str:
+        return self._runner.run(self._world.relabel([(observation, goal)]))[0]
 
     def close(self) -> None:
         """Close the connections and the loop."""

@@ -17,14 +17,21 @@ import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Self
 
 from agentrl_envs import wire
 from agentrl_envs.contract import Referee
+from agentrl_envs.convoy import Convoys
 from agentrl_envs.env import Observation, Split, Step, Task
-from agentrl_envs.errors import CapacityError, SessionError, WorldError
+from agentrl_envs.errors import (
+    CapacityError,
+    ContractError,
+    SessionError,
+    TaskError,
+    WorldError,
+)
 from agentrl_envs.transport import Patience, Server
 
 PAGE = 64
@@ -42,6 +49,11 @@ class RemoteTaskSet:
         self._servers = tuple(servers)
         self._patience = patience
         self._held: Counter[str] = Counter()
+        self._queue = asyncio.Lock()
+        self._convoys = {
+            server.url: Convoys(server, most=served.most_steps, call_s=patience.call_s)
+            for server in servers
+        }
         self._pages: dict[tuple[Split, int], tuple[Task, ...]] = {}
 
     @classmethod
@@ -114,14 +126,47 @@ class RemoteTaskSet:
         """A new session; nothing is asked of a server before its first `reset`."""
         return RemoteSession(self)
 
+    @property
+    def relabels(self) -> bool:
+        return self.served.relabels
+
+    async def relabel(self, openings: Sequence[tuple[str, str]]) -> list[str]:
+        """As `World.relabel`, in as few calls as the protocol's bounds allow."""
+        if not self.relabels:
+            raise TaskError(f"{self.name}: goals cannot be rewritten by {self._servers[0].url}")
+        texts: list[str] = []
+        for stretch in _stretches(openings):
+            request = wire.RelabelRequest(openings=stretch)
+            answer = await self._servers[0].post("/v1/relabel", request, wire.RelabelAnswer)
+            if len(answer.texts) != len(stretch):
+                raise ContractError(
+                    f"{self._servers[0].url}: POST /v1/relabel: texts are {len(answer.texts)}; "
+                    f"there were {len(stretch)} openings"
+                )
+            texts += answer.texts
+        return texts
+
+    async def step(self, server: Server, session: str, n: int, action: str) -> Step:
+        """A step of a session of this world, on the server that holds it."""
+        return await self._convoys[server.url].step(session, n, action)
+
     async def close(self) -> None:
         """Close the connections. Sessions still open run out of time on their servers."""
+        for convoys in self._convoys.values():
+            await convoys.close()
         for server in self._servers:
             await server.close()
 
     async def open(self, task: Task) -> tuple[Server, wire.OpenAnswer]:
         """A place on any server, waiting for one while all are full."""
         deadline = time.monotonic() + self._patience.capacity_s
+        try:
+            return await self._open_somewhere(task)
+        except CapacityError:
+            async with self._queue:  # one asks again and again, for all that wait
+                return await self._open_in_time(task, deadline)
+
+    async def _open_in_time(self, task: Task, deadline: float) -> tuple[Server, wire.OpenAnswer]:
         while True:
             try:
                 return await self._open_somewhere(task)
@@ -185,15 +230,14 @@ class RemoteSession:
         server = self._server
         if server is None:
             raise SessionError(f"{self._world.name}: no task is set up in this session; reset it")
-        path = f"/v1/sessions/{self._id}/steps"
         try:
-            request = wire.StepRequest(n=self._steps + 1, action=text[: wire.LONGEST_ACTION])
-            answer = await server.post(path, request, wire.StepAnswer)
+            taken = text[: wire.LONGEST_ACTION]
+            step = await self._world.step(server, self._id, self._steps + 1, taken)
         except SessionError:
             self._let_go()
             raise
         self._steps += 1
-        return self._referee.step(answer.step)
+        return self._referee.step(step)
 
     async def close(self) -> None:
         """Give the place back. One that cannot be given back runs out of time by itself."""
@@ -209,3 +253,21 @@ class RemoteSession:
         if self._server is not None:
             self._world.gave_back(self._server)
         self._server = None
+
+
+def _stretches(openings: Sequence[tuple[str, str]]) -> Iterator[tuple[wire.Opening, ...]]:
+    """Cut so that each fits in one request."""
+    stretch: list[wire.Opening] = []
+    characters = 0
+    for observation, goal in openings:
+        length = len(observation) + len(goal)
+        full = len(stretch) == wire.MOST_RELABELLED or characters + length > wire.MOST_TOGETHER
+        if stretch and full:
+            yield tuple(stretch)
+            stretch, characters = [], 0
+        if len(observation) > wire.LONGEST_OPENING or len(goal) > wire.LONGEST_GOAL:
+            raise TaskError(f"relabel: {goal[:80]!r} and its observation are too long to be sent")
+        stretch.append(wire.Opening(observation=observation, goal=goal))
+        characters += length
+    if stretch:
+        yield tuple(stretch)

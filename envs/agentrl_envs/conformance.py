@@ -150,6 +150,11 @@ RULES = (
         broken=rules.vocabularies_are_closed,
     ),
     Rule(
+        name="relabel",
+        sentence="What was achieved is told as texts; as a goal, it always gives the same opening.",
+        broken=rules.goals_are_rewritten,
+    ),
+    Rule(
         name="close",
         sentence="A session may be closed twice, and before its first task.",
         broken=rules.sessions_close_twice,

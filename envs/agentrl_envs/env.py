@@ -62,7 +62,8 @@ class Step:
     """JSON. `wellformed` (bool): the reply held one valid action. `success` (bool): the task
     is solved as the environment defines it. `raw_score` (float): the score in the environment's
     own unit. `state` (str, optional): a hash of the hidden state, equal for equal states (GiGPO's
-    anchor)."""
+    anchor). `achieved` (list of str, optional): goals that the action made true, as `relabel`
+    takes them."""
 
 
 @runtime_checkable
@@ -109,6 +110,16 @@ class TaskSet(Protocol):
     def vocabulary(self) -> tuple[str, ...] | None:
         """Every word that observations, instructions and actions can hold, split at white space,
         for models that are trained from scratch. None: open vocabulary."""
+        ...
+
+
+@runtime_checkable
+class Relabels(Protocol):
+    """What a task set may also offer: goals rewritten, for learning in hindsight."""
+
+    def relabel(self, observation: str, goal: str, /) -> str:
+        """A first observation with another goal, such as one of `info["achieved"]`. A function of
+        its arguments. Raises `TaskError` when the text is not a first observation."""
         ...
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -132,6 +133,13 @@ class FaultyWorld:
     def session(self) -> FaultySession:
         self._sessions += 1
         return FaultySession(self._world.session(), self._faults, self._sessions)
+
+    @property
+    def relabels(self) -> bool:
+        return self._world.relabels
+
+    async def relabel(self, openings: Sequence[tuple[str, str]]) -> list[str]:
+        return await self._world.relabel(openings)
 
     async def close(self) -> None:
         await self._world.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Awaitable, Callable
 
@@ -20,6 +21,8 @@ from agentrl_envs.errors import (
 from agentrl_envs.lease import UnknownLeaseError
 from agentrl_envs.sessions import ConflictError
 from agentrl_envs.wire import ErrorAnswer, ErrorDetail, ErrorType
+
+LOG = logging.getLogger(__name__)
 
 Handler = Callable[[Request, Exception], Awaitable[Response]]
 
@@ -52,6 +55,23 @@ def answer(status: int, kind: ErrorType, message: str, field: str | None = None)
     return Response(body.model_dump_json(), status, media_type="application/json")
 
 
+def detail(error: BaseException) -> ErrorDetail:
+    """An error as part of an answer about many things. What is no `WorldError` is logged: the
+    environment, or the server, failed."""
+    _, kind = _classified(error)
+    if isinstance(error, WorldError):
+        return ErrorDetail(type=kind, message=str(error))
+    LOG.error("a call into the environment failed", exc_info=error)
+    return ErrorDetail(type=kind, message=f"{type(error).__name__}: {error}")
+
+
+def _classified(error: BaseException) -> tuple[int, ErrorType]:
+    for family, status, kind in _STATUS:
+        if isinstance(error, family):
+            return status, kind
+    return 500, "internal"
+
+
 def refused_by(error: ValidationError) -> RefusedError:
     """The first mistake of a body, named. 400: not JSON at all; 422: not what is asked for."""
     first = error.errors(include_url=False, include_input=False)[0]
@@ -67,12 +87,8 @@ async def _on_refusal(request: Request, error: Exception) -> Response:
 
 
 async def _on_world_error(request: Request, error: Exception) -> Response:
-    for family, status, kind in _STATUS:
-        if isinstance(error, family):
-            response = answer(status, kind, str(error))
-            break
-    else:
-        response = answer(500, "internal", str(error))
+    status, kind = _classified(error)
+    response = answer(status, kind, str(error))
     if isinstance(error, CapacityError):
         response.headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s)))
     return response

@@ -11,7 +11,16 @@ import re
 from dataclasses import dataclass, replace
 
 from agentrl_envs.contract import Referee
-from agentrl_envs.env import Environment, Observation, Split, Step, Task, TaskSet, split_of
+from agentrl_envs.env import (
+    Environment,
+    Observation,
+    Relabels,
+    Split,
+    Step,
+    Task,
+    TaskSet,
+    split_of,
+)
 from agentrl_envs.errors import ContractError, TaskError
 
 SPLITS: tuple[Split, ...] = ("train", "heldout")
@@ -265,6 +274,20 @@ def vocabularies_are_closed(task_set: TaskSet, effort: Effort) -> str | None:
     return None
 
 
+def goals_are_rewritten(task_set: TaskSet, effort: Effort) -> str | None:
+    with _Open(task_set) as environment:
+        for task in _all(task_set, effort, FEW):
+            episode = _played(environment, task, effort)
+            for turn in episode.turns:
+                achieved = turn.step.info.get("achieved", [])
+                if not (isinstance(achieved, list) and all(isinstance(g, str) for g in achieved)):
+                    return f"{task.id}: info.achieved is {achieved!r}; expected a list of strings"
+                for goal in achieved:
+                    if finding := _unsteady(task_set, episode.opening.text, goal):
+                        return f"{task.id}: {finding}"
+    return None
+
+
 def sessions_close_twice(task_set: TaskSet, effort: Effort) -> str | None:
     fresh = task_set.environment()
     fresh.close()
@@ -314,6 +337,15 @@ def _replayed(environment: Environment, turns: list[Turn]) -> str | None:
                 f"not to {turn.step.observation.text!r} {turn.step.reward}"
             )
     return None
+
+
+def _unsteady(task_set: TaskSet, opening: str, goal: str) -> str | None:
+    if not isinstance(task_set, Relabels):
+        return None
+    text, again = task_set.relabel(opening, goal), task_set.relabel(opening, goal)
+    if not isinstance(text, str) or not text.strip():
+        return f"relabel to {goal!r} is {text!r}; expected text"
+    return None if again == text else f"relabel to {goal!r} is {text!r}, then {again!r}"
 
 
 def _changed(step: Step, before: Observation, state: object) -> str | None:

@@ -21,22 +21,27 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from agentrl_envs import wire
 from agentrl_envs.bearer import BearerToken
-from agentrl_envs.env import Split, TaskSet
+from agentrl_envs.env import Split, Step, TaskSet
 from agentrl_envs.host import Host
 from agentrl_envs.lease import Clock
 from agentrl_envs.metrics import CONTENT_TYPE, Metrics
-from agentrl_envs.refusal import HANDLERS, RefusedError, refused_by
+from agentrl_envs.refusal import HANDLERS, RefusedError, detail, refused_by
 from agentrl_envs.sessions import Sessions
 from agentrl_envs.shelf import Shelf
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MOST_TASKS = 1000
 """Tasks in one answer."""
+TOGETHER_S = 0.005
+"""Seconds that a known outcome waits for others, so that they travel together."""
+BYTES_TOGETHER = 1 << 20
+"""Bytes of a request of many that any server takes: see `wire.MOST_TOGETHER`."""
+LINES = "application/x-ndjson"
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -66,6 +71,7 @@ class EnvironmentServer:
     ) -> None:
         self._options = options
         self._shelf = Shelf(task_set)
+        self._stepping: set[asyncio.Task[Step]] = set()
         self._metrics = Metrics(environment=task_set.name, capacity=options.capacity)
         self._sessions = Sessions(
             host,
@@ -85,6 +91,8 @@ class EnvironmentServer:
             Route("/v1/tasks/{split}", self.tasks),
             Route("/v1/sessions", self.open, methods=["POST"]),
             Route("/v1/sessions/{session}/steps", self.step, methods=["POST"]),
+            Route("/v1/steps", self.steps, methods=["POST"]),
+            Route("/v1/relabel", self.relabel, methods=["POST"]),
             Route("/v1/sessions/{session}", self.close, methods=["DELETE"]),
         ]
 
@@ -96,9 +104,10 @@ class EnvironmentServer:
         try:
             yield
         finally:
-            for task in (looking, reaping):
+            ending = (looking, reaping, *self._stepping)
+            for task in ending:
                 task.cancel()
-            await asyncio.gather(looking, reaping, return_exceptions=True)
+            await asyncio.gather(*ending, return_exceptions=True)
             await self._sessions.shut()
             self._shelf.close()
 
@@ -140,6 +149,14 @@ class EnvironmentServer:
         step = await self._sessions.step(request.path_params["session"], asked.n, asked.action)
         return _json(wire.StepAnswer(step=step))
 
+    async def steps(self, request: Request) -> Response:
+        asked = await self._body(request, wire.StepsRequest, least=BYTES_TOGETHER)
+        return StreamingResponse(self._outcomes(asked.steps), media_type=LINES)
+
+    async def relabel(self, request: Request) -> Response:
+        asked = await self._body(request, wire.RelabelRequest, least=BYTES_TOGETHER)
+        return _json(wire.RelabelAnswer(texts=await self._shelf.relabel(asked.openings)))
+
     async def close(self, request: Request) -> Response:
         await self._sessions.close(request.path_params["session"])
         return Response(status_code=204)
@@ -149,15 +166,40 @@ class EnvironmentServer:
             await asyncio.sleep(min(self._options.ttl_s / 4, 5.0))
             await self._sessions.reap()
 
-    async def _body(self, request: Request, model: type[M]) -> M:
-        """The request's body, as the model it must be."""
+    async def _outcomes(self, asked: tuple[wire.SessionStep, ...]) -> AsyncIterator[bytes]:
+        """A line for each step, when it is known; those that are known together, together. A slow
+        environment holds up nobody but itself."""
+        index = {self._begun(each): number for number, each in enumerate(asked)}
+        pending = set(index)
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            if pending:
+                soon, pending = await asyncio.wait(pending, timeout=TOGETHER_S)
+                done |= soon
+            yield b"".join(_line(index[task], task) for task in done)
+
+    def _begun(self, asked: wire.SessionStep) -> asyncio.Task[Step]:
+        """The step, which goes on when the client is gone: it may come back and ask again."""
+        task = asyncio.create_task(self._sessions.step(asked.session, asked.n, asked.action))
+        self._stepping.add(task)
+        task.add_done_callback(self._stepped)
+        return task
+
+    def _stepped(self, task: asyncio.Task[Step]) -> None:
+        self._stepping.discard(task)
+        if not task.cancelled():
+            task.exception()  # now it is seen, if nobody waits for it any more
+
+    async def _body(self, request: Request, model: type[M], *, least: int = 0) -> M:
+        """The request's body, as the model it must be; `least` bytes are taken of any."""
+        most_bytes = max(self._options.most_bytes, least)
         if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
             raise RefusedError(415, "invalid", "send the body as application/json", "content-type")
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
-            if len(body) > self._options.most_bytes:
-                most = f"the body is longer than {self._options.most_bytes} bytes"
+            if len(body) > most_bytes:
+                most = f"the body is longer than {most_bytes} bytes"
                 raise RefusedError(413, "invalid", most)
         try:
             return model.model_validate_json(bytes(body))
@@ -186,6 +228,16 @@ def create_app(
 
 def _json(answer: BaseModel, status: int = 200) -> Response:
     return Response(answer.model_dump_json(), status, media_type="application/json")
+
+
+def _line(index: int, task: asyncio.Task[Step]) -> bytes:
+    failure = task.exception()
+    outcome = (
+        wire.StepOutcome(index=index, step=task.result())
+        if failure is None
+        else wire.StepOutcome(index=index, error=detail(failure))
+    )
+    return outcome.model_dump_json().encode() + b"\n"
 
 
 def _split(request: Request) -> Split:

@@ -7,10 +7,20 @@ millisecond. `client.RemoteTaskSet` is the same for a world behind HTTP.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from agentrl_envs.contract import Referee
-from agentrl_envs.env import Environment, Observation, Split, Step, Task, TaskSet
+from agentrl_envs.env import (
+    Environment,
+    Observation,
+    Relabels,
+    Split,
+    Step,
+    Task,
+    TaskSet,
+)
+from agentrl_envs.errors import TaskError
 
 
 @runtime_checkable
@@ -51,6 +61,16 @@ class World(Protocol):
 
     def session(self) -> Session:
         """A new session. Costs nothing until its first `reset`."""
+        ...
+
+    @property
+    def relabels(self) -> bool:
+        """Whether goals can be rewritten here."""
+        ...
+
+    async def relabel(self, openings: Sequence[tuple[str, str]]) -> list[str]:
+        """For each (first observation, goal) that observation with that goal. Raises `TaskError`
+        where goals cannot be rewritten, or a text is not a first observation."""
         ...
 
     async def close(self) -> None:
@@ -99,6 +119,15 @@ class LocalWorld:
 
     def session(self) -> LocalSession:
         return LocalSession(self.task_set.environment())
+
+    @property
+    def relabels(self) -> bool:
+        return isinstance(self.task_set, Relabels)
+
+    async def relabel(self, openings: Sequence[tuple[str, str]]) -> list[str]:
+        if not isinstance(self.task_set, Relabels):
+            raise TaskError(f"{self.name}: goals cannot be rewritten in this environment")
+        return [self.task_set.relabel(observation, goal) for observation, goal in openings]
 
     async def close(self) -> None:
         """Nothing is held: sessions are closed by who opened them."""

@@ -7,8 +7,9 @@ import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from agentrl_envs.env import Split, Task, TaskSet
-from agentrl_envs.wire import EnvironmentAnswer
+from agentrl_envs.env import Relabels, Split, Task, TaskSet
+from agentrl_envs.errors import TaskError
+from agentrl_envs.wire import MOST_STEPS, EnvironmentAnswer, Opening
 
 HASHED_TASKS = 64
 """Held-out tasks that `tasks_hash` covers, from index 0."""
@@ -44,6 +45,11 @@ class Shelf:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, partial(self._deal, split, start, count))
 
+    async def relabel(self, openings: tuple[Opening, ...]) -> tuple[str, ...]:
+        """The openings with their new goals. Raises `TaskError` where that cannot be done."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, partial(self._rewrite, openings))
+
     async def answer(self, *, capacity: int, ttl_s: float, version: str) -> EnvironmentAnswer:
         """What the server serves."""
         return EnvironmentAnswer(
@@ -56,6 +62,8 @@ class Shelf:
             ttl_s=ttl_s,
             version=version,
             tasks_hash=await self.look(),
+            relabels=isinstance(self._task_set, Relabels),
+            most_steps=MOST_STEPS,
         )
 
     def close(self) -> None:
@@ -64,3 +72,15 @@ class Shelf:
 
     def _deal(self, split: Split, start: int, count: int) -> tuple[Task, ...]:
         return tuple(self._task_set.task(split, start + offset) for offset in range(count))
+
+    def _rewrite(self, openings: tuple[Opening, ...]) -> tuple[str, ...]:
+        if not isinstance(self._task_set, Relabels):
+            raise TaskError(f"{self._task_set.name}: goals cannot be rewritten in this environment")
+        rewritten = []
+        for number, opening in enumerate(openings):
+            try:
+                text = self._task_set.relabel(opening.observation, opening.goal)
+            except TaskError as error:
+                raise TaskError(f"openings.{number}: {error}") from None
+            rewritten.append(text)
+        return tuple(rewritten)

@@ -42,6 +42,8 @@ M = TypeVar("M", bound=BaseModel)
 POOLS = 32
 """Connection pools of one server."""
 
+JSON_BODY = {"content-type": "application/json"}
+
 GATEWAY = (502, 503, 504)
 """What a proxy answers for a server that is starting, stopping or gone."""
 
@@ -85,6 +87,24 @@ class Server:
         response = await self._call("POST", path, content=body.model_dump_json())
         return self._read(response, f"POST {path}", answer)
 
+    @asynccontextmanager
+    async def lines(self, path: str, body: BaseModel) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A POST of one model whose answer comes line by line. It is not tried again: raises
+        `SessionError` for every way in which lines may stay away."""
+        try:
+            async with (
+                self._pooled() as pool,
+                pool.stream(
+                    "POST", path, content=body.model_dump_json(), headers=JSON_BODY
+                ) as response,
+            ):
+                if response.status_code != 200:
+                    raise SessionError(f"{self.url}: POST {path} answered {response.status_code}")
+                yield _split(response.aiter_bytes())
+        except httpx.TransportError as error:
+            reason = str(error) or type(error).__name__
+            raise SessionError(f"{self.url}: POST {path} broke off ({reason})") from None
+
     async def delete(self, path: str) -> None:
         """A DELETE; nothing comes back."""
         await self._call("DELETE", path)
@@ -102,7 +122,7 @@ class Server:
         content: str | None = None,
         params: dict[str, int] | None = None,
     ) -> httpx.Response:
-        headers = {} if content is None else {"content-type": "application/json"}
+        headers = {} if content is None else JSON_BODY
         async with self._named_failures(f"{method} {path}"):
             async for attempt in self._attempts():
                 with attempt:
@@ -117,11 +137,16 @@ class Server:
         return response
 
     async def _sent(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """By the pool with the fewest calls under way."""
+        async with self._pooled() as pool:
+            return await pool.request(method, path, **request)
+
+    @asynccontextmanager
+    async def _pooled(self) -> AsyncIterator[httpx.AsyncClient]:
+        """The pool with the fewest calls under way."""
         index = self._busy.index(min(self._busy))
         self._busy[index] += 1
         try:
-            return await self._pools[index].request(method, path, **request)
+            yield self._pools[index]
         finally:
             self._busy[index] -= 1
 
@@ -160,16 +185,19 @@ class Server:
             raise WorldError(f"url: {self.url!r} is not a URL ({error})") from None
 
     def _error(self, response: httpx.Response, detail: ErrorDetail | None, call: str) -> WorldError:
-        status = response.status_code
         if detail is None:
             return WorldError(
-                f"{self.url}: {call} answered {status}, not as an environment server does; "
-                "is the URL right?"
+                f"{self.url}: {call} answered {response.status_code}, not as an environment server "
+                "does; is the URL right?"
             )
+        return self.error(detail, call, _retry_after_s(response))
+
+    def error(self, detail: ErrorDetail, call: str, retry_after_s: float = 1.0) -> WorldError:
+        """What the server refused, as the class that its type stands for."""
         message = f"{self.url}: {call}: {detail.message}"
         match detail.type:
             case "capacity":
-                return CapacityError(message, retry_after_s=_retry_after_s(response))
+                return CapacityError(message, retry_after_s=retry_after_s)
             case "session" | "conflict" | "internal":
                 return SessionError(message)
             case "task":
@@ -182,8 +210,12 @@ class Server:
                 return WorldError(f"url: {message}; is the URL right?")
 
     def _read(self, response: httpx.Response, call: str, answer: type[M]) -> M:
+        return self.read(response.content, call, answer)
+
+    def read(self, content: bytes, call: str, answer: type[M]) -> M:
+        """An answer of the given model. Raises `ContractError` for one that is not."""
         try:
-            return answer.model_validate_json(response.content, strict=True)
+            return answer.model_validate_json(content, strict=True)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(str(part) for part in first["loc"]) or "the answer"
@@ -192,6 +224,16 @@ class Server:
             raise ContractError(
                 f"{self.url}: {call}: {field} is {shown}: {first['msg'].lower()}"
             ) from None
+
+
+async def _split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Lines, each when it is whole. By hand: httpx ends a line at any of Unicode's line ends, and
+    JSON may hold those."""
+    rest = b""
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line
 
 
 def _detail(response: httpx.Response) -> ErrorDetail | None:

@@ -5,9 +5,12 @@
     POST   /v1/sessions      OpenRequest      -> OpenAnswer       opens, and sets the task up
     POST   /v1/sessions/{id}/steps StepRequest -> Step
     DELETE /v1/sessions/{id}                  -> 204
+    POST   /v1/steps         StepsRequest     -> StepOutcome, one a line, each as it is known
+    POST   /v1/relabel       RelabelRequest   -> RelabelAnswer
 
-Every failure is an `ErrorAnswer`. All calls may be repeated: an open with the same key and a step
-with the same number return the answer of the first.
+The last two are for servers whose `EnvironmentAnswer` offers them. Every failure is an
+`ErrorAnswer`. All calls may be repeated: an open with the same key and a step with the same number
+return the answer of the first.
 """
 
 from __future__ import annotations
@@ -20,6 +23,20 @@ from agentrl_envs.env import Observation, Step, Task
 
 LONGEST_ACTION = 200_000
 """Characters of one reply. Far beyond any turn's token budget; a wall, not a limit to tune."""
+
+MOST_STEPS = 256
+"""Steps in one `StepsRequest`."""
+
+MOST_RELABELLED = 64
+"""Openings in one `RelabelRequest`."""
+
+MOST_TOGETHER = 64_000
+"""Characters of actions, or of openings and goals, that a client sends in one request of many."""
+
+LONGEST_OPENING = 200_000
+"""Characters of one first observation."""
+
+LONGEST_GOAL = 2_000
 
 Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
@@ -59,6 +76,10 @@ class EnvironmentAnswer(Message):
     """Version of the package that serves."""
     tasks_hash: str
     """`tasks_hash` of the held-out split: equal for servers that deal equal tasks."""
+    relabels: bool = False
+    """Whether `POST /v1/relabel` rewrites goals. Servers that do not say so do not."""
+    most_steps: int = 0
+    """Steps that `POST /v1/steps` takes at once; 0: the server has no such route."""
 
 
 class TasksAnswer(Message):
@@ -98,6 +119,39 @@ class StepAnswer(Message):
     step: Step
 
 
+class SessionStep(Message):
+    """A step of one session among many."""
+
+    session: str = Field(max_length=64)
+    n: int = Field(ge=1)
+    action: str = Field(max_length=LONGEST_ACTION)
+
+
+class StepsRequest(Message):
+    """Steps of different sessions. What happens to one does not touch the others."""
+
+    steps: tuple[SessionStep, ...] = Field(min_length=1, max_length=MOST_STEPS)
+
+
+class Opening(Message):
+    """A first observation, and the goal that it shall have."""
+
+    observation: str = Field(max_length=LONGEST_OPENING)
+    goal: str = Field(max_length=LONGEST_GOAL)
+
+
+class RelabelRequest(Message):
+    """Openings whose goals shall be rewritten."""
+
+    openings: tuple[Opening, ...] = Field(min_length=1, max_length=MOST_RELABELLED)
+
+
+class RelabelAnswer(Message):
+    """The first observations with their new goals, in the order asked for."""
+
+    texts: tuple[str, ...]
+
+
 class ErrorDetail(Message):
     """What went wrong."""
 
@@ -111,3 +165,12 @@ class ErrorAnswer(Message):
     """Every answer with a status of 400 or more."""
 
     error: ErrorDetail
+
+
+class StepOutcome(Message):
+    """What came of one step of a `StepsRequest`: a step or an error."""
+
+    index: int
+    """Which one, counted from 0."""
+    step: Step | None = None
+    error: ErrorDetail | None = None

@@ -124,7 +124,6 @@ def from_secret(name: str, variables: dict[str, str]) -> Data:
         "secretName": name,
         "secretNameParameter": {"runtimeValue": {"constant": name}},
         "keyToEnv": [{"secretKey": key, "envVar": name} for key, name in variables.items()],
-        "optional": False,
     }
 
 

@@ -8,10 +8,13 @@ from agentrl_pipelines.commands.compile import compile_
 from agentrl_pipelines.commands.crd import crd
 from agentrl_pipelines.commands.envs import envs
 from agentrl_pipelines.commands.evaluate import evaluate
+from agentrl_pipelines.commands.logs import logs
 from agentrl_pipelines.commands.metrics import metrics
 from agentrl_pipelines.commands.report import report
 from agentrl_pipelines.commands.run import run
 from agentrl_pipelines.commands.stage import stage
+from agentrl_pipelines.commands.status import status
+from agentrl_pipelines.commands.submit import submit
 from agentrl_pipelines.commands.validate import validate
 
 
@@ -21,5 +24,18 @@ def main() -> None:
     """Train multi-turn LLM agents by reinforcement learning, from one manifest."""
 
 
-for command in (run, validate, evaluate, report, metrics, envs, crd, compile_, stage):
+for command in (
+    run,
+    submit,
+    status,
+    logs,
+    validate,
+    evaluate,
+    report,
+    metrics,
+    envs,
+    crd,
+    compile_,
+    stage,
+):
     main.add_command(command)

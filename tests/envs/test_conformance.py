@@ -165,6 +165,24 @@ class SmallVocabulary(CorridorTasks):
         return tuple(word for word in super().vocabulary() if word != "jams")
 
 
+class RewritesAtWill(BentTasks):
+    """Rewrites every opening in another way than before."""
+
+    rewritten = 0
+
+    def relabel(self, observation: str, goal: str) -> str:
+        self.rewritten += 1
+        return f"{observation} {goal} {self.rewritten}"
+
+
+def achieves_the_door(step: Step, action: str) -> Step:
+    return replace(step, info={**step.info, "achieved": ["open the door"]})
+
+
+def achieves_a_number(step: Step, action: str) -> Step:
+    return replace(step, info={**step.info, "achieved": [7]})
+
+
 def without_state(step: Step, action: str) -> Step:
     return replace(step, info={**step.info, "state": "always the same"})
 
@@ -209,6 +227,8 @@ LIARS = [
     (MovesOnNonsense(), "invalid-reply", "changed what is admissible"),
     (BentTasks(without_state), "state", "always the same offers"),
     (SmallVocabulary(), "vocabulary", "'jams' is not in the vocabulary"),
+    (RewritesAtWill(achieves_the_door), "relabel", "open the door 1', then"),
+    (BentTasks(achieves_a_number), "relabel", "info.achieved is [7]"),
     (ClosesOnce(), "close", "raised RuntimeError: closed already"),
 ]
 

@@ -378,3 +378,48 @@ def test_worker_processes_play_the_same_episodes():
         ]
         assert texts == ["corridor 5 red door left 1", "corridor 5 red door here"]
         assert http.delete(f"/v1/sessions/{session}").status_code == 204
+
+
+def test_steps_of_many_sessions_are_answered_by_a_line_each():
+    with served() as http:
+        first, second = (opened(http, key).json()["id"] for key in ("a", "b"))
+        asked = [
+            {"session": first, "n": 1, "action": "left"},
+            {"session": "nobody", "n": 1, "action": "left"},
+            {"session": second, "n": 5, "action": "left"},
+        ]
+        for _ in range(2):  # asked twice, taken once
+            answer = http.post("/v1/steps", json={"steps": asked})
+            assert answer.headers["content-type"] == "application/x-ndjson"
+            lines = sorted(map(json.loads, answer.text.splitlines()), key=lambda o: o["index"])
+            assert lines[0]["step"]["observation"]["text"] == "corridor 5 red door left 1"
+            assert [line["error"] and line["error"]["type"] for line in lines] == [
+                None,
+                "session",
+                "conflict",
+            ]
+        assert stepped(http, second, 1, "left").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/v1/steps", {"steps": []}, "steps"),
+        ("/v1/steps", {"steps": [{"session": "s", "n": 0, "action": ""}]}, "steps.0.n"),
+        ("/v1/steps", {"steps": [{"session": "s", "n": 1, "action": ""}] * 257}, "steps"),
+        ("/v1/relabel", {"openings": [{"observation": "", "goal": ""}] * 65}, "openings"),
+        ("/v1/relabel", {"openings": [{"observation": 1, "goal": ""}]}, "openings.0.observation"),
+    ],
+)
+def test_requests_of_many_are_bounded_and_checked(path, body, field):
+    with served() as http:
+        answer = http.post(path, json=body)
+        assert error_of(answer) == (422, "invalid")
+        assert answer.json()["error"]["field"] == field
+
+
+def test_a_server_whose_task_set_rewrites_no_goals_refuses_to():
+    with served() as http:
+        assert http.get("/v1/environment").json()["relabels"] is False
+        answer = http.post("/v1/relabel", json={"openings": [{"observation": "o", "goal": "g"}]})
+        assert error_of(answer) == (422, "task")

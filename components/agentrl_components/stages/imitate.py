@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from agentrl_components.context import RunContext
 from agentrl_components.conversations import conversations
@@ -11,8 +12,8 @@ from agentrl_components.packing import Example
 from agentrl_components.players import RANDOM_POLICY, Call
 from agentrl_components.spec import WarmStart
 from agentrl_components.trajectory import Ending, Trajectory
-from agentrl_components.warmstart import batches, cosine, imitation, in_hindsight
-from agentrl_envs.session import LocalWorld
+from agentrl_components.warmstart import batches, cosine, imitation, in_hindsight, reached_goal
+from agentrl_envs.session import World
 
 
 def imitate(context: RunContext) -> None:
@@ -59,12 +60,18 @@ def play(context: RunContext, warm: WarmStart, number: int, version: int) -> lis
 def hindsight(context: RunContext, warm: WarmStart, number: int) -> list[Example]:
     """Random play, relabelled with goals it happened to reach."""
     relabel = relabellers(context)
+    played = play(context, warm, number, RANDOM_POLICY)
+    reached: dict[str, set[tuple[str, str]]] = {}
+    for episode in played:
+        if (goal := reached_goal(episode, context.spec.seed)) is not None:
+            opening = (episode.turns[0].observation, goal.phrase)
+            reached.setdefault(episode.environment, set()).add(opening)
+    reworded = {name: relabel[name](sorted(openings)) for name, openings in reached.items()}
 
     def reword(episode: Trajectory, goal: str) -> Sequence[int]:
-        seen = relabel[episode.environment](episode.turns[0].observation, goal)
+        seen = reworded[episode.environment][episode.turns[0].observation, goal]
         return context.lead.dialogue.opening(context.crew.instructions[episode.environment], seen)
 
-    played = play(context, warm, number, RANDOM_POLICY)
     told = [in_hindsight(e, context.spec.seed, reword) for e in played]
     weights = (warm.observation_weight, warm.path_weight)
     return [imitation(e, *weights) for e in told if e is not None]
@@ -94,15 +101,20 @@ SOURCES: dict[str, Callable[[RunContext, WarmStart, int], list[Example]]] = {
 }
 
 
-def relabellers(context: RunContext) -> dict[str, Callable[[str, str], str]]:
-    """How each environment rewrites a goal. Raises `SpecError` for one that cannot."""
-    out: dict[str, Callable[[str, str], str]] = {}
+Openings = Sequence[tuple[str, str]]
+"""First observations, and the goals that they shall have."""
+
+
+def relabellers(context: RunContext) -> dict[str, Callable[[Openings], dict[tuple[str, str], str]]]:
+    """How each environment rewrites goals, many in one call, wherever it runs. Raises `SpecError`
+    for one that cannot."""
+
+    def relabel(world: World, openings: Openings) -> dict[tuple[str, str], str]:
+        texts = context.crew.home.run(world.relabel(openings))
+        return dict(zip(openings, texts, strict=True))
+
     for i, environment in enumerate(context.spec.environments):
-        world = context.crew.worlds[environment.name]
-        relabel = (
-            getattr(world.task_set, "relabel", None) if isinstance(world, LocalWorld) else None
-        )
-        if relabel is None:
+        if not context.crew.worlds[environment.name].relabels:
             raise SpecError(
                 [
                     "spec.warmStart.algorithm: hindsight needs environments that can rewrite a "
@@ -110,5 +122,4 @@ def relabellers(context: RunContext) -> dict[str, Callable[[str, str], str]]:
                     "filtered-imitation or sft"
                 ]
             )
-        out[environment.name] = relabel
-    return out
+    return {name: partial(relabel, world) for name, world in context.crew.worlds.items()}

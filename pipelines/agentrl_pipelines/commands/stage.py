@@ -52,6 +52,7 @@ def stage(
         if name not in STEPS:
             raise SpecError([f"NAME: there is no stage {name}; use one of {', '.join(STEPS)}"])
         logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # or every step is a line
         with TemporaryDirectory(prefix="agentrl-stage-") as temporary:
             folder = scratch or Path(temporary)
             step = Step(

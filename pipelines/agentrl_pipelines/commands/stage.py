@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,6 +32,7 @@ def stage(
 ) -> None:
     """Do one stage of one phase: provision, train (or rollout and update, side by side), evaluate,
     expand, settle. What is done already is not done twice."""
+    began = time.monotonic()
     with told():
         import yaml
 
@@ -62,5 +64,6 @@ def stage(
                 scratch=folder,
                 artifacts=Artifacts(executor_input, folder),
                 view=view_for(Console()),
+                began=began,
             )
             end_with(name, step)

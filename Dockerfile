@@ -1,0 +1,80 @@
+# The images of AgentRL, by target:
+#   operator  the control plane: small, no torch
+#   envs      the environment server
+#   stage     what a pipeline's pods run: torch with CUDA, the environments, vLLM where it is asked for
+#
+#   docker build --target operator -t agentrl-operator .
+#   docker build --target stage --build-arg VLLM=0.32.0 -t agentrl-stage .
+#
+# Dependencies lie in a layer below our own code, so a change of code builds and pulls in seconds.
+# Nothing secret goes in, and no build tool: those are mounted meanwhile, from the builder's caches.
+# A pod may run the images as any numeric user with a read-only root file system: they write to /tmp.
+
+# Any image with Python 3.11, its venv module and CA certificates. Pin it by digest for a release.
+ARG BASE=python:3.11-slim-bookworm
+
+FROM ${BASE} AS base
+ENV VIRTUAL_ENV=/opt/agentrl \
+    PATH=/opt/agentrl/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    USER=agentrl \
+    MPLCONFIGDIR=/tmp/matplotlib \
+    GIT_PYTHON_REFRESH=quiet
+# Some libraries ask for the user's name.
+RUN python3 -m venv --without-pip /opt/agentrl \
+ && echo 'agentrl:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd \
+ && echo 'agentrl:x:65532:' >> /etc/group
+COPY requirements/install.sh requirements/installer.txt requirements/build.txt /opt/agentrl/requirements/
+WORKDIR /tmp
+
+FROM base AS code
+ARG PIP_CERT
+COPY pyproject.toml README.md LICENSE /src/
+COPY envs /src/envs
+COPY components /src/components
+COPY pipelines /src/pipelines
+COPY operator /src/operator
+RUN --mount=type=cache,id=agentrl-tools,target=/opt/tools \
+    sh /opt/agentrl/requirements/install.sh code
+
+FROM base AS operator
+ARG PIP_CERT
+ARG UV_CACHE_DIR=/var/cache/uv
+COPY requirements/operator.txt /opt/agentrl/requirements/
+RUN --mount=type=cache,id=agentrl-tools,target=/opt/tools \
+    --mount=type=cache,id=agentrl-wheels,target=/var/cache/uv \
+    sh /opt/agentrl/requirements/install.sh libraries operator.txt
+COPY --from=code /code /opt/agentrl
+USER 65532:65532
+CMD ["python", "-m", "agentrl_operator"]
+
+FROM base AS envs
+ARG PIP_CERT
+ARG UV_CACHE_DIR=/var/cache/uv
+COPY requirements/envs.txt /opt/agentrl/requirements/
+RUN --mount=type=cache,id=agentrl-tools,target=/opt/tools \
+    --mount=type=cache,id=agentrl-wheels,target=/var/cache/uv \
+    sh /opt/agentrl/requirements/install.sh libraries envs.txt
+COPY --from=code /code /opt/agentrl
+USER 65532:65532
+CMD ["agentrl", "envs", "--help"]
+
+FROM base AS stage
+ARG PIP_CERT
+ARG UV_CACHE_DIR=/var/cache/uv
+# vLLM's version, to add it: needs a GPU, and several gigabytes.
+ARG VLLM=""
+# no: leave CUDA's libraries out. For tests on machines without a GPU: 3 GB less.
+ARG CUDA=yes
+COPY requirements/stage.txt requirements/without_cuda.py /opt/agentrl/requirements/
+RUN --mount=type=cache,id=agentrl-tools,target=/opt/tools \
+    --mount=type=cache,id=agentrl-wheels,target=/var/cache/uv \
+    sh /opt/agentrl/requirements/install.sh libraries stage.txt
+COPY --from=code /code /opt/agentrl
+USER 65532:65532
+CMD ["agentrl", "--help"]
+
+# The same, by its other name.
+FROM stage AS trainer

@@ -1,0 +1,395 @@
+"""The operator under many runs: a real kube-apiserver and etcd, KFP and S3 stubbed at HTTP.
+
+    python benchmarks/control_plane.py --runs 1000 --json benchmarks/results/control_plane.json
+
+(Not called operator.py: beside the other programs here it would shadow Python's own `operator`.)
+The operator is a process of its own, as in its image. What is measured:
+
+- `reconciled_s`: from the first of all runs' creation, one by one as fast as the API server takes
+  them, until each has its Secret, Service, Deployment and KFP run, and its status says so.
+- `status_p50_ms`, `status_p99_ms`: from sending a change of a spec until a watch shows a status
+  that answers it, with all runs at work.
+- `takeover_s`: a new operator's start until it has looked at every run.
+- `rss_mib`: the most memory that the operator ever held.
+- `requests_per_run`: what the operator asked of the API server until all were reconciled.
+- `operator_ms_per_run`, `apiserver_ms_per_run`: processor time that it took of each, which tells
+  more than `reconciled_s` does on a machine that has other work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import click
+import yaml
+from aiohttp import web
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "operator"))
+
+from apiserver import TOKEN, ApiServer, free_ports, missing  # noqa: E402
+
+NAMESPACE = "kubeflow"
+RUNS = f"apis/agentrl.dev/v1alpha1/namespaces/{NAMESPACE}/agentrlruns"
+MINE = ("agentrlruns", "deployments", "services", "secrets", "events", "workflows", "pods")
+SPEC = {
+    "environments": [{"name": "babyai", "builtin": "babyai"}],
+    "horizon": {"phases": [{"maxTurns": 3, "iterations": 20}, {"maxTurns": 6, "iterations": 20}]},
+}
+STARTED = ("Submitting", "Running")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came out."""
+
+    runs: int
+    created_s: float
+    reconciled_s: float
+    status_p50_ms: float
+    status_p99_ms: float
+    takeover_s: float
+    rss_mib: float
+    requests_per_run: float
+    operator_ms_per_run: float
+    apiserver_ms_per_run: float
+
+
+@click.command()
+@click.option("--runs", default=1000, show_default=True)
+@click.option("--changes", default=300, show_default=True, help="Specs changed, one at a time.")
+@click.option("--json", "path", default="benchmarks/results/control_plane.json", show_default=True)
+def main(runs: int, changes: int, path: str) -> None:
+    """Measure, print, write JSON."""
+    lacking = missing()
+    if lacking is not None:
+        raise click.ClickException(f"{lacking}; make cluster builds both")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is stopped
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder, ApiServer.started(Path(folder)) as server:
+        prepare(server)
+        result = asyncio.run(measured(server, Path(folder), runs, changes))
+    written = {"cores": os.cpu_count(), "load": load, **asdict(result)}
+    click.echo(json.dumps(written, indent=2))
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(json.dumps(written, indent=2) + "\n")
+
+
+def prepare(server: ApiServer) -> None:
+    """The namespace, our CRD and as much of Argo's as the operator asks for."""
+    server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    server.install(ROOT / "helm" / "agentrl" / "files" / "crd.yaml")
+    names = {"kind": "Workflow", "plural": "workflows", "singular": "workflow"}
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1alpha1", "served": True, "storage": True}
+    crd = server.folder / "workflows.yaml"
+    manifest = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "workflows.argoproj.io"},
+        "spec": {
+            "group": "argoproj.io",
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [version | {"schema": {"openAPIV3Schema": anything}}],
+        },
+    }
+    crd.write_text(yaml.safe_dump(manifest))
+    server.install(crd)
+
+
+async def measured(server: ApiServer, folder: Path, count: int, changes: int) -> Result:
+    """The whole course."""
+    stub_port, metrics_port = free_ports(2)
+    stub = subprocess.Popen([sys.executable, __file__, "stub", str(stub_port)])
+    try:
+        async with connected(server) as api, watching(api, server) as seen:
+            operator = Operator(server, folder, stub_port, metrics_port)
+            operator.start()
+            try:
+                await operator.ready()
+                before = await requests(api, server)
+                used = operator.processor_s(), processor_s(server.processes[1].pid)
+                began = time.monotonic()
+                await create(api, server, count)
+                created_s = time.monotonic() - began
+                await seen.until(lambda: len(seen.started) == count, 900)
+                reconciled_s = time.monotonic() - began
+                asked = await requests(api, server) - before - count
+                operator_s = operator.processor_s() - used[0]
+                apiserver_s = processor_s(server.processes[1].pid) - used[1]
+                latencies = await changed(api, server, seen, count, changes)
+                rss = operator.most_memory_mib()
+                operator.stop()
+                began = time.monotonic()
+                operator.start()
+                await operator.looked_at(count)
+                takeover_s = time.monotonic() - began
+                rss = max(rss, operator.most_memory_mib())
+            finally:
+                operator.stop()
+    finally:
+        stub.kill()
+        stub.wait()
+    ordered = statistics.quantiles(latencies, n=100, method="inclusive")
+    return Result(
+        runs=count,
+        created_s=round(created_s, 2),
+        reconciled_s=round(reconciled_s, 2),
+        status_p50_ms=round(ordered[49] * 1e3, 1),
+        status_p99_ms=round(ordered[98] * 1e3, 1),
+        takeover_s=round(takeover_s, 2),
+        rss_mib=round(rss, 1),
+        requests_per_run=round(asked / count, 2),
+        operator_ms_per_run=round(operator_s / count * 1e3, 1),
+        apiserver_ms_per_run=round(apiserver_s / count * 1e3, 1),
+    )
+
+
+class Operator:
+    """The operator's process."""
+
+    def __init__(self, server: ApiServer, folder: Path, stub: int, metrics: int) -> None:
+        platform = {
+            "kfp": {"url": f"http://127.0.0.1:{stub}", "namespace": NAMESPACE},
+            "storage": {"endpoint": f"http://127.0.0.1:{stub}", "region": "us-east-1"},
+        }
+        self._platform = folder / "platform.yaml"
+        self._platform.write_text(yaml.safe_dump(platform))
+        self._log = folder / "operator.log"
+        self._port = metrics
+        self._env = os.environ | {
+            "KUBECONFIG": str(server.kubeconfig),
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "x",
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """It serves one namespace, as in a chart's namespaced mode."""
+        flags = ["--platform", str(self._platform), "--namespace", NAMESPACE]
+        flags += ["--metrics-host", "127.0.0.1", "--metrics-port", str(self._port)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "agentrl_operator", *flags],
+                env=self._env,
+                stderr=log,
+                stdout=log,
+            )
+
+    def stop(self) -> None:
+        """As Kubernetes stops it."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    def most_memory_mib(self) -> float:
+        """The most it ever held."""
+        assert self._process is not None
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
+
+    def processor_s(self) -> float:
+        """Processor seconds that it used."""
+        assert self._process is not None
+        return processor_s(self._process.pid)
+
+    async def ready(self) -> None:
+        """Wait until it says so."""
+        await self._asked("/readyz", lambda status, page: status == 200)
+
+    async def looked_at(self, count: int) -> None:
+        """Wait until it has looked at so many runs."""
+        sample = re.compile(r'agentrl_operator_reconciles_total\{result="done"\} (\S+)')
+
+        def enough(status: int, page: str) -> bool:
+            found = sample.findall(page)
+            return bool(found) and float(found[0]) >= count
+
+        await self._asked("/metrics", enough)
+
+    async def _asked(self, path: str, wanted: Any) -> None:
+        url, deadline = f"http://127.0.0.1:{self._port}{path}", time.monotonic() + 120
+        async with aiohttp.ClientSession() as session:
+            while time.monotonic() < deadline:
+                try:
+                    async with session.get(url) as response:
+                        if wanted(response.status, await response.text()):
+                            return
+                except aiohttp.ClientError:
+                    pass
+                await asyncio.sleep(0.05)
+        raise click.ClickException(f"the operator: {path}:\n{self._log.read_text()[-3000:]}")
+
+
+@dataclass
+class Seen:
+    """What a watch on all runs has shown."""
+
+    started: set[str] = field(default_factory=set)
+    """Whose KFP run is there and whose status says so."""
+    answered: dict[str, int] = field(default_factory=dict)
+    """Generation that the status answers, by name."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self, run: dict[str, Any]) -> None:
+        """A run as it is now."""
+        name, status = run["metadata"]["name"], run.get("status") or {}
+        self.answered[name] = status.get("observedGeneration", 0)
+        for condition in status.get("conditions", ()):
+            if condition["type"] == "Progressing" and condition["reason"] in STARTED:
+                self.started.add(name)
+        self.news.set()
+
+    async def until(self, wanted: Any, seconds: float) -> None:
+        """Wait for it."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not wanted():
+                    self.news.clear()
+                    await self.news.wait()
+        except TimeoutError:
+            raise click.ClickException(f"after {seconds} s: {len(self.started)} started") from None
+
+
+@asynccontextmanager
+async def connected(server: ApiServer) -> AsyncIterator[aiohttp.ClientSession]:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    connector = aiohttp.TCPConnector(ssl=False, limit=32)
+    async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
+        yield session
+
+
+@asynccontextmanager
+async def watching(api: aiohttp.ClientSession, server: ApiServer) -> AsyncIterator[Seen]:
+    """A watch runs meanwhile."""
+    seen = Seen()
+
+    async def watch() -> None:
+        url = f"{server.url}/{RUNS}?watch=1"
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with api.get(url, timeout=timeout) as response:
+            pending = b""
+            async for chunk in response.content.iter_any():
+                *lines, pending = (pending + chunk).split(b"\n")
+                for line in lines:
+                    seen.take(json.loads(line)["object"])
+
+    task = asyncio.create_task(watch())
+    try:
+        yield seen
+    finally:
+        task.cancel()
+
+
+async def create(api: aiohttp.ClientSession, server: ApiServer, count: int) -> None:
+    """All runs, eight at a time."""
+
+    async def some(first: int) -> None:
+        for number in range(first, count, 8):
+            manifest = {
+                "apiVersion": "agentrl.dev/v1alpha1",
+                "kind": "AgentRLRun",
+                "metadata": {"name": f"run-{number}", "namespace": NAMESPACE},
+                "spec": SPEC,
+            }
+            async with api.post(f"{server.url}/{RUNS}", json=manifest) as response:
+                if response.status != 201:
+                    raise click.ClickException(await response.text())
+
+    await asyncio.gather(*(some(first) for first in range(8)))
+
+
+async def changed(
+    api: aiohttp.ClientSession, server: ApiServer, seen: Seen, count: int, changes: int
+) -> list[float]:
+    """Seconds from a spec's change to a status that answers it."""
+    latencies, draws = [], random.Random(0)
+    headers = {"Content-Type": "application/merge-patch+json"}
+    for number in range(changes):
+        name = f"run-{draws.randrange(count)}"
+        change = json.dumps({"spec": {"backoffLimit": number % 50 + 4}})
+        began = time.monotonic()
+        async with api.patch(
+            f"{server.url}/{RUNS}/{name}", data=change, headers=headers
+        ) as response:
+            generation = (await response.json())["metadata"]["generation"]
+        await seen.until(
+            lambda name=name, wanted=generation: seen.answered.get(name, 0) >= wanted, 30
+        )
+        latencies.append(time.monotonic() - began)
+        await asyncio.sleep(0.02)
+    return latencies
+
+
+async def requests(api: aiohttp.ClientSession, server: ApiServer) -> float:
+    """Requests that the API server has answered, of the kinds that the operator makes."""
+    async with api.get(f"{server.url}/metrics") as response:
+        page = await response.text()
+    total = 0.0
+    for line in page.splitlines():
+        if line.startswith("apiserver_request_total{"):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+            if labels["resource"] in MINE and labels["verb"] not in ("WATCH", "CONNECT"):
+                total += float(line.rsplit(" ", 1)[1])
+    return total
+
+
+def processor_s(pid: int) -> float:
+    """Processor seconds of a process, as Linux tells."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def stub(port: int) -> None:
+    """KFP, whose runs run for ever, and an S3 with nothing in it."""
+    runs: dict[str, str] = {}
+
+    async def answer(request: web.Request) -> web.Response:
+        last = request.path.rpartition("/")[2]
+        if not request.path.startswith("/apis/v2beta1/"):
+            missing_key = "<Error><Code>NoSuchKey</Code></Error>"
+            return web.Response(status=404, text=missing_key, content_type="application/xml")
+        if request.method == "POST" and last == "experiments":
+            return web.json_response({"experiment_id": "1"})
+        if request.method == "POST" and last == "runs":
+            run_id = (await request.json())["run_id"]
+            if run_id in runs:
+                raise SystemExit(f"{run_id} was posted twice")
+            runs[run_id] = "RUNNING"
+            return web.json_response({"run_id": run_id})
+        if last not in runs:
+            return web.json_response({"code": 5}, status=404)
+        return web.json_response({"run_id": last, "state": runs[last]})
+
+    app = web.Application(client_max_size=1 << 24)
+    app.router.add_route("*", "/{path:.*}", answer)
+    web.run_app(app, host="127.0.0.1", port=port, print=None, access_log=None)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["stub"]:
+        stub(int(sys.argv[2]))
+    else:
+        main()

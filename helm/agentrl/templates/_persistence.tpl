@@ -1,0 +1,37 @@
+{{/* The claim of a try-out server. Call with (list . "component" persistence). */}}
+{{- define "agentrl.claim" -}}
+{{- $ := index . 0 }}
+{{- $component := index . 1 }}
+{{- $persistence := index . 2 }}
+{{- if $persistence.enabled }}
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: {{ include "agentrl.fullname" $ }}-{{ $component }}
+  namespace: {{ $.Release.Namespace }}
+  {{- include "agentrl.labels" (list $ $component) | nindent 2 }}
+  annotations:
+    helm.sh/resource-policy: keep
+    {{- with $.Values.commonAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  accessModes: [ReadWriteOnce]
+  {{- with $persistence.storageClassName }}
+  storageClassName: {{ . }}
+  {{- end }}
+  resources:
+    requests: {storage: {{ $persistence.size }}}
+---
+{{- end }}
+{{- end }}
+
+{{/* Its volume. Call with (list "claim" persistence). */}}
+{{- define "agentrl.data" -}}
+- name: data
+{{- if (index . 1).enabled }}
+  persistentVolumeClaim: {claimName: {{ index . 0 }}}
+{{- else }}
+  emptyDir: {}
+{{- end }}
+{{- end }}

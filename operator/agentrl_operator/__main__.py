@@ -1,0 +1,102 @@
+"""`python -m agentrl_operator`: run the operator."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+if TYPE_CHECKING:
+    from agentrl_operator.app import Options
+    from agentrl_pipelines.platform import Platform
+
+
+STORES_KEPT = 64
+"""Connections to the stores of so many runs are kept open."""
+
+
+@click.command()
+@click.option(
+    "--platform",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/agentrl/platform.yaml"),
+    show_default=True,
+    help="What the administrator says about the cluster.",
+)
+@click.option(
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    help="Serve this namespace only; may be given again. Default: all of them.",
+)
+@click.option("--metrics-host", default="0.0.0.0", show_default=True, help="Address of the probes.")
+@click.option("--metrics-port", default=8080, show_default=True, help="0: the system chooses.")
+@click.option("--workers", default=16, show_default=True, help="Runs looked at side by side.")
+@click.option(
+    "--log-format", type=click.Choice(["json", "plain"]), default="json", show_default=True
+)
+def main(
+    path: Path,
+    namespaces: tuple[str, ...],
+    metrics_host: str,
+    metrics_port: int,
+    workers: int,
+    log_format: Literal["json", "plain"],
+) -> None:
+    """Run every AgentRLRun there is, until told to stop."""
+    without_the_official_client()
+    from agentrl_components.errors import SpecError
+    from agentrl_operator.app import Options
+    from agentrl_operator.errors import Trouble
+    from agentrl_operator.logs import log_to_stderr
+    from agentrl_pipelines.platform import load
+
+    log_to_stderr(log_format)
+    options = Options(namespaces=namespaces, host=metrics_host, port=metrics_port, workers=workers)
+    try:
+        asyncio.run(_operated(load(path), options))
+    except (SpecError, Trouble) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def without_the_official_client() -> None:
+    """Kopf loads Kubernetes' official client where it is installed, only to know its types: 50 MB
+    for nothing."""
+    sys.modules.setdefault("kubernetes", None)  # type: ignore[arg-type]
+
+
+async def _operated(platform: Platform, options: Options) -> None:
+    from agentrl_operator.app import operate
+    from agentrl_operator.kfp_api import KfpApi
+    from agentrl_operator.kubernetes_api import KubernetesApi
+    from agentrl_operator.mlflow_api import MlflowApi
+    from agentrl_operator.neighbours import Neighbours
+    from agentrl_operator.standing import Standings, opened
+    from agentrl_pipelines.binding import bind
+
+    async with AsyncExitStack() as stack:
+        cluster, tracking = KubernetesApi(), MlflowApi()
+        stores = Standings(lru_cache(STORES_KEPT)(opened))
+        pipelines = KfpApi(
+            platform.kfp.url,
+            cluster,
+            multi_user=platform.kfp.multi_user,
+            token_file=platform.kfp.token_file,
+        )
+        stack.callback(stores.close)
+        for api in (cluster, tracking, pipelines):
+            stack.push_async_callback(api.close)
+        neighbours = Neighbours(
+            cluster=cluster, pipelines=pipelines, stores=stores, tracking=tracking, bind=bind
+        )
+        await operate(neighbours, platform, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""What the operator can do about a run. Each may be done twice and counts once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Put the finalizer on, so that deletion waits for the clean-up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Take the finalizer off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyToken:
+    """Make the Secret with the token of the run's environment servers, where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyEnvironment:
+    """Make an environment's Deployment and Service, or bring them up to date."""
+
+    environment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveServers:
+    """Delete a Deployment: servers cost money while nothing is played."""
+
+    deployment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTracker:
+    """Make the MLflow run and name it in the store, where there is none. Best effort."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseTracker:
+    """End the MLflow run. Best effort."""
+
+    run_id: str
+    status: Literal["FINISHED", "FAILED", "KILLED"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRun:
+    """Start the KFP run of an attempt at a phase, unless there is one."""
+
+    run_id: str
+    phase: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminateRun:
+    """Ask KFP to stop a run."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveWorkflow:
+    """Delete a KFP run's Workflow and with it its pods, past a KFP that does not answer."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetRuns:
+    """Delete the KFP runs of a run, and its KFP experiment. Best effort."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EraseStore:
+    """Delete everything under the run's prefix of the object store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteResource:
+    """Delete the AgentRLRun itself; its time is over."""
+
+
+Action = (
+    Hold
+    | Release
+    | ApplyToken
+    | ApplyEnvironment
+    | RemoveServers
+    | OpenTracker
+    | CloseTracker
+    | StartRun
+    | TerminateRun
+    | RemoveWorkflow
+    | ForgetRuns
+    | EraseStore
+    | DeleteResource
+)

@@ -1,0 +1,116 @@
+"""The operator as a whole: watches, workers, a heartbeat and probes in one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import kopf
+
+from agentrl_operator import watches
+from agentrl_operator.cluster import Cluster
+from agentrl_operator.controller import Controller
+from agentrl_operator.errors import KubernetesError
+from agentrl_operator.neighbours import Neighbours
+from agentrl_operator.probes import Health, probed
+from agentrl_pipelines.platform import Platform
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_S = 10.0
+BEATS_A_RELIST = 30
+SERVED_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How the operator is run."""
+
+    namespaces: tuple[str, ...] = ()
+    """Those to serve. None given: all of them."""
+    host: str = "0.0.0.0"
+    port: int = 8080
+    """Of the probes; 0: the system chooses."""
+    workers: int = 16
+
+
+async def operate(
+    neighbours: Neighbours,
+    platform: Platform,
+    options: Options,
+    *,
+    stop: asyncio.Event | None = None,
+    ready: asyncio.Event | None = None,
+) -> None:
+    """Until a signal, or until `stop` is set. `ready` is set when the watches run."""
+    controller = Controller(neighbours, platform, workers=options.workers)
+    health = Health(lambda: controller.last_event, controller.metrics)
+    stop, ready = stop or asyncio.Event(), ready or asyncio.Event()
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(probed(health, options.host, options.port))
+        logger.info("probes and metrics on port %d", port)
+        await stack.enter_async_context(controller.working())
+        beating = asyncio.create_task(
+            _heartbeat(controller, neighbours.cluster, options.namespaces, health, ready)
+        )
+        stack.callback(beating.cancel)
+        await _served(neighbours.cluster, options.namespaces)
+        await kopf.operator(
+            registry=watches.watched(controller),
+            settings=watches.settings(namespaced=bool(options.namespaces)),
+            standalone=True,
+            clusterwide=not options.namespaces,
+            namespaces=options.namespaces,
+            stop_flag=stop,
+            ready_flag=ready,
+        )
+
+
+async def _served(cluster: Cluster, namespaces: tuple[str, ...]) -> None:
+    """Wait for Kubernetes and for the resource's definition: Kopf only watches, in a namespace of
+    its own, what is defined when it starts."""
+    while True:
+        try:
+            return await cluster.answers(namespaces[0] if namespaces else None)
+        except KubernetesError as error:
+            logger.warning("waiting for the API of AgentRLRuns: %s", error)
+            await asyncio.sleep(SERVED_S)
+
+
+async def _heartbeat(
+    controller: Controller,
+    cluster: Cluster,
+    namespaces: tuple[str, ...],
+    health: Health,
+    ready: asyncio.Event,
+) -> None:
+    """Ask Kubernetes now and then whether it is there, and, less often, what there is: a watch that
+    fell silent then costs minutes, not a run."""
+    await ready.wait()
+    health.started = True
+    places = namespaces or (None,)
+    beat = 0
+    while True:
+        beat += 1
+        try:
+            if beat % BEATS_A_RELIST:
+                await cluster.answers(places[0])
+            else:
+                await _relist(controller, cluster, places)
+            health.answered()
+        except KubernetesError as error:
+            logger.warning("no heartbeat: %s", error)
+        await asyncio.sleep(HEARTBEAT_S)
+
+
+async def _relist(controller: Controller, cluster: Cluster, places: tuple[str | None, ...]) -> None:
+    before = controller.keys()
+    there = set()
+    for place in places:
+        async for body in cluster.runs(place):
+            there.add((body["metadata"]["namespace"], body["metadata"]["name"]))
+            controller.seen(body)
+    for key in before - there:
+        controller.gone(*key)

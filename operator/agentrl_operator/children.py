@@ -1,0 +1,190 @@
+"""The manifests of what a run owns: per environment a Deployment and a Service, and one Secret.
+
+Pods keep to the `restricted` Pod Security Standard. Everything names the run as its owner, so
+Kubernetes deletes it with the run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+from agentrl_components.spec import GROUP, KIND, VERSION, AgentRLRun, Environment
+from agentrl_operator.resource import Resource
+from agentrl_pipelines import placement
+from agentrl_pipelines.binding import QUEUE_LABEL, RUN_LABEL, TOKEN_KEY, TOKEN_PART
+from agentrl_pipelines.platform import Platform
+
+Manifest = dict[str, Any]
+
+MANAGER = "agentrl-operator"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+FINGERPRINT = f"{GROUP}/fingerprint"
+RUN_UID = f"{GROUP}/run-uid"
+ENVIRONMENT = f"{GROUP}/environment"
+USER = 65532
+"""Numeric, as `runAsNonRoot` can only check a number; the one of distroless images."""
+
+
+def token(resource: Resource, value: str) -> Manifest:
+    """The Secret with the token that stages show to environment servers."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": _metadata(resource, TOKEN_PART, {}),
+        "type": "Opaque",
+        "data": {TOKEN_KEY: base64.b64encode(value.encode()).decode()},
+    }
+
+
+def service(resource: Resource, environment: Environment) -> Manifest:
+    """Where stages find an environment's servers."""
+    labels = _selector(resource, environment)
+    # A session lives on one server. Of several, stages must see each one's own address.
+    several = {"clusterIP": "None"} if environment.replicas > 1 else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(resource, environment.name, labels),
+        "spec": several
+        | {
+            "selector": labels,
+            "ports": [{"name": "http", "port": placement.ENVIRONMENT_PORT, "targetPort": "http"}],
+        },
+    }
+
+
+def deployment(
+    resource: Resource, run: AgentRLRun, environment: Environment, platform: Platform
+) -> Manifest:
+    """An environment's servers; its fingerprint is in an annotation."""
+    made = _deployment(resource, run, environment, platform)
+    made["metadata"]["annotations"] = {FINGERPRINT: _fingerprint(made)}
+    return made
+
+
+def fingerprint(
+    resource: Resource, run: AgentRLRun, environment: Environment, platform: Platform
+) -> str:
+    """What the annotation of an up-to-date Deployment says."""
+    return _fingerprint(_deployment(resource, run, environment, platform))
+
+
+def _fingerprint(manifest: Manifest) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _deployment(
+    resource: Resource, run: AgentRLRun, environment: Environment, platform: Platform
+) -> Manifest:
+    labels = _selector(resource, environment)
+    queue = {QUEUE_LABEL: run.spec.compute.queue} if run.spec.compute.queue else {}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(resource, environment.name, labels | queue),
+        "spec": {
+            "replicas": environment.replicas,
+            "revisionHistoryLimit": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": _common(resource) | labels | queue},
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "terminationGracePeriodSeconds": 15,
+                    "securityContext": {
+                        "runAsNonRoot": True,
+                        "runAsUser": USER,
+                        "runAsGroup": USER,
+                        "fsGroup": USER,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "containers": [_container(resource, environment, platform)],
+                    "volumes": [{"name": "tmp", "emptyDir": {}}],
+                },
+            },
+        },
+    }
+
+
+def _container(resource: Resource, environment: Environment, platform: Platform) -> Manifest:
+    secret = placement.child_name(resource.name, resource.uid, TOKEN_PART)
+    container: Manifest = {
+        "name": "environment",
+        "image": environment.image or platform.images.environment,
+        "imagePullPolicy": platform.images.pull_policy,
+        "env": [
+            {
+                "name": placement.ENVIRONMENT_TOKEN,
+                "valueFrom": {"secretKeyRef": {"name": secret, "key": TOKEN_KEY}},
+            },
+            {"name": "PORT", "value": str(placement.ENVIRONMENT_PORT)},
+            {"name": "HOME", "value": "/tmp"},
+        ],
+        "ports": [{"name": "http", "containerPort": placement.ENVIRONMENT_PORT}],
+        "startupProbe": _probe("/healthz", periodSeconds=1, failureThreshold=300),
+        "readinessProbe": _probe("/readyz", periodSeconds=2, failureThreshold=2),
+        "livenessProbe": _probe("/healthz", periodSeconds=10, failureThreshold=6),
+        "resources": {
+            "requests": {"cpu": environment.cpu, "memory": environment.memory},
+            "limits": {"memory": environment.memory},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    }
+    if environment.builtin is not None:
+        container["command"] = _served(environment.builtin, environment)
+    return container
+
+
+def _served(builtin: str, environment: Environment) -> list[str]:
+    options = [
+        word
+        for name, value in environment.options.items()
+        for word in ("--options", f"{name}={json.dumps(value)}")
+    ]
+    port = str(placement.ENVIRONMENT_PORT)
+    reached = ["--host", "0.0.0.0", "--port", port, "--token-env", placement.ENVIRONMENT_TOKEN]
+    return ["agentrl", "envs", "serve", builtin, *options, *reached]
+
+
+def _probe(path: str, **numbers: int) -> Manifest:
+    return {"httpGet": {"path": path, "port": "http"}, "timeoutSeconds": 5, **numbers}
+
+
+def _selector(resource: Resource, environment: Environment) -> dict[str, str]:
+    return {RUN_UID: resource.uid, ENVIRONMENT: environment.name}
+
+
+def _common(resource: Resource) -> dict[str, str]:
+    return {
+        "app.kubernetes.io/name": "agentrl",
+        "app.kubernetes.io/instance": resource.name,
+        MANAGED_BY: MANAGER,
+        RUN_LABEL: resource.name,
+    }
+
+
+def _metadata(resource: Resource, part: str, labels: dict[str, str]) -> Manifest:
+    return {
+        "name": placement.child_name(resource.name, resource.uid, part),
+        "namespace": resource.namespace,
+        "labels": _common(resource) | {RUN_UID: resource.uid} | labels,
+        "ownerReferences": [
+            {
+                "apiVersion": f"{GROUP}/{VERSION}",
+                "kind": KIND,
+                "name": resource.name,
+                "uid": resource.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }

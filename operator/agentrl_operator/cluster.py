@@ -1,0 +1,67 @@
+"""What the operator asks of Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from agentrl_operator.children import Manifest
+from agentrl_operator.resource import Resource
+
+
+class Cluster(Protocol):
+    """`KubernetesApi` is the real one. Every method may raise `KubernetesError`."""
+
+    async def hold(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Put our finalizer on a resource; the resource as it is then."""
+        ...
+
+    async def release(self, body: Mapping[str, Any]) -> None:
+        """Take our finalizer off."""
+        ...
+
+    async def tell(self, resource: Resource, status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Merge into a resource's status; the resource as it is then. None: it is gone."""
+        ...
+
+    async def record(
+        self, resource: Resource, kind: Literal["Normal", "Warning"], reason: str, message: str
+    ) -> None:
+        """Make an Event about a resource."""
+        ...
+
+    async def create(self, manifest: Manifest) -> None:
+        """Make an object, unless there is one of its name."""
+        ...
+
+    async def apply(self, manifest: Manifest) -> None:
+        """Make an object, or bring it up to date."""
+        ...
+
+    async def remove_deployment(self, namespace: str, name: str) -> None:
+        """Delete a Deployment, if it is there."""
+        ...
+
+    async def remove_resource(self, resource: Resource) -> None:
+        """Delete an AgentRLRun, if it is there."""
+        ...
+
+    async def remove_workflow(self, namespace: str, run_id: str) -> None:
+        """Delete the Workflows of a KFP run."""
+        ...
+
+    async def workflows(self, namespace: str, run_id: str) -> Sequence[str]:
+        """The phases of a KFP run's Workflows: Running, Succeeded ... or nothing yet."""
+        ...
+
+    async def working_pods(self, namespace: str, run_id: str) -> int:
+        """Pods of a KFP run that have not ended."""
+        ...
+
+    def runs(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
+        """Every AgentRLRun there is. None: in every namespace."""
+        ...
+
+    async def answers(self, namespace: str | None) -> None:
+        """Return when Kubernetes answers a question about runs."""
+        ...

@@ -1,0 +1,124 @@
+"""Conditions, as Kubernetes' own resources have them (metav1.Condition)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+Truth = Literal["True", "False", "Unknown"]
+
+
+def rfc3339(time: datetime) -> str:
+    """A time as Kubernetes writes it: UTC, whole seconds."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+Time = Annotated[datetime, PlainSerializer(rfc3339)]
+
+
+class Kind(StrEnum):
+    """What a condition tells."""
+
+    ACCEPTED = "Accepted"
+    ENVIRONMENTS_READY = "EnvironmentsReady"
+    PROGRESSING = "Progressing"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class Reason(StrEnum):
+    """Why a condition is as it is. Nothing else appears as a reason of a condition or Event."""
+
+    VALID = "Valid"
+    INVALID_SPEC = "InvalidSpec"
+
+    READY = "Ready"
+    STARTING = "Starting"
+    SCALED_DOWN = "ScaledDown"
+    NONE_SERVED = "NoneServed"
+
+    SUBMITTING = "Submitting"
+    RUNNING = "Running"
+    BACKING_OFF = "BackingOff"
+    STOPPING = "Stopping"
+    ENDED = "Ended"
+    DELETING = "Deleting"
+
+    NOT_SUSPENDED = "NotSuspended"
+    SUSPENDING = "Suspending"
+    SUSPENDED = "Suspended"
+
+    SCHEDULE_DONE = "ScheduleDone"
+    NOT_YET = "NotYet"
+    BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    WORKFLOW_LOST = "WorkflowLost"
+    STAGE_FAILED = "StageFailed"
+    SPEC_ERROR = "SpecError"
+    MODEL_ERROR = "ModelError"
+    ENGINE_ERROR = "EngineError"
+    DRIFT_ERROR = "DriftError"
+    STORE_ERROR = "StoreError"
+    COLLAPSE_ERROR = "CollapseError"
+
+    KFP_UNAVAILABLE = "KfpUnavailable"
+    KFP_REFUSED = "KfpRefused"
+    KUBERNETES_REFUSED = "KubernetesRefused"
+    STORE_UNAVAILABLE = "StoreUnavailable"
+
+
+def stage_reason(name: str) -> Reason:
+    """The reason for a stage's error class; one for all that are not known here."""
+    return next((reason for reason in Reason if reason.value == name), Reason.STAGE_FAILED)
+
+
+class Condition(BaseModel):
+    """One thing that is true, false or not known of a run."""
+
+    model_config = ConfigDict(
+        extra="ignore",
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
+
+    type: str
+    status: Truth
+    reason: str
+    message: str
+    last_transition_time: Time
+    observed_generation: int = 0
+
+
+def changed(
+    conditions: Iterable[Condition],
+    kind: Kind,
+    status: Truth,
+    reason: Reason,
+    message: str,
+    *,
+    generation: int,
+    now: datetime,
+) -> tuple[Condition, ...]:
+    """`conditions` with this one set, in a fixed order. Its transition time moves only when its
+    status does."""
+    kept = {condition.type: condition for condition in conditions}
+    before = kept.get(kind)
+    same = before is not None and before.status == status
+    kept[kind] = Condition(
+        type=kind,
+        status=status,
+        reason=reason,
+        message=message[:32768],
+        last_transition_time=before.last_transition_time if before is not None and same else now,
+        observed_generation=generation,
+    )
+    order = {kind.value: place for place, kind in enumerate(Kind)}
+    return tuple(sorted(kept.values(), key=lambda one: (order.get(one.type, 99), one.type)))

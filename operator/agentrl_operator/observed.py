@@ -1,0 +1,73 @@
+"""What the operator sees of a run's surroundings at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from agentrl_components.state import State, Verdict
+
+ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """An environment's Deployment."""
+
+    manifest: str
+    """Hash of the manifest that it was made from."""
+    ready: int
+    """Servers that answer."""
+    wanted: int
+    """Servers that there should be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KfpRun:
+    """A KFP run."""
+
+    state: str
+    """As the API says: PENDING, RUNNING, SUCCEEDED, FAILED, CANCELING, CANCELED ..."""
+    error: str = ""
+    """What the API says went wrong."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it may still work. A state that is not known counts as alive."""
+        return self.state not in ENDED
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every task of it did."""
+        return self.state == "SUCCEEDED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A neighbour did not answer."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """All of it, for the phase that the status is at."""
+
+    attempt: int = 0
+    """The newest attempt at the phase that KFP knows, and at least the status's."""
+    kfp: KfpRun | Unknown | None = None
+    """That attempt's KFP run. None: KFP has none."""
+    workflow: Literal["unknown", "there", "lost"] = "unknown"
+    """lost: KFP says that the run works, but its Workflow has been gone for a while."""
+    pods: int | None = None
+    """Of that KFP run, that have not ended. None: not looked."""
+    servers: Mapping[str, Servers] = field(default_factory=lambda: MappingProxyType({}))
+    """By name of the Deployment."""
+    standing: State | Unknown | None = None
+    """How far the run has come. None: nothing is written yet, or not looked."""
+    verdict: Verdict | Unknown | None = None
+    """What comes after the phase. None: not decided, or not looked."""
+    mlflow_run: str | None = None
+    """The MLflow run that the run's store names."""

@@ -1,0 +1,142 @@
+"""Does what a plan says, an action at a time."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentrl_components.spec import AgentRLRun
+from agentrl_operator import actions, children, progress
+from agentrl_operator.actions import Action
+from agentrl_operator.errors import KfpError, MlflowError, StandingError
+from agentrl_operator.kfp_api import Submission
+from agentrl_operator.neighbours import Neighbours
+from agentrl_operator.observer import tracking_uri
+from agentrl_operator.resource import Resource
+from agentrl_operator.status import Status
+from agentrl_pipelines import placement
+from agentrl_pipelines.platform import Platform
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performer:
+    """Hands for all runs."""
+
+    around: Neighbours
+    platform: Platform
+
+    async def perform(
+        self, action: Action, resource: Resource, metadata: Mapping[str, Any], status: Status
+    ) -> Status:
+        """Do it; the status with what became known by it. Raises `Trouble`."""
+        cluster, pipelines = self.around.cluster, self.around.pipelines
+        match action:
+            case actions.Hold():
+                await cluster.hold(metadata)
+            case actions.Release():
+                await cluster.release(metadata)
+            case actions.ApplyToken():
+                await cluster.create(children.token(resource, secrets.token_urlsafe(32)))
+            case actions.ApplyEnvironment(environment=name):
+                await self._apply(resource, name)
+            case actions.RemoveServers(deployment=name):
+                await cluster.remove_deployment(resource.namespace, name)
+            case actions.OpenTracker():
+                return await self._track(resource, status)
+            case actions.CloseTracker():
+                await self._close_tracker(resource, action)
+            case actions.StartRun():
+                await pipelines.start(self._submission(resource, action, status))
+            case actions.TerminateRun(run_id=run_id):
+                await pipelines.terminate(run_id)
+            case actions.RemoveWorkflow(run_id=run_id):
+                await cluster.remove_workflow(resource.namespace, run_id)
+            case actions.ForgetRuns():
+                await self._forget(resource)
+            case actions.EraseStore():
+                await self._erase(resource)
+            case actions.DeleteResource():
+                await cluster.remove_resource(resource)
+        return status
+
+    async def _apply(self, resource: Resource, name: str) -> None:
+        run = _run(resource)
+        environment = next(one for one in run.spec.environments if one.name == name)
+        await self.around.cluster.create(children.service(resource, environment))
+        await self.around.cluster.apply(
+            children.deployment(resource, run, environment, self.platform)
+        )
+
+    def _submission(
+        self, resource: Resource, action: actions.StartRun, status: Status
+    ) -> Submission:
+        run = _run(resource)
+        manifest = placement.on_cluster(run, resource.uid, self.platform)
+        return Submission(
+            run_id=action.run_id,
+            name=f"{resource.name}: {progress.where(run, status)}",
+            experiment=experiment(resource),
+            namespace=resource.namespace,
+            pipeline_spec=self.around.bind(run, resource.uid, self.platform),
+            parameters={
+                "manifest": manifest.model_dump_json(by_alias=True),
+                "phase": action.phase,
+                "attempt": action.attempt,
+            },
+            service_account=run.spec.compute.service_account,
+        )
+
+    async def _track(self, resource: Resource, status: Status) -> Status:
+        run, uri = _run(resource), tracking_uri(resource, self.platform)
+        if uri is None:
+            return status
+        storage = placement.storage(run, resource.uid, self.platform)
+        try:
+            known = await self.around.stores.tracked(storage)
+            if known is not None:
+                return status.with_(mlflow_run=known)
+            name = run.spec.tracking.experiment
+            tracked = await self.around.tracking.open(uri, name, resource.name, resource.uid)
+            await self.around.stores.track(storage, tracked.run_id)
+        except (MlflowError, StandingError) as error:
+            logger.warning("not tracked in MLflow for now: %s", error)
+            return status
+        shown = self.platform.tracking.ui_url or uri
+        where = f"experiments/{tracked.experiment_id}/runs/{tracked.run_id}"
+        return status.with_(mlflow_run=tracked.run_id, mlflow_url=f"{shown.rstrip('/')}/#/{where}")
+
+    async def _close_tracker(self, resource: Resource, action: actions.CloseTracker) -> None:
+        uri = tracking_uri(resource, self.platform)
+        if uri is None:
+            return
+        try:
+            await self.around.tracking.close_run(uri, action.run_id, action.status)
+        except MlflowError as error:
+            logger.warning("the MLflow run stays open: %s", error)
+
+    async def _forget(self, resource: Resource) -> None:
+        try:
+            await self.around.pipelines.forget(experiment(resource), resource.namespace)
+        except KfpError as error:
+            logger.warning("the KFP runs stay: %s", error)
+
+    async def _erase(self, resource: Resource) -> None:
+        storage = placement.storage(_run(resource), resource.uid, self.platform)
+        if not await self.around.stores.erase(storage):
+            raise StandingError(f"{storage.url}: is being emptied")
+
+
+def experiment(resource: Resource) -> str:
+    """The name of the run's KFP experiment."""
+    return f"{resource.name}-{resource.uid[:8]}"
+
+
+def _run(resource: Resource) -> AgentRLRun:
+    if resource.run is None:
+        raise TypeError("nothing is started for a manifest with mistakes")
+    return resource.run

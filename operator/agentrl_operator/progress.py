@@ -1,0 +1,60 @@
+"""What a run's status shows of its progress."""
+
+from __future__ import annotations
+
+from agentrl_components import layout
+from agentrl_components.spec import AgentRLRun
+from agentrl_components.state import Found, State
+from agentrl_operator.observed import Observed
+from agentrl_operator.resource import Resource
+from agentrl_operator.status import Cost, Status
+from agentrl_pipelines import placement
+from agentrl_pipelines.platform import Platform
+
+
+def shown(
+    resource: Resource, run: AgentRLRun, status: Status, observed: Observed, platform: Platform
+) -> Status:
+    """`status` with everything that is only there to be looked at."""
+    phases = run.spec.horizon.phases
+    at = min(status.phase_index, len(phases) - 1)
+    status = status.with_(
+        horizon=phases[at].max_turns,
+        iterations=sum(phase.iterations for phase in phases),
+        mlflow_run=status.mlflow_run or observed.mlflow_run,
+    )
+    standing = observed.standing
+    if not isinstance(standing, State):
+        return status
+    if standing.max_turns and standing.phase == status.phase_index:
+        status = status.with_(horizon=standing.max_turns)
+    if standing.heldout is not None:
+        status = status.with_(success=success(standing.heldout))
+    if standing.best is not None:
+        url = placement.storage(run, resource.uid, platform).url
+        status = status.with_(best_checkpoint=f"{url}/{layout.checkpoint(standing.best)}")
+    cost = Cost(
+        tokens=int(standing.tokens),
+        environment_seconds=int(standing.environment_seconds),
+        device_seconds=int(standing.device_seconds),
+    )
+    return status.with_(iteration=standing.iteration, cost=cost)
+
+
+def success(heldout: Found) -> str:
+    """Held-out success as people read it: 81% [77, 85]."""
+    return f"{heldout.success:.0%} [{heldout.low * 100:.0f}, {heldout.high * 100:.0f}]"
+
+
+def kfp_url(run_id: str, platform: Platform) -> str | None:
+    """Where the Kubeflow UI shows a run."""
+    ui = platform.kfp.ui_url
+    return f"{ui.rstrip('/')}/#/runs/details/{run_id}" if ui else None
+
+
+def where(run: AgentRLRun, status: Status) -> str:
+    """Which phase is worked on, for people."""
+    phases = run.spec.horizon.phases
+    at = min(status.phase_index, len(phases) - 1)
+    again = f", attempt {status.attempt + 1}" if status.attempt else ""
+    return f"phase {at + 1} of {len(phases)}, {phases[at].max_turns} turns{again}"

@@ -1,0 +1,112 @@
+"""How far runs have come: their stores, asked from a few threads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from agentrl_components import layout
+from agentrl_components.errors import StoreError
+from agentrl_components.spec import Storage
+from agentrl_components.state import State, Stored, Verdict, known, read_verdict
+from agentrl_components.store import Store
+from agentrl_operator.errors import StandingError
+
+Answer = TypeVar("Answer")
+
+
+class Tracked(Stored):
+    """Which MLflow run shows it: tracker.json."""
+
+    run_id: str | None = None
+
+
+class Standings:
+    """The stores of all runs, asked from a few threads so that no loop waits for them."""
+
+    def __init__(
+        self,
+        open_store: Callable[[Storage], Store],
+        *,
+        threads: int = 8,
+        patience_s: float = 20.0,
+    ) -> None:
+        self._open = open_store
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="store")
+        self._patience_s = patience_s
+
+    async def standing(self, storage: Storage) -> State | None:
+        """Where the run is. None: no stage has written yet. Raises `StandingError`."""
+        return await self._ask(storage, lambda store: known(store, layout.STATE, State))
+
+    async def verdict(self, storage: Storage, phase: int) -> Verdict | None:
+        """What comes after a phase. None: not decided. Raises `StandingError`."""
+        return await self._ask(storage, lambda store: read_verdict(store, phase))
+
+    async def tracked(self, storage: Storage) -> str | None:
+        """The MLflow run that shows it. Raises `StandingError`."""
+        found = await self._ask(storage, lambda store: known(store, layout.TRACKER, Tracked))
+        return found.run_id if found is not None else None
+
+    async def track(self, storage: Storage, run_id: str) -> None:
+        """Name the MLflow run, for the stages to go on with. Raises `StandingError`."""
+        data = json.dumps({"run_id": run_id}).encode()
+        await self._ask(storage, lambda store: store.replace(layout.TRACKER, data))
+
+    async def erase(self, storage: Storage) -> bool:
+        """Delete everything the run keeps, as much as there is time for; whether nothing is left.
+        Raises `StandingError`."""
+        return await self._ask(storage, _erased)
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _ask(self, storage: Storage, question: Callable[[Store], Answer]) -> Answer:
+        loop = asyncio.get_running_loop()
+        asked = loop.run_in_executor(self._threads, lambda: question(self._open(storage)))
+        try:
+            return await asyncio.wait_for(asked, self._patience_s)
+        except StoreError as error:
+            raise StandingError(str(error)) from error
+        except TimeoutError:
+            raise StandingError(
+                f"{storage.url}: no answer in {self._patience_s:g} s; check the object store"
+            ) from None
+
+
+_ERASED_AT_ONCE = 2000
+
+
+def _erased(store: Store) -> bool:
+    keys = [key for _, key in zip(range(_ERASED_AT_ONCE), store.list(""), strict=False)]
+    for key in keys:
+        store.delete(key)
+    return len(keys) < _ERASED_AT_ONCE
+
+
+def opened(storage: Storage) -> Store:
+    """The store of a run; where it is not S3, a folder that the operator can see. Gives up fast:
+    the operator asks again anyway."""
+    from urllib.parse import urlsplit
+
+    from agentrl_components.stores import open_store
+
+    if not (storage.url or "").startswith("s3://"):
+        return open_store(storage, Path("/nonexistent"))
+    from agentrl_components.stores.minio import MinioStore, credentials
+
+    url = urlsplit(storage.url or "")
+    return MinioStore(
+        bucket=url.netloc,
+        prefix=url.path.strip("/"),
+        endpoint=storage.endpoint,
+        region=storage.region,
+        credentials=credentials(storage.access_key_env, storage.secret_key_env),
+        deadline_s=5.0,
+        timeout_s=10.0,
+    )

@@ -1,0 +1,36 @@
+#!/bin/sh
+# What the Dockerfile's steps run: install.sh libraries FILE | install.sh code
+# The tools (uv, hatchling) are in a cache that is mounted at /opt/tools, and in no image.
+set -eu
+cd /opt/agentrl/requirements
+export UV_LINK_MODE=copy UV_SYSTEM_CERTS=1 PATH="/opt/tools/bin:$PATH"
+
+python3 -m venv /opt/tools
+pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes \
+  -r installer.txt -r build.txt
+
+libraries() { # FILE: with the Dockerfile's arguments CUDA and VLLM
+  if [ "${CUDA:-yes}" = no ]; then
+    python3 without_cuda.py "$1" > without-cuda.txt
+    uv pip install --quiet --require-hashes --no-deps -r without-cuda.txt
+    # compiles what it imports, a tenth of what is there
+    env -u PYTHONDONTWRITEBYTECODE /opt/agentrl/bin/python without_cuda.py --finish
+  else
+    uv pip install --quiet --compile-bytecode --require-hashes -r "$1"
+  fi
+  if [ -n "${VLLM:-}" ]; then
+    uv pip install --quiet --compile-bytecode --constraint "$1" "vllm==$VLLM"
+  fi
+}
+
+code() { # into /code, which is laid over the libraries
+  cd /src
+  hatchling build --target wheel --directory /wheel
+  uv pip install --quiet --no-cache --offline --no-deps --compile-bytecode /wheel/*.whl
+  packages=$(cd /opt/agentrl && echo lib/python3*/site-packages)
+  mkdir -p /code/bin "/code/$packages"
+  cp -a /opt/agentrl/bin/agentrl /code/bin/
+  cp -a /opt/agentrl/"$packages"/agentrl* "/code/$packages/"
+}
+
+"$@"

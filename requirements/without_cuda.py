@@ -1,0 +1,91 @@
+"""PyPI's torch for Linux is the CUDA build, 3.4 GB of libraries with it. This leaves them out.
+
+    python without_cuda.py stage.txt > stage-cpu.txt    the requirements without them
+    python without_cuda.py --finish                     afterwards: torch loads without them
+
+For machines without a GPU, in tests. torch's own libraries name CUDA's as needed, so the loader
+must find files of their names: links to a library of torch that is as good as empty. Functions
+that are missing then are looked up when they are called, which on a CPU is never; for that,
+`dlopen` must be lazy. What torch touches while it is imported stays real: the runtime, the
+profiler, NVSHMEM.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+KEPT = ("nvidia-cuda-runtime", "nvidia-cuda-cupti", "nvidia-nvshmem")
+CUDA = re.compile(r"(nvidia|triton|cuda)[-\w]*")
+EMPTY = "libtorch_global_deps.so"
+LIBRARIES = (
+    "libcublas.so.13",
+    "libcublasLt.so.13",
+    "libcudnn.so.9",
+    "libcufft.so.12",
+    "libcufile.so.0",
+    "libcurand.so.10",
+    "libcusparse.so.12",
+    "libcusparseLt.so.0",
+    "libnccl.so.2",
+    "libnvrtc.so.13",
+)
+UNUSED = (
+    "nvidia/*/include",
+    "nvidia/*/lib/*.a",
+    "nvidia/*/lib/*.bc",
+    "nvidia/*/lib/libnvperf*",
+    "torch/include",
+    "torch/lib/libtorch_cuda_linalg.so",
+)
+
+
+def without_cuda(requirements: str) -> str:
+    """A hashed requirements file without CUDA's packages, each a line and indented ones below."""
+    packages = re.split(r"\n(?=\S)", requirements)
+    return "\n".join(package for package in packages if not left_out(package)) + "\n"
+
+
+def left_out(package: str) -> bool:
+    return bool(CUDA.match(package)) and not package.startswith(KEPT)
+
+
+def link_libraries() -> None:
+    packages = Path(sysconfig.get_path("purelib"))
+    folder = packages / "torch" / "lib"
+    for name in LIBRARIES:
+        (folder / name).symlink_to(EMPTY)
+    (packages / "lazy_libraries.pth").write_text(
+        "import os, sys; sys.setdlopenflags(os.RTLD_LAZY)\n"
+    )
+
+
+def discard() -> None:
+    """What only compilers and GPUs read: 0.2 GB."""
+    packages = Path(sysconfig.get_path("purelib"))
+    for pattern in UNUSED:
+        for path in packages.glob(pattern):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def compile_imported() -> None:
+    """Importing writes bytecode for what is imported: 4,000 modules of 30,000."""
+    names = "mlflow peft torch transformers matplotlib.pyplot minigrid openai minio"
+    imported = "; ".join(f"import {name}" for name in names.split())
+    subprocess.run([sys.executable, "-c", imported], check=True, timeout=600)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--finish"]:
+        link_libraries()
+        discard()
+        compile_imported()
+    else:
+        sys.stdout.write(without_cuda(Path(sys.argv[1]).read_text()))

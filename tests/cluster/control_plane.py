@@ -1,0 +1,59 @@
+"""etcd, the API server, the controllers and the scheduler."""
+
+from __future__ import annotations
+
+from certificates import PKI
+from command import kubectl, works
+from place import BIN, IP, KUBECONFIG, SERVICE_CIDR, STATE
+from processes import LOGS, start, until
+
+ETCD = "http://127.0.0.1:23790"
+PEER = "http://127.0.0.1:23800"
+
+
+def begin() -> None:
+    """Start etcd and the API server; `wait` says when they serve."""
+    start("etcd", [
+        BIN / "etcd", "--data-dir", STATE / "etcd",
+        "--listen-client-urls", ETCD, "--advertise-client-urls", ETCD,
+        "--listen-peer-urls", PEER, "--initial-advertise-peer-urls", PEER,
+        "--initial-cluster", f"default={PEER}",
+        "--unsafe-no-fsync",  # a test's cluster is made anew: nothing to keep through a power cut
+    ])  # fmt: skip
+    start("apiserver", [
+        BIN / "kube-apiserver", "--etcd-servers", ETCD,
+        "--secure-port", 6443, "--bind-address", IP, "--advertise-address", IP,
+        "--service-cluster-ip-range", SERVICE_CIDR,
+        "--tls-cert-file", PKI / "apiserver.crt", "--tls-private-key-file", PKI / "apiserver.key",
+        "--client-ca-file", PKI / "ca.crt",
+        "--service-account-key-file", PKI / "sa.pub",
+        "--service-account-signing-key-file", PKI / "sa.key",
+        "--service-account-issuer", "https://kubernetes.default.svc",
+        "--authorization-mode", "Node,RBAC", "--allow-privileged=true",
+        "--kubelet-client-certificate", PKI / "admin.crt",
+        "--kubelet-client-key", PKI / "admin.key",
+        "--kubelet-preferred-address-types=InternalIP",  # the node's name resolves nowhere
+        "--shutdown-delay-duration=0s",
+    ])  # fmt: skip
+
+
+def wait() -> None:
+    """Until the API server is ready; then the controllers and the scheduler start."""
+    until("the API server", ready, log=LOGS / "apiserver.log")
+    start("controller-manager", [
+        BIN / "kube-controller-manager", "--kubeconfig", KUBECONFIG,
+        "--service-account-private-key-file", PKI / "sa.key", "--root-ca-file", PKI / "ca.crt",
+        "--cluster-signing-cert-file", PKI / "ca.crt", "--cluster-signing-key-file", PKI / "ca.key",
+        "--use-service-account-credentials", "--leader-elect=false",
+    ])  # fmt: skip
+    start("scheduler", [
+        BIN / "kube-scheduler", "--kubeconfig", KUBECONFIG, "--leader-elect=false",
+    ])  # fmt: skip
+
+
+def ready() -> bool:
+    return works("kubectl", "--kubeconfig", KUBECONFIG, "get", "--raw", "/readyz", seconds=5)
+
+
+def namespace(name: str) -> None:
+    kubectl("create", "namespace", name)

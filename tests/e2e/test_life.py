@@ -1,0 +1,64 @@
+"""Suspend, resume, delete: what a person does to a run half way."""
+
+from __future__ import annotations
+
+import pytest
+from installed import Installed, manifest
+
+from agentrl_components import checkpoint, layout
+
+pytestmark = pytest.mark.e2e
+
+
+def test_a_suspended_run_goes_on_where_it_was_and_is_the_same(
+    installed: Installed, calm: tuple[str, str]
+) -> None:
+    """Colocated, too: neither the pause nor the placement shows in any number."""
+    uid = installed.apply(manifest("pause"))
+    installed.until_iteration("pause", 4, 300)
+    installed.kubectl("patch", "arl", "pause", "--type=merge", '-p={"spec":{"suspend":true}}')
+    installed.until_phase("pause", "Suspended", 120)
+    installed.until(
+        "a suspended run's pods are gone",
+        lambda: not list(installed.pods(**{"agentrl.dev/run": "pause"})),
+        60,
+    )
+    before = installed.status("pause")["iteration"]
+    installed.kubectl("patch", "arl", "pause", "--type=merge", '-p={"spec":{"suspend":false}}')
+    installed.until_phase("pause", "Succeeded", 600)
+    assert before < 25
+    assert installed.records("pause", uid) == installed.records(*calm)
+
+
+def test_a_deleted_run_leaves_what_retention_keeps_and_nothing_else(installed: Installed) -> None:
+    uid = installed.apply(manifest("gone"))
+    installed.until_iteration("gone", 2, 300)
+    installed.kubectl("delete", "arl", "gone", "--timeout=120s")
+    (run,) = installed.kfp_runs(uid)
+    assert run["state"] in ("FAILED", "CANCELED", "CANCELING")
+
+    def swept() -> bool | None:
+        left = [
+            thing["metadata"]["name"]
+            for kind in ("pods", "deployments", "services", "secrets")
+            for thing in installed.get(kind)["items"]
+            if uid[:8] in thing["metadata"]["name"]
+            or (
+                thing["metadata"].get("labels", {}).get("agentrl.dev/run") == "gone"
+                and thing.get("status", {}).get("phase") in ("Pending", "Running")
+            )
+        ]
+        return None if left else True
+
+    installed.until("everything of a deleted run is gone", swept, 90)
+    store = installed.place("gone", uid)
+    assert checkpoint.complete(store) == [0]
+    assert store.exists(layout.RUN)
+
+
+def test_a_deleted_run_takes_its_records_with_it_where_it_is_told_to(installed: Installed) -> None:
+    uid = installed.apply(manifest("swept", storage={"onDelete": "delete"}))
+    store = installed.place("swept", uid)
+    installed.until("the run has begun", lambda: store.exists(layout.RUN) or None, 300)
+    installed.kubectl("delete", "arl", "swept", "--timeout=120s")
+    installed.until("its records are gone", lambda: not list(store.list("")) or None, 60)

@@ -1,0 +1,226 @@
+"""Pods that Pod Security's `restricted` admits, and networks that are closed."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from agentrl_operator import children
+from agentrl_pipelines import binding, placement
+
+Manifest = dict[str, Any]
+Render = Callable[..., list[Manifest]]
+
+VOLUMES = {
+    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim",
+    "projected", "secret",
+}  # fmt: skip
+
+
+def violations(pod: Manifest) -> Iterator[str]:
+    """What `restricted` (Kubernetes 1.36, Pod Security Standards) forbids in a pod's spec."""
+    for field in ("hostNetwork", "hostPID", "hostIPC"):
+        if pod.get(field):
+            yield field
+    for volume in pod.get("volumes", ()):
+        if not volume.keys() - {"name"} <= VOLUMES:
+            yield f"volume {volume['name']}"
+    shared = pod.get("securityContext", {})
+    for container in [*pod.get("initContainers", ()), *pod["containers"]]:
+        own = container.get("securityContext", {})
+        name = container["name"]
+        if own.get("privileged"):
+            yield f"{name}: privileged"
+        if own.get("allowPrivilegeEscalation") is not False:
+            yield f"{name}: allowPrivilegeEscalation"
+        if own.get("runAsNonRoot", shared.get("runAsNonRoot")) is not True:
+            yield f"{name}: runAsNonRoot"
+        if own.get("runAsUser", shared.get("runAsUser")) == 0:
+            yield f"{name}: runAsUser"
+        seccomp = own.get("seccompProfile", shared.get("seccompProfile", {}))
+        if seccomp.get("type") not in ("RuntimeDefault", "Localhost"):
+            yield f"{name}: seccompProfile"
+        capabilities = own.get("capabilities", {})
+        if "ALL" not in capabilities.get("drop", ()):
+            yield f"{name}: capabilities.drop"
+        if not set(capabilities.get("add", ())) <= {"NET_BIND_SERVICE"}:
+            yield f"{name}: capabilities.add"
+        if any("hostPort" in port for port in container.get("ports", ())):
+            yield f"{name}: hostPort"
+
+
+def pods(objects: list[Manifest]) -> dict[str, Manifest]:
+    found = {}
+    for one in objects:
+        if one["kind"] == "Pod":
+            found[one["metadata"]["name"]] = one["spec"]
+        elif "template" in one.get("spec", {}):
+            found[one["metadata"]["name"]] = one["spec"]["template"]["spec"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pod", "forbidden"),
+    [
+        (
+            {"hostNetwork": True, "containers": [{"name": "a"}]},
+            {
+                "hostNetwork",
+                "a: allowPrivilegeEscalation",
+                "a: runAsNonRoot",
+                "a: seccompProfile",
+                "a: capabilities.drop",
+            },
+        ),
+        (
+            {
+                "securityContext": {
+                    "runAsNonRoot": True,
+                    "runAsUser": 0,
+                    "seccompProfile": {"type": "Unconfined"},
+                },
+                "volumes": [{"name": "node", "hostPath": {"path": "/"}}],
+                "containers": [
+                    {
+                        "name": "a",
+                        "ports": [{"hostPort": 80}],
+                        "securityContext": {
+                            "privileged": True,
+                            "allowPrivilegeEscalation": False,
+                            "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]},
+                        },
+                    }
+                ],
+            },
+            {
+                "volume node",
+                "a: privileged",
+                "a: runAsUser",
+                "a: seccompProfile",
+                "a: capabilities.add",
+                "a: hostPort",
+            },
+        ),
+    ],
+)
+def test_a_pod_that_is_not_restricted_is_found_out(pod: Manifest, forbidden: set[str]) -> None:
+    assert set(violations(pod)) == forbidden
+
+
+def test_every_pod_is_restricted_writes_nowhere_and_has_bounds(
+    render: Render, everything: Manifest
+) -> None:
+    found = pods(render(everything))
+    assert set(found) == {"agentrl", "agentrl-minio", "agentrl-mlflow", "agentrl-test"}
+    for name, pod in found.items():
+        assert list(violations(pod)) == [], name
+        assert pod["securityContext"]["runAsUser"] == 65532
+        for container in [*pod.get("initContainers", ()), *pod["containers"]]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert "memory" in container["resources"]["limits"]
+            assert not container["image"].endswith(":latest")
+
+
+def test_keys_of_a_store_come_from_a_secret_that_is_there_and_are_never_rendered(
+    template: Callable[..., Any],
+) -> None:
+    values = {"storage": {"url": "s3://models", "existingSecret": "keys"}}
+    rendered = template(values).stdout
+    assert "kind: Secret\n" not in rendered
+    assert "{secretKeyRef: {name: keys, key: accesskey}}" in rendered
+    assert "{secretKeyRef: {name: keys, key: secretkey}}" in rendered
+
+
+def test_the_try_out_store_has_random_keys_and_no_pod_holds_them_in_its_spec(
+    render: Render, everything: Manifest
+) -> None:
+    keys = []
+    for _ in range(2):
+        objects = render(everything)
+        secret = next(one for one in objects if one["kind"] == "Secret")
+        keys.append(secret["data"]["secretkey"])
+        assert not any(keys[-1] in str(pod) for pod in pods(objects).values())
+    assert keys[0] != keys[1]
+    assert len(keys[0]) > 50
+
+
+def policies(objects: list[Manifest]) -> dict[str, Manifest]:
+    return {
+        f"{one['metadata']['namespace']}/{one['metadata']['name']}": one["spec"]
+        for one in objects
+        if one["kind"] == "NetworkPolicy"
+    }
+
+
+DNS = {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
+API_SERVER = {"ports": [{"protocol": "TCP", "port": 443}, {"protocol": "TCP", "port": 6443}]}
+
+
+def labelled(key: str) -> Manifest:
+    return {"matchExpressions": [{"key": key, "operator": "Exists"}]}
+
+
+def namespace(name: str) -> Manifest:
+    labels = {"kubernetes.io/metadata.name": name}
+    return {"to": [{"namespaceSelector": {"matchLabels": labels}}]}
+
+
+def test_the_operator_reaches_what_it_calls_and_nothing_else(render: Render) -> None:
+    spec = policies(render())["kubeflow/agentrl"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert spec["egress"] == [DNS, API_SERVER, namespace("kubeflow")]
+    assert spec["ingress"] == [{"ports": [{"protocol": "TCP", "port": "metrics"}]}]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "rule"),
+    [
+        ("https://s3.example.org", {"ports": [{"protocol": "TCP", "port": 443}]}),
+        ("s3.example.org:9000", {"ports": [{"protocol": "TCP", "port": 9000}]}),
+        ("http://10.0.0.7", {"ports": [{"protocol": "TCP", "port": 80}]}),
+        ("http://minio.storage.svc:9000", namespace("storage")),
+        ("http://minio.storage.svc.cluster.local:9000", namespace("storage")),
+        ("", {"ports": [{"protocol": "TCP", "port": 443}]}),
+    ],
+)
+def test_a_name_inside_the_cluster_opens_its_namespace_and_another_one_its_port(
+    render: Render, endpoint: str, rule: Manifest
+) -> None:
+    storage = {"url": "s3://models", "existingSecret": "keys", "endpoint": endpoint}
+    spec = policies(render({"storage": storage}))["kubeflow/agentrl"]
+    assert spec["egress"] == [DNS, API_SERVER, namespace("kubeflow"), rule]
+
+
+def test_environment_servers_answer_stages_only_in_every_namespace_with_runs(
+    render: Render,
+) -> None:
+    found = policies(render({"watchNamespaces": ["a", "b"]}))
+    for where in ("a", "b"):
+        spec = found[f"{where}/agentrl-environments"]
+        assert spec["podSelector"] == labelled(children.ENVIRONMENT)
+        assert spec["ingress"] == [
+            {
+                "from": [{"podSelector": labelled(binding.STAGE_LABEL)}],
+                "ports": [{"protocol": "TCP", "port": placement.ENVIRONMENT_PORT}],
+            }
+        ]
+
+
+def test_where_runs_may_live_in_any_profile_the_try_out_servers_answer_all_of_them(
+    render: Render, everything: Manifest
+) -> None:
+    found = policies(render(everything))
+    assert set(found) == {"kubeflow/agentrl", "kubeflow/agentrl-minio", "kubeflow/agentrl-mlflow"}
+    assert found["kubeflow/agentrl-minio"]["ingress"] == [{"from": [{"namespaceSelector": {}}]}]
+
+
+def test_the_try_out_servers_answer_the_namespaces_with_runs(render: Render) -> None:
+    values = {"minio": {"enabled": True}, "watchNamespaces": ["a"]}
+    (ingress,) = policies(render(values))["kubeflow/agentrl-minio"]["ingress"]
+    (peer,) = ingress["from"]
+    (expression,) = peer["namespaceSelector"]["matchExpressions"]
+    assert expression["values"] == ["a", "kubeflow"]
+
+
+def test_policies_can_be_left_out(render: Render) -> None:
+    assert policies(render({"networkPolicy": {"enabled": False}})) == {}

@@ -1,0 +1,98 @@
+"""The dashboard and the alerts ask for metrics that exist."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prometheus_client import generate_latest
+
+from agentrl_envs.metrics import Metrics
+from agentrl_operator.metrics import Metrics as Operator
+
+CHART = Path(__file__).parents[2] / "helm" / "agentrl"
+Manifest = dict[str, Any]
+
+
+def exported() -> set[str]:
+    """What our programs show at /metrics."""
+    operator = Operator()
+    operator.runs_by_phase(lambda: ["Running"])
+    operator.reconciles.labels("done").inc()
+    operator.actions.labels("StartRun").inc()
+    operator.troubles.labels("kfp").inc()
+    shown = (
+        generate_latest(operator.registry) + Metrics(environment="rooms", capacity=1).exposition()
+    )
+    return set(re.findall(r"^(agentrl_\w+)", shown.decode(), flags=re.MULTILINE))
+
+
+def named(expression: str) -> set[str]:
+    return set(re.findall(r"\bagentrl_\w+", expression))
+
+
+def dashboard() -> Manifest:
+    loaded: Manifest = json.loads((CHART / "files" / "dashboard.json").read_text())
+    return loaded
+
+
+def expressions() -> Iterator[str]:
+    for panel in dashboard()["panels"]:
+        for target in panel.get("targets", ()):
+            yield target["expr"]
+    alerts = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+    for group in alerts["groups"]:
+        for rule in group["rules"]:
+            yield rule["expr"]
+
+
+def test_every_expression_asks_for_a_metric_that_is_exported() -> None:
+    asked = set().union(*(named(one) for one in expressions()))
+    assert asked - exported() == set()
+
+
+def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
+    taken: set[tuple[int, int]] = set()
+    panels = dashboard()["panels"]
+    for panel in panels:
+        at = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def test_the_dashboard_reaches_grafana_as_it_is(
+    render: Callable[..., list[Manifest]], everything: Manifest
+) -> None:
+    (found,) = (one for one in render(everything) if one["metadata"]["name"] == "agentrl-dashboard")
+    assert json.loads(found["data"]["agentrl.json"]) == dashboard()
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def test_every_alert_says_what_it_means_and_has_a_line_in_the_docs(
+    render: Callable[..., list[Manifest]], everything: Manifest
+) -> None:
+    (rules,) = (one for one in render(everything) if one["kind"] == "PrometheusRule")
+    docs = (CHART.parents[1] / "docs" / "operations.md").read_text()
+    for rule in rules["spec"]["groups"][0]["rules"]:
+        assert rule["annotations"]["summary"]
+        assert rule["annotations"]["description"]
+        assert f"`{rule['alert']}`" in docs
+
+
+def test_helm_test_runs_a_program_that_asks_whether_the_operator_is_ready(
+    render: Callable[..., list[Manifest]],
+) -> None:
+    (pod,) = (one for one in render() if one["kind"] == "Pod")
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    program, address = pod["spec"]["containers"][0]["args"]
+    compile(program, "helm test", "exec")
+    assert address == "http://agentrl-metrics.kubeflow.svc:8080/readyz"

@@ -1,0 +1,123 @@
+"""What the operator, and people, may do."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Manifest = dict[str, Any]
+Render = Callable[..., list[Manifest]]
+Granted = dict[tuple[str, str], set[str]]
+
+OPERATOR: Granted = {
+    ("agentrl.dev", "agentrlruns"): {"list", "watch", "patch", "delete"},
+    ("agentrl.dev", "agentrlruns/status"): {"patch"},
+    ("agentrl.dev", "agentrlruns/finalizers"): {"update"},
+    ("", "secrets"): {"create"},
+    ("", "services"): {"create"},
+    ("apps", "deployments"): {"list", "watch", "create", "patch", "delete"},
+    ("", "pods"): {"list"},
+    ("", "events"): {"create"},
+    ("argoproj.io", "workflows"): {"list", "delete"},
+}
+EVERYWHERE: Granted = {
+    ("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"},
+}
+MULTI_USER: Granted = {
+    ("pipelines.kubeflow.org", "experiments"): {"list", "create", "delete"},
+    ("pipelines.kubeflow.org", "runs"): {"get", "list", "create", "terminate", "delete"},
+}
+
+
+def granted(role: Manifest) -> Granted:
+    table: Granted = {}
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                table.setdefault((group, resource), set()).update(rule["verbs"])
+    return table
+
+
+def roles(objects: list[Manifest]) -> list[Manifest]:
+    return [one for one in objects if one["kind"] in ("Role", "ClusterRole")]
+
+
+def test_the_operator_may_do_what_it_does_and_nothing_else(render: Render) -> None:
+    (role,) = (one for one in roles(render()) if one["metadata"]["name"] == "agentrl-kubeflow")
+    assert granted(role) == OPERATOR | EVERYWHERE
+
+
+def test_for_many_users_it_may_also_call_kubeflow_pipelines(render: Render) -> None:
+    (role,) = (
+        one
+        for one in roles(render({"kfp": {"multiUser": True}}))
+        if one["metadata"]["name"] == "agentrl-kubeflow"
+    )
+    assert granted(role) == OPERATOR | EVERYWHERE | MULTI_USER
+
+
+def test_in_named_namespaces_it_has_roles_there_and_no_cluster_role(render: Render) -> None:
+    objects = render({"watchNamespaces": ["a", "b"], "rbac": {"aggregate": False}})
+    assert [
+        (one["kind"], one["metadata"]["namespace"], granted(one)) for one in roles(objects)
+    ] == [("Role", "a", OPERATOR), ("Role", "b", OPERATOR)]
+    assert "ClusterRoleBinding" not in {one["kind"] for one in objects}
+    bindings = [one for one in objects if one["kind"] == "RoleBinding"]
+    assert [one["metadata"]["namespace"] for one in bindings] == ["a", "b"]
+    for binding in bindings:
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": "agentrl", "namespace": "kubeflow"}
+        ]
+
+
+def test_no_rule_holds_a_wildcard(render: Render, everything: Manifest) -> None:
+    for role in roles(render(everything)):
+        for rule in role["rules"]:
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "joins", "may"),
+    [
+        ("agentrl-kubeflow-viewer", {"view"}, {"get", "list", "watch"}),
+        (
+            "agentrl-kubeflow-editor",
+            {"edit", "admin"},
+            {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"},
+        ),
+    ],
+)
+def test_people_see_and_change_runs_by_the_roles_they_have(
+    render: Render, name: str, joins: set[str], may: set[str]
+) -> None:
+    (role,) = (one for one in roles(render()) if one["metadata"]["name"] == name)
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+    assert {
+        label.removeprefix(prefix) for label in role["metadata"]["labels"] if prefix in label
+    } == joins
+    assert granted(role) == {
+        ("agentrl.dev", "agentrlruns"): may,
+        ("agentrl.dev", "agentrlruns/status"): {"get"},
+    }
+
+
+def test_roles_can_be_left_to_somebody_else(render: Render) -> None:
+    assert roles(render({"rbac": {"create": False, "aggregate": False}})) == []
+
+
+def test_only_the_operator_gets_a_token_of_the_api_server(
+    render: Render, everything: Manifest
+) -> None:
+    objects = render(everything)
+    pods = {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"]
+        for one in objects
+        if one["kind"] == "Deployment"
+    }
+    pods |= {one["metadata"]["name"]: one["spec"] for one in objects if one["kind"] == "Pod"}
+    assert {name: pod["automountServiceAccountToken"] for name, pod in pods.items()} == {
+        "agentrl": True,
+        "agentrl-minio": False,
+        "agentrl-mlflow": False,
+        "agentrl-test": False,
+    }

@@ -1,0 +1,101 @@
+"""KFP's run API as a real server, with its traps: a run that is posted twice answers 500 and works
+twice, a taken experiment name answers 409, a terminated run ends FAILED."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+API = "/apis/v2beta1"
+
+
+@dataclass
+class KfpStub:
+    """What it knows, for a test to look at and to change."""
+
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    experiments: dict[str, str] = field(default_factory=dict)
+    """Ids by name."""
+    workflows: list[str] = field(default_factory=list)
+    """Run ids, one for each Workflow."""
+    posted: list[dict[str, Any]] = field(default_factory=list)
+    tokens: set[str | None] = field(default_factory=set)
+    """Authorization headers that were sent."""
+    drop_answers: bool = False
+    """A posted run is started, and the answer is 502."""
+    drop_rows: bool = False
+    """A posted run's Workflow is started, and the server dies before it notes the run."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def app(self) -> Starlette:
+        """To be served."""
+        return Starlette(
+            routes=[
+                Route(f"{API}/runs", self._post, methods=["POST"]),
+                Route(f"{API}/runs", self._list, methods=["GET"]),
+                Route(f"{API}/runs/{{id:str}}", self._run, methods=["GET", "DELETE", "POST"]),
+                Route(f"{API}/experiments", self._experiments, methods=["GET", "POST"]),
+                Route(f"{API}/experiments/{{id}}", self._forget, methods=["DELETE"]),
+            ]
+        )
+
+    def end(self, run_id: str, state: str) -> None:
+        """The run ends so."""
+        self.runs[run_id]["state"] = state
+
+    async def _post(self, request: Request) -> Response:
+        run = await request.json()
+        self.tokens.add(request.headers.get("authorization"))
+        with self.lock:
+            self.posted.append(run)
+            self.workflows.append(run["run_id"])
+            if self.drop_rows:
+                return JSONResponse({"error": "died"}, 503)
+            if run["run_id"] in self.runs:
+                return JSONResponse({"error_message": "Duplicate entry for key PRIMARY"}, 500)
+            self.runs[run["run_id"]] = run | {"state": "RUNNING"}
+        if self.drop_answers:
+            return Response("bad gateway", 502)
+        return JSONResponse(self.runs[run["run_id"]])
+
+    async def _run(self, request: Request) -> Response:
+        run_id, _, verb = request.path_params["id"].partition(":")
+        run = self.runs.get(run_id)
+        if run is None:
+            return JSONResponse({"error": "not found", "code": 5}, 404)
+        if request.method == "DELETE":
+            del self.runs[run_id]
+        if verb == "terminate":
+            run["state"] = "FAILED"
+        return JSONResponse(run)
+
+    async def _list(self, request: Request) -> Response:
+        experiment = request.query_params["experiment_id"]
+        found = [run for run in self.runs.values() if run["experiment_id"] == experiment]
+        return JSONResponse({"runs": found})
+
+    async def _experiments(self, request: Request) -> Response:
+        if request.method == "POST":
+            name = (await request.json())["display_name"]
+            if name in self.experiments:
+                return JSONResponse({"error": "already exists", "code": 6}, 409)
+            self.experiments[name] = f"experiment-{len(self.experiments)}"
+            return JSONResponse(self._experiment(name))
+        predicate = json.loads(request.query_params["filter"])["predicates"][0]
+        names = [name for name in self.experiments if name == predicate["stringValue"]]
+        return JSONResponse({"experiments": [self._experiment(name) for name in names]})
+
+    async def _forget(self, request: Request) -> Response:
+        experiment = request.path_params["id"]
+        self.experiments = {k: v for k, v in self.experiments.items() if v != experiment}
+        return JSONResponse({})
+
+    def _experiment(self, name: str) -> dict[str, str]:
+        return {"display_name": name, "experiment_id": self.experiments[name]}

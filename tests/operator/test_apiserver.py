@@ -1,0 +1,355 @@
+"""The operator on a real kube-apiserver and etcd, with everything else in memory."""
+
+import asyncio
+import copy
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+from apiserver import Refused
+from test_reconcile import SPEC
+
+from agentrl_components.state import State, Verdict
+from agentrl_operator.app import Options, operate
+from agentrl_operator.errors import KubernetesError
+from agentrl_operator.kubernetes_api import KubernetesApi
+from agentrl_operator.memory import MemoryKfp, MemoryStores, MemoryTracking
+from agentrl_operator.neighbours import Neighbours
+from agentrl_pipelines.platform import Kfp, Platform
+
+NAMESPACE = "kubeflow"
+RUNS = f"apis/agentrl.dev/v1alpha1/namespaces/{NAMESPACE}/agentrlruns"
+MERGE = "application/merge-patch+json"
+SERVED = SPEC | {"environments": [{"name": "babyai", "builtin": "babyai"}]}
+RULES = [
+    {
+        "apiGroups": ["agentrl.dev"],
+        "resources": ["agentrlruns"],
+        "verbs": ["list", "watch", "patch", "delete"],
+    },
+    {"apiGroups": ["agentrl.dev"], "resources": ["agentrlruns/status"], "verbs": ["patch"]},
+    {"apiGroups": ["agentrl.dev"], "resources": ["agentrlruns/finalizers"], "verbs": ["update"]},
+    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["services"], "verbs": ["create"]},
+    {
+        "apiGroups": ["apps"],
+        "resources": ["deployments"],
+        "verbs": ["list", "watch", "create", "patch", "delete"],
+    },
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+    {"apiGroups": ["argoproj.io"], "resources": ["workflows"], "verbs": ["list", "delete"]},
+]
+"""All that the operator may do: the chart's rules, but for those that KFP itself asks for."""
+
+
+@pytest.fixture(scope="module")
+def server(api_server):
+    """With KFP's namespace and an operator that may do what the chart grants it there."""
+    api_server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1"}
+    meta = {"metadata": {"name": "operator", "namespace": NAMESPACE}}
+    api_server.create(rbac | meta | {"kind": "Role", "rules": RULES})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"}
+    api_server.create(
+        rbac
+        | meta
+        | {
+            "kind": "RoleBinding",
+            "roleRef": role,
+            "subjects": [{"kind": "User", "name": "operator"}],
+        }
+    )
+    return api_server
+
+
+class Outside:
+    """What surrounds the operator besides Kubernetes."""
+
+    def __init__(self):
+        self.kfp, self.stores, self.tracking = MemoryKfp(), MemoryStores(), MemoryTracking()
+        self.cluster = KubernetesApi()
+        self.platform = Platform(kfp=Kfp(namespace=NAMESPACE), poll_seconds=0.1)
+
+    @asynccontextmanager
+    async def operating(self):
+        neighbours = Neighbours(
+            cluster=self.cluster,
+            pipelines=self.kfp,
+            stores=self.stores,
+            tracking=self.tracking,
+            bind=lambda run, uid, platform: {"pipeline_spec": {}},
+        )
+        options = Options(namespaces=(NAMESPACE,), host="127.0.0.1", port=0, workers=4)
+        stop, ready = asyncio.Event(), asyncio.Event()
+        task = asyncio.create_task(
+            operate(neighbours, self.platform, options, stop=stop, ready=ready)
+        )
+        try:
+            async with asyncio.timeout(60):
+                await ready.wait()
+            yield
+        finally:
+            stop.set()
+            async with asyncio.timeout(60):
+                await task
+            await self.cluster.close()
+            await asyncio.sleep(0.05)  # Kopf's own connections say goodbye
+
+    def finish_phase(self, run, phase, action):
+        spec = run["spec"]
+        name, uid = run["metadata"]["name"], run["metadata"]["uid"]
+        shelf = self.stores.shelf(f"s3://agentrl/{NAMESPACE}/{name}-{uid[:8]}")
+        shelf.standing = State(status="running", phase=phase, iteration=2)
+        following = min(phase + 1, len(spec["horizon"]["phases"]) - 1)
+        shelf.verdicts[phase] = Verdict(action=action, phase=following, max_turns=6, reason="")
+        self.kfp.end(run["status"]["kfpRun"], "SUCCEEDED")
+
+
+@pytest.fixture
+def outside(server, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(server.operator_kubeconfig))
+    return Outside()
+
+
+def manifest(name, spec=SPEC):
+    return {
+        "apiVersion": "agentrl.dev/v1alpha1",
+        "kind": "AgentRLRun",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": spec,
+    }
+
+
+async def until(server, name, wanted, seconds=30.0):
+    """The run, once `wanted` is true of it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        run = await asyncio.to_thread(server.ask, "GET", f"{RUNS}/{name}")
+        if wanted(run):
+            return run
+        assert time.monotonic() < deadline, run.get("status")
+        await asyncio.sleep(0.03)
+
+
+async def until_gone(server, path, seconds=30.0):
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            await asyncio.to_thread(server.ask, "GET", path)
+        except Refused as refusal:
+            if refusal.status != 404:
+                raise
+            return
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.03)
+
+
+def phase(run):
+    return run.get("status", {}).get("phase")
+
+
+def condition(run, kind):
+    conditions = run.get("status", {}).get("conditions", ())
+    return next((one for one in conditions if one["type"] == kind), {})
+
+
+async def test_a_run_goes_from_created_to_succeeded_and_its_children_are_its_own(server, outside):
+    async with outside.operating():
+        made = await asyncio.to_thread(server.create, manifest("whole", SERVED))
+        run = await until(server, "whole", lambda run: phase(run) == "Running")
+        assert run["metadata"]["finalizers"] == ["agentrl.dev/run"]
+        assert run["status"]["observedGeneration"] == 1
+        name = f"whole-{made['metadata']['uid'][:8]}"
+        for path in (
+            f"apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}-babyai",
+            f"api/v1/namespaces/{NAMESPACE}/services/{name}-babyai",
+            f"api/v1/namespaces/{NAMESPACE}/secrets/{name}-token",
+        ):
+            child = await asyncio.to_thread(server.ask, "GET", path)
+            owner = child["metadata"]["ownerReferences"][0]
+            assert (owner["uid"], owner["controller"]) == (made["metadata"]["uid"], True)
+
+        outside.finish_phase(run, 0, "advance")
+        second = await until(
+            server,
+            "whole",
+            lambda run: (
+                run["status"]["phaseIndex"] == 1
+                and run["status"].get("kfpRun") in outside.kfp.working
+            ),
+        )
+        assert second["status"]["horizon"] == 6
+        outside.finish_phase(second, 1, "finish")
+        done = await until(server, "whole", lambda run: phase(run) == "Succeeded")
+        assert condition(done, "Succeeded")["reason"] == "ScheduleDone"
+        await until_gone(server, f"apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}-babyai")
+        events = await asyncio.to_thread(server.ask, "GET", f"api/v1/namespaces/{NAMESPACE}/events")
+        reasons = {
+            event["reason"]
+            for event in events["items"]
+            if event["involvedObject"]["name"] == "whole"
+        }
+        assert {"Submitting", "Running", "ScheduleDone"} <= reasons
+
+
+async def test_servers_that_answer_show_in_the_status_at_once(server, outside):
+    async with outside.operating():
+        made = await asyncio.to_thread(server.create, manifest("served", SERVED))
+        await until(server, "served", lambda run: phase(run) == "Running")
+        name = f"served-{made['metadata']['uid'][:8]}-babyai"
+        ready = {"status": {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1}}
+        path = f"apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}/status"
+        await asyncio.to_thread(server.ask, "PATCH", path, ready, MERGE)
+        await until(
+            server, "served", lambda run: condition(run, "EnvironmentsReady")["status"] == "True"
+        )
+
+
+async def test_a_change_of_the_spec_suspends_and_resumes(server, outside):
+    async with outside.operating():
+        await asyncio.to_thread(server.create, manifest("paused"))
+        run = await until(server, "paused", lambda run: phase(run) == "Running")
+        path = f"{RUNS}/paused"
+        await asyncio.to_thread(server.ask, "PATCH", path, {"spec": {"suspend": True}}, MERGE)
+        await until(
+            server, "paused", lambda run: condition(run, "Suspended")["reason"] == "Suspending"
+        )
+        outside.kfp.end(run["status"]["kfpRun"], "FAILED")
+        await until(server, "paused", lambda run: phase(run) == "Suspended")
+        await asyncio.to_thread(server.ask, "PATCH", path, {"spec": {"suspend": False}}, MERGE)
+        again = await until(server, "paused", lambda run: phase(run) == "Running")
+        assert (again["status"]["attempt"], again["status"]["failures"]) == (1, 0)
+
+
+async def test_a_deleted_run_stops_its_work_and_goes(server, outside):
+    async with outside.operating():
+        await asyncio.to_thread(server.create, manifest("deleted"))
+        run = await until(server, "deleted", lambda run: phase(run) == "Running")
+        kfp_run = run["status"]["kfpRun"]
+        await asyncio.to_thread(server.ask, "DELETE", f"{RUNS}/deleted")
+        async with asyncio.timeout(30):
+            while outside.kfp.states[kfp_run] != "CANCELING":
+                await asyncio.sleep(0.02)
+        outside.kfp.end(kfp_run, "FAILED")
+        await until_gone(server, f"{RUNS}/deleted")
+
+
+async def test_an_operator_that_starts_later_takes_over_what_there_is(server, outside):
+    await asyncio.to_thread(server.create, manifest("early"))
+    async with outside.operating():
+        run = await until(server, "early", lambda run: phase(run) == "Running")
+    successor = Outside()
+    successor.kfp, successor.stores = outside.kfp, outside.stores
+    successor.finish_phase(run, 0, "finish")
+    async with successor.operating():
+        await until(server, "early", lambda run: phase(run) == "Succeeded")
+    started = [one for one in outside.kfp.submitted if one.name.startswith("early:")]
+    assert len(started) == 1
+
+
+async def test_a_mistake_the_api_server_cannot_see_becomes_a_condition(server, outside):
+    spec = SPEC | {"storage": {"url": "file:///tmp/x"}}
+    async with outside.operating():
+        await asyncio.to_thread(server.create, manifest("mistaken", spec))
+        run = await until(server, "mistaken", lambda run: phase(run) == "Failed")
+        assert condition(run, "Accepted")["reason"] == "InvalidSpec"
+        assert run["status"]["message"] == (
+            "spec.storage.url: pods share no folder; name an s3:// bucket, or leave it out"
+        )
+        mended = {"spec": {"storage": {"url": None}}}
+        await asyncio.to_thread(server.ask, "PATCH", f"{RUNS}/mistaken", mended, MERGE)
+        await until(server, "mistaken", lambda run: phase(run) == "Running")
+
+
+def changed(path, value):
+    spec = copy.deepcopy(SERVED)
+    where = spec
+    *parents, last = path.split(".")
+    for name in parents:
+        where = where[int(name)] if isinstance(where, list) else where.setdefault(name, {})
+    where[int(last) if isinstance(where, list) else last] = value
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        ("seed", -1, "spec.seed"),
+        ("seed", "one", "spec.seed"),
+        ("horizon.phases", [], "spec.horizon.phases"),
+        ("horizon.phases.0.maxTurns", 0, "maxTurns"),
+        ("environments", [], "spec.environments"),
+        ("environments.0.url", "http://both.test", "spec"),
+        ("environments.0.tokenEnv", "TOKEN", "tokenEnv"),
+        ("environments.0.name", "Not A Name", "spec.environments[0].name"),
+        ("storage.onDelete", "perhaps", "spec.storage.onDelete"),
+        ("backoffLimit", 1000, "spec.backoffLimit"),
+        ("compute.placement", "elsewhere", "spec.compute.placement"),
+        ("compute.memory", "much", "spec.compute.memory"),
+    ],
+)
+def test_the_api_server_refuses_a_bad_manifest_and_names_the_field(server, path, value, field):
+    with pytest.raises(Refused) as caught:
+        server.create(manifest("bad", changed(path, value)))
+    assert caught.value.status == 422
+    assert field in str(caught.value)
+
+
+def test_the_api_server_refuses_a_name_that_is_too_long(server):
+    with pytest.raises(Refused, match=r"metadata\.name"):
+        server.create(manifest("a" * 53))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("seed", 7), ("algorithm.name", "ppo"), ("environments.0.options", {"levels": ["a"]})],
+)
+def test_what_checkpoints_depend_on_cannot_change(server, path, value):
+    name = f"fixed-{path.replace('.', '-').lower()}"
+    server.create(manifest(name, SERVED))
+    current = server.ask("GET", f"{RUNS}/{name}")
+    with pytest.raises(Refused, match="cannot change while the run lives"):
+        server.ask("PUT", f"{RUNS}/{name}", current | {"spec": changed(path, value)})
+    server.ask("DELETE", f"{RUNS}/{name}")
+
+
+def test_the_status_is_a_subresource_that_an_edit_does_not_touch(server):
+    server.create(manifest("split") | {"status": {"phase": "Succeeded"}})
+    assert "status" not in server.ask("GET", f"{RUNS}/split")
+    server.ask("DELETE", f"{RUNS}/split")
+
+
+async def test_a_watch_that_missed_something_is_made_up_for_by_the_relist(server, outside):
+    """`runs` is what the relist asks: every run, whatever the watch has shown."""
+    for number in range(3):
+        await asyncio.to_thread(
+            server.create, manifest(f"listed-{number}", SPEC | {"suspend": True})
+        )
+    names = {body["metadata"]["name"] async for body in outside.cluster.runs(NAMESPACE)}
+    await outside.cluster.close()
+
+    assert {"listed-0", "listed-1", "listed-2"} <= names
+    for number in range(3):
+        await asyncio.to_thread(server.ask, "DELETE", f"{RUNS}/listed-{number}")
+
+
+async def test_a_finalizer_is_not_put_on_what_was_deleted_or_changed_meanwhile(server, outside):
+    body = await asyncio.to_thread(server.create, manifest("fleeting"))
+    changed = {"metadata": {"labels": {"a": "b"}}}
+    await asyncio.to_thread(server.ask, "PATCH", f"{RUNS}/fleeting", changed, MERGE)
+    with pytest.raises(KubernetesError) as caught:
+        await outside.cluster.hold(body)
+    assert (caught.value.status, caught.value.retryable) == (409, True)
+    await asyncio.to_thread(server.ask, "DELETE", f"{RUNS}/fleeting")
+
+    assert await outside.cluster.hold(body) == {}
+    await outside.cluster.close()
+
+
+async def test_what_the_role_does_not_grant_is_an_error_that_says_so(server, outside):
+    with pytest.raises(KubernetesError, match="forbidden") as caught:
+        await outside.cluster.answers("default")
+    await outside.cluster.close()
+
+    assert not caught.value.retryable

@@ -1,0 +1,156 @@
+import base64
+import json
+import re
+
+from test_reconcile import PLATFORM, SPEC, UID, run
+
+from agentrl_operator import children
+from agentrl_pipelines.binding import bind
+
+SERVED = SPEC | {
+    "environments": [
+        {
+            "name": "babyai",
+            "builtin": "babyai",
+            "options": {"levels": ["GoToObj"], "seed": 3},
+            "replicas": 2,
+            "cpu": "500m",
+            "memory": "1Gi",
+        },
+        {"name": "own", "image": "registry.test/own:1"},
+    ],
+    "compute": {"queue": "team-a"},
+}
+
+
+def made(index=0, spec=SERVED):
+    resource = run(spec)
+    environment = resource.run.spec.environments[index]
+    return children.deployment(resource, resource.run, environment, PLATFORM)
+
+
+def container(index=0):
+    return made(index)["spec"]["template"]["spec"]["containers"][0]
+
+
+def test_a_builtin_environment_is_served_by_our_image_with_its_options_as_json():
+    assert container()["image"] == PLATFORM.images.environment
+    assert container()["command"] == [
+        "agentrl",
+        "envs",
+        "serve",
+        "babyai",
+        "--options",
+        'levels=["GoToObj"]',
+        "--options",
+        "seed=3",
+        "--host",
+        "0.0.0.0",
+        "--port",
+        "8080",
+        "--token-env",
+        "AGENTRL_ENV_TOKEN",
+    ]
+
+
+def test_an_image_of_ones_own_keeps_its_entrypoint_and_is_told_port_and_token():
+    assert container(1)["image"] == "registry.test/own:1"
+    assert "command" not in container(1)
+    assert {"name": "PORT", "value": "8080"} in container(1)["env"]
+    assert {
+        "name": "AGENTRL_ENV_TOKEN",
+        "valueFrom": {"secretKeyRef": {"name": "demo-6a1b2c3d-token", "key": "token"}},
+    } in container(1)["env"]
+
+
+def test_pods_keep_to_the_restricted_pod_security_standard():
+    pod = made()["spec"]["template"]["spec"]
+
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == 65532
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    assert {"hostNetwork", "hostPID", "hostIPC"}.isdisjoint(pod)
+    assert all(set(volume) == {"name", "emptyDir"} for volume in pod["volumes"])
+    assert pod["containers"][0]["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_servers_ask_for_what_the_manifest_says_and_are_probed():
+    assert made()["spec"]["replicas"] == 2
+    assert container()["resources"] == {
+        "requests": {"cpu": "500m", "memory": "1Gi"},
+        "limits": {"memory": "1Gi"},
+    }
+    assert container()["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    assert container()["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+
+
+def test_kueue_finds_its_queue_on_the_deployment_and_its_pods():
+    label = {"kueue.x-k8s.io/queue-name": "team-a"}
+    assert made()["metadata"]["labels"].items() >= label.items()
+    assert made()["spec"]["template"]["metadata"]["labels"].items() >= label.items()
+    without = made(spec=SERVED | {"compute": {}})
+    assert label.keys().isdisjoint(without["spec"]["template"]["metadata"]["labels"])
+
+
+def test_the_service_and_the_deployment_select_the_pods_of_this_run_alone():
+    resource = run(SERVED)
+    service = children.service(resource, resource.run.spec.environments[0])
+    labels = made()["spec"]["template"]["metadata"]["labels"]
+
+    assert service["spec"]["selector"] == made()["spec"]["selector"]["matchLabels"]
+    assert service["spec"]["selector"] == {
+        "agentrl.dev/run-uid": UID,
+        "agentrl.dev/environment": "babyai",
+    }
+    assert labels.items() >= service["spec"]["selector"].items()
+
+
+def test_every_child_names_the_run_as_its_owner_and_has_a_name_kubernetes_takes():
+    long = "a" * 52
+    resource = run(SERVED, name=long)
+    environment = resource.run.spec.environments[0]
+    for child in (
+        children.token(resource, "t"),
+        children.service(resource, environment),
+        children.deployment(resource, resource.run, environment, PLATFORM),
+    ):
+        owner = child["metadata"]["ownerReferences"][0]
+        assert (owner["kind"], owner["name"], owner["uid"]) == ("AgentRLRun", long, UID)
+        assert owner["controller"] is True
+        assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", child["metadata"]["name"])
+        assert all(len(value) <= 63 for value in child["metadata"]["labels"].values())
+
+
+def test_stages_read_the_token_from_the_secret_that_the_operator_makes():
+    resource = run(SERVED)
+    secret = children.token(resource, "very secret")
+
+    assert base64.b64decode(secret["data"]["token"]) == b"very secret"
+    bound = json.dumps(bind(resource.run, UID, PLATFORM))
+    assert f'"secretName": "{secret["metadata"]["name"]}"' in bound
+
+
+def test_the_fingerprint_changes_with_anything_in_the_deployment():
+    resource = run(SERVED)
+    environment = resource.run.spec.environments[0]
+    annotation = made()["metadata"]["annotations"]["agentrl.dev/fingerprint"]
+    assert annotation == children.fingerprint(resource, resource.run, environment, PLATFORM)
+    other = PLATFORM.model_copy(
+        update={"images": PLATFORM.images.model_copy(update={"environment": "newer:2"})}
+    )
+    assert annotation != children.fingerprint(resource, resource.run, environment, other)
+
+
+def test_several_servers_are_each_found_by_an_address_of_their_own():
+    resource = run(SERVED)
+    several, one = (
+        children.service(resource, environment)["spec"]
+        for environment in resource.run.spec.environments
+    )
+    assert several["clusterIP"] == "None"
+    assert "clusterIP" not in one

@@ -1,0 +1,131 @@
+import pytest
+from kfp_stub import KfpStub
+
+from agentrl_envs.serving import running
+from agentrl_operator.errors import KfpError
+from agentrl_operator.kfp_api import KfpApi, Submission
+from agentrl_operator.observed import KfpRun
+
+RUN = "d4f24ec4-9fc5-5b64-9d72-5a6b3ff0c3c4"
+
+
+class StubWorkflows:
+    """What Kubernetes says of the stub's Workflows."""
+
+    def __init__(self, stub):
+        self.stub = stub
+        self.phase = "Running"
+
+    async def workflows(self, namespace, run_id):
+        return [self.phase] * self.stub.workflows.count(run_id)
+
+
+@pytest.fixture
+def stub():
+    return KfpStub()
+
+
+@pytest.fixture
+async def api(stub, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("projected\n")
+    with running(stub.app()) as url:
+        api = KfpApi(url, StubWorkflows(stub), token_file=token)
+        yield api
+        await api.close()
+
+
+def submission(**changes):
+    given = {
+        "run_id": RUN,
+        "name": "demo: phase 1 of 2",
+        "experiment": "demo-6a1b2c3d",
+        "namespace": "kubeflow",
+        "pipeline_spec": {"pipeline_spec": {"root": {}}, "platform_spec": {}},
+        "parameters": {"manifest": "{}", "phase": 0, "attempt": 0},
+    }
+    return Submission(**given | changes)
+
+
+async def test_a_run_is_posted_as_kfp_takes_it(api, stub):
+    assert await api.get(RUN) is None
+    await api.start(submission(service_account="trainer"))
+
+    assert stub.posted == [
+        {
+            "run_id": RUN,
+            "display_name": "demo: phase 1 of 2",
+            "experiment_id": "experiment-0",
+            "pipeline_spec": {"pipeline_spec": {"root": {}}, "platform_spec": {}},
+            "runtime_config": {"parameters": {"manifest": "{}", "phase": 0, "attempt": 0}},
+            "service_account": "trainer",
+        }
+    ]
+    assert await api.get(RUN) == KfpRun(state="RUNNING")
+    assert stub.tokens == {"Bearer projected"}
+
+
+async def test_a_run_that_is_there_is_not_posted_again(api, stub):
+    await api.start(submission())
+    await api.start(submission())
+
+    assert stub.workflows == [RUN]
+
+
+async def test_a_lost_answer_never_starts_a_second_workflow(api, stub):
+    stub.drop_answers = True
+    with pytest.raises(KfpError) as caught:
+        await api.start(submission())
+    assert caught.value.retryable
+    stub.drop_answers = False
+    await api.start(submission())
+
+    assert stub.workflows == [RUN]
+
+
+async def test_a_workflow_that_kfp_does_not_know_yet_is_waited_for(api, stub):
+    stub.drop_rows = True
+    with pytest.raises(KfpError):
+        await api.start(submission())
+    stub.drop_rows = False
+    with pytest.raises(KfpError, match="not started a second time"):
+        await api.start(submission())
+    assert stub.workflows == [RUN]
+
+    api._workflows.phase = "Failed"
+    await api.start(submission())
+    assert stub.workflows == [RUN, RUN]
+
+
+async def test_an_experiment_that_exists_is_used(api, stub):
+    await api.start(submission())
+    await api.start(submission(run_id="e4f24ec4-9fc5-5b64-9d72-5a6b3ff0c3c4"))
+
+    assert [run["experiment_id"] for run in stub.posted] == ["experiment-0", "experiment-0"]
+
+
+async def test_terminate_leaves_runs_alone_that_have_ended_or_are_not_known(api, stub):
+    await api.terminate(RUN)
+    await api.start(submission())
+    await api.terminate(RUN)
+    assert (await api.get(RUN)).state == "FAILED"
+    stub.end(RUN, "SUCCEEDED")
+    await api.terminate(RUN)
+    assert (await api.get(RUN)).state == "SUCCEEDED"
+
+
+async def test_forgetting_deletes_the_runs_and_their_experiment(api, stub):
+    await api.forget("demo-6a1b2c3d", "kubeflow")
+    await api.start(submission())
+    await api.forget("demo-6a1b2c3d", "kubeflow")
+
+    assert (stub.runs, stub.experiments) == ({}, {})
+
+
+async def test_a_kfp_that_is_not_there_is_an_error_that_says_so_and_may_pass():
+    api = KfpApi("http://127.0.0.1:9", StubWorkflows(KfpStub()))
+    with pytest.raises(KfpError, match="KFP: GET runs/") as caught:
+        await api.get(RUN)
+    await api.close()
+
+    assert caught.value.retryable

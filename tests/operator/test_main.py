@@ -1,0 +1,37 @@
+import subprocess
+import sys
+
+HEAVY = ("torch", "vllm", "ray", "numpy", "mlflow", "transformers", "kfp", "kubernetes")
+
+
+def test_the_operator_loads_no_training_stack():
+    code = (
+        "import sys\n"
+        "from agentrl_operator.__main__ import without_the_official_client\n"
+        "without_the_official_client()\n"
+        "import agentrl_operator.app, agentrl_operator.kfp_api, agentrl_operator.mlflow_api\n"
+        "import agentrl_operator.standing, agentrl_components.stores.minio\n"
+        "import agentrl_pipelines.binding\n"
+        f"print([name for name in {HEAVY!r} if sys.modules.get(name)])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stdout == "[]\n"
+
+
+def test_a_platform_with_a_mistake_is_told_in_a_sentence(tmp_path):
+    path = tmp_path / "platform.yaml"
+    path.write_text("kfp: {adress: http://x}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "agentrl_operator", "--platform", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert "kfp.adress: Extra inputs are not permitted" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,82 @@
+import json
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from agentrl_envs.serving import running
+from agentrl_operator.errors import MlflowError
+from agentrl_operator.mlflow_api import MlflowApi, Tracked
+
+
+class MlflowStub:
+    """MLflow's runs, as far as the operator asks for them."""
+
+    def __init__(self):
+        self.experiments = {}
+        self.runs = []
+
+    def app(self):
+        api = "/api/2.0/mlflow"
+        return Starlette(
+            routes=[
+                Route(f"{api}/experiments/get-by-name", self.named),
+                Route(f"{api}/experiments/create", self.create_experiment, methods=["POST"]),
+                Route(f"{api}/runs/search", self.search, methods=["POST"]),
+                Route(f"{api}/runs/create", self.create_run, methods=["POST"]),
+                Route(f"{api}/runs/update", self.update, methods=["POST"]),
+            ]
+        )
+
+    async def named(self, request):
+        name = request.query_params["experiment_name"]
+        if name not in self.experiments:
+            return JSONResponse({"error_code": "RESOURCE_DOES_NOT_EXIST"}, 404)
+        return JSONResponse({"experiment": {"experiment_id": self.experiments[name]}})
+
+    async def create_experiment(self, request):
+        name = (await request.json())["name"]
+        self.experiments[name] = str(len(self.experiments) + 1)
+        return JSONResponse({"experiment_id": self.experiments[name]})
+
+    async def search(self, request):
+        wanted = (await request.json())["filter"].split("'")[1]
+        found = [
+            {"info": run["info"]}
+            for run in self.runs
+            if {"key": "agentrl.uid", "value": wanted} in run["tags"]
+        ]
+        return JSONResponse({"runs": found} if found else {})
+
+    async def create_run(self, request):
+        run = await request.json()
+        self.runs.append(run | {"info": {"run_id": f"m{len(self.runs)}"}})
+        return JSONResponse({"run": self.runs[-1]})
+
+    async def update(self, request):
+        body = json.loads(await request.body())
+        self.runs[int(body["run_id"][1:])]["status"] = body["status"]
+        return JSONResponse({})
+
+
+async def test_the_run_of_a_uid_is_made_once_and_found_again():
+    stub, api = MlflowStub(), MlflowApi()
+    with running(stub.app()) as url:
+        first = await api.open(url, "agentrl", "demo", "uid-1")
+        again = await api.open(url, "agentrl", "demo", "uid-1")
+        other = await api.open(url, "agentrl", "demo", "uid-2")
+        await api.close_run(url, "m0", "FINISHED")
+        await api.close()
+
+    assert first == again == Tracked(run_id="m0", experiment_id="1")
+    assert other.run_id == "m1"
+    assert stub.runs[0]["run_name"] == "demo"
+    assert stub.runs[0]["status"] == "FINISHED"
+
+
+async def test_an_mlflow_that_is_not_there_is_an_error_of_its_own():
+    api = MlflowApi()
+    with pytest.raises(MlflowError, match="MLflow: experiments/get-by-name"):
+        await api.open("http://127.0.0.1:9", "agentrl", "demo", "uid-1")
+    await api.close()

@@ -1,0 +1,40 @@
+import time
+
+import aiohttp
+
+from agentrl_operator.metrics import Metrics
+from agentrl_operator.probes import Health, probed
+
+
+async def asked(port, path):
+    url = f"http://127.0.0.1:{port}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status, await response.text()
+
+
+async def test_ready_means_that_the_watches_run_and_kubernetes_answers():
+    metrics = Metrics()
+    health = Health(lambda: time.monotonic() - 3, metrics)
+    async with probed(health, "127.0.0.1", 0) as port:
+        assert (await asked(port, "/healthz"))[0] == 200
+        assert (await asked(port, "/readyz"))[0] == 503
+        health.started = True
+        assert (await asked(port, "/readyz"))[0] == 503
+        health.answered()
+        status, page = await asked(port, "/readyz")
+
+    assert status == 200
+    assert page == '{"ready": true, "lastEventAgeSeconds": 3.0, "lastAnswerAgeSeconds": 0.0}'
+
+
+async def test_metrics_tell_of_runs_by_phase():
+    metrics = Metrics()
+    metrics.runs_by_phase(lambda: ["Running", "Running", "Failed"])
+    metrics.reconciles.labels("done").inc()
+    async with probed(Health(time.monotonic, metrics), "127.0.0.1", 0) as port:
+        _, page = await asked(port, "/metrics")
+
+    assert 'agentrl_runs{phase="Running"} 2.0' in page
+    assert 'agentrl_runs{phase="Succeeded"} 0.0' in page
+    assert 'agentrl_operator_reconciles_total{result="done"} 1.0' in page
+    assert "agentrl_operator_last_answer_age_seconds +Inf" in page

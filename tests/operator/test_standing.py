@@ -1,0 +1,97 @@
+import time
+
+import pytest
+
+from agentrl_components.errors import StoreError
+from agentrl_components.spec import Storage
+from agentrl_components.state import Found, State, Verdict
+from agentrl_components.stores import MemoryStore
+from agentrl_operator.errors import StandingError
+from agentrl_operator.standing import Standings
+
+STORAGE = Storage(url="s3://agentrl/kubeflow/demo")
+
+
+@pytest.fixture
+def store():
+    return MemoryStore()
+
+
+@pytest.fixture
+def standings(store):
+    standings = Standings(lambda storage: store, threads=2, patience_s=0.5)
+    yield standings
+    standings.close()
+
+
+async def test_a_run_that_has_written_nothing_has_no_standing(standings):
+    assert await standings.standing(STORAGE) is None
+    assert await standings.verdict(STORAGE, 0) is None
+    assert await standings.tracked(STORAGE) is None
+
+
+async def test_state_and_decision_are_read_and_what_else_stands_there_is_left_aside(
+    standings, store
+):
+    store.replace(
+        "state.json",
+        b'{"status": "failed", "message": "no", "reason": "ModelError", "final": true,'
+        b' "phase": 1, "max_turns": 6, "iteration": 3, "best": 2, "wall_seconds": {"train": 1},'
+        b' "heldout": {"name": "after", "success": 0.5, "low": 0.4, "high": 0.6, "n": 40}}',
+    )
+    store.replace(
+        "phases/01/decision.json",
+        b'{"action": "advance", "phase": 2, "max_turns": 9, "reason": "over", "rings": []}',
+    )
+
+    assert await standings.standing(STORAGE) == State(
+        status="failed",
+        message="no",
+        reason="ModelError",
+        final=True,
+        phase=1,
+        max_turns=6,
+        iteration=3,
+        best=2,
+        wall_seconds={"train": 1},
+        heldout=Found(name="after", success=0.5, low=0.4, high=0.6, n=40),
+    )
+    assert await standings.verdict(STORAGE, 1) == Verdict(
+        action="advance", phase=2, max_turns=9, reason="over"
+    )
+
+
+async def test_a_damaged_record_is_an_error_that_names_it(standings, store):
+    store.replace("state.json", b"{")
+
+    with pytest.raises(StandingError, match=r"state\.json: in memory:: damaged"):
+        await standings.standing(STORAGE)
+
+
+async def test_the_mlflow_run_is_named_for_the_stages(standings, store):
+    await standings.track(STORAGE, "m1")
+
+    assert store.get("tracker.json") == b'{"run_id": "m1"}'
+    assert await standings.tracked(STORAGE) == "m1"
+
+
+async def test_erasing_leaves_nothing(standings, store):
+    for number in range(3):
+        store.put(f"checkpoints/{number:06d}/model", b"x")
+
+    assert await standings.erase(STORAGE)
+    assert store.kept == {}
+
+
+async def test_a_store_that_refuses_or_hangs_is_an_error_and_holds_nobody_up():
+    def refuses(storage):
+        raise StoreError("storage: AWS_ACCESS_KEY_ID not set in the environment")
+
+    refusing = Standings(refuses, threads=1)
+    with pytest.raises(StandingError, match="AWS_ACCESS_KEY_ID not set"):
+        await refusing.standing(STORAGE)
+    refusing.close()
+    hanging = Standings(lambda storage: time.sleep(0.3), threads=1, patience_s=0.05)
+    with pytest.raises(StandingError, match=r"no answer in 0\.05 s"):
+        await hanging.standing(STORAGE)
+    hanging.close()

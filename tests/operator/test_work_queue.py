@@ -1,0 +1,46 @@
+import asyncio
+
+from agentrl_operator.work_queue import WorkQueue
+
+
+async def test_a_key_waits_once_however_often_it_is_added():
+    queue = WorkQueue()
+    queue.add("a")
+    queue.add("b")
+    queue.add("a")
+
+    assert [await queue.take(), await queue.take()] == ["a", "b"]
+    assert len(queue) == 0
+
+
+async def test_a_key_that_is_worked_on_comes_again_only_when_it_is_done():
+    queue = WorkQueue()
+    queue.add("a")
+    await queue.take()
+    queue.add("a")
+    other = asyncio.create_task(queue.take())
+    await asyncio.sleep(0)
+    assert not other.done()
+
+    queue.done("a")
+
+    assert await asyncio.wait_for(other, 1) == "a"
+
+
+async def test_a_later_time_replaces_the_one_before_and_can_be_taken_back():
+    queue = WorkQueue()
+    queue.later("a", 60)
+    queue.later("a", 0.01)
+    queue.later("b", 0.01)
+    queue.cancel("b")
+
+    assert await asyncio.wait_for(queue.take(), 1) == "a"
+    await asyncio.sleep(0.02)
+    assert len(queue) == 0
+
+
+async def test_no_time_at_all_means_now():
+    queue = WorkQueue()
+    queue.later("a", 0)
+
+    assert await asyncio.wait_for(queue.take(), 1) == "a"

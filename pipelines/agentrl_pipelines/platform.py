@@ -6,29 +6,16 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import Field, ValidationError
 
 from agentrl_components.errors import SpecError
+from agentrl_components.spec.part import Part
 
 ADDRESS = Path("/etc/agentrl/platform.yaml")
 """Where the chart puts it."""
 
 
-class Section(BaseModel):
-    """A piece of it. An unknown field is an error."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        use_attribute_docstrings=True,
-    )
-
-
-class Kfp(Section):
+class Kfp(Part):
     """Kubeflow Pipelines, 2.14 to 2.17."""
 
     url: str = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
@@ -43,7 +30,7 @@ class Kfp(Section):
     """A projected service-account token for its API."""
 
 
-class StorageSecret(Section):
+class StorageSecret(Part):
     """The Secret with the object store's keys, in the namespace where stages run."""
 
     name: str = "agentrl-storage"
@@ -54,7 +41,7 @@ class StorageSecret(Section):
     """Its key that holds the secret key."""
 
 
-class ObjectStore(Section):
+class ObjectStore(Part):
     """Where runs are kept that do not say so themselves."""
 
     url: str = Field(default="s3://agentrl", pattern=r"^s3://[^/]+(/.*)?$")
@@ -67,7 +54,7 @@ class ObjectStore(Section):
     """Its credentials."""
 
 
-class Mlflow(Section):
+class Mlflow(Part):
     """The tracker of runs that do not name one."""
 
     uri: str | None = None
@@ -76,7 +63,7 @@ class Mlflow(Section):
     """Of its web pages, as people reach them. None: `uri`."""
 
 
-class Images(Section):
+class Images(Part):
     """What pods run."""
 
     stage: str = "ghcr.io/agentrl/agentrl:0.1.0"
@@ -87,7 +74,7 @@ class Images(Section):
     """Of both."""
 
 
-class Platform(Section):
+class Platform(Part):
     """All of it. The defaults fit Kubeflow Pipelines as its own manifests install it."""
 
     kfp: Kfp = Kfp()

@@ -48,36 +48,25 @@ class Job:
 
 
 @dataclass(slots=True)
-class _Play:
+class Play:
     """An episode under way."""
 
     ledger: Ledger = field(default_factory=Ledger)
+    """Stays empty where the agent speaks text."""
     turns: list[Turn] = field(default_factory=list)
     ending: Ending = Ending.TRUNCATED
     success: bool = False
     raw_score: float = 0.0
     note: str = ""
 
-    def record(
-        self, reply: Generation, span: tuple[int, int], text: str, seen: Seen, step: Step
-    ) -> None:
-        """Add a turn and what it says about the whole."""
-        info = step.info
-        self.turns.append(
-            Turn(
-                start=span[0],
-                end=span[1],
-                reward=step.reward,
-                wellformed=bool(info["wellformed"]),
-                action=text,
-                observation=seen.observation.text,
-                version=reply.version,
-                state=seen.state,
-                achieved=tuple(info.get("achieved", ())),
-            )
-        )
-        self.success = bool(info["success"])
-        self.raw_score = float(info.get("raw_score", 0.0))
+    def record(self, turn: Turn, step: Step) -> bool:
+        """Add a turn and what its step says about the whole. True: the world ended the episode."""
+        self.turns.append(turn)
+        self.success = bool(step.info["success"])
+        self.raw_score = float(step.info.get("raw_score", 0.0))
+        if step.terminated:
+            self.ending = Ending.TERMINATED
+        return step.terminated or step.truncated
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +84,7 @@ async def play(
 
     Raises `SessionError` when the world is lost and `EngineError` when the sampler is: the caller
     plays the episode again or records it as lost."""
-    played = _Play()
+    played = Play()
     try:
         await _turns(job, rules, number, session, engine, dialogue, played)
     finally:
@@ -110,7 +99,7 @@ async def _turns(
     session: Session,
     engine: Engine,
     dialogue: Dialogue,
-    played: _Play,
+    played: Play,
 ) -> None:
     # Every episode of a task begins in the same state, so the task names it.
     seen = Seen(await session.reset(job.task), job.task.id)
@@ -127,13 +116,25 @@ async def _turns(
         span = ledger.reply(reply)
         text = dialogue.text(reply.ids)
         step = await session.step(text)
-        played.record(reply, span, text, seen, step)
-        if step.terminated or step.truncated:
-            played.ending = Ending.TERMINATED if step.terminated else Ending.TRUNCATED
+        if played.record(_turn(reply, span, text, seen, step), step):
             return
         seen = Seen(step.observation, step.info.get("state"))
         if turn + 1 < rules.max_turns:
             ledger.observe(dialogue.following(reply.ids, seen.observation.text))
+
+
+def _turn(reply: Generation, span: tuple[int, int], text: str, seen: Seen, step: Step) -> Turn:
+    return Turn(
+        start=span[0],
+        end=span[1],
+        reward=step.reward,
+        wellformed=bool(step.info["wellformed"]),
+        action=text,
+        observation=seen.observation.text,
+        version=reply.version,
+        state=seen.state,
+        achieved=tuple(step.info.get("achieved", ())),
+    )
 
 
 def request(
@@ -165,7 +166,7 @@ def request(
     )
 
 
-def trajectory(job: Job, rules: Rules, played: _Play) -> Trajectory:
+def trajectory(job: Job, rules: Rules, played: Play) -> Trajectory:
     """What was played, as the record that is trained on."""
     return Trajectory(
         environment=job.environment,
@@ -188,4 +189,4 @@ def trajectory(job: Job, rules: Rules, played: _Play) -> Trajectory:
 
 def lost(job: Job, rules: Rules, note: str) -> Trajectory:
     """The record of an episode that infrastructure took away: no tokens, no score, a reason."""
-    return trajectory(job, rules, _Play(ending=Ending.LOST, note=note))
+    return trajectory(job, rules, Play(ending=Ending.LOST, note=note))

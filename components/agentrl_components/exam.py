@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agentrl_components.errors import RunError
 from agentrl_components.evaluation import Evaluated, share, summarise
+from agentrl_components.measures import check_lost, played
 from agentrl_components.players import Call
 from agentrl_components.spec import RunSpec
 from agentrl_components.tasks import Drawn
-from agentrl_components.trajectory import Ending, Trajectory
+from agentrl_components.trajectory import Trajectory
 
 RANDOM = "random"
 """The name of the evaluation that the random policy sits."""
@@ -38,10 +38,7 @@ class Exam:
         too many of them were lost."""
         episodes = self._played(name, play, self.max_turns)
         sweep = {
-            turns: share(
-                [e for e in self._played(name, play, turns) if e.ending is not Ending.LOST],
-                self.seed,
-            )
+            turns: share(played(self._played(name, play, turns)), self.seed)
             for turns in self.turn_sweep
         }
         found = summarise(name, episodes, self.samples, self.seed)
@@ -60,12 +57,7 @@ class Exam:
                 purpose="random" if name == RANDOM else "evaluation",
             )
         )
-        lost = [e for e in episodes if e.ending is Ending.LOST]
-        if lost and (len(lost) == len(episodes) or len(lost) > self.max_lost_share * len(episodes)):
-            raise RunError(
-                f"evaluation {name}: {len(lost)} of {len(episodes)} episodes were lost, more than "
-                f"spec.rollout.maxLostShare allows; the last one: {lost[-1].note}"
-            )
+        check_lost(episodes, self.max_lost_share, prefix=f"evaluation {name}: ", some=True)
         return episodes
 
 

@@ -6,12 +6,32 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from agentrl_components.errors import RunError
 from agentrl_components.trajectory import Ending, Trajectory
 
 
 def played(episodes: Sequence[Trajectory]) -> list[Trajectory]:
     """Those that infrastructure did not take."""
     return [e for e in episodes if e.ending is not Ending.LOST]
+
+
+def check_lost(
+    episodes: Sequence[Trajectory],
+    limit: float,
+    *,
+    prefix: str = "",
+    of: str = "",
+    some: bool = False,
+) -> None:
+    """Raises `RunError` where more than `limit`, a share, of `episodes` were lost; with `some`,
+    also where none is left. `prefix` and `of` say in the message which episodes they are."""
+    lost = [e for e in episodes if e.ending is Ending.LOST]
+    none_left = some and lost and len(lost) == len(episodes)
+    if none_left or len(lost) > limit * len(episodes):
+        raise RunError(
+            f"{prefix}{len(lost)} of {len(episodes)} episodes{of} were lost, more than "
+            f"spec.rollout.maxLostShare allows; the last one: {lost[-1].note}"
+        )
 
 
 def groups(episodes: Sequence[Trajectory]) -> set[int]:

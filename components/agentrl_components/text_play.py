@@ -10,16 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-import numpy as np
-
-from agentrl_components.episode import Job, Rules
+from agentrl_components.episode import Job, Play, Rules, trajectory
 from agentrl_components.errors import EngineError
 from agentrl_components.players import Call, jobs_of, rules_of
 from agentrl_components.random_engine import chosen
 from agentrl_components.rollout import Sessions
 from agentrl_components.seeds import derive
 from agentrl_components.spec import RunSpec
-from agentrl_components.trajectory import Ending, Trajectory, Turn
+from agentrl_components.trajectory import Trajectory, Turn
 from agentrl_envs.env import Observation
 from agentrl_envs.session import Session, World
 
@@ -93,49 +91,25 @@ async def played(job: Job, rules: Rules, session: Session, agent: TextAgent) -> 
     the agent is."""
     seen = await session.reset(job.task)
     said = [Message(role="system", content=job.instructions)] if job.instructions else []
-    turns: list[Turn] = []
-    ending, success, raw_score = Ending.TRUNCATED, False, 0.0
+    play = Play()
     for number in range(rules.max_turns):
         said.append(Message(role="user", content=shown(seen, rules.admissible)))
         action = await agent.reply(ask(job, rules, number, tuple(said), seen))
         said.append(Message(role="assistant", content=action))
         step = await session.step(action)
-        turns.append(
-            Turn(
-                start=0,
-                end=0,
-                reward=step.reward,
-                wellformed=bool(step.info["wellformed"]),
-                action=action,
-                observation=seen.text,
-                version=NO_VERSION,
-            )
+        turn = Turn(
+            start=0,
+            end=0,
+            reward=step.reward,
+            wellformed=bool(step.info["wellformed"]),
+            action=action,
+            observation=seen.text,
+            version=NO_VERSION,
         )
-        success = bool(step.info["success"])
-        raw_score = float(step.info.get("raw_score", 0.0))
-        seen = step.observation
-        if step.terminated or step.truncated:
-            ending = Ending.TERMINATED if step.terminated else Ending.TRUNCATED
+        if play.record(turn, step):
             break
-    return Trajectory(
-        environment=job.environment,
-        task=job.task.id,
-        category=job.task.category,
-        group=job.group,
-        sample=job.sample,
-        iteration=job.iteration,
-        ids=np.zeros(0, dtype=np.int32),
-        mask=np.zeros(0, dtype=np.bool_),
-        logprobs=np.zeros(0, dtype=np.float32),
-        allowed=None,
-        turns=tuple(turns),
-        ending=ending,
-        score=sum(turn.reward for turn in turns),
-        raw_score=raw_score,
-        success=success,
-        max_turns=rules.max_turns,
-        temperature=rules.temperature,
-    )
+        seen = step.observation
+    return trajectory(job, rules, play)
 
 
 def shown(seen: Observation, admissible: bool) -> str:

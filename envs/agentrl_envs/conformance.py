@@ -12,11 +12,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agentrl_envs import rules
 from agentrl_envs.env import TaskSet
 from agentrl_envs.errors import WorldError
+from agentrl_envs.rules.sessions import (
+    admissible_actions_are_accepted,
+    answers_keep_their_form,
+    episodes_replay,
+    invalid_replies_change_nothing,
+    sessions_are_isolated,
+    sessions_close_twice,
+    states_are_anchors,
+)
+from agentrl_envs.rules.tasks import (
+    an_index_deals_one_task,
+    foreign_payloads_are_refused,
+    heldout_tasks_are_distinct,
+    ids_are_content_hashes,
+    payloads_travel,
+    tasks_are_in_their_split,
+)
+from agentrl_envs.rules.trial import Effort
+from agentrl_envs.rules.wording import goals_are_rewritten, vocabularies_are_closed
 
-Play = Callable[[TaskSet, rules.Effort], str | None]
+RAISED = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, OSError,
+          RuntimeError, SyntaxError, TypeError, ValueError, RecursionError)  # fmt: skip
+"""What an environment's own mistakes raise: a finding, not the end of the check."""
+
+Play = Callable[[TaskSet, Effort], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,17 +91,17 @@ class Report:
 
 def check(task_set: TaskSet, *, tasks: int = 50, seed: int = 0) -> Report:
     """Play `tasks` tasks of each split by every rule. Which actions are taken depends on `seed`."""
-    effort = rules.Effort(tasks=tasks, seed=seed)
+    effort = Effort(tasks=tasks, seed=seed)
     verdicts = tuple(Verdict(rule=rule, finding=_finding(rule, task_set, effort)) for rule in RULES)
     return Report(environment=task_set.name, verdicts=verdicts)
 
 
-def _finding(rule: Rule, task_set: TaskSet, effort: rules.Effort) -> str | None:
+def _finding(rule: Rule, task_set: TaskSet, effort: Effort) -> str | None:
     try:
         return rule.broken(task_set, effort)
     except WorldError as error:
         return f"{type(error).__name__}: {error}"
-    except rules.RAISED as error:
+    except RAISED as error:
         return f"raised {type(error).__name__}: {error}"
 
 
@@ -87,76 +109,76 @@ RULES = (
     Rule(
         name="ids",
         sentence="A task's id is its environment's name and 16 hex digits, one id per content.",
-        broken=rules.ids_are_content_hashes,
+        broken=ids_are_content_hashes,
     ),
     Rule(
         name="split",
         sentence="A task is in the split that its id belongs to.",
-        broken=rules.tasks_are_in_their_split,
+        broken=tasks_are_in_their_split,
     ),
     Rule(
         name="same-task",
         sentence="The same index deals the same task, modulo the size of the split.",
-        broken=rules.an_index_deals_one_task,
+        broken=an_index_deals_one_task,
     ),
     Rule(
         name="distinct",
         sentence="Held-out tasks are distinct, and none of them is in the other split.",
-        broken=rules.heldout_tasks_are_distinct,
+        broken=heldout_tasks_are_distinct,
     ),
     Rule(
         name="payload",
         sentence="A payload is JSON, and sets the same task up after a journey as JSON.",
-        broken=rules.payloads_travel,
+        broken=payloads_travel,
     ),
     Rule(
         name="foreign-task",
         sentence="A payload of another environment raises TaskError.",
-        broken=rules.foreign_payloads_are_refused,
+        broken=foreign_payloads_are_refused,
     ),
     Rule(
         name="answers",
         sentence="Observations, rewards in [0, 1] over an episode, ends and info keep their form.",
-        broken=rules.answers_keep_their_form,
+        broken=answers_keep_their_form,
     ),
     Rule(
         name="replay",
         sentence="The same actions lead to the same answers, in a new session and in a used one.",
-        broken=rules.episodes_replay,
+        broken=episodes_replay,
     ),
     Rule(
         name="isolation",
         sentence="Sessions that are played in turns do not disturb each other.",
-        broken=rules.sessions_are_isolated,
+        broken=sessions_are_isolated,
     ),
     Rule(
         name="admissible",
         sentence="Where actions are offered there is one to take, and each is well-formed.",
-        broken=rules.admissible_actions_are_accepted,
+        broken=admissible_actions_are_accepted,
     ),
     Rule(
         name="invalid-reply",
         sentence="A reply without an action is told so, is not well-formed and changes nothing.",
-        broken=rules.invalid_replies_change_nothing,
+        broken=invalid_replies_change_nothing,
     ),
     Rule(
         name="state",
         sentence="Where states are told, equal ones offer equal actions.",
-        broken=rules.states_are_anchors,
+        broken=states_are_anchors,
     ),
     Rule(
         name="vocabulary",
         sentence="A closed vocabulary holds every word of instructions, observations and actions.",
-        broken=rules.vocabularies_are_closed,
+        broken=vocabularies_are_closed,
     ),
     Rule(
         name="relabel",
         sentence="What was achieved is told as texts; as a goal, it always gives the same opening.",
-        broken=rules.goals_are_rewritten,
+        broken=goals_are_rewritten,
     ),
     Rule(
         name="close",
         sentence="A session may be closed twice, and before its first task.",
-        broken=rules.sessions_close_twice,
+        broken=sessions_close_twice,
     ),
 )

@@ -84,7 +84,7 @@ class Performer:
             namespace=resource.namespace,
             pipeline_spec=self.around.bind(run, resource.uid, self.platform),
             parameters={
-                "manifest": manifest.model_dump_json(by_alias=True),
+                "manifest": manifest.model_dump_json(by_alias=True, exclude_defaults=True),
                 "phase": action.phase,
                 "attempt": action.attempt,
             },

@@ -43,7 +43,11 @@ def tracking() -> Process:
          "--serve-artifacts", "--artifacts-destination", folder / "artifacts",
          # pods call it by its Service's names, which its guard against DNS rebinding would refuse
          "--allowed-hosts", "*"],
-        env={"MLFLOW_DISABLE_TELEMETRY": "true", "OMP_NUM_THREADS": 1},
+        env={
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # seven workers that nobody calls
+            "OMP_NUM_THREADS": 1,
+        },
         ready=f"{MLFLOW}/health",
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
+from walk import WORLD
 
 from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.env import Observation, Step
@@ -18,21 +19,14 @@ from agentrl_envs.server import ServerOptions, create_app
 from agentrl_envs.serving import running
 from agentrl_pipelines.cli import main
 
-MANIFEST = """
-apiVersion: agentrl.dev/v1alpha1
-kind: AgentRLRun
-metadata: {name: walk}
-spec:
-  model:
-    source: tiny
-    context: 64
-    tiny: {layers: 1, hidden: 32, heads: 2, kvHeads: 1, intermediate: 32}
-  environments: [{name: corridor, builtin: corridor}]
+MANIFEST = (
+    WORLD
+    + """\
   horizon: {phases: [{maxTurns: 4, iterations: 2}]}
   rollout: {tasks: 2, groupSize: 2, actions: admissible, maxTokensPerTurn: 4}
   evaluation: {tasks: 4}
-  compute: {workers: 1, device: cpu}
 """
+)
 
 
 def ran(folder: Path, *options: str, manifest: str = MANIFEST, command: str = "run") -> Result:

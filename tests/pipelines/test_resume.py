@@ -1,7 +1,6 @@
 """A run that is killed and started again is the run that was never disturbed."""
 
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -13,60 +12,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
+from walk import FORK, manifest
 
 from agentrl_components import checkpoint, layout
 from agentrl_components.errors import SpecError, Stopped, StoreError
-from agentrl_components.spec import AgentRLRun, Compute, dump, parse
+from agentrl_components.spec import AgentRLRun, Compute, dump
 from agentrl_components.stores import DirectoryStore
 from agentrl_components.tracker import MemoryTracker
 from agentrl_components.view import SilentView
 from agentrl_pipelines.cli import main
 from agentrl_pipelines.local import run_local
 
-# A server that has imported everything forks each run: what takes seconds to start is not tested
-# again and again.
-FORK = multiprocessing.get_context("forkserver")
-FORK.set_forkserver_preload(
-    [
-        *("agentrl_pipelines.local", "agentrl_components.curve", "agentrl_components.page"),
-        *("torch._dynamo", "torch._refs", "matplotlib.backends.backend_svg"),
-    ]
-)
-
 NEEDS_PROC = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="looks for processes in /proc"
 )
 AGENTRL = str(Path(sys.executable).with_name("agentrl"))
-
-MANIFEST = """
-apiVersion: agentrl.dev/v1alpha1
-kind: AgentRLRun
-metadata: {name: walk}
-spec:
-  model:
-    source: tiny
-    context: 64
-    tiny: {layers: 1, hidden: 32, heads: 2, kvHeads: 1, intermediate: 32}
-  environments: [{name: corridor, builtin: corridor}]
-  warmStart: {algorithm: filtered-imitation, episodes: 60, maxTurns: 5, batch: 8}
-  horizon: {phases: [{maxTurns: 2, iterations: 5}, {maxTurns: 4, iterations: 5}]}
-  rollout: {tasks: 6, groupSize: 4, actions: admissible, maxTokensPerTurn: 4}
-  update: {learningRate: 3.0e-3, miniBatch: 8, microBatchTokens: 256, checkpointEvery: 2}
-  evaluation: {tasks: 12, every: 3}
-  compute: {workers: 1, device: cpu}
-"""
-
-
-def manifest(**changes: object) -> AgentRLRun:
-    """The manifest with some of its parts changed."""
-    read = yaml.safe_load(MANIFEST)
-    for part, change in changes.items():
-        known = read["spec"].get(part)
-        both = isinstance(known, dict) and isinstance(change, dict)
-        read["spec"][part] = {**known, **change} if both else change
-    return parse(read)
 
 
 def done(run: AgentRLRun, root: Path, view: SilentView | None = None) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import yaml
+import walk
 
 from agentrl_components import checkpoint, layout
-from agentrl_components.spec import AgentRLRun, parse
+from agentrl_components.spec import AgentRLRun
 from agentrl_components.state import read_state, read_verdict
 from agentrl_components.stores import DirectoryStore
 from agentrl_components.tracker import MemoryTracker
@@ -23,39 +23,14 @@ from agentrl_pipelines.local import run_local
 from agentrl_pipelines.step import end_with, run_step
 from agentrl_pipelines.steps import Step
 
-FORK = multiprocessing.get_context("forkserver")
-FORK.set_forkserver_preload(
-    [
-        *("agentrl_pipelines.step", "agentrl_pipelines.local", "agentrl_components.stages.apart"),
-        *("agentrl_components.curve", "agentrl_components.page"),
-        *("torch._dynamo", "torch._refs", "matplotlib.backends.backend_svg"),
-    ]
-)
-
-MANIFEST = """
-apiVersion: agentrl.dev/v1alpha1
-kind: AgentRLRun
-metadata: {name: walk}
-spec:
-  model:
-    source: tiny
-    context: 64
-    tiny: {layers: 1, hidden: 32, heads: 2, kvHeads: 1, intermediate: 32}
-  environments: [{name: corridor, builtin: corridor}]
-  warmStart: {algorithm: filtered-imitation, episodes: 40, maxTurns: 5, batch: 8}
-  horizon: {phases: [{maxTurns: 2, iterations: 5}, {maxTurns: 4, iterations: 5}]}
-  rollout: {tasks: 6, groupSize: 4, actions: admissible, maxTokensPerTurn: 4}
-  update: {learningRate: 3.0e-3, miniBatch: 8, microBatchTokens: 256, checkpointEvery: 2}
-  evaluation: {tasks: 12}
-  compute: {workers: 1, device: cpu}
-"""
-
 
 def manifest(store: Path, placement: str = "colocated") -> AgentRLRun:
-    read = yaml.safe_load(MANIFEST)
-    read["spec"]["storage"] = {"url": store.as_uri()}
-    read["spec"]["compute"]["placement"] = placement
-    return parse(read)
+    return walk.manifest(
+        warmStart={"episodes": 40},
+        evaluation={"every": 0},
+        storage={"url": store.as_uri()},
+        compute={"placement": placement},
+    )
 
 
 def step(run: AgentRLRun, scratch: Path, phase: int, told: str | None = None) -> Step:
@@ -108,7 +83,7 @@ def test_a_stage_that_is_done_does_nothing_twice(tmp_path):
 
 
 def start(name: str, run: AgentRLRun, scratch: Path, phase: int) -> multiprocessing.Process:
-    process = FORK.Process(target=end_with, args=(name, step(run, scratch, phase)))
+    process = walk.FORK.Process(target=end_with, args=(name, step(run, scratch, phase)))
     process.start()
     return process
 

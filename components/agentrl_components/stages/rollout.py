@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentrl_components.context import RunContext
-from agentrl_components.errors import RunError
-from agentrl_components.measures import groups, played
+from agentrl_components.measures import check_lost, groups, played
 from agentrl_components.players import Call
-from agentrl_components.trajectory import Ending, Trajectory
+from agentrl_components.trajectory import Trajectory
 
 
 def rollout(context: RunContext, number: int, max_turns: int) -> list[Trajectory]:
@@ -34,12 +33,7 @@ def rollout(context: RunContext, number: int, max_turns: int) -> list[Trajectory
         wanted = spec.rollout.tasks - len(groups(episodes) - silent(context, episodes))
         if wanted <= 0:
             break
-    lost = [e for e in episodes if e.ending is Ending.LOST]
-    if len(lost) > spec.rollout.max_lost_share * len(episodes):
-        raise RunError(
-            f"{len(lost)} of {len(episodes)} episodes of iteration {number} were lost, more than "
-            f"spec.rollout.maxLostShare allows; the last one: {lost[-1].note}"
-        )
+    check_lost(episodes, spec.rollout.max_lost_share, of=f" of iteration {number}")
     return episodes
 
 

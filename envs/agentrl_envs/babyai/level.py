@@ -1,8 +1,4 @@
-"""The worlds: how one is built, known and hashed.
-
-`Game` is what minigrid calls an environment; it is untyped here because minigrid has no types.
-Primitive actions are minigrid's: 0 left, 1 right, 2 forward, 3 pick up, 4 drop, 5 toggle.
-"""
+"""The worlds: how one is built, known and hashed."""
 
 from __future__ import annotations
 
@@ -10,16 +6,10 @@ import hashlib
 from importlib.metadata import version
 from typing import Any
 
+from agentrl_envs.babyai.game import Game
 from agentrl_envs.babyai.options import LEVELS
 from agentrl_envs.env import content_id
 from agentrl_envs.errors import TaskError
-
-Game = Any
-
-LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE = range(6)
-
-STEP = ((1, 0), (0, 1), (-1, 0), (0, -1))
-"""What one step forward adds to (x, y), by direction: east, south, west, north."""
 
 MINIGRID = version("minigrid")
 """Worlds are a function of seed and version."""

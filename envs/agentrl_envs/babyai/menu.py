@@ -10,7 +10,7 @@ from collections import Counter
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from agentrl_envs.babyai.level import DROP, FORWARD, LEFT, PICK_UP, RIGHT, TOGGLE
+from agentrl_envs.babyai.game import DROP, FORWARD, LEFT, PICK_UP, RIGHT, TOGGLE
 from agentrl_envs.babyai.route import approach
 from agentrl_envs.babyai.view import HERE, SIZE, Thing, View
 

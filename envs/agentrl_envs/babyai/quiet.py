@@ -13,7 +13,7 @@ import minigrid  # noqa: F401  registers the levels
 from minigrid.core.roomgrid import RoomGrid
 from minigrid.envs.babyai.core.roomgrid_level import RejectSampling
 
-from agentrl_envs.babyai.level import STEP, Game
+from agentrl_envs.babyai.game import STEP, Game
 
 
 def quiet_level(level: str) -> Game:

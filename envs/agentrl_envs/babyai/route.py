@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from agentrl_envs.babyai.level import FORWARD, LEFT, RIGHT
+from agentrl_envs.babyai.game import FORWARD, LEFT, RIGHT
 from agentrl_envs.babyai.view import CELLS, HALF, HERE, SIZE
 
 _STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from agentrl_envs.babyai.game import FORWARD, Game
 from agentrl_envs.babyai.hindsight import achieved
-from agentrl_envs.babyai.level import FORWARD, MINIGRID, Game, build, grid_code, state_hash, task_id
+from agentrl_envs.babyai.level import MINIGRID, build, grid_code, state_hash, task_id
 from agentrl_envs.babyai.menu import Plan, Refusal, Sight, refusal, sight
 from agentrl_envs.babyai.options import LEVELS
 from agentrl_envs.babyai.text import TextForm

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from agentrl_envs.babyai.level import STEP, Game
+from agentrl_envs.babyai.game import STEP, Game
 
 SIZE = 7
 HALF = SIZE // 2

@@ -1,0 +1,54 @@
+"""Too many lost episodes are no result."""
+
+import pytest
+
+from agentrl_components.episode import Job, Play, Rules, lost, trajectory
+from agentrl_components.errors import RunError
+from agentrl_components.measures import check_lost, measured, played
+from agentrl_envs.corridor import CorridorTasks
+
+RULES = Rules(
+    max_turns=8,
+    context=500,
+    max_tokens_per_turn=4,
+    temperature=1.0,
+    top_p=1.0,
+    admissible=False,
+    seed=3,
+    purpose="train/0",
+)
+
+
+def job(group: int) -> Job:
+    task = CorridorTasks().task("train", group)
+    return Job(
+        environment="corridor", instructions="", task=task, group=group, sample=0, iteration=0
+    )
+
+
+def episodes(whole: int, gone: int):
+    kept = [trajectory(job(i), RULES, Play()) for i in range(whole)]
+    return kept + [lost(job(whole + i), RULES, "its server went away") for i in range(gone)]
+
+
+def test_a_share_of_lost_episodes_is_borne_and_one_more_is_not():
+    check_lost(episodes(whole=3, gone=1), 0.25)
+    with pytest.raises(RunError, match=r"^2 of 5 episodes were lost, .* its server went away$"):
+        check_lost(episodes(whole=3, gone=2), 0.25)
+
+
+def test_the_message_says_which_episodes():
+    with pytest.raises(RunError, match=r"^evaluation after: 1 of 1 episodes of iteration 7 were"):
+        check_lost(episodes(0, 1), 0.0, prefix="evaluation after: ", of=" of iteration 7")
+
+
+def test_where_some_must_be_left_losing_all_is_never_borne():
+    check_lost(episodes(0, 2), 1.0)
+    with pytest.raises(RunError, match="2 of 2"):
+        check_lost(episodes(0, 2), 1.0, some=True)
+
+
+def test_lost_episodes_are_counted_and_nothing_else_of_them():
+    told = measured(episodes(whole=1, gone=3), silent=0)
+    assert (told["train/episodes"], told["train/lost"]) == (1.0, 3.0)
+    assert len(played(episodes(whole=1, gone=3))) == 1

@@ -14,6 +14,7 @@ import walk
 
 from agentrl_components import checkpoint, layout
 from agentrl_components.spec import AgentRLRun
+from agentrl_components.stages import NAMES
 from agentrl_components.state import read_state, read_verdict
 from agentrl_components.stores import DirectoryStore
 from agentrl_components.tracker import MemoryTracker
@@ -21,7 +22,7 @@ from agentrl_components.view import SilentView
 from agentrl_pipelines.artifacts import Artifacts
 from agentrl_pipelines.local import run_local
 from agentrl_pipelines.step import end_with, run_step
-from agentrl_pipelines.steps import Step
+from agentrl_pipelines.steps import STEPS, Step
 
 
 def manifest(store: Path, placement: str = "colocated") -> AgentRLRun:
@@ -71,6 +72,10 @@ def test_stages_one_by_one_are_the_run_of_one_process(whole, tmp_path):
     assert [read_verdict(store, phase).action for phase in (0, 1)] == ["advance", "finish"]
     state = read_state(store)
     assert (state.status, state.iteration, state.heldout.name) == ("succeeded", 10, "after")
+
+
+def test_every_stage_has_a_process():
+    assert tuple(STEPS) == NAMES
 
 
 def test_a_stage_that_is_done_does_nothing_twice(tmp_path):

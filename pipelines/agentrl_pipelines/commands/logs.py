@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentrl_components.stages import NAMES as STAGES
 from agentrl_pipelines.commands.mistakes import told
 
 if TYPE_CHECKING:
     from agentrl_pipelines.cluster_client import Cluster, Pod
 
-STAGES = ("provision", "train", "rollout", "update", "evaluate", "expand", "settle")
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta")
 POLL_S = 2.0
 ENDED = ("Succeeded", "Failed")

@@ -37,14 +37,14 @@ def test_list_with_a_name_shows_its_options():
 def test_check_passes_the_reference():
     result = called("check", "corridor", "--tasks", "5", "-o", "turns=8")
     assert result.exit_code == 0
-    assert "0 of 14 rules broken" in result.output
+    assert "0 of 15 rules broken" in result.output
 
 
 def test_check_through_a_url_checks_the_server_behind_it():
     tasks = CorridorTasks()
     with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
         result = called("check", "corridor", "--tasks", "2", "--url", url)
-        assert (result.exit_code, "0 of 14 rules broken" in result.output) == (0, True)
+        assert (result.exit_code, "0 of 15 rules broken" in result.output) == (0, True)
         wrong = called("check", "babyai", "--url", url)
         assert (wrong.exit_code, "serves corridor, not babyai" in wrong.output) == (2, True)
 

@@ -21,9 +21,8 @@ from agentrl_components.spec.crd import PLURAL
 from agentrl_operator.children import MANAGER, Manifest
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.resource import FINALIZER, Resource
+from agentrl_pipelines.binding import RUN_ID_LABEL
 
-RUN_LABEL = "pipeline/runid"
-"""KFP's label on a run's Workflow and pods."""
 WORKFLOWS = "apis/argoproj.io/v1alpha1"
 ENDED = ("Succeeded", "Failed", "Error")
 """Phases of pods and Workflows that do nothing more."""
@@ -262,7 +261,7 @@ def _phases(found: Mapping[str, Any]) -> list[str]:
 
 
 def _labelled(api: str, namespace: str, plural: str, run_id: str) -> str:
-    return f"{api}/namespaces/{namespace}/{plural}?labelSelector={RUN_LABEL}%3D{run_id}"
+    return f"{api}/namespaces/{namespace}/{plural}?labelSelector={RUN_ID_LABEL}%3D{run_id}"
 
 
 def _run_path(namespace: str, name: str) -> str:

@@ -34,9 +34,9 @@ class Artifacts:
 
     def path(self, name: str) -> Path:
         """Where the file of artifact `name` goes; its folder exists."""
-        slots = self._outputs.get("artifacts", {}).get(name, {}).get("artifacts", [])
-        if slots:
-            url = urlsplit(slots[0]["uri"])
+        slot = self._slot(name)
+        if slot is not None:
+            url = urlsplit(slot["uri"])
             root = ROOTS.get(url.scheme, f"/{url.scheme}")
             path = Path(f"{root}/{url.netloc}{url.path}")
         else:
@@ -51,10 +51,15 @@ class Artifacts:
 
     def describe(self, name: str, metadata: Mapping[str, object]) -> None:
         """Only what the page of `name` shows: the numbers of a metrics artifact."""
+        slot = self._slot(name)
+        if slot is not None:
+            known = {key: slot[key] for key in ("name", "uri") if key in slot}
+            self._told[name] = {"artifacts": [known | {"metadata": dict(metadata)}]}
+
+    def _slot(self, name: str) -> Mapping[str, Any] | None:
+        """What the launcher says of artifact `name`; None: it does not ask for it."""
         slots = self._outputs.get("artifacts", {}).get(name, {}).get("artifacts", [])
-        if slots:
-            slot = {key: slots[0][key] for key in ("name", "uri") if key in slots[0]}
-            self._told[name] = {"artifacts": [slot | {"metadata": dict(metadata)}]}
+        return slots[0] if slots else None
 
     def close(self) -> None:
         """Tell the launcher, once, at the end."""

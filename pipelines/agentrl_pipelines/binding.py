@@ -22,6 +22,8 @@ Data = dict[str, Any]
 
 RUN_LABEL = "agentrl.dev/run"
 STAGE_LABEL = "agentrl.dev/stage"
+RUN_ID_LABEL = "pipeline/runid"
+"""KFP's own: of every pod and Workflow of a KFP run."""
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 TOKEN_PART = "token"
 """Names the Secret that holds the environments' token."""

@@ -27,9 +27,8 @@ from kubernetes.config import ConfigException
 from agentrl_components.errors import RunError, SpecError
 from agentrl_components.spec import GROUP, VERSION, AgentRLRun
 from agentrl_components.spec.crd import PLURAL
-from agentrl_pipelines.binding import STAGE_LABEL
+from agentrl_pipelines.binding import RUN_ID_LABEL, STAGE_LABEL
 
-RUN_ID_LABEL = "pipeline/runid"
 CONTAINER = "main"
 """The container of a KFP pod that runs the stage; the others are KFP's."""
 TIMEOUT_S = (5.0, 30.0)

@@ -5,12 +5,15 @@
 (Not called operator.py: beside the other programs here it would shadow Python's own `operator`.)
 The operator is a process of its own, as in its image. What is measured:
 
+The API server has been up for a while before the first run is made.
+
 - `reconciled_s`: from the first of all runs' creation, one by one as fast as the API server takes
   them, until each has its Secret, Service, Deployment and KFP run, and its status says so.
 - `status_p50_ms`, `status_p99_ms`: from sending a change of a spec until a watch shows a status
   that answers it, with all runs at work.
 - `takeover_s`: a new operator's start until it has looked at every run.
-- `rss_mib`: the most memory that the operator ever held.
+- `rss_mib`: the most memory that the operator held; `takeover_rss_mib`: the new one, which reads
+  everything at once.
 - `requests_per_run`: what the operator asked of the API server until all were reconciled.
 - `operator_ms_per_run`, `apiserver_ms_per_run`: processor time that it took of each, which tells
   more than `reconciled_s` does on a machine that has other work.
@@ -38,14 +41,14 @@ from typing import Any
 import aiohttp
 import click
 import yaml
-from aiohttp import web
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "operator"))
 
+import operator_process  # noqa: E402
 from apiserver import TOKEN, ApiServer, free_ports, missing  # noqa: E402
+from operator_process import NAMESPACE, Operator, processor_s  # noqa: E402
 
-NAMESPACE = "kubeflow"
 RUNS = f"apis/agentrl.dev/v1alpha1/namespaces/{NAMESPACE}/agentrlruns"
 MINE = ("agentrlruns", "deployments", "services", "secrets", "events", "workflows", "pods")
 SPEC = {
@@ -66,6 +69,7 @@ class Result:
     status_p99_ms: float
     takeover_s: float
     rss_mib: float
+    takeover_rss_mib: float
     requests_per_run: float
     operator_ms_per_run: float
     apiserver_ms_per_run: float
@@ -84,6 +88,7 @@ def main(runs: int, changes: int, path: str) -> None:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder, ApiServer.started(Path(folder)) as server:
         prepare(server)
+        settled(server)
         result = asyncio.run(measured(server, Path(folder), runs, changes))
     written = {"cores": os.cpu_count(), "load": load, **asdict(result)}
     click.echo(json.dumps(written, indent=2))
@@ -114,10 +119,22 @@ def prepare(server: ApiServer) -> None:
     server.install(crd)
 
 
+def settled(server: ApiServer) -> None:
+    """Wait until the API server has done what it does once, after its start and for a new CRD."""
+    pid, deadline = server.processes[1].pid, time.monotonic() + 60
+    used = processor_s(pid)
+    while time.monotonic() < deadline:
+        time.sleep(2)
+        before, used = used, processor_s(pid)
+        if used - before < 0.2:
+            return
+    raise click.ClickException("the API server does not come to rest")
+
+
 async def measured(server: ApiServer, folder: Path, count: int, changes: int) -> Result:
     """The whole course."""
     stub_port, metrics_port = free_ports(2)
-    stub = subprocess.Popen([sys.executable, __file__, "stub", str(stub_port)])
+    stub = subprocess.Popen([sys.executable, operator_process.__file__, str(stub_port)])
     try:
         async with connected(server) as api, watching(api, server) as seen:
             operator = Operator(server, folder, stub_port, metrics_port)
@@ -141,7 +158,7 @@ async def measured(server: ApiServer, folder: Path, count: int, changes: int) ->
                 operator.start()
                 await operator.looked_at(count)
                 takeover_s = time.monotonic() - began
-                rss = max(rss, operator.most_memory_mib())
+                takeover_rss = operator.most_memory_mib()
             finally:
                 operator.stop()
     finally:
@@ -156,91 +173,11 @@ async def measured(server: ApiServer, folder: Path, count: int, changes: int) ->
         status_p99_ms=round(ordered[98] * 1e3, 1),
         takeover_s=round(takeover_s, 2),
         rss_mib=round(rss, 1),
+        takeover_rss_mib=round(takeover_rss, 1),
         requests_per_run=round(asked / count, 2),
         operator_ms_per_run=round(operator_s / count * 1e3, 1),
         apiserver_ms_per_run=round(apiserver_s / count * 1e3, 1),
     )
-
-
-class Operator:
-    """The operator's process."""
-
-    def __init__(self, server: ApiServer, folder: Path, stub: int, metrics: int) -> None:
-        platform = {
-            "kfp": {"url": f"http://127.0.0.1:{stub}", "namespace": NAMESPACE},
-            "storage": {"endpoint": f"http://127.0.0.1:{stub}", "region": "us-east-1"},
-        }
-        self._platform = folder / "platform.yaml"
-        self._platform.write_text(yaml.safe_dump(platform))
-        self._log = folder / "operator.log"
-        self._port = metrics
-        self._env = os.environ | {
-            "KUBECONFIG": str(server.kubeconfig),
-            "AWS_ACCESS_KEY_ID": "x",
-            "AWS_SECRET_ACCESS_KEY": "x",
-        }
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """It serves one namespace, as in a chart's namespaced mode."""
-        flags = ["--platform", str(self._platform), "--namespace", NAMESPACE]
-        flags += ["--metrics-host", "127.0.0.1", "--metrics-port", str(self._port)]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "agentrl_operator", *flags],
-                env=self._env,
-                stderr=log,
-                stdout=log,
-            )
-
-    def stop(self) -> None:
-        """As Kubernetes stops it."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
-
-    def most_memory_mib(self) -> float:
-        """The most it ever held."""
-        assert self._process is not None
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
-
-    def processor_s(self) -> float:
-        """Processor seconds that it used."""
-        assert self._process is not None
-        return processor_s(self._process.pid)
-
-    async def ready(self) -> None:
-        """Wait until it says so."""
-        await self._asked("/readyz", lambda status, page: status == 200)
-
-    async def looked_at(self, count: int) -> None:
-        """Wait until it has looked at so many runs."""
-        sample = re.compile(r'agentrl_operator_reconciles_total\{result="done"\} (\S+)')
-
-        def enough(status: int, page: str) -> bool:
-            found = sample.findall(page)
-            return bool(found) and float(found[0]) >= count
-
-        await self._asked("/metrics", enough)
-
-    async def _asked(self, path: str, wanted: Any) -> None:
-        url, deadline = f"http://127.0.0.1:{self._port}{path}", time.monotonic() + 120
-        async with aiohttp.ClientSession() as session:
-            while time.monotonic() < deadline:
-                try:
-                    async with session.get(url) as response:
-                        if wanted(response.status, await response.text()):
-                            return
-                except aiohttp.ClientError:
-                    pass
-                await asyncio.sleep(0.05)
-        raise click.ClickException(f"the operator: {path}:\n{self._log.read_text()[-3000:]}")
 
 
 @dataclass
@@ -356,40 +293,5 @@ async def requests(api: aiohttp.ClientSession, server: ApiServer) -> float:
     return total
 
 
-def processor_s(pid: int) -> float:
-    """Processor seconds of a process, as Linux tells."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def stub(port: int) -> None:
-    """KFP, whose runs run for ever, and an S3 with nothing in it."""
-    runs: dict[str, str] = {}
-
-    async def answer(request: web.Request) -> web.Response:
-        last = request.path.rpartition("/")[2]
-        if not request.path.startswith("/apis/v2beta1/"):
-            missing_key = "<Error><Code>NoSuchKey</Code></Error>"
-            return web.Response(status=404, text=missing_key, content_type="application/xml")
-        if request.method == "POST" and last == "experiments":
-            return web.json_response({"experiment_id": "1"})
-        if request.method == "POST" and last == "runs":
-            run_id = (await request.json())["run_id"]
-            if run_id in runs:
-                raise SystemExit(f"{run_id} was posted twice")
-            runs[run_id] = "RUNNING"
-            return web.json_response({"run_id": run_id})
-        if last not in runs:
-            return web.json_response({"code": 5}, status=404)
-        return web.json_response({"run_id": last, "state": runs[last]})
-
-    app = web.Application(client_max_size=1 << 24)
-    app.router.add_route("*", "/{path:.*}", answer)
-    web.run_app(app, host="127.0.0.1", port=port, print=None, access_log=None)
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["stub"]:
-        stub(int(sys.argv[2]))
-    else:
-        main()
+    main()

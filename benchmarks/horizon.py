@@ -19,26 +19,22 @@ processes, evaluation left out).
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import click
-import numpy as np
-from matplotlib.figure import Figure
+from outcomes import Arm, Outcome, table, write
 from rich.console import Console
-from rich.table import Table
 
 from agentrl_components import checkpoint, layout
 from agentrl_components.context import RunContext
 from agentrl_components.errors import Stopped
 from agentrl_components.exam import RANDOM
-from agentrl_components.intervals import Interval, bootstrap_mean, bootstrap_paired
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.horizon import Horizon, Phase
 from agentrl_components.spec.load import load
@@ -52,37 +48,6 @@ from agentrl_components.view import SilentView
 
 UNTIL_STOPPED = 1_000_000
 """Iterations of a phase that is ended by its turns."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    """A schedule: horizons, and the shares of all turns at which each ends."""
-
-    name: str
-    horizons: tuple[int, ...]
-    ends: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """One arm of one seed."""
-
-    arm: str
-    seed: int
-    success: float
-    low: float
-    high: float
-    """Held-out success and its 95 % interval over tasks."""
-    n: int
-    before: float
-    """After the warm start."""
-    random: float
-    turns: int
-    """Environment turns that training took."""
-    iterations: int
-    cpu_seconds: float
-    curve: tuple[tuple[int, float], ...]
-    """Turns so far and training success, by iteration."""
 
 
 @click.command()
@@ -250,103 +215,6 @@ def processor_s(pid: int) -> float:
     ticks = int(fields[11]) + int(fields[12])
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return ticks / os.sysconf("SC_CLK_TCK") + sum(processor_s(int(child)) for child in children)
-
-
-def successes(outcomes: Sequence[Outcome], arm: str) -> list[float]:
-    """Held-out success of an arm, by seed."""
-    return [one.success for one in outcomes if one.arm == arm]
-
-
-def difference(outcomes: Sequence[Outcome], arm: str) -> Interval:
-    """The staged arm's success less that of `arm`, paired by seed."""
-    return bootstrap_paired(successes(outcomes, "staged"), successes(outcomes, arm), seed=0)
-
-
-def table(arms: Sequence[Arm], outcomes: Sequence[Outcome]) -> Table:
-    """As a person reads it."""
-    shown = Table(title="held-out success at equal environment turns, by seed")
-    for column in ("arm", "horizon", "seeds", "mean [95 %]", "staged is ahead by", "CPU s"):
-        shown.add_column(column)
-    for arm in arms:
-        mean = bootstrap_mean(successes(outcomes, arm.name), seed=0)
-        ahead = "" if arm.name == "staged" else percent(difference(outcomes, arm.name))
-        cpu = [one.cpu_seconds for one in outcomes if one.arm == arm.name]
-        shown.add_row(
-            arm.name,
-            " ".join(map(str, arm.horizons)),
-            " ".join(f"{100 * one:.1f}" for one in successes(outcomes, arm.name)),
-            percent(mean),
-            ahead,
-            f"{np.mean(cpu):.0f} ({min(cpu):.0f}-{max(cpu):.0f})",
-        )
-    return shown
-
-
-def percent(interval: Interval) -> str:
-    """An interval in per cent."""
-    return f"{100 * interval.estimate:.1f} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
-
-
-def write(path: Path, arms: Sequence[Arm], outcomes: Sequence[Outcome], turns: int) -> None:
-    """Everything as JSON, and a figure beside it."""
-    summary = {
-        arm.name: {
-            "horizons": arm.horizons,
-            "mean": asdict(bootstrap_mean(successes(outcomes, arm.name), seed=0)),
-            "staged_ahead": asdict(difference(outcomes, arm.name)),
-            "cpu_seconds": [one.cpu_seconds for one in outcomes if one.arm == arm.name],
-        }
-        for arm in arms
-    }
-    written = {
-        "cores": os.cpu_count(),
-        "turns": turns,
-        "summary": summary,
-        "outcomes": [asdict(one) for one in outcomes],
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(written, indent=1) + "\n")
-    path.with_suffix(".png").write_bytes(drawn(arms, outcomes))
-    click.echo(f"written: {path} and {path.with_suffix('.png')}")
-
-
-def drawn(arms: Sequence[Arm], outcomes: Sequence[Outcome]) -> bytes:
-    """A figure: success of every seed and the means' intervals; training success over turns."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1.6))
-    for place, (arm, colour) in enumerate(
-        zip(arms, ("#2f7fd1", "#8a93a0", "#d9622b"), strict=True)
-    ):
-        found = successes(outcomes, arm.name)
-        mean = bootstrap_mean(found, seed=0)
-        left.plot([place] * len(found), found, "o", color=colour, alpha=0.4)
-        left.plot([place + 0.2] * 2, [mean.low, mean.high], color=colour, linewidth=2)
-        left.plot(place + 0.2, mean.estimate, "D", color=colour)
-        for one in outcomes:
-            if one.arm == arm.name:
-                turns, success = np.array(one.curve).T
-                window = min(10, len(success))
-                smooth = np.convolve(success, np.ones(window) / window, "valid")
-                first = one.seed == 0
-                right.plot(
-                    turns[window - 1 :],
-                    smooth,
-                    color=colour,
-                    alpha=0.6,
-                    linewidth=1,
-                    label=f"{arm.name} {'-'.join(map(str, arm.horizons))}" if first else None,
-                )
-    left.set_xticks(range(len(arms)), [arm.name for arm in arms])
-    left.set_xlim(-0.4, len(arms) - 0.4)
-    left.set_ylabel("held-out success")
-    right.set_xlabel("environment turns")
-    right.set_ylabel("training success at the arm's own horizon")
-    right.legend(frameon=False)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
 
 
 if __name__ == "__main__":

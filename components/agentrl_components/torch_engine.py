@@ -8,13 +8,13 @@ batch: shapes are padded until every number is computed by the same code, masked
 padding exactly, and the random number of a token is a hash of (request seed, index of the token).
 `tests/components/test_torch_engine.py` holds it to that, bit for bit.
 
-Legend: N packed new tokens, B rows, L queries of a row, T keys, V vocabulary.
+Legend: N packed new tokens, B rows, L queries of a row, Q = L x query heads of a key head, T keys,
+V vocabulary.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,26 +24,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from agentrl_components.attention import Bucket, Cached, SlotCache
+from agentrl_components.batch import Batch, Likes, row_step
 from agentrl_components.decoder import Decoder
 from agentrl_components.engine import Generation, Request, Stop
 from agentrl_components.errors import EngineError
 from agentrl_components.sampling import distribution, pick, uniforms
 from agentrl_components.trie import Node, Trie, trie_of
-
-SMALLEST_BATCH = 4
-"""Fewer rows take another matrix kernel, whose bits differ."""
-ONE_BLOCK = 192
-"""Matrix products sum up to so many keys in one go. Where there are more, where the sum is cut
-depends on their number, so rows share an attention call only with rows of as many."""
-VECTOR = 64
-"""Activations are computed so many at a time, what is left over by scalar code, whose bits differ;
-the packed tokens are padded until nothing is left over. No padding for usual models."""
-KEY_STEP = 16
-"""Attention's key axis is padded to a multiple of this: the last few keys of another length would
-be exponentiated by scalar code, whose bits differ."""
-
-MOST_IDLE = 1.5
-"""Rows computed for each real one at most, where that saves copying the keys of all."""
 
 
 @dataclass(slots=True)
@@ -89,7 +75,7 @@ class TorchEngine:
             shape.layers, shape.kv_heads, shape.head_width, weight.dtype, weight.device
         )
         self._group = shape.heads // shape.kv_heads
-        self._row_step = VECTOR // math.gcd(VECTOR, shape.intermediate)
+        self._row_step = row_step(shape.intermediate)
         self._loading: asyncio.Event | None = None
         """Set when new weights are in; None when none are on their way."""
         self._slots = 1  # slot 0 takes the padding of small batches
@@ -247,67 +233,37 @@ class TorchEngine:
 
     def _forward(self, rows: Sequence[_Row]) -> Tensor:
         """Hidden states [max(B, 4), E] of each row's last token, the rest being repeats."""
-        sizes = np.array([len(row.fresh) for row in rows])
-        starts = np.array([row.session.cached for row in rows])
-        slots = np.array([row.session.slot for row in rows])
-        ends = sizes.cumsum()
-        keys = key_widths(starts + sizes)
-        self._cache.fit(max(int(slots.max()), self._slots - 1) + 1, int(keys.max()))
-        ids = np.concatenate([np.asarray(row.fresh, dtype=np.int64) for row in rows])
-        firsts = np.repeat(ends - sizes, sizes)
-        positions = np.arange(len(ids)) - firsts + np.repeat(starts, sizes)
-        places = np.repeat(slots, sizes) * self._cache.tokens + positions
-        if spared := self._spared(len(ids)):
-            spare = np.zeros(spared, dtype=np.int64)
-            ids, positions = np.concatenate([ids, spare]), np.concatenate([positions, spare])
-            places = np.concatenate([places, np.arange(spared)])
+        batch = Batch(
+            sizes_B=np.array([len(row.fresh) for row in rows]),
+            starts_B=np.array([row.session.cached for row in rows]),
+            slots_B=np.array([row.session.slot for row in rows]),
+            group=self._group,
+            step=self._row_step,
+        )
+        self._cache.fit(max(batch.slots, self._slots), batch.tokens)
+        ids = np.zeros(batch.size, dtype=np.int64)
+        ids[: batch.real] = np.concatenate([row.fresh for row in rows])
         hidden_NE = self._decoder(
             self._to(ids),
-            self._to(positions),
-            Cached(self._cache, self._to(places), self._buckets(sizes, starts, slots, ends, keys)),
+            self._to(batch.positions_N),
+            Cached(
+                self._cache,
+                self._to(batch.places(self._cache.tokens)),
+                [self._bucket(rows) for rows in batch.likes()],
+            ),
         )
-        last = np.concatenate([ends - 1, np.full(max(0, SMALLEST_BATCH - len(rows)), ends[-1] - 1)])
-        hidden_BE: Tensor = hidden_NE.index_select(0, self._to(last))
+        hidden_BE: Tensor = hidden_NE.index_select(0, self._to(batch.last_B))
         return hidden_BE
 
-    def _spared(self, tokens: int) -> int:
-        """Tokens to add so that every matrix and every activation is computed by the same code."""
-        wanted = max(tokens, SMALLEST_BATCH)
-        return -(-wanted // self._row_step) * self._row_step - tokens
-
-    def _buckets(
-        self,
-        sizes: NDArray[np.int64],
-        starts: NDArray[np.int64],
-        slots: NDArray[np.int64],
-        ends: NDArray[np.int64],
-        keys: NDArray[np.int64],
-    ) -> list[Bucket]:
-        """Rows grouped by new tokens, to the next power of two, so that little is padded, and by
-        keys where there are many."""
-        least = -(-SMALLEST_BATCH // self._group)
-        widths = np.maximum(least, 2 ** np.ceil(np.log2(sizes)).astype(np.int64))
-        buckets = []
-        classes = np.maximum(keys, ONE_BLOCK)
-        for width, kind in sorted(set(zip(widths.tolist(), classes.tolist(), strict=True))):
-            alike = np.flatnonzero((widths == width) & (classes == kind))
-            members, real_B, slots_B = neighbours(alike, slots)
-            offset_BL = np.minimum(np.arange(width)[None, :], sizes[members, None] - 1)
-            position_BL = starts[members, None] + offset_BL
-            place_BL = (ends - sizes)[members, None] + offset_BL
-            seen = int(keys[alike].max())
-            mask_BLT = np.arange(seen)[None, None, :] <= position_BL[:, :, None]
-            real_BL = real_B[:, None] & (np.arange(width)[None, :] < sizes[members, None])
-            buckets.append(
-                Bucket(
-                    slots_B=slots_B if isinstance(slots_B, slice) else self._to(slots_B),
-                    places_BL=self._to(place_BL),
-                    mask_B1QT=self._to(np.tile(mask_BLT, (1, self._group, 1))[:, None]),
-                    rows_N=self._to(place_BL[real_BL]),
-                    picks_N=self._to(np.flatnonzero(real_BL.reshape(-1))),
-                )
-            )
-        return buckets
+    def _bucket(self, rows: Likes) -> Bucket:
+        slots = rows.slots_B
+        return Bucket(
+            slots_B=slots if isinstance(slots, slice) else self._to(slots),
+            places_BL=self._to(rows.places_BL),
+            mask_B1QT=self._to(np.tile(rows.mask_BLT, (1, self._group, 1))[:, None]),
+            rows_N=self._to(rows.places_BL[rows.real_BL]),
+            picks_N=self._to(np.flatnonzero(rows.real_BL.reshape(-1))),
+        )
 
     def _sample(
         self, rows: Sequence[_Row], logits_BV: Tensor
@@ -331,30 +287,3 @@ class TorchEngine:
 
     def _to(self, array: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(array).to(self._device, non_blocking=True)
-
-
-def neighbours(
-    members: NDArray[np.int64], slots: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_], slice | NDArray[np.int64]]:
-    """The rows `members` in the order of their slots, which of them are real, and the slots.
-
-    Where few slots lie idle between them, rows for those are put in, so that the slots are a slice
-    of the cache and no key is copied; what such a row computes is thrown away."""
-    members = members[slots[members].argsort()]
-    first, last = int(slots[members[0]]), int(slots[members[-1]])
-    span = last - first + 1
-    if span > len(members) * MOST_IDLE:
-        return members, np.ones(len(members), dtype=bool), slots[members]
-    places = slots[members] - first
-    rows, real = np.full(span, members[0]), np.zeros(span, dtype=bool)
-    rows[places], real[places] = members, True
-    return rows, real, slice(first, last + 1)
-
-
-def key_widths(tokens_B: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How long the key axis [B] of a row of so many tokens is: a multiple of `KEY_STEP` up to
-    `ONE_BLOCK`, then the next of 256, 384, 512, 768, 1024, ..."""
-    near_B = -(-tokens_B // KEY_STEP) * KEY_STEP
-    power_B = 2 ** np.ceil(np.log2(tokens_B)).astype(np.int64)
-    wide_B = np.where(tokens_B <= power_B // 4 * 3, power_B // 4 * 3, power_B)
-    return np.where(tokens_B <= ONE_BLOCK, near_B, wide_B)

@@ -94,7 +94,7 @@ class ApiServer:
                 f"--service-account-key-file={folder / 'sa.key'}",
                 f"--service-account-signing-key-file={folder / 'sa.key'}",
                 "--service-account-issuer=https://kubernetes.default.svc",
-                "--service-cluster-ip-range=10.0.0.0/24",
+                "--service-cluster-ip-range=10.0.0.0/16",
                 "--authorization-mode=RBAC",
                 "--disable-admission-plugins=ServiceAccount",
                 "--shutdown-delay-duration=0s",

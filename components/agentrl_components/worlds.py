@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Sequence
+from functools import partial
 from urllib.parse import urlsplit
 
 from agentrl_components.errors import SpecError
@@ -34,8 +35,11 @@ async def open_world(environment: Environment, index: int = 0) -> World:
     token = os.environ.get(environment.token_env) if environment.token_env else None
     patience = Patience(call_s=environment.timeout_s)
     url = str(environment.url)
-    urls = await servers(url) if environment.replicas > 1 else [url]
-    return await RemoteTaskSet.connect(*urls, token=token, patience=patience)
+    if environment.replicas > 1:
+        return await RemoteTaskSet.connect(
+            find=partial(servers, url), token=token, patience=patience
+        )
+    return await RemoteTaskSet.connect(url, token=token, patience=patience)
 
 
 async def servers(url: str) -> list[str]:

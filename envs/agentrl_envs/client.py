@@ -6,8 +6,9 @@
         step = await session.step("left")
         await session.close()
 
-A session lives on the server that opened it. New ones go to the server on which this client holds
-the fewest; one that is full or down is passed over for the next.
+A session lives on the server that opened it, and is lost with it. New ones go to the server on
+which this client holds the fewest; one that is full or down is passed over for the next. Servers
+may go and others come in their stead: see `fleet`.
 """
 
 from __future__ import annotations
@@ -16,78 +17,69 @@ import asyncio
 import random
 import time
 import uuid
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Self
 
 from agentrl_envs import wire
 from agentrl_envs.contract import Referee
-from agentrl_envs.convoy import Convoys
 from agentrl_envs.env import Observation, Split, Step, Task
 from agentrl_envs.errors import (
     CapacityError,
     ContractError,
     SessionError,
     TaskError,
-    WorldError,
+    UnreachableError,
 )
-from agentrl_envs.transport import Patience, Server
+from agentrl_envs.fleet import Find, Fixed, Fleet, Member
+from agentrl_envs.transport import Patience
 
 PAGE = 64
 """Tasks that are fetched at once: rollouts ask for one after the other."""
 MOST_PAGES = 256
 
+Opened = tuple[Member, wire.OpenAnswer]
+Opening = Callable[[Member], Awaitable[Opened]]
+
 
 class RemoteTaskSet:
     """The tasks and sessions of a world that is served. Made by `connect` or `connected`."""
 
-    def __init__(
-        self, servers: Sequence[Server], served: wire.EnvironmentAnswer, patience: Patience
-    ) -> None:
-        self.served = served
-        self._servers = tuple(servers)
+    def __init__(self, fleet: Fleet, patience: Patience) -> None:
+        self.served = fleet.served
+        self._fleet = fleet
         self._patience = patience
-        self._held: Counter[str] = Counter()
         self._queue = asyncio.Lock()
-        self._convoys = {
-            server.url: Convoys(server, most=served.most_steps, call_s=patience.call_s)
-            for server in servers
-        }
         self._pages: dict[tuple[Split, int], tuple[Task, ...]] = {}
 
     @classmethod
     async def connect(
-        cls, *urls: str, token: str | None = None, patience: Patience | None = None
+        cls,
+        *urls: str,
+        find: Find | None = None,
+        token: str | None = None,
+        patience: Patience | None = None,
     ) -> Self:
-        """Ask every server what it serves. Raises `SessionError` where one cannot be reached,
-        `WorldError` where the token or the URL is wrong, or two servers serve different tasks."""
+        """Ask every server what it serves: those at `urls`, or in their stead those that `find`
+        finds, now and whenever one is missed. Begins with those that answer; the others are taken
+        in when they do. Raises `SessionError` where none can be reached, `WorldError` where the
+        token or a URL is wrong, or two servers serve different tasks."""
         patience = patience or Patience()
-        servers = [Server(url, token=token, patience=patience) for url in urls]
-        try:
-            answers = [
-                await server.get("/v1/environment", wire.EnvironmentAnswer) for server in servers
-            ]
-            for server, answer in zip(servers, answers, strict=True):
-                if (answer.name, answer.tasks_hash) != (answers[0].name, answers[0].tasks_hash):
-                    raise WorldError(
-                        f"url: {server.url} serves {answer.name} {answer.tasks_hash}, but "
-                        f"{servers[0].url} serves {answers[0].name} {answers[0].tasks_hash}; "
-                        "give servers of one version and the same options"
-                    )
-        except WorldError:
-            for server in servers:
-                await server.close()
-            raise
-        return cls(servers, answers[0], patience)
+        fleet = await Fleet.gathered(find or Fixed(*urls), token=token, patience=patience)
+        return cls(fleet, patience)
 
     @classmethod
     @asynccontextmanager
     async def connected(
-        cls, *urls: str, token: str | None = None, patience: Patience | None = None
+        cls,
+        *urls: str,
+        find: Find | None = None,
+        token: str | None = None,
+        patience: Patience | None = None,
     ) -> AsyncIterator[Self]:
         """`connect`, closed at the end."""
-        world = await cls.connect(*urls, token=token, patience=patience)
+        world = await cls.connect(*urls, find=find, token=token, patience=patience)
         try:
             yield world
         finally:
@@ -112,11 +104,7 @@ class RemoteTaskSet:
         page, offset = divmod(index if size is None else index % size, PAGE)
         tasks = self._pages.get((split, page))
         if tasks is None:
-            path = f"/v1/tasks/{split}"
-            answer = await self._servers[0].get(
-                path, wire.TasksAnswer, start=page * PAGE, count=PAGE
-            )
-            tasks = answer.tasks
+            tasks = await self._fleet.ask(partial(_page, split=split, start=page * PAGE))
             while len(self._pages) >= MOST_PAGES:
                 del self._pages[next(iter(self._pages))]
             self._pages[split, page] = tasks
@@ -133,71 +121,59 @@ class RemoteTaskSet:
     async def relabel(self, openings: Sequence[tuple[str, str]]) -> list[str]:
         """As `World.relabel`, in as few calls as the protocol's bounds allow."""
         if not self.relabels:
-            raise TaskError(f"{self.name}: goals cannot be rewritten by {self._servers[0].url}")
+            raise TaskError(f"{self.name}: goals cannot be rewritten by its servers")
         texts: list[str] = []
         for stretch in _stretches(openings):
-            request = wire.RelabelRequest(openings=stretch)
-            answer = await self._servers[0].post("/v1/relabel", request, wire.RelabelAnswer)
-            if len(answer.texts) != len(stretch):
-                raise ContractError(
-                    f"{self._servers[0].url}: POST /v1/relabel: texts are {len(answer.texts)}; "
-                    f"there were {len(stretch)} openings"
-                )
-            texts += answer.texts
+            texts += await self._fleet.ask(partial(_rewritten, openings=stretch))
         return texts
 
-    async def step(self, server: Server, session: str, n: int, action: str) -> Step:
+    async def step(self, member: Member, session: str, n: int, action: str) -> Step:
         """A step of a session of this world, on the server that holds it."""
-        return await self._convoys[server.url].step(session, n, action)
+        try:
+            return await member.convoys.step(session, n, action)
+        except UnreachableError as error:
+            self._fleet.suspect(member, error)
+            raise
 
     async def close(self) -> None:
         """Close the connections. Sessions still open run out of time on their servers."""
-        for convoys in self._convoys.values():
-            await convoys.close()
-        for server in self._servers:
-            await server.close()
+        await self._fleet.close()
 
-    async def open(self, task: Task) -> tuple[Server, wire.OpenAnswer]:
-        """A place on any server, waiting for one while all are full."""
+    async def open(self, task: Task, before: Member | None, replaces: str) -> Opened:
+        """A place: on the server `before`, in the stead of a session that is over, or else on any
+        server, waiting for one while all are full."""
         deadline = time.monotonic() + self._patience.capacity_s
+        somewhere = partial(
+            _opened,
+            request=wire.OpenRequest(task=task, key=uuid.uuid4().hex),
+            before=before,
+            replaces=replaces,
+        )
+        if before is not None and before.usable:
+            try:
+                return await somewhere(before)
+            except UnreachableError as error:
+                self._fleet.suspect(before, error)
+            except SessionError:
+                pass
         try:
-            return await self._open_somewhere(task)
+            return await self._fleet.ask(somewhere)
         except CapacityError:
             async with self._queue:  # one asks again and again, for all that wait
-                return await self._open_in_time(task, deadline)
+                return await self._open_in_time(somewhere, deadline)
 
-    async def _open_in_time(self, task: Task, deadline: float) -> tuple[Server, wire.OpenAnswer]:
+    async def _open_in_time(self, somewhere: Opening, deadline: float) -> Opened:
         while True:
             try:
-                return await self._open_somewhere(task)
+                return await self._fleet.ask(somewhere)
             except CapacityError as error:
+                self._fleet.look()  # there may be more servers than before
                 wait_s = error.retry_after_s * random.uniform(0.1, 1.0)
                 if time.monotonic() + wait_s > deadline:
                     raise CapacityError(
                         f"{error}; waited {self._patience.capacity_s:g} s", error.retry_after_s
                     ) from None
                 await asyncio.sleep(wait_s)
-
-    async def _open_somewhere(self, task: Task) -> tuple[Server, wire.OpenAnswer]:
-        failures: list[SessionError] = []
-        for server in sorted(self._servers, key=lambda each: self._held[each.url]):
-            try:
-                return server, await self.open_on(server, task, replaces=None)
-            except SessionError as error:
-                failures.append(error)
-        full = [error for error in failures if isinstance(error, CapacityError)]
-        raise (full or failures)[0]
-
-    async def open_on(self, server: Server, task: Task, *, replaces: str | None) -> wire.OpenAnswer:
-        """A place on one server, in the stead of a session that is over."""
-        request = wire.OpenRequest(task=task, key=uuid.uuid4().hex, replaces=replaces)
-        answer = await server.post("/v1/sessions", request, wire.OpenAnswer)
-        self._held[server.url] += 1
-        return answer
-
-    def gave_back(self, server: Server) -> None:
-        """A session on the server is no longer held."""
-        self._held[server.url] -= 1
 
 
 class RemoteSession:
@@ -206,53 +182,80 @@ class RemoteSession:
     def __init__(self, world: RemoteTaskSet) -> None:
         self._world = world
         self._referee = Referee()
-        self._server: Server | None = None
+        self._member: Member | None = None
         self._id = ""
         self._steps = 0
 
     async def reset(self, task: Task) -> Observation:
         """Set a task up, in the place that the last episode had or in a new one."""
-        server, replaced = self._server, self._id
-        self._let_go()
-        answer = None
-        if server is not None:
-            try:
-                answer = await self._world.open_on(server, task, replaces=replaced)
-            except SessionError:
-                server = None
-        if server is None or answer is None:
-            server, answer = await self._world.open(task)
-        self._server, self._id, self._steps = server, answer.id, 0
+        before, self._member = self._member, None
+        try:
+            self._member, answer = await self._world.open(task, before, self._id)
+        finally:
+            _give_back(before)
+        self._id, self._steps = answer.id, 0
         return self._referee.reset(answer.observation)
 
     async def step(self, text: str) -> Step:
         """Take the agent's reply. After a `SessionError` the session must be reset."""
-        server = self._server
-        if server is None:
+        member = self._member
+        if member is None:
             raise SessionError(f"{self._world.name}: no task is set up in this session; reset it")
         try:
             taken = text[: wire.LONGEST_ACTION]
-            step = await self._world.step(server, self._id, self._steps + 1, taken)
+            step = await self._world.step(member, self._id, self._steps + 1, taken)
         except SessionError:
-            self._let_go()
+            if self._member is member:  # and not closed or reset meanwhile
+                self._member = None
+                _give_back(member)
             raise
         self._steps += 1
         return self._referee.step(step)
 
     async def close(self) -> None:
         """Give the place back. One that cannot be given back runs out of time by itself."""
-        server, session = self._server, self._id
-        self._let_go()
-        if server is not None:
-            try:
-                await server.delete(f"/v1/sessions/{session}")
-            except SessionError:
-                return
+        member, self._member = self._member, None
+        try:
+            if member is not None:
+                path = f"/v1/sessions/{self._id}"
+                await member.server.delete(path, patient=member.usable)
+        except SessionError:
+            return
+        finally:
+            _give_back(member)
 
-    def _let_go(self) -> None:
-        if self._server is not None:
-            self._world.gave_back(self._server)
-        self._server = None
+
+async def _opened(
+    member: Member, *, request: wire.OpenRequest, before: Member | None, replaces: str
+) -> Opened:
+    if member is before:
+        request = request.model_copy(update={"replaces": replaces})
+    answer = await member.server.post("/v1/sessions", request, wire.OpenAnswer, patient=False)
+    member.held += 1
+    return member, answer
+
+
+def _give_back(member: Member | None) -> None:
+    """A session on the server is no longer held."""
+    if member is not None:
+        member.held -= 1
+
+
+async def _page(member: Member, *, split: Split, start: int) -> tuple[Task, ...]:
+    path = f"/v1/tasks/{split}"
+    answer = await member.server.get(path, wire.TasksAnswer, patient=False, start=start, count=PAGE)
+    return answer.tasks
+
+
+async def _rewritten(member: Member, *, openings: tuple[wire.Opening, ...]) -> tuple[str, ...]:
+    request = wire.RelabelRequest(openings=openings)
+    answer = await member.server.post("/v1/relabel", request, wire.RelabelAnswer, patient=False)
+    if len(answer.texts) != len(openings):
+        raise ContractError(
+            f"{member.server.url}: POST /v1/relabel: texts are {len(answer.texts)}; there were "
+            f"{len(openings)} openings"
+        )
+    return answer.texts
 
 
 def _stretches(openings: Sequence[tuple[str, str]]) -> Iterator[tuple[wire.Opening, ...]]:

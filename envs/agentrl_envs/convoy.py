@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from agentrl_envs import wire
 from agentrl_envs.env import Step
-from agentrl_envs.errors import ContractError, SessionError, WorldError
+from agentrl_envs.errors import ContractError, SessionError, UnreachableError, WorldError
 from agentrl_envs.transport import Server
 
 PATH = "/v1/steps"
@@ -72,7 +72,7 @@ class Convoys:
             async with asyncio.timeout(self._call_s):
                 return await passenger.outcome
         except TimeoutError:
-            raise SessionError(
+            raise UnreachableError(
                 f"{self._server.url}: POST {PATH} got no answer in {self._call_s:g} s"
             ) from None
 

@@ -3,7 +3,8 @@
     WorldError
     ├── TaskError             the task is not one of this environment's       the user's mistake
     ├── ContractError         the environment breaks the contract             the author's mistake
-    └── SessionError          the session is gone, the server is down         try another session
+    └── SessionError          the session is gone                             try another session
+        ├── UnreachableError  nothing answers: the server is down or gone     try another server
         └── CapacityError     no session is free now                          wait, then try again
 
 Never raised for what an agent wrote: a bad reply is an observation.
@@ -26,6 +27,10 @@ class ContractError(WorldError):
 
 class SessionError(WorldError):
     """The session was lost through no fault of the agent. The episode is `lost`, never scored 0."""
+
+
+class UnreachableError(SessionError):
+    """No answer came from the server."""
 
 
 class CapacityError(SessionError):

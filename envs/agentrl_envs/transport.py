@@ -1,13 +1,15 @@
 """Transport: one environment server, called over HTTP, with every way to fail given its class.
 
-    cannot be reached, a proxy's 502/503/504   tried again with jitter, then SessionError
+    cannot be reached, a proxy's 502/503/504   tried again with jitter, then UnreachableError
+    no answer in time                          UnreachableError
     429                                        CapacityError, with the server's Retry-After
     404, 409, 5xx of the server                SessionError: the session is lost
     422 for a task                             TaskError
     401, no such route, not such a server      WorldError: no retry will help
     an answer that is not the protocol's       ContractError
 
-Trying again is safe for every call: see `wire`.
+Trying again is safe for every call: see `wire`. A name that has no address counts as a server that
+cannot be reached. Names are looked up anew for every new connection; nothing here keeps addresses.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pydantic import BaseModel, ValidationError
 from tenacity import (
     AsyncRetrying,
     retry_if_exception_type,
+    stop_after_attempt,
     stop_after_delay,
     wait_random_exponential,
 )
@@ -33,6 +36,7 @@ from agentrl_envs.errors import (
     ContractError,
     SessionError,
     TaskError,
+    UnreachableError,
     WorldError,
 )
 from agentrl_envs.wire import ErrorAnswer, ErrorDetail
@@ -56,6 +60,8 @@ class Patience:
     """For one call, tries and waits together."""
     retry_s: float = 15.0
     """For a server that cannot be reached, before the session counts as lost."""
+    look_s: float = 1.0
+    """Between two looks for the servers of a world, at the least."""
     capacity_s: float = 120.0
     """For a place in a server that is full."""
 
@@ -77,14 +83,15 @@ class Server:
         self._pools = [self._pool(token, verify) for _ in range(POOLS)]
         self._busy = [0] * POOLS
 
-    async def get(self, path: str, answer: type[M], **params: int) -> M:
-        """A GET whose answer is of the given model."""
-        response = await self._call("GET", path, params=params)
+    async def get(self, path: str, answer: type[M], *, patient: bool = True, **params: int) -> M:
+        """A GET whose answer is of the given model; tried once where it is not `patient`."""
+        response = await self._call("GET", path, patient=patient, params=params)
         return self._read(response, f"GET {path}", answer)
 
-    async def post(self, path: str, body: BaseModel, answer: type[M]) -> M:
-        """A POST of one model whose answer is another."""
-        response = await self._call("POST", path, content=body.model_dump_json())
+    async def post(self, path: str, body: BaseModel, answer: type[M], *, patient: bool = True) -> M:
+        """A POST of one model whose answer is another; tried once where it is not `patient`."""
+        content = body.model_dump_json()
+        response = await self._call("POST", path, patient=patient, content=content)
         return self._read(response, f"POST {path}", answer)
 
     @asynccontextmanager
@@ -105,9 +112,9 @@ class Server:
             reason = str(error) or type(error).__name__
             raise SessionError(f"{self.url}: POST {path} broke off ({reason})") from None
 
-    async def delete(self, path: str) -> None:
-        """A DELETE; nothing comes back."""
-        await self._call("DELETE", path)
+    async def delete(self, path: str, *, patient: bool = True) -> None:
+        """A DELETE; nothing comes back. Tried once where it is not `patient`."""
+        await self._call("DELETE", path, patient=patient)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -119,12 +126,13 @@ class Server:
         method: str,
         path: str,
         *,
+        patient: bool,
         content: str | None = None,
         params: dict[str, int] | None = None,
     ) -> httpx.Response:
         headers = {} if content is None else JSON_BODY
         async with self._named_failures(f"{method} {path}"):
-            async for attempt in self._attempts():
+            async for attempt in self._attempts(patient):
                 with attempt:
                     response = await self._sent(
                         method, path, content=content, params=params, headers=headers
@@ -159,11 +167,11 @@ class Server:
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
         )
 
-    def _attempts(self) -> AsyncRetrying:
+    def _attempts(self, patient: bool) -> AsyncRetrying:
         return AsyncRetrying(
             retry=retry_if_exception_type((httpx.TransportError, _GatewayError)),
             wait=wait_random_exponential(multiplier=0.1, max=2.0),
-            stop=stop_after_delay(self._patience.retry_s),
+            stop=stop_after_delay(self._patience.retry_s) if patient else stop_after_attempt(1),
             reraise=True,
         )
 
@@ -173,12 +181,12 @@ class Server:
             async with asyncio.timeout(self._patience.call_s):
                 yield
         except TimeoutError:
-            raise SessionError(
+            raise UnreachableError(
                 f"{self.url}: {call} got no answer in {self._patience.call_s:g} s"
             ) from None
         except (httpx.TransportError, _GatewayError) as error:
             reason = str(error) or type(error).__name__
-            raise SessionError(
+            raise UnreachableError(
                 f"{self.url}: {call} cannot reach the server ({reason}); is it up at this URL?"
             ) from None
         except httpx.InvalidURL as error:

@@ -1,0 +1,345 @@
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+
+import pytest
+from pydantic import SecretStr
+from starlette.responses import PlainTextResponse
+
+from agentrl_envs.client import RemoteSession, RemoteTaskSet
+from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
+from agentrl_envs.env import Observation, Task, TaskSet, content_id
+from agentrl_envs.errors import CapacityError, SessionError, UnreachableError, WorldError
+from agentrl_envs.host import ThreadHost
+from agentrl_envs.server import ServerOptions, create_app
+from agentrl_envs.serving import running
+from agentrl_envs.transport import Patience, Server
+from agentrl_envs.wire import EnvironmentAnswer
+
+QUICK = Patience(call_s=2.0, retry_s=0.3, capacity_s=1.0, look_s=0.05)
+NOBODY = "http://127.0.0.1:9"
+
+
+def red_left_2() -> Task:
+    payload = {"cells": 5, "start": 2, "side": "left", "colour": "red"}
+    return Task(id=content_id("corridor", payload), category="walk-2", payload=payload)
+
+
+@contextmanager
+def served(tasks: TaskSet | None = None, **options) -> Iterator[str]:
+    tasks = tasks or CorridorTasks()
+    with running(create_app(tasks, ThreadHost(tasks), ServerOptions(**options))) as url:
+        yield url
+
+
+class Rewriting(CorridorTasks):
+    """A corridor whose goals can be rewritten."""
+
+    def relabel(self, observation: str, goal: str, /) -> str:
+        return f"{observation} ; {goal}"
+
+
+class Others(CorridorTasks):
+    """A corridor of other tasks."""
+
+    def task(self, split, index):
+        return super().task(split, index + 1)
+
+
+class Door:
+    """A server behind a proxy that says, while it is shut, that nobody is there."""
+
+    def __init__(self, **options) -> None:
+        tasks = CorridorTasks()
+        self.away = False
+        self._app = create_app(tasks, ThreadHost(tasks), ServerOptions(**options))
+
+    async def __call__(self, scope, receive, send) -> None:
+        if scope["type"] == "http" and self.away:
+            await PlainTextResponse("away", status_code=503)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+class Roll:
+    """The addresses there are: a test changes them, and counts how often somebody looks."""
+
+    def __init__(self, *urls: str, takes_s: float = 0.0) -> None:
+        self.urls = list(urls)
+        self.takes_s = takes_s
+        self.looks: list[float] = []
+        """When each began."""
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def __call__(self) -> Sequence[str]:
+        self.looks.append(time.monotonic())
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(self.takes_s)
+        self.at_once -= 1
+        if not self.urls:
+            raise SessionError("worlds has no address")
+        return tuple(self.urls)
+
+
+@asynccontextmanager
+async def sessions_of(remote: RemoteTaskSet, count: int) -> AsyncIterator[list[RemoteSession]]:
+    """Sessions, all set up at once."""
+    sessions = [remote.session() for _ in range(count)]
+    await asyncio.gather(*(session.reset(red_left_2()) for session in sessions))
+    try:
+        yield sessions
+    finally:
+        await asyncio.gather(*(session.close() for session in sessions))
+
+
+async def test_nobody_looks_for_servers_while_all_is_well():
+    with served() as one, served() as other:
+        roll = Roll(one, other)
+        async with RemoteTaskSet.connected(find=roll, patience=QUICK) as remote:
+            async with sessions_of(remote, 8) as sessions:
+                for index in range(4):
+                    task = await remote.task("train", 70 * index)
+                    await asyncio.gather(*(session.reset(task) for session in sessions))
+                    await asyncio.gather(*(session.step("left") for session in sessions))
+                    await asyncio.sleep(0.06)
+            assert len(roll.looks) == 1
+
+
+async def test_a_server_that_comes_back_at_another_address_is_found_and_used():
+    with ExitStack() as first:
+        roll = Roll(first.enter_context(served()))
+        async with RemoteTaskSet.connected(find=roll, patience=QUICK) as remote:
+            session = remote.session()
+            await session.reset(red_left_2())
+            first.close()
+            with served() as later:
+                roll.urls = [later]
+                with pytest.raises(SessionError, match="cannot reach the server"):
+                    await session.step("left")
+                assert (await session.reset(red_left_2())).text.endswith("left 2")
+                assert (await session.step("left")).observation.text.endswith("left 1")
+                await session.close()
+
+
+async def test_a_server_that_is_away_is_waited_for_where_it_was_not_found_yet():
+    with ExitStack() as first:
+        roll = Roll(first.enter_context(served()))
+        patience = Patience(call_s=5.0, retry_s=5.0, look_s=0.05)
+        async with RemoteTaskSet.connected(find=roll, patience=patience) as remote:
+            first.close()
+            roll.urls = []
+            opening = asyncio.create_task(remote.session().reset(red_left_2()))
+            await asyncio.sleep(0.2)
+            assert not opening.done()
+            with served() as later:
+                roll.urls = [later]
+                assert (await opening).text.endswith("left 2")
+
+
+async def test_servers_that_stay_away_are_a_session_error_that_says_why():
+    with ExitStack() as first:
+        roll = Roll(first.enter_context(served()))
+        async with RemoteTaskSet.connected(find=roll, patience=QUICK) as remote:
+            first.close()
+            roll.urls = []
+            with pytest.raises(UnreachableError, match="worlds has no address"):
+                await remote.task("train", 0)
+
+
+async def test_tasks_and_goals_go_on_when_the_first_server_is_gone():
+    with ExitStack() as first, served(Rewriting()) as other:
+        roll = Roll(first.enter_context(served(Rewriting())), other)
+        patience = Patience(call_s=5.0, retry_s=5.0, look_s=0.05)
+        async with RemoteTaskSet.connected(find=roll, patience=patience) as remote:
+            first.close()
+            began = time.monotonic()
+            assert await remote.task("train", 0) == CorridorTasks().task("train", 0)
+            assert await remote.relabel([("corridor", "a")]) == ["corridor ; a"]
+            assert (await remote.session().reset(red_left_2())).text.endswith("left 2")
+            assert time.monotonic() - began < 2
+
+
+async def test_a_fixed_server_is_passed_over_while_it_is_away_and_taken_in_when_it_is_back():
+    door = Door(capacity=1)
+    with running(door) as one, served(capacity=1) as other:
+        patience = Patience(call_s=5.0, capacity_s=10.0, look_s=0.05)
+        async with RemoteTaskSet.connected(one, other, patience=patience) as remote:
+            door.away = True
+            first, second = remote.session(), remote.session()
+            await first.reset(red_left_2())
+            waiting = asyncio.create_task(second.reset(red_left_2()))
+            await asyncio.sleep(0.2)
+            assert not waiting.done()
+            door.away = False
+            assert (await waiting).text.endswith("left 2")
+            await first.close()
+            await second.close()
+
+
+async def test_a_session_keeps_its_place_on_a_server_that_was_away_for_a_moment():
+    door = Door(capacity=1)
+    with running(door) as url:
+        patience = Patience(call_s=5.0, capacity_s=0.1, look_s=0.05)
+        async with RemoteTaskSet.connected(url, patience=patience) as remote:
+            session = remote.session()
+            await session.reset(red_left_2())
+            door.away = True
+            again = asyncio.create_task(session.reset(red_left_2()))
+            await asyncio.sleep(0.2)
+            assert not again.done()
+            door.away = False
+            assert (await again).text.endswith("left 2")
+            await session.close()
+
+
+async def test_a_server_that_answers_but_opens_no_session_in_time_is_not_asked_for_ever():
+    class Stuck(CorridorTasks):
+        def environment(self):
+            class Waiting(CorridorEnvironment):
+                def reset(self, task: Task) -> Observation:
+                    time.sleep(0.5)
+                    return super().reset(task)
+
+            return Waiting()
+
+    with served(Stuck()) as url:
+        patience = Patience(call_s=0.2, retry_s=0.3, look_s=0.05)
+        async with RemoteTaskSet.connected(url, patience=patience) as remote:
+            with pytest.raises(UnreachableError, match=r"got no answer in 0\.2 s"):
+                await asyncio.wait_for(remote.session().reset(red_left_2()), 5)
+
+
+async def test_lost_capacity_comes_back_with_the_server_that_takes_its_place():
+    with ExitStack() as first, served(capacity=2) as other:
+        roll = Roll(first.enter_context(served(capacity=2)), other)
+        patience = Patience(call_s=5.0, retry_s=0.3, capacity_s=10.0, look_s=0.05)
+        async with (
+            RemoteTaskSet.connected(find=roll, patience=patience) as remote,
+            sessions_of(remote, 4) as sessions,
+        ):
+            first.close()
+            roll.urls = [other]
+            fell = await asyncio.gather(
+                *(session.step("left") for session in sessions), return_exceptions=True
+            )
+            lost = [
+                session
+                for session, each in zip(sessions, fell, strict=True)
+                if isinstance(each, SessionError)
+            ]
+            assert len(lost) == 2
+            with served(capacity=2) as later:
+                roll.urls = [other, later]
+                await asyncio.gather(*(session.reset(red_left_2()) for session in lost))
+                steps = await asyncio.gather(*(session.step("left") for session in sessions))
+                assert [step.info["wellformed"] for step in steps] == [True] * 4
+
+
+async def test_a_new_server_is_noticed_when_all_are_full():
+    with served(capacity=1) as small, served(capacity=1) as more:
+        roll = Roll(small)
+        patience = Patience(call_s=5.0, capacity_s=10.0, look_s=0.05)
+        async with RemoteTaskSet.connected(find=roll, patience=patience) as remote:
+            roll.urls = [small, more]
+            async with sessions_of(remote, 2) as sessions:
+                for session in sessions:
+                    assert (await session.step("left")).info["wellformed"]
+
+
+async def test_a_new_server_of_other_tasks_is_refused_by_name():
+    with ExitStack() as first, served(Others()) as other:
+        roll = Roll(first.enter_context(served()))
+        async with RemoteTaskSet.connected(find=roll, patience=QUICK) as remote:
+            first.close()
+            roll.urls = [other]
+            with pytest.raises(WorldError, match="give servers of one version") as caught:
+                await remote.session().reset(red_left_2())
+            assert str(caught.value).startswith(f"url: {other} serves corridor ")
+            assert not isinstance(caught.value, SessionError)
+
+
+async def test_a_server_whose_address_is_gone_keeps_its_sessions_and_takes_no_new_ones():
+    with served(capacity=1) as leaving, served(capacity=1) as staying:
+        roll = Roll(leaving, staying)
+        patience = Patience(call_s=2.0, retry_s=0.3, capacity_s=0.2, look_s=0.05)
+        async with RemoteTaskSet.connected(find=roll, patience=patience) as remote:
+            kept, other = remote.session(), remote.session()
+            await kept.reset(red_left_2())
+            await other.reset(red_left_2())
+            roll.urls = [staying]
+            await asyncio.sleep(0.06)
+            with pytest.raises(CapacityError):  # while it waits, it looks
+                await remote.session().reset(red_left_2())
+            await asyncio.sleep(0.06)
+            assert (await kept.step("left")).observation.text.endswith("left 1")
+            await kept.close()
+            with pytest.raises(CapacityError, match=staying):
+                await remote.session().reset(red_left_2())
+            await other.close()
+
+
+async def test_one_looks_for_all_and_not_all_the_time():
+    with ExitStack() as first:
+        roll = Roll(first.enter_context(served()), takes_s=0.02)
+        patience = Patience(call_s=2.0, retry_s=0.4, look_s=0.1)
+        async with RemoteTaskSet.connected(find=roll, patience=patience) as remote:
+            first.close()
+            fell = await asyncio.gather(
+                *(remote.session().reset(red_left_2()) for _ in range(20)), return_exceptions=True
+            )
+            assert {type(each) for each in fell} == {UnreachableError}
+        gaps = [later - sooner for sooner, later in zip(roll.looks, roll.looks[1:], strict=False)]
+        assert roll.most_at_once == 1
+        assert 2 <= len(roll.looks) <= 6
+        assert min(gaps) >= 0.1
+
+
+async def test_a_world_opens_with_the_servers_that_answer():
+    with served() as url:
+        began = time.monotonic()
+        async with RemoteTaskSet.connected(NOBODY, url, patience=Patience()) as remote:
+            assert (await remote.session().reset(red_left_2())).text.endswith("left 2")
+        assert time.monotonic() - began < 5
+
+
+class Names(asyncio.SelectorEventLoop):
+    """A loop that knows one name more: `worlds.test`, once it has been asked for twice in vain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    async def getaddrinfo(self, host, port, **options):
+        if host not in ("worlds.test", b"worlds.test"):
+            return await super().getaddrinfo(host, port, **options)
+        self.asked += 1
+        if self.asked <= 2:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return await super().getaddrinfo("127.0.0.1", port, **options)
+
+
+def test_a_name_without_an_address_is_tried_again_and_looked_up_for_every_connection():
+    async def asked(url: str) -> None:
+        server = Server(url, token="t", patience=Patience(call_s=5.0, retry_s=5.0))
+        assert (await server.get("/v1/environment", EnvironmentAnswer)).name == "corridor"
+        await asyncio.gather(*(server.get("/v1/environment", EnvironmentAnswer) for _ in range(3)))
+        await server.close()
+
+    with served(token=SecretStr("t")) as url, asyncio.Runner(loop_factory=Names) as runner:
+        runner.run(asked(url.replace("127.0.0.1", "worlds.test")))
+        assert runner.get_loop().asked == 5
+
+
+def test_a_name_that_never_has_an_address_is_a_session_error():
+    async def asked() -> None:
+        server = Server("http://worlds.test", token=None, patience=QUICK)
+        with pytest.raises(UnreachableError, match=r"http://worlds\.test: .*not known"):
+            await server.get("/v1/environment", EnvironmentAnswer, patient=False)
+        await server.close()
+
+    with asyncio.Runner(loop_factory=Names) as runner:
+        runner.run(asked())

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from agentrl_components import layout, tensors
+from agentrl_components.adamw import AdamW
 from agentrl_components.advantages import ESTIMATORS, EpisodeView, zero_variance
 from agentrl_components.flat import LANES, Shared
 from agentrl_components.losses import Denominators
@@ -53,12 +54,8 @@ class Optimizer:
 
     def __init__(self, shared: Shared, spec: RunSpec) -> None:
         self._shared = shared
-        self.adamw = torch.optim.AdamW(
-            [shared.vector],
-            lr=spec.update.learning_rate,
-            betas=(0.9, spec.update.beta2),
-            weight_decay=spec.update.weight_decay,
-            foreach=False,
+        self.adamw = AdamW(
+            shared.vector, beta2=spec.update.beta2, weight_decay=spec.update.weight_decay
         )
         self._limit = spec.update.max_grad_norm
 
@@ -72,10 +69,7 @@ class Optimizer:
         if not math.isfinite(norm):
             return norm
         gradient *= min(1.0, self._limit / (norm + 1e-6))
-        self._shared.vector.grad = gradient
-        for group in self.adamw.param_groups:
-            group["lr"] = learning_rate
-        self.adamw.step()
+        self.adamw.step(gradient, learning_rate)
         return norm
 
     def state(self, name: str) -> tensors.Files:
@@ -94,7 +88,7 @@ class Optimizer:
 
     def forget(self) -> None:
         """Start anew with the moments, as when the objective changes."""
-        self.adamw.state.clear()
+        self.adamw.clear()
 
 
 class Learner:

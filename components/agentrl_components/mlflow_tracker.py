@@ -33,6 +33,10 @@ _CHILD_ENVIRONMENT = {
 }
 """For the worker alone, where the person has set nothing else."""
 
+_OF_A_TASK = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID")
+_OF_A_SERVER = ("MLFLOW_TRACKING_AUTH", "MLFLOW_WORKSPACE")
+"""What a KFP backend with MLflow (2.17) may put into a task's pod: its own run for that task, and
+how its own server is spoken to."""
 
 WORKER = (sys.executable, "-P", "-m", "agentrl_components.mlflow_worker")
 """The command of the process that speaks to MLflow. -P: files in the person's current folder must
@@ -77,8 +81,9 @@ class MlflowTracker:
 
     `folder` holds `mlflow.db` and `mlartifacts/` where no `uri` is given, and the worker's log,
     `mlflow.log`, in any case. `on_run` is told the id of the run as soon as there is one, from
-    another thread; give it back as `run_id` to resume. Without `run_id`, MLFLOW_RUN_ID is resumed
-    where it is set (a KFP backend with MLflow sets it, together with MLFLOW_TRACKING_URI).
+    another thread; give it back as `run_id` to resume. Without `run_id` and `uri`, MLFLOW_RUN_ID is
+    resumed where it is set. With a `uri` it is not: what a KFP backend with MLflow sets there is a
+    run of one task, and a run here goes over many.
     """
 
     def __init__(
@@ -106,6 +111,7 @@ class MlflowTracker:
         self._status: str | None = None
         self._run_id: str | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._beginning = threading.Lock()
         self._connected = False
         self.problem: str | None = None
         """Why nothing is recorded at present, for a person who watches. None: all is well."""
@@ -123,6 +129,10 @@ class MlflowTracker:
         return self._run_id
 
     def params(self, values: Mapping[str, str]) -> None:
+        """They come first, so the worker is started here: it loads MLflow while the caller loads
+        its model, and the thread would wait for the lock that imports hold."""
+        with contextlib.suppress(OSError):  # it is tried again, and told, in the thread
+            self._begin()
         self._outbox.params(values)
 
     def metrics(self, iteration: int, values: Mapping[str, float]) -> None:
@@ -185,11 +195,10 @@ class MlflowTracker:
         return False
 
     def _connect(self) -> Reply:
-        if self._process is None:
-            try:
-                self._process = self._start()
-            except OSError as error:
-                return Reply(error=str(error), passing=True)
+        try:
+            self._begin()
+        except OSError as error:
+            return Reply(error=str(error), passing=True)
         reply = self._ask(self._target)
         if reply.run_id is None:
             return reply
@@ -203,6 +212,12 @@ class MlflowTracker:
                 self._failed.append(f"the run's id could not be kept: {error}")
         return reply
 
+    def _begin(self) -> None:
+        """The worker, unless it runs already."""
+        with self._beginning:
+            if self._process is None:
+                self._process = self._start()
+
     def _start(self) -> subprocess.Popen[bytes]:
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / "mlflow.log").open("ab") as log:
@@ -211,7 +226,7 @@ class MlflowTracker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**_CHILD_ENVIRONMENT, **os.environ},
+                env=worker_environment(self._target.uri, os.environ),
             )
 
     def _ask(self, job: Job | Target | Finish) -> Reply:
@@ -234,17 +249,13 @@ class MlflowTracker:
             self._failed.append(f"{what}: {TrackerError(reply.error)}")
 
     def _stop(self) -> None:
+        """Of what it has answered nothing is left to do, so the worker need not end by itself."""
         process, self._process, self._connected = self._process, None, False
         if process is None:
             return
-        with process:  # closes the pipes, which ends the worker, and waits
-            if process.stdin is not None and not process.stdin.closed:
-                with contextlib.suppress(OSError):
-                    process.stdin.close()
-            try:
-                process.wait(2.0)
-            except subprocess.TimeoutExpired:
-                process.kill()
+        process.kill()
+        with contextlib.suppress(OSError), process:  # closes the pipes, and waits
+            pass
 
 
 def target(
@@ -256,8 +267,8 @@ def target(
     uid: str | None,
 ) -> Target:
     """Where to record, given what the person and the environment say."""
-    given = os.environ.get("MLFLOW_RUN_ID")
-    if uri is None and given:
+    given = os.environ.get("MLFLOW_RUN_ID") if uri is None else None
+    if given:
         uri = os.environ.get("MLFLOW_TRACKING_URI")
     local = uri is None
     return Target(
@@ -268,6 +279,15 @@ def target(
         run_id=run_id or given,
         uid=uid,
     )
+
+
+def worker_environment(uri: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The worker's variables, without those that are of another run, or of another server than
+    `uri`."""
+    other = environment.get("MLFLOW_TRACKING_URI", uri).rstrip("/") != uri.rstrip("/")
+    foreign = _OF_A_TASK + (_OF_A_SERVER if other else ())
+    kept = {name: value for name, value in environment.items() if name not in foreign}
+    return {**_CHILD_ENVIRONMENT, **kept}
 
 
 def _now_ms() -> int:

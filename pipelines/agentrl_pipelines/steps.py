@@ -86,10 +86,10 @@ def provision(step: Step) -> None:
 
 def train(step: Step) -> None:
     """Rollout and update in this process."""
-    from agentrl_components.stages.begin import begin
-    from agentrl_components.stages.train import train as go_on
-
     with working(step) as context:
+        from agentrl_components.stages.begin import begin
+        from agentrl_components.stages.train import train as go_on
+
         begin(context)
         go_on(context, step.phase)
         played = [r.iteration for r in context.history if r.phase == step.phase]
@@ -99,29 +99,30 @@ def train(step: Step) -> None:
 
 def rollout(step: Step) -> None:
     """The playing side."""
-    from agentrl_components.stages.apart import play_phase
     from agentrl_components.tracker import SilentTracker
 
     with working(step, SilentTracker(), learns=False) as context:
+        from agentrl_components.stages.apart import play_phase
+
         iterations = play_phase(context, step.phase)
     tell_trajectories(step, iterations)
 
 
 def update(step: Step) -> None:
     """The learning side."""
-    from agentrl_components.stages.apart import learn_phase
-
     with working(step) as context:
+        from agentrl_components.stages.apart import learn_phase
+
         learn_phase(context, step.phase)
         tell_checkpoint(step, context)
 
 
 def evaluate(step: Step) -> None:
     """Held-out play, and the run's report so far."""
-    from agentrl_components import report
-    from agentrl_components.stages.evaluate import evaluate_phase
-
     with working(step) as context:
+        from agentrl_components import report
+        from agentrl_components.stages.evaluate import evaluate_phase
+
         found = evaluate_phase(context, decision_of(context))
         context.journal.state("running", f"held-out success {found.success:.1%}")
         report.write(report.build(context.store, step.run), step.scratch)
@@ -179,11 +180,12 @@ def working(
     step: Step, tracker: Tracker | None = None, *, learns: bool = True
 ) -> Iterator[RunContext]:
     """The run, opened for work; MLflow goes on after it."""
-    from agentrl_components.context import RunContext
-
     store = step.store()
     with tracking(step, store, "RUNNING", tracker) as told:
         told.params(flatten(step.run))
+        # Only now, as in the stages above: MLflow's process loads beside this, and takes as long.
+        from agentrl_components.context import RunContext
+
         context = RunContext(step.run, store, told, step.view, lambda: None, learns=learns)
         with context:
             step.view.note(f"ready after {time.monotonic() - step.began:.1f} s")

@@ -185,7 +185,7 @@ def test_upstream_never_reads_its_epochs_and_here_each_takes_its_steps(
 ):
     with Bench(folder, update={"epochs": epochs, "miniBatch": mini_batch}) as bench:
         updated = bench.update(as_sampled(bench, EIGHT))
-        counted = int(bench.learner.policy.adamw.state_dict()["state"][0]["step"])
+        counted = bench.learner.policy.adamw.steps
     assert updated.steps == counted == steps
     assert updated.metrics["update/tokens"] == 16.0 * epochs
 
@@ -237,6 +237,37 @@ def test_the_mismatch_between_sampler_and_trainer_is_measured_in_either_mode(fol
     # k3 of a log-ratio of 0.1: e^0.1 - 1 - 0.1.
     assert found.metrics["update/mismatch_kl"] == pytest.approx(0.0051709, rel=1e-2)
     assert found.steps == 2
+
+
+def older(episodes, nats):
+    """The episodes as if sampled by weights that gave each token `nats` less."""
+    return [
+        replace(e, logprobs=np.where(e.mask, e.logprobs - np.float32(nats), 0)) for e in episodes
+    ]
+
+
+@pytest.mark.parametrize(("nats", "weight"), [(0.0, 1.0), (0.5, 1.6487), (1.0, 2.0)])
+def test_episodes_of_older_weights_are_weighed_and_not_clipped(folder, nats, weight):
+    """Decoupled PPO (arXiv 2505.24298, section 5.2): what is clipped is the ratio to the weights
+    that the update began with, which is 1 in the first step; the behaviour policy's probability
+    only weighs. e^0.5 = 1.6487 is beyond clipHigh and counts all the same; e^1 is cut to 2."""
+    gradients = []
+    for behind in (0.0, nats):
+        with Bench(folder, update={"maxGradNorm": 1000.0}) as bench:
+            updated = bench.update(older(as_sampled(bench, GROUP), behind))
+            lanes = bench.worker.policy.shared.lanes
+            gradients.append((lanes[0] + lanes[1]).clone())
+    assert updated.metrics["update/ratio"] == pytest.approx(1.0, abs=1e-5)
+    assert updated.metrics["update/clipped"] == 0.0
+    torch.testing.assert_close(gradients[1], weight * gradients[0], atol=1e-6, rtol=1e-4)
+
+
+def test_without_correction_the_ratio_is_to_the_older_weights_and_is_clipped(folder):
+    with Bench(folder, algorithm={"importanceSampling": {"mode": "off"}}) as bench:
+        updated = bench.update(older(as_sampled(bench, GROUP), 0.5))
+    assert updated.metrics["update/ratio"] == pytest.approx(1.6487, rel=1e-3)
+    # The two tokens of the rewarded episode; dual clip spares those of the other.
+    assert updated.metrics["update/clipped"] == 0.5
 
 
 def test_ppo_moves_its_critic_and_waits_for_it_while_it_warms_up(folder):

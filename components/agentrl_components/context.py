@@ -10,12 +10,13 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
-from agentrl_components import checkpoint, tensors
+from agentrl_components import checkpoint, layout, tensors
 from agentrl_components.checkpoint import Checkpoint
 from agentrl_components.crew import Crew
 from agentrl_components.errors import Stopped
 from agentrl_components.history import IterationRecord, best_checkpoint, records
 from agentrl_components.journal import Journal
+from agentrl_components.lag import Ahead, ahead
 from agentrl_components.learner import Learner
 from agentrl_components.pace import Pace
 from agentrl_components.spec import AgentRLRun
@@ -54,10 +55,14 @@ class RunContext:
         """Updates that the weights have seen, a warm start's rounds included."""
         self.saved = -1
         """Iterations that the newest checkpoint covers; -1: there is none."""
+        self.covered = 0
+        """Iterations that every checkpoint covers which the run may soon have to go back to."""
         self.restored = False
         """A checkpoint was found when the run was opened."""
         self.returned = False
         """The next iteration begins from an older checkpoint."""
+        self.anew = False
+        """What was played ahead for the next iteration is gone: the lag begins again."""
         self.heldout: Sequence[Drawn] | None = None
         """Held-out tasks, once drawn."""
         self.pace = Pace()
@@ -111,6 +116,10 @@ class RunContext:
         if reason is not None:
             raise Stopped(reason)
 
+    def ahead(self) -> Ahead:
+        """The iterations that may be played now, and with which weights."""
+        return ahead(self.spec, self.history, anew=self.returned or self.anew)
+
     def save(self) -> None:
         """A checkpoint of the run as it stands between two iterations."""
         with self.counted("checkpoint"):
@@ -122,7 +131,8 @@ class RunContext:
             for path in sorted(self.crew.folder.iterdir())
             if path.is_file()
             and path.suffix not in (".safetensors", ".bin")
-            and path.name != "model.safetensors.index.json"
+            # The folder may be a checkpoint of ours, whose manifest is of other files.
+            and path.name not in ("model.safetensors.index.json", layout.MANIFEST)
             and path.stat().st_size <= MODEL_FILES_LIMIT
         }
         files[WEIGHTS] = tensors.pack(exported(self.lead.decoder), WEIGHTS)
@@ -153,6 +163,8 @@ class RunContext:
         best = best_checkpoint(self.history, self.spec.horizon.window)
         number = best.iteration + 1 if best is not None else 0
         self.saved = len(self.history)
+        whole = checkpoint.complete(self.store)[-self.spec.update.keep_last :]
+        self.covered = min(self.saved, *whole)
         self.journal.best(number)
         return number
 

@@ -38,6 +38,8 @@ class IterationRecord:
     """Success on held-out tasks, with the weights after this iteration."""
     checkpointed: bool = False
     """The weights after this iteration can be returned to."""
+    staleness: int = 0
+    """Updates between the weights that played it and those that learnt from it."""
     restored: bool = False
     """It began from the best checkpoint, not from the weights of the iteration before."""
 

@@ -4,8 +4,10 @@
     state.json                          where the run is; the one pointer that moves
     tracker.json                        which MLflow run shows it
     iterations/000120.json              one iteration: metrics, horizon, decision
-    trajectories/000120.episodes        the episodes of an iteration, where another process plays
-    policy/000120/                      the weights to play iteration 120 with, likewise
+    trajectories/000120-000119.episodes the episodes of iteration 120, played by policy 119, where
+                                        another process plays or they are played ahead
+    policy/000120/                      policy 120, the weights after 120 iterations, where another
+                                        process plays
     pulses/<role>                       changes while the process of that role lives
     phases/02/<name>                    lineage and decision of a phase
     evaluations/<name>.json             what an evaluation found: random, before, after, and
@@ -43,13 +45,19 @@ def iteration(number: int) -> str:
     return f"{ITERATIONS}{number:06d}.json"
 
 
-def trajectories(number: int) -> str:
-    """Episodes of one iteration."""
-    return f"{TRAJECTORIES}{number:06d}.episodes"
+def trajectories(number: int, policy: int) -> str:
+    """Episodes of one iteration, by the policy that played it."""
+    return f"{TRAJECTORIES}{number:06d}-{policy:06d}.episodes"
+
+
+def played(key: str) -> tuple[int, int]:
+    """The iteration and the policy of a key under `TRAJECTORIES`."""
+    number, policy = key.removeprefix(TRAJECTORIES).removesuffix(".episodes").split("-")
+    return int(number), int(policy)
 
 
 def policy(number: int, name: str) -> str:
-    """A file of the weights that play iteration `number`."""
+    """A file of the weights after `number` iterations."""
     return f"{POLICIES}{number:06d}/{name}"
 
 

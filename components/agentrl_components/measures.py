@@ -59,6 +59,11 @@ def measured(episodes: Sequence[Trajectory], silent: int) -> dict[str, float]:
     }
 
 
+def staleness(episodes: Sequence[Trajectory], version: int) -> float:
+    """Updates between the weights that wrote a reply and `version`, the mean over replies."""
+    return mean([version - turn.version for e in played(episodes) for turn in e.turns])
+
+
 def mean(values: Sequence[float]) -> float:
     """The mean; 0 of nothing."""
     return float(np.mean(values)) if values else 0.0

@@ -6,16 +6,13 @@ as an escape sequence, is shown as a mark.
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator
 
 from pydantic import BaseModel, ConfigDict
 
+from agentrl_components.printable import clean
 from agentrl_components.trajectory import Ending, Trajectory
-
-_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
-"""Control characters but tab and newline, halves of characters, and overrides of direction."""
 
 
 class Move(BaseModel):
@@ -98,11 +95,6 @@ def fold(text: str, longest: int) -> str:
     head, tail = longest * 2 // 3, longest // 3
     left_out = len(text) - head - tail
     return f"{text[:head].rstrip()} … ({left_out:,} characters) … {text[-tail:].lstrip()}"
-
-
-def clean(text: str) -> str:
-    """`text` without anything a terminal obeys or a file cannot hold."""
-    return _OBEYED.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 
 def _remark(move: Move) -> str:

@@ -1,8 +1,9 @@
-"""The weight channel: new policy versions, from the process that learns to the one that plays,
-through the store.
+"""The weight channel: new policies, from the process that learns to the one that plays, through the
+store.
 
-A version is its trainable parameters, as the vector that the optimizer moves; base weights under
-adapters are not sent. What it is for is written last: without that it is not there.
+A policy is its trainable parameters, as the vector that the optimizer moves, in the type that the
+player holds them in; base weights under adapters are not sent. What it is for is written last:
+without that it is not there.
 """
 
 from __future__ import annotations
@@ -13,24 +14,26 @@ from dataclasses import asdict, dataclass
 import torch
 
 from agentrl_components import layout, tensors
+from agentrl_components.errors import StoreError
+from agentrl_components.lag import Ahead
 from agentrl_components.store import Store
 
 VECTOR = "vector.safetensors"
 PUBLISHED = "published.json"
-KEPT = 2
-"""Versions in the store: the newest, and one that may still be read."""
+SPARE = 1
+"""Policies kept beyond those that may still be played with: whoever is late may be reading one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What a version is for."""
+    """What may be played from this policy on, up to the next."""
 
-    iteration: int
-    """To be played with it."""
+    ahead: Ahead
+    """Iterations. The policy's own number is that of the first."""
     version: int
-    """Updates that it has seen."""
+    """Updates that the policy has seen."""
     phase: int
-    """Of that iteration."""
+    """Of those iterations."""
     max_turns: int
     """Of that phase."""
     finished: bool
@@ -38,40 +41,53 @@ class Published:
 
 
 class WeightChannel:
-    """Policy versions by the iteration they play."""
+    """Policies by their number: so many iterations were done."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.url = store.url
 
     def publish(self, published: Published, vector_P: torch.Tensor) -> None:
-        """Hand over a version. One that is there stays as it is: it may have been played with."""
-        number = published.iteration
+        """Hand over a policy. One that is there stays as it is: it may have been played with."""
+        number, lag = published.ahead.number, published.ahead.most
         if self.read(number) is None:
             key = layout.policy(number, VECTOR)
             self._store.replace(key, pack(vector_P, key))
             told = json.dumps(asdict(published)).encode()
             self._store.put(layout.policy(number, PUBLISHED), told)
-        for stale in self._numbers()[:-KEPT]:
+        for old in self._numbers()[: -(lag + 1 + SPARE)]:
             for name in (PUBLISHED, VECTOR):
-                self._store.delete(layout.policy(stale, name))
+                self._store.delete(layout.policy(old, name))
 
     def read(self, number: int) -> Published | None:
-        """What plays iteration `number`; None: nothing yet."""
+        """What policy `number` is for; None: it is not there."""
         key = layout.policy(number, PUBLISHED)
-        return Published(**json.loads(self._store.get(key))) if self._store.exists(key) else None
+        if not self._store.exists(key):
+            return None
+        try:
+            told = json.loads(self._store.get(key))
+        except StoreError:
+            if self._store.exists(key):
+                raise
+            return None  # it was taken back meanwhile
+        return Published(**told | {"ahead": Ahead(**told["ahead"])})
 
     def newest(self) -> Published | None:
-        """The version of the latest iteration, if there is any."""
+        """The latest policy, if there is any."""
         numbers = self._numbers()
         return self.read(numbers[-1]) if numbers else None
 
-    def fetch(self, published: Published) -> torch.Tensor:
-        """The weights [P] of a version."""
-        data = self._store.get(layout.policy(published.iteration, VECTOR))
-        return tensors.unpack(data)["vector"]
+    def fetch(self, number: int) -> torch.Tensor:
+        """The weights [P] of policy `number`."""
+        return tensors.unpack(self._store.get(layout.policy(number, VECTOR)))["vector"]
+
+    def clear(self) -> None:
+        """Take back every policy."""
+        for key in list(self._store.list(layout.POLICIES)):
+            self._store.delete(key)
 
     def _numbers(self) -> list[int]:
-        """Iterations that can be played, in order."""
+        """Policies that are there, in order."""
         ends = f"/{PUBLISHED}"
         return [
             int(key.removeprefix(layout.POLICIES).removesuffix(ends))

@@ -201,7 +201,8 @@ def test_the_model_folder_is_fetched_without_what_only_training_needs(tmp_path: 
 def test_keys_of_the_layout_sort_by_iteration() -> None:
     assert layout.checkpoint(9, "a") < layout.checkpoint(10, "a")
     assert layout.iteration(9) == "iterations/000009.json"
-    assert layout.trajectories(12) == "trajectories/000012.episodes"
+    assert layout.trajectories(12, 9) == "trajectories/000012-000009.episodes"
+    assert layout.played(layout.trajectories(12, 9)) == (12, 9)
     assert layout.phase(2, "decision.json") == "phases/02/decision.json"
     assert layout.checkpoint_number("checkpoints/000012/config.json") == 12
     assert layout.checkpoint_number("checkpoints/best/config.json") == -1

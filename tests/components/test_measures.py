@@ -1,10 +1,13 @@
-"""Too many lost episodes are no result."""
+"""Too many lost episodes are no result; what played is how old it is."""
+
+from dataclasses import replace
 
 import pytest
 
 from agentrl_components.episode import Job, Play, Rules, lost, trajectory
 from agentrl_components.errors import RunError
-from agentrl_components.measures import check_lost, measured, played
+from agentrl_components.measures import check_lost, measured, played, staleness
+from agentrl_components.trajectory import Turn
 from agentrl_envs.corridor import CorridorTasks
 
 RULES = Rules(
@@ -52,3 +55,12 @@ def test_lost_episodes_are_counted_and_nothing_else_of_them():
     told = measured(episodes(whole=1, gone=3), silent=0)
     assert (told["train/episodes"], told["train/lost"]) == (1.0, 3.0)
     assert len(played(episodes(whole=1, gone=3))) == 1
+
+
+def test_staleness_is_the_mean_age_of_replies_in_updates():
+    """Three replies by version 4 and one by version 6, learnt from at version 7: 2.5."""
+    turn = Turn(start=0, end=1, reward=0.0, wellformed=True, action="go", observation="", version=4)
+    one, two = episodes(whole=2, gone=0)
+    lagging = [replace(one, turns=(turn,) * 3), replace(two, turns=(replace(turn, version=6),))]
+    assert staleness([*lagging, *episodes(whole=0, gone=1)], version=7) == 2.5
+    assert staleness([], version=7) == 0.0

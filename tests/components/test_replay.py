@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from agentrl_components.replay import clean, fold, lines, replay
+from agentrl_components.printable import clean
+from agentrl_components.replay import fold, lines, replay
 from agentrl_components.trajectory import Ending, Trajectory, Turn
 
 

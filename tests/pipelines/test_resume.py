@@ -99,6 +99,18 @@ def test_a_run_that_is_done_does_nothing_twice(undisturbed):
     assert told(root) == before
 
 
+def test_a_checkpoint_of_one_run_is_the_model_of_the_next(undisturbed, tmp_path):
+    source = f"file://{undisturbed[0]}/store/{layout.checkpoint(10)}"
+    short = {"phases": [{"maxTurns": 2, "iterations": 1}]}
+    again = manifest(model={"source": source, "template": "plain"}, warmStart=None, horizon=short)
+    done(again, tmp_path)
+    store = DirectoryStore(tmp_path / "store")
+    first = store.get(layout.checkpoint(0, "model.safetensors"))
+    assert first == DirectoryStore(undisturbed[0] / "store").get(
+        layout.checkpoint(10, "model.safetensors")
+    )
+
+
 def copied(root: Path, to: Path, *forgotten: str) -> DirectoryStore:
     """A copy of a run without some of its files."""
     shutil.copytree(root, to, dirs_exist_ok=True)
@@ -175,6 +187,25 @@ def test_a_rollback_returns_the_weights_and_survives_being_killed(tmp_path):
     while killed(run, rough, moments.uniform(0.1, 0.8) * seconds if kills < 4 else 60.0):
         kills += 1
     assert told(rough) == told(calm)
+
+
+def test_what_was_played_ahead_survives_kills_and_a_damaged_checkpoint(tmp_path):
+    run = manifest(rollout={"maxStaleness": 2})
+    calm, rough = tmp_path / "calm", tmp_path / "rough"
+    began = time.monotonic()
+    assert not killed(run, calm, 60.0)
+    seconds = time.monotonic() - began
+    moments = random.Random(2)
+    kills = 0
+    while killed(run, rough, moments.uniform(0.1, 0.8) * seconds if kills < 4 else 60.0):
+        kills += 1
+    assert told(rough) == told(calm)
+
+    copied(calm, tmp_path / "damaged", "report.json", "store/evaluations/after.json")
+    newest = tmp_path / "damaged/store" / layout.checkpoint(10, "model.safetensors")
+    newest.write_bytes(newest.read_bytes()[:-1])
+    done(run, tmp_path / "damaged")
+    assert told(tmp_path / "damaged") == told(calm)
 
 
 @pytest.fixture

@@ -25,13 +25,17 @@ from agentrl_pipelines.step import end_with, run_step
 from agentrl_pipelines.steps import STEPS, Step
 
 
-def manifest(store: Path, placement: str = "colocated") -> AgentRLRun:
-    return walk.manifest(
-        warmStart={"episodes": 40},
-        evaluation={"every": 0},
-        storage={"url": store.as_uri()},
-        compute={"placement": placement},
-    )
+def manifest(
+    store: Path, placement: str = "colocated", lag: int = 0, **changes: object
+) -> AgentRLRun:
+    usual = {
+        "warmStart": {"episodes": 40},
+        "evaluation": {"every": 0},
+        "storage": {"url": store.as_uri()},
+        "compute": {"placement": placement},
+        "rollout": {"maxStaleness": lag},
+    }
+    return walk.manifest(**usual | changes)
 
 
 def step(run: AgentRLRun, scratch: Path, phase: int, told: str | None = None) -> Step:
@@ -54,16 +58,22 @@ def records(store: Path) -> tuple[Sequence[bytes], dict, bytes]:
     return iterations, after, kept.get(layout.checkpoint(10, "model.safetensors"))
 
 
+@pytest.fixture(scope="module", params=[0, 1], ids=["in-turn", "lagging"])
+def lag(request) -> int:
+    """Updates that the weights which play lag behind."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> tuple[Sequence[bytes], dict, bytes]:
+def whole(lag, tmp_path_factory) -> tuple[Sequence[bytes], dict, bytes]:
     """The run as one process does it."""
     root = tmp_path_factory.mktemp("whole")
-    run_local(manifest(root / "kept"), root / "run", SilentView(), MemoryTracker())
+    run_local(manifest(root / "kept", lag=lag), root / "run", SilentView(), MemoryTracker())
     return records(root / "kept")
 
 
-def test_stages_one_by_one_are_the_run_of_one_process(whole, tmp_path):
-    run = manifest(tmp_path / "kept")
+def test_stages_one_by_one_are_the_run_of_one_process(whole, lag, tmp_path):
+    run = manifest(tmp_path / "kept", lag=lag)
     for phase in (0, 1):
         for name in ("provision", "train", "evaluate", "expand", "settle"):
             assert run_step(name, step(run, tmp_path / "scratch", phase)) == 0
@@ -93,8 +103,13 @@ def start(name: str, run: AgentRLRun, scratch: Path, phase: int) -> multiprocess
     return process
 
 
-def test_either_side_may_die_at_any_moment_and_come_back(whole, tmp_path):
-    run, scratch = manifest(tmp_path / "kept", "disaggregated"), tmp_path / "scratch"
+def test_the_lag_is_what_is_measured(whole, lag):
+    measured = [json.loads(line)["metrics"]["train/staleness"] for line in whole[0]]
+    assert measured == {0: [0.0] * 10, 1: [0.0, 1, 1, 1, 1] * 2}[lag]
+
+
+def test_either_side_may_die_at_any_moment_and_come_back(whole, lag, tmp_path):
+    run, scratch = manifest(tmp_path / "kept", "disaggregated", lag), tmp_path / "scratch"
     moments, kills = random.Random(1), 0
     for phase in (0, 1):
         assert run_step("provision", step(run, scratch, phase)) == 0
@@ -119,17 +134,114 @@ def test_either_side_may_die_at_any_moment_and_come_back(whole, tmp_path):
     assert records(tmp_path / "kept") == whole
 
 
-def test_what_was_learnt_from_is_forgotten_once_a_checkpoint_covers_it(tmp_path):
-    run = manifest(tmp_path / "kept", "disaggregated")
+def together(run: AgentRLRun, scratch: Path, phases: int = 2) -> int:
+    """The run's phases with rollout and update apart, in threads. How much was played."""
+    played = 0
+    for phase in range(phases):
+        assert run_step("provision", step(run, scratch, phase)) == 0
+        playing = step(run, scratch / "rollout", phase)
+        player = threading.Thread(target=run_step, args=("rollout", playing))
+        player.start()
+        assert run_step("update", step(run, scratch / "update", phase)) == 0
+        player.join()
+        told = scratch / "rollout" / "artifacts" / "trajectories"
+        played += json.loads(told.read_bytes())["iterations"]
+        for name in ("evaluate", "expand"):
+            assert run_step(name, step(run, scratch, phase)) == 0
+    return played
+
+
+def lines(store: Path) -> Sequence[bytes]:
+    kept = DirectoryStore(store)
+    return [kept.get(key) for key in kept.list(layout.ITERATIONS)]
+
+
+def test_what_was_played_for_a_phase_that_ended_early_is_dropped(tmp_path):
+    """A tenth of success ends a phase of at most 8 after 6 iterations, when the last two are
+    played already, and the next after 3."""
+    phases = [{"maxTurns": turns, "iterations": 8, "minIterations": 3} for turns in (2, 4)]
+    early = {"phases": phases, "advance": "success", "successAbove": 0.1, "window": 2}
+    run = manifest(tmp_path / "one", lag=3, horizon=early)
+    run_local(run, tmp_path / "run", SilentView(), MemoryTracker())
+    told = [json.loads(line) for line in lines(tmp_path / "one")]
+    assert [line["max_turns"] for line in told] == [2] * 6 + [4] * 3
+    measured = [line["metrics"]["train/staleness"] for line in told]
+    assert measured == [0.0, 1, 2, 3, 3, 3, 0, 1, 2]
+    kept = DirectoryStore(tmp_path / "one").list(layout.TRAJECTORIES)
+    assert [layout.played(key) for key in kept] == [(8, 6)]
+
+    apart = manifest(tmp_path / "two", "disaggregated", 3, horizon=early)
+    assert together(apart, tmp_path / "scratch") >= 9
+    assert lines(tmp_path / "two") == lines(tmp_path / "one")
+
+
+def test_after_a_rollback_what_was_played_ahead_is_dropped(tmp_path):
+    alarm = {"action": "rollback", "window": 2, "entropyBelow": 50}
+    phases = [{"maxTurns": 4, "iterations": 8}]
+    changes = {"horizon": {"phases": phases, "alarms": [alarm]}, "update": {"keepLast": 20}}
+    run = manifest(tmp_path / "one", lag=2, **changes)
+    run_local(run, tmp_path / "run", SilentView(), MemoryTracker())
+    told = [json.loads(line) for line in lines(tmp_path / "one")]
+    assert [line["decision"]["action"] for line in told].index("rollback") == 4
+    assert [line["metrics"]["train/staleness"] for line in told] == [0.0, 1, 2, 2, 2, 0, 1, 2]
+
+    together(manifest(tmp_path / "two", "disaggregated", 2, **changes), tmp_path / "scratch", 1)
+    assert lines(tmp_path / "two") == lines(tmp_path / "one")
+
+
+def test_a_run_that_was_apart_goes_on_in_one_process(whole, lag, tmp_path):
+    """Killed with rollout behind, ahead, or anywhere; the lagging policies are in the channel."""
+    run, scratch = manifest(tmp_path / "kept", "disaggregated", lag), tmp_path / "scratch"
+    assert run_step("provision", step(run, scratch, 0)) == 0
+    sides = [start(name, run, scratch / name, 0) for name in ("rollout", "update")]
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "kept" / layout.iteration(3)).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for side in sides:
+        side.kill()
+        side.join()
+    one = manifest(tmp_path / "kept", lag=lag)
+    run_local(one, tmp_path / "run", SilentView(), MemoryTracker())
+    assert records(tmp_path / "kept") == whole
+
+
+@pytest.mark.parametrize("placement", ["colocated", "disaggregated"])
+def test_where_what_was_played_is_gone_it_is_played_again(whole, lag, placement, tmp_path):
+    """The only checkpoint that is kept is damaged, and what was played up to it is forgotten: the
+    run goes back to the one that ends the first phase."""
+    folder, scratch = tmp_path / "kept", tmp_path / "scratch"
+    run = manifest(folder, placement, lag, update={"keepLast": 1})
+    if placement == "colocated":
+        run_local(run, tmp_path / "run", SilentView(), MemoryTracker())
+    else:
+        together(run, scratch)
+    newest = folder / layout.checkpoint(10, "model.safetensors")
+    newest.write_bytes(newest.read_bytes()[:-1])
+    (folder / layout.evaluation("after")).unlink()
+    if placement == "colocated":
+        run_local(run, tmp_path / "run", SilentView(), MemoryTracker())
+    else:
+        together(run, scratch)
+    assert records(folder) == whole
+
+
+@pytest.mark.parametrize(
+    ("lag", "policies"), [(0, ["4", "5"]), (1, ["3", "4", "5"]), (3, ["1", "2", "3", "4", "5"])]
+)
+def test_what_was_learnt_from_is_kept_until_two_checkpoints_cover_it(lag, policies, tmp_path):
+    """Checkpoints are those of 0, 2, 4 and 5 iterations; the last two are kept."""
+    run = manifest(tmp_path / "kept", "disaggregated", lag)
     assert run_step("provision", step(run, tmp_path / "a", 0)) == 0
     player = threading.Thread(target=run_step, args=("rollout", step(run, tmp_path / "a", 0)))
     player.start()
     assert run_step("update", step(run, tmp_path / "b", 0)) == 0
     player.join()
     store = DirectoryStore(tmp_path / "kept")
-    assert list(store.list(layout.TRAJECTORIES)) == []
+    (key,) = store.list(layout.TRAJECTORIES)
+    assert layout.played(key) == (4, {0: 4, 1: 3, 3: 1}[lag])
     kept = {key.split("/")[1] for key in store.list(layout.POLICIES)}
-    assert kept == {"000004", "000005"}
+    assert kept == {f"00000{policy}" for policy in policies}
 
 
 def test_a_mistake_is_told_as_final_and_a_broken_store_is_not(tmp_path):

@@ -6,6 +6,10 @@ policy by the weight w = trainer / sampler probability of each token, bounded: t
 sampling (Yao et al., Your Efficient RL Framework Secretly Brings You Off-Policy RL Training, 2025;
 the bound is that of Espeholt et al., IMPALA, arXiv 1802.01561).
 
+Where the weights that played are older than those that the update begins with, this is the
+decoupled objective of asynchronous training (Hilton et al., arXiv 2110.00641; AReaL, arXiv
+2505.24298): the clip holds the new policy near the trainer's, and the older one only weighs.
+
     truncate    w = min(ratio, cap)
     mask        w = ratio where 1/cap <= ratio <= cap, else 0
 

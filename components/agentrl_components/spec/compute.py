@@ -68,7 +68,8 @@ class Compute(Part):
     tolerations: tuple[Toleration, ...] = Field(default=(), max_length=16)
     """Taints that a node may have."""
     queue: ObjectName | None = None
-    """Kueue's LocalQueue that admits the run's pods. None: no queue."""
+    """Kueue's LocalQueue that admits the run as a whole, or each of its pods: the chart's
+    `kueue.admission` says which. None: no queue."""
     service_account: ObjectName | None = None
     """Of the stages' pods. None: the one that Kubeflow Pipelines gives them."""
     secret_env: tuple[SecretVariable, ...] = Field(default=(), max_length=32)

@@ -34,5 +34,12 @@ class Rollout(Part):
     environment."""
     retries: int = Field(default=2, ge=0, le=10)
     """How often an episode whose session was lost is played anew, on another session."""
+    max_staleness: int = Field(default=0, ge=0, le=8)
+    """Updates that the weights which play may lag behind those which learn. 0: an iteration is
+    played by the weights that the one before it left, so rollout and update take turns. Above 0 and
+    with compute.placement `disaggregated` they work at the same time. The lag is a function of the
+    schedule, so results do not depend on placement or speed: it is 0 in the first iteration of a
+    phase and after a rollback, and then grows by 1 an iteration up to this. What was played ahead
+    for a phase that then ended early is dropped. importanceSampling corrects for the lag."""
     concurrency: int = Field(default=256, ge=1, le=65536)
     """Episodes in flight at once in each worker."""

@@ -1,7 +1,8 @@
 """rollout and update in a process each, meeting in the store.
 
-In lock step: an iteration is played by the weights that the one before it left, so the numbers are
-those of the colocated form, to the bit on CPU. Either side may die at any moment and come back.
+Who plays is told which iterations may be played, and by which weights. How far that is ahead of
+what is learnt from is a matter of the schedule (`lag`), so the numbers are those of the colocated
+form, to the bit on CPU. Either side may die at any moment and come back.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Sequence
 
 from agentrl_components.context import RunContext
 from agentrl_components.expansion import Decision
+from agentrl_components.lag import Ahead
 from agentrl_components.partner import Partner
 from agentrl_components.stages.begin import begin
+from agentrl_components.stages.colocated import forget, mend, take_weights
 from agentrl_components.stages.rollout import rollout
 from agentrl_components.stages.train import train
 from agentrl_components.store import Store
@@ -21,23 +24,43 @@ from agentrl_components.weight_channel import Published, WeightChannel
 
 
 def play_phase(context: RunContext, phase: int) -> int:
-    """The playing side: play what is published until `phase` is over. Returns how many iterations
+    """The playing side: play what may be played until `phase` is over. Returns how many iterations
     were played since this process began."""
-    played = 0
+    played, loaded = 0, -1
     queue, channel = TrajectoryQueue(context.store), WeightChannel(context.store)
     with Partner(context.store, "rollout") as partner:
         at = partner.until(channel.newest)
         while not at.finished and at.phase <= phase:
-            if not queue.has(at.iteration):
-                context.lead.policy.shared.vector.copy_(channel.fetch(at))
-                context.version = at.version
-                queue.put(at.iteration, rollout(context, at.iteration, at.max_turns))
-                context.view.advance()
-                played += 1
+            wanted = missing(at, queue, channel)
+            if wanted is None:
+                at = partner.until(lambda at=at: other(channel, at))  # type: ignore[misc]
+                continue
+            number, policy = wanted
+            if policy != loaded:
+                take_weights(context, channel, policy)
+                loaded = policy
+            queue.put(number, policy, rollout(context, number, at.max_turns))
+            context.view.advance()
+            played += 1
             context.pause_point()
-            after = at.iteration + 1
-            at = partner.until(lambda after=after: channel.read(after))  # type: ignore[misc]
+            at = channel.newest() or at
     return played
+
+
+def missing(
+    at: Published, queue: TrajectoryQueue, channel: WeightChannel
+) -> tuple[int, int] | None:
+    """The first iteration that may be played and is not, and the policy that plays it."""
+    for number, policy in at.ahead.plays():
+        if not queue.has(number, policy) and channel.read(policy) is not None:
+            return number, policy
+    return None
+
+
+def other(channel: WeightChannel, than: Published) -> Published | None:
+    """The newest policy, if it is another."""
+    newest = channel.newest()
+    return None if newest == than else newest
 
 
 def learn_phase(context: RunContext, phase: int) -> Decision:
@@ -56,21 +79,27 @@ class Apart:
         self._queue, self._channel = TrajectoryQueue(store), WeightChannel(store)
         self._covered = -1
 
-    def play(self, context: RunContext, number: int, max_turns: int) -> Sequence[Trajectory]:
-        """The episodes of iteration `number`, waited for."""
-        self._partner.until(lambda: self._queue.has(number) or None)
-        return self._queue.take(number)
+    def resume(self, context: RunContext) -> None:
+        """Begin the lag again where what was played is gone."""
+        mend(context, self._queue, self._channel)
+
+    def play(self, context: RunContext, ahead: Ahead, max_turns: int) -> Sequence[Trajectory]:
+        """The episodes of iteration `ahead.number`, waited for."""
+        number, policy = ahead.number, ahead.policy(ahead.number)
+        self._partner.until(lambda: self._queue.has(number, policy) or None)
+        return self._queue.take(number, policy)
 
     def moved(self, context: RunContext, decision: Decision) -> None:
-        """Publish the weights as they are, and drop what a checkpoint covers."""
+        """Publish the weights as they are, and drop what checkpoints cover."""
+        weights = context.lead.policy
         published = Published(
-            iteration=len(context.history),
+            ahead=context.ahead(),
             version=context.version,
             phase=decision.phase,
             max_turns=decision.max_turns,
             finished=decision.action in ("finish", "stop"),
         )
-        self._channel.publish(published, context.lead.policy.shared.vector)
+        self._channel.publish(published, weights.shared.vector.to(weights.dtype))
         if context.saved != self._covered:
-            self._queue.forget_before(context.saved)
+            forget(context, self._queue, decision)
             self._covered = context.saved

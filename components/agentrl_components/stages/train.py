@@ -13,10 +13,12 @@ from agentrl_components.errors import Stopped
 from agentrl_components.expansion import Decision, decide
 from agentrl_components.history import IterationRecord
 from agentrl_components.horizon import position
+from agentrl_components.lag import Ahead
 from agentrl_components.learning_rate import learning_rate, total
-from agentrl_components.measures import mean, measured
+from agentrl_components.measures import mean, measured, staleness
+from agentrl_components.stages.colocated import Colocated
 from agentrl_components.stages.evaluate import evaluate
-from agentrl_components.stages.rollout import rollout, silent
+from agentrl_components.stages.rollout import silent
 from agentrl_components.trajectory import Trajectory
 from agentrl_components.view import Shown
 
@@ -27,8 +29,12 @@ SMOOTHED = 10
 class Player(Protocol):
     """Whoever plays: this process, or another that is met in the store."""
 
-    def play(self, context: RunContext, number: int, max_turns: int) -> Sequence[Trajectory]:
-        """The episodes of iteration `number`."""
+    def resume(self, context: RunContext) -> None:
+        """Find out what is there. Before anything else."""
+        ...
+
+    def play(self, context: RunContext, ahead: Ahead, max_turns: int) -> Sequence[Trajectory]:
+        """The episodes of iteration `ahead.number`."""
         ...
 
     def moved(self, context: RunContext, decision: Decision) -> None:
@@ -36,21 +42,12 @@ class Player(Protocol):
         ...
 
 
-class Colocated:
-    """Plays here, with the weights as they are."""
-
-    def play(self, context: RunContext, number: int, max_turns: int) -> Sequence[Trajectory]:
-        return rollout(context, number, max_turns)
-
-    def moved(self, context: RunContext, decision: Decision) -> None:
-        pass
-
-
 def train(context: RunContext, phase: int, player: Player | None = None) -> Decision:
     """Iterate until the schedule or an alarm ends `phase`. Every iteration is recorded, and what is
     recorded is enough to go on from. Nothing happens where the phase is over."""
     decision = decide(context.spec.horizon, context.history, context.rolled_back)
-    player = player or Colocated()
+    player = player or Colocated(context.store)
+    player.resume(context)
     player.moved(context, decision)
     if over(decision, phase):
         return decision
@@ -75,15 +72,18 @@ def over(decision: Decision, phase: int) -> bool:
 def iterate(context: RunContext, player: Player) -> Decision:
     """Play, learn, record, decide."""
     began = time.monotonic()
-    number, at = len(context.history), position(context.spec.horizon, context.history)
-    episodes = player.play(context, number, at.max_turns)
+    at, ahead = position(context.spec.horizon, context.history), context.ahead()
+    number = ahead.number
+    episodes = player.play(context, ahead, at.max_turns)
     played = time.monotonic()
     rate = learning_rate(context.spec, number)
     updated = context.learner.update(episodes, number, rate)
+    lagged = staleness(episodes, context.version)
     context.version += 1
     learned = time.monotonic()
 
     metrics = measured(episodes, len(silent(context, episodes))) | updated.metrics
+    metrics["train/staleness"] = lagged
     record = IterationRecord(
         iteration=number,
         phase=at.phase,
@@ -96,9 +96,10 @@ def iterate(context: RunContext, player: Player) -> Decision:
         entropy=metrics.get("update/entropy"),
         grad_norm=metrics["update/grad_norm"] if updated.steps else None,
         mismatch_kl=metrics.get("update/mismatch_kl"),
+        staleness=ahead.lag,
         restored=context.returned,
     )
-    context.returned = False
+    context.returned = context.anew = False
     record = with_heldout(context, record)
     decision = decide(context.spec.horizon, [*context.history, record], context.rolled_back)
     due = (number + 1) % context.spec.update.checkpoint_every == 0

@@ -112,6 +112,11 @@ BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
         ("rollout.topP=0.9", 'algorithm.importanceSampling.mode="off"'),
         ["spec.rollout.topP"],
     ),
+    (
+        "a_lag_needs_correction",
+        ("rollout.maxStaleness=1", 'algorithm.importanceSampling.mode="off"'),
+        ["spec.rollout.maxStaleness"],
+    ),
     ("a_constant_step_has_no_end", ("update.finalShare=0",), ["spec.update.finalShare"]),
     (
         "horizons_never_shrink",

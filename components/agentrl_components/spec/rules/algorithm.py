@@ -146,6 +146,22 @@ def a_nucleus_needs_correction(spec: RunSpec) -> Iterator[Mistake]:
 
 
 @rule(
+    "rollout.maxStaleness",
+    "algorithm.importanceSampling.mode",
+    cel="self.rollout.maxStaleness == 0 || self.algorithm.importanceSampling.mode != 'off'",
+)
+def a_lag_needs_correction(spec: RunSpec) -> Iterator[Mistake]:
+    """With rollout.maxStaleness above 0 importanceSampling may not be off."""
+    if spec.rollout.max_staleness and spec.algorithm.importance_sampling.mode == "off":
+        yield Mistake(
+            field="spec.rollout.maxStaleness",
+            reason=f"{spec.rollout.max_staleness} trains on episodes of older weights, and "
+            "algorithm.importanceSampling, which corrects for it, is off",
+            fix="set importanceSampling.mode to truncate, or maxStaleness to 0",
+        )
+
+
+@rule(
     "update.schedule",
     "update.finalShare",
     cel=f"self.update.schedule != 'constant' || self.update.finalShare == {Update().final_share}",
@@ -169,5 +185,6 @@ RULES: tuple[Rule, ...] = (
     an_estimator_needs_a_coefficient,
     a_confined_sampler_has_no_nucleus,
     a_nucleus_needs_correction,
+    a_lag_needs_correction,
     a_constant_step_has_no_end,
 )

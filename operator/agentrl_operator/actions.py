@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
+
+from agentrl_operator.news import News
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +21,11 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyToken:
-    """Make the Secret with the token of the run's environment servers, where there is none."""
+    """Make the Secret with the token of the run's environment servers, where there is none. Servers
+    that know another token are then removed, to be made anew."""
+
+    servers: tuple[str, ...] = ()
+    """The Deployments there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,8 @@ class StartRun:
     run_id: str
     phase: int
     attempt: int
+    first: bool = False
+    """Nothing can have been started for the run before: it was not even held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +78,25 @@ class RemoveWorkflow:
     """Delete a KFP run's Workflow and with it its pods, past a KFP that does not answer."""
 
     run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestAdmission:
+    """Make the Workload that asks Kueue for what the run needs, where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellKueue:
+    """Tell Kueue that the run is at work, has stopped after an eviction, or is over; the last two
+    give the quota back."""
+
+    news: News
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveWorkload:
+    """Delete the run's Workload, and with it give the quota back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +125,9 @@ Action = (
     | StartRun
     | TerminateRun
     | RemoveWorkflow
+    | RequestAdmission
+    | TellKueue
+    | RemoveWorkload
     | ForgetRuns
     | EraseStore
     | DeleteResource

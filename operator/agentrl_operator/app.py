@@ -58,7 +58,7 @@ async def operate(
         stack.callback(beating.cancel)
         await _served(neighbours.cluster, options.namespaces)
         await kopf.operator(
-            registry=watches.watched(controller),
+            registry=watches.watched(controller, workloads=platform.kueue.admission == "run"),
             settings=watches.settings(namespaced=bool(options.namespaces)),
             standalone=True,
             clusterwide=not options.namespaces,

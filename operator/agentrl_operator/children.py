@@ -14,7 +14,7 @@ from typing import Any
 from agentrl_components.spec import GROUP, KIND, VERSION, AgentRLRun, Environment
 from agentrl_operator.resource import Resource
 from agentrl_pipelines import placement
-from agentrl_pipelines.binding import QUEUE_LABEL, RUN_LABEL, TOKEN_KEY, TOKEN_PART
+from agentrl_pipelines.binding import RUN_LABEL, TOKEN_KEY, TOKEN_PART, queue_label
 from agentrl_pipelines.platform import Platform
 
 Manifest = dict[str, Any]
@@ -33,7 +33,7 @@ def token(resource: Resource, value: str) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": _metadata(resource, TOKEN_PART, {}),
+        "metadata": metadata(resource, TOKEN_PART, {}),
         "type": "Opaque",
         "data": {TOKEN_KEY: base64.b64encode(value.encode()).decode()},
     }
@@ -42,14 +42,14 @@ def token(resource: Resource, value: str) -> Manifest:
 def service(resource: Resource, environment: Environment) -> Manifest:
     """Where stages find an environment's servers."""
     labels = _selector(resource, environment)
-    # A session lives on one server. Of several, stages must see each one's own address.
-    several = {"clusterIP": "None"} if environment.replicas > 1 else {}
+    # Headless: a session lives on one server, so of several, stages must see each one's own
+    # address; and a cluster has fewer addresses for Services than it may have runs.
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(resource, environment.name, labels),
-        "spec": several
-        | {
+        "metadata": metadata(resource, environment.name, labels),
+        "spec": {
+            "clusterIP": "None",
             "selector": labels,
             "ports": [{"name": "http", "port": placement.ENVIRONMENT_PORT, "targetPort": "http"}],
         },
@@ -80,11 +80,11 @@ def _deployment(
     resource: Resource, run: AgentRLRun, environment: Environment, platform: Platform
 ) -> Manifest:
     labels = _selector(resource, environment)
-    queue = {QUEUE_LABEL: run.spec.compute.queue} if run.spec.compute.queue else {}
+    queue = queue_label(run.spec.compute, platform)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _metadata(resource, environment.name, labels | queue),
+        "metadata": metadata(resource, environment.name, labels | queue),
         "spec": {
             "replicas": environment.replicas,
             "revisionHistoryLimit": 1,
@@ -172,7 +172,8 @@ def _common(resource: Resource) -> dict[str, str]:
     }
 
 
-def _metadata(resource: Resource, part: str, labels: dict[str, str]) -> Manifest:
+def metadata(resource: Resource, part: str, labels: dict[str, str]) -> Manifest:
+    """Of an object that the run owns."""
     return {
         "name": placement.child_name(resource.name, resource.uid, part),
         "namespace": resource.namespace,

@@ -30,8 +30,8 @@ class Cluster(Protocol):
         """Make an Event about a resource."""
         ...
 
-    async def create(self, manifest: Manifest) -> None:
-        """Make an object, unless there is one of its name."""
+    async def create(self, manifest: Manifest) -> bool:
+        """Make an object, unless there is one of its name; whether it was made."""
         ...
 
     async def apply(self, manifest: Manifest) -> None:
@@ -56,6 +56,18 @@ class Cluster(Protocol):
 
     async def working_pods(self, namespace: str, run_id: str) -> int:
         """Pods of a KFP run that have not ended."""
+        ...
+
+    async def workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """A Workload of Kueue. None: there is none."""
+        ...
+
+    async def tell_kueue(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
+        """Merge into a Workload's status, unless it has another version than `change` names."""
+        ...
+
+    async def remove_workload(self, namespace: str, name: str) -> None:
+        """Delete a Workload, if it is there."""
         ...
 
     def runs(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     """What a condition tells."""
 
     ACCEPTED = "Accepted"
+    ADMITTED = "Admitted"
     ENVIRONMENTS_READY = "EnvironmentsReady"
     PROGRESSING = "Progressing"
     SUSPENDED = "Suspended"
@@ -37,6 +38,11 @@ class Reason(StrEnum):
 
     VALID = "Valid"
     INVALID_SPEC = "InvalidSpec"
+
+    ADMITTED = "Admitted"
+    QUEUED = "Queued"
+    EVICTED = "Evicted"
+    NOT_QUEUED = "NotQueued"
 
     READY = "Ready"
     STARTING = "Starting"

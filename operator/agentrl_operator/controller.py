@@ -127,6 +127,12 @@ class Controller:
         if uid in self._keys and not just_made:
             self._queue.add(self._keys[uid])
 
+    def workload_seen(self, uid: str) -> None:
+        """Something has happened to the Workload of the run with this uid."""
+        self.last_event = self._clock()
+        if uid in self._keys:
+            self._queue.add(self._keys[uid])
+
     def keys(self) -> frozenset[Key]:
         """Every run that is known."""
         return frozenset(self._known)

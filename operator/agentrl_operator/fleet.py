@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from agentrl_components.spec import AgentRLRun
 from agentrl_operator import children
-from agentrl_operator.actions import Action, ApplyEnvironment, ApplyToken
+from agentrl_operator.actions import Action, ApplyEnvironment, ApplyToken, RemoveServers
 from agentrl_operator.conditions import Kind, Reason
 from agentrl_operator.observed import Observed
 from agentrl_operator.resource import Resource
 from agentrl_operator.status import Status
 from agentrl_pipelines import placement
 from agentrl_pipelines.platform import Platform
+
+
+def removed(resource: Resource) -> list[Action]:
+    """What removes every server that the run may have, seen yet or not: none may work when its
+    quota is given back, and what was made a moment ago is not seen at once."""
+    environments = resource.run.spec.environments if resource.run is not None else ()
+    names = [
+        placement.child_name(resource.name, resource.uid, one.name)
+        for one in environments
+        if placement.served(one)
+    ]
+    return [RemoveServers(deployment=name) for name in names]
 
 
 def served(
@@ -24,7 +37,7 @@ def served(
     now: datetime,
 ) -> tuple[list[Action], Status]:
     """What brings the servers to what the manifest says, and the condition that tells of them."""
-    actions: list[Action] = []
+    changed: list[str] = []
     behind: list[str] = []
     environments = [one for one in run.spec.environments if placement.served(one)]
     for environment in environments:
@@ -33,12 +46,10 @@ def served(
         if servers is None or servers.manifest != children.fingerprint(
             resource, run, environment, platform
         ):
-            actions.append(ApplyEnvironment(environment=environment.name))
+            changed.append(environment.name)
         ready, wanted = (servers.ready, servers.wanted) if servers else (0, environment.replicas)
         if ready < wanted:
             behind.append(f"{environment.name}: {ready} of {wanted} servers answer")
-    if actions:
-        actions.insert(0, ApplyToken())
     if not environments:
         message = "no environment needs a server of its own"
         status = status.told(Kind.ENVIRONMENTS_READY, "True", Reason.NONE_SERVED, message, now)
@@ -48,4 +59,17 @@ def served(
     else:
         message = "every server answers"
         status = status.told(Kind.ENVIRONMENTS_READY, "True", Reason.READY, message, now)
-    return actions, status
+    return _applied(changed, observed), status
+
+
+def renewed(run: AgentRLRun, observed: Observed) -> list[Action]:
+    """Everything the servers need, as when an attempt begins: a Service or a Secret that somebody
+    deleted is not watched, and is made anew here."""
+    return _applied([one.name for one in run.spec.environments if placement.served(one)], observed)
+
+
+def _applied(environments: Sequence[str], observed: Observed) -> list[Action]:
+    if not environments:
+        return []
+    token = ApplyToken(servers=tuple(sorted(observed.servers)))
+    return [token, *(ApplyEnvironment(environment=name) for name in environments)]

@@ -21,6 +21,8 @@ from agentrl_operator.observed import KfpRun
 
 _API = "apis/v2beta1"
 _MOST_RUNS = 200
+_START_S = 90.0
+"""For the answer to a start: a backend with MLflow (2.17) waits up to a minute for that first."""
 _OVER = ("Succeeded", "Failed", "Error")
 """Phases of a Workflow that does nothing more."""
 
@@ -40,6 +42,10 @@ class Submission:
     """The compiled pipeline; with platform options, `{pipeline_spec, platform_spec}`."""
     parameters: Mapping[str, Any]
     service_account: str | None = None
+    first: bool = False
+    """Nothing can have been posted for this run before."""
+    tracked: bool = False
+    """It records in MLflow itself: a backend with MLflow of its own (2.17) is to leave it alone."""
 
 
 class Pipelines(Protocol):
@@ -88,8 +94,10 @@ class KfpApi:
         self._multi_user = multi_user
         self._token_file = token_file
         self._limit = requests_at_once
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=5)
+        self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
+        self._plugins = True
+        """Whether the backend takes `plugins_input`, as far as is known."""
 
     async def close(self) -> None:
         """Let the connections go."""
@@ -108,14 +116,8 @@ class KfpApi:
         )
 
     async def start(self, submission: Submission) -> None:
-        if await self.get(submission.run_id) is not None:
+        if not submission.first and await self._begun(submission):
             return
-        phases = await self._workflows.workflows(submission.namespace, submission.run_id)
-        if any(phase not in _OVER for phase in phases):
-            raise KfpError(
-                f"KFP: run {submission.run_id}: its Workflow works and KFP does not know it yet; "
-                "not started a second time"
-            )
         experiment = await self._experiment(submission.experiment, submission.namespace)
         run: dict[str, Any] = {
             "run_id": submission.run_id,
@@ -126,7 +128,29 @@ class KfpApi:
         }
         if submission.service_account is not None:
             run["service_account"] = submission.service_account
-        await self._ask("POST", "runs", run)
+        await self._post(run, tracked=submission.tracked)
+
+    async def _post(self, run: Mapping[str, Any], *, tracked: bool) -> None:
+        alone = {"plugins_input": {"mlflow": {"disabled": True}}}
+        if tracked and self._plugins:
+            status, answer = await self._sent("POST", "runs", {**run, **alone}, {}, _START_S)
+            if not _unknown_field(status, answer, *alone):
+                return _accepted(status, answer)
+            self._plugins = False  # refused before anything was made: an older backend
+        status, answer = await self._sent("POST", "runs", run, {}, _START_S)
+        return _accepted(status, answer)
+
+    async def _begun(self, submission: Submission) -> bool:
+        """Whether KFP has the run. Raises `KfpError` where its Workflow works already."""
+        if await self.get(submission.run_id) is not None:
+            return True
+        phases = await self._workflows.workflows(submission.namespace, submission.run_id)
+        if any(phase not in _OVER for phase in phases):
+            raise KfpError(
+                f"KFP: run {submission.run_id}: its Workflow works and KFP does not know it yet; "
+                "not started a second time"
+            )
+        return False
 
     async def terminate(self, run_id: str) -> None:
         run = await self.get(run_id)
@@ -182,15 +206,26 @@ class KfpApi:
         return answer
 
     async def _sent(
-        self, method: str, path: str, body: Mapping[str, Any] | None, query: Mapping[str, str]
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        query: Mapping[str, str],
+        patience_s: float | None = None,
     ) -> tuple[int, Mapping[str, Any]]:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=self._limit)
-            self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
+            self._session = aiohttp.ClientSession(connector=connector)
         url = f"{self._url}/{_API}/{path}"
+        timeout = aiohttp.ClientTimeout(total=patience_s or self._timeout_s, sock_connect=5)
         try:
             async with self._session.request(
-                method, url, json=body, params=dict(query), headers=self._headers()
+                method,
+                url,
+                json=body,
+                params=dict(query),
+                headers=self._headers(),
+                timeout=timeout,
             ) as response:
                 return response.status, _parsed(await response.text())
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
@@ -214,6 +249,16 @@ def _parsed(text: str) -> Mapping[str, Any]:
     except json.JSONDecodeError:
         return {"message": text[:300]}
     return answer if isinstance(answer, dict) else {"message": text[:300]}
+
+
+def _accepted(status: int, answer: Mapping[str, Any]) -> None:
+    if status >= 400:
+        raise _refused("POST", "runs", status, answer)
+
+
+def _unknown_field(status: int, answer: Mapping[str, Any], name: str) -> bool:
+    """Whether a request was refused because the backend is too old for a field of it."""
+    return status == 400 and name in json.dumps(answer)
 
 
 def _refused(method: str, path: str, status: int, answer: Mapping[str, Any]) -> KfpError:

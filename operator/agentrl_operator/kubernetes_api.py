@@ -18,6 +18,7 @@ import kopf
 
 from agentrl_components.spec import GROUP, KIND, VERSION
 from agentrl_components.spec.crd import PLURAL
+from agentrl_operator import workload
 from agentrl_operator.children import MANAGER, Manifest
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.resource import FINALIZER, Resource
@@ -124,14 +125,16 @@ class KubernetesApi:
             "reportingInstance": MANAGER,
             "source": {"component": MANAGER},
         }
-        await self._ask("POST", f"api/v1/namespaces/{resource.namespace}/events", event)
+        await self._ask("POST", f"api/v1/namespaces/{resource.namespace}/events", event, read=False)
 
-    async def create(self, manifest: Manifest) -> None:
+    async def create(self, manifest: Manifest) -> bool:
         try:
-            await self._ask("POST", _collection(manifest), manifest)
+            await self._ask("POST", _collection(manifest), manifest, read=False)
         except KubernetesError as error:
             if error.status != 409:
                 raise
+            return False
+        return True
 
     async def apply(self, manifest: Manifest) -> None:
         path = f"{_collection(manifest)}/{manifest['metadata']['name']}"
@@ -140,6 +143,7 @@ class KubernetesApi:
             f"{path}?fieldManager={MANAGER}&force=true",
             manifest,
             kind="application/apply-patch+yaml",
+            read=False,
         )
 
     async def remove_deployment(self, namespace: str, name: str) -> None:
@@ -166,6 +170,17 @@ class KubernetesApi:
         found = await self._ask("GET", _labelled("api/v1", namespace, "pods", run_id))
         return sum(phase not in ENDED for phase in _phases(found))
 
+    async def workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        path = _workload_path(namespace, name)
+        return await self._ask("GET", path, absent_is_fine=True) or None
+
+    async def tell_kueue(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
+        path = f"{_workload_path(namespace, name)}/status"
+        await self._ask("PATCH", path, change, absent_is_fine=True, read=False)
+
+    async def remove_workload(self, namespace: str, name: str) -> None:
+        await self._delete(_workload_path(namespace, name))
+
     async def runs(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
         where = f"namespaces/{namespace}/{PLURAL}" if namespace else PLURAL
         more = ""
@@ -183,7 +198,7 @@ class KubernetesApi:
         await self._ask("GET", f"apis/{GROUP}/{VERSION}/{where}?limit=1")
 
     async def _delete(self, path: str, options: Mapping[str, Any] | None = None) -> None:
-        await self._ask("DELETE", path, options, absent_is_fine=True)
+        await self._ask("DELETE", path, options, absent_is_fine=True, read=False)
 
     async def _ask(
         self,
@@ -193,9 +208,10 @@ class KubernetesApi:
         *,
         kind: str = "application/merge-patch+json",
         absent_is_fine: bool = False,
+        read: bool = True,
     ) -> Mapping[str, Any]:
-        """The answer; empty where the object is absent and that is fine. A login that has run out
-        is renewed once."""
+        """The answer; empty where the object is absent and that is fine, and where nobody is to
+        `read` it. A login that has run out is renewed once."""
         for again in (True, False):
             status, answer = await self._sent(method, path, body, kind)
             if status == 401 and again:
@@ -204,13 +220,13 @@ class KubernetesApi:
             if status == 404 and absent_is_fine:
                 return {}
             if status >= 400:
-                raise _refused(method, path, status, answer)
-            return answer
+                raise _refused(method, path, status, _parsed(answer))
+            return _parsed(answer) if read else {}
         raise AssertionError("unreachable")
 
     async def _sent(
         self, method: str, path: str, body: Mapping[str, Any] | None, kind: str
-    ) -> tuple[int, Mapping[str, Any]]:
+    ) -> tuple[int, bytes]:
         connection = self._connected()
         headers = {"Content-Type": kind if method == "PATCH" else "application/json"}
         data = None if body is None else json.dumps(body)
@@ -219,8 +235,7 @@ class KubernetesApi:
             async with connection.session.request(
                 method, f"{connection.server}/{path}", data=data, headers=headers
             ) as response:
-                text = await response.text()
-                return response.status, _parsed(text)
+                return response.status, await response.read()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise KubernetesError(f"Kubernetes: {method} {path}: {_why(error)}") from error
 
@@ -244,12 +259,12 @@ def _refused(method: str, path: str, status: int, answer: Mapping[str, Any]) -> 
     )
 
 
-def _parsed(text: str) -> Mapping[str, Any]:
+def _parsed(data: bytes) -> Mapping[str, Any]:
     try:
-        answer = json.loads(text) if text else {}
-    except json.JSONDecodeError:
-        return {"message": text[:300]}
-    return answer if isinstance(answer, dict) else {"message": text[:300]}
+        answer = json.loads(data) if data else {}
+    except ValueError:
+        answer = None
+    return answer if isinstance(answer, dict) else {"message": data[:300].decode(errors="replace")}
 
 
 def _why(error: BaseException) -> str:
@@ -266,6 +281,11 @@ def _labelled(api: str, namespace: str, plural: str, run_id: str) -> str:
 
 def _run_path(namespace: str, name: str) -> str:
     return f"apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURAL}/{name}"
+
+
+def _workload_path(namespace: str, name: str) -> str:
+    api = f"apis/{workload.GROUP}/{workload.VERSION}"
+    return f"{api}/namespaces/{namespace}/{workload.PLURAL}/{name}"
 
 
 def _collection(manifest: Manifest) -> str:

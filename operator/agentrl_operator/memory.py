@@ -1,4 +1,4 @@
-"""A world in memory: Kubernetes, KFP, stores and MLflow, as far as the operator speaks to them.
+"""A world in memory: Kubernetes and KFP, as far as the operator speaks to them.
 
 For tests, and for looking at what the operator does with nothing around it.
 """
@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from agentrl_components.spec import GROUP, KIND, VERSION, Storage
-from agentrl_components.state import State, Verdict
+from agentrl_components.spec import GROUP, KIND, VERSION
 from agentrl_operator.children import FINGERPRINT, Manifest
-from agentrl_operator.errors import KfpError, KubernetesError, MlflowError, StandingError
+from agentrl_operator.errors import KfpError, KubernetesError
 from agentrl_operator.kfp_api import Submission
-from agentrl_operator.mlflow_api import Tracked
+from agentrl_operator.memory_kueue import MemoryKueue
 from agentrl_operator.observed import KfpRun, Servers
 from agentrl_operator.resource import FINALIZER, Resource
 
@@ -29,8 +27,11 @@ class MemoryCluster:
         self.resources: dict[Key, dict[str, Any]] = {}
         self.children: dict[tuple[str, str, str], Manifest] = {}
         """By kind, namespace and name."""
+        self.kueue = MemoryKueue(self.children)
         self.events: list[tuple[str, str, str]] = []
         """Kind, reason and message."""
+        self.removed: list[str] = []
+        """Deployments that were there and were deleted."""
         self.told = 0
         """Writes of a status."""
         self.down = False
@@ -112,9 +113,9 @@ class MemoryCluster:
         self._asked()
         self.events.append((kind, reason, message))
 
-    async def create(self, manifest: Manifest) -> None:
+    async def create(self, manifest: Manifest) -> bool:
         self._asked()
-        self.children.setdefault(_child(manifest), manifest)
+        return self.children.setdefault(_child(manifest), manifest) is manifest
 
     async def apply(self, manifest: Manifest) -> None:
         self._asked()
@@ -122,7 +123,8 @@ class MemoryCluster:
 
     async def remove_deployment(self, namespace: str, name: str) -> None:
         self._asked()
-        self.children.pop(("Deployment", namespace, name), None)
+        if self.children.pop(("Deployment", namespace, name), None) is not None:
+            self.removed.append(name)
 
     async def remove_resource(self, resource: Resource) -> None:
         self._asked()
@@ -140,6 +142,18 @@ class MemoryCluster:
     async def working_pods(self, namespace: str, run_id: str) -> int:
         self._asked()
         return int(run_id in self._kfp.working)
+
+    async def workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        self._asked()
+        return deepcopy(self.kueue.get(namespace, name))
+
+    async def tell_kueue(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
+        self._asked()
+        self.kueue.patch(namespace, name, change)
+
+    async def remove_workload(self, namespace: str, name: str) -> None:
+        self._asked()
+        self.children.pop(("Workload", namespace, name), None)
 
     async def runs(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
         self._asked()
@@ -229,69 +243,6 @@ class MemoryKfp:
     def _asked(self) -> None:
         if self.down:
             raise KfpError("KFP: connection refused")
-
-
-@dataclass(slots=True)
-class Shelf:
-    """What a run has stored."""
-
-    standing: State | None = None
-    verdicts: dict[int, Verdict] = field(default_factory=dict)
-    mlflow_run: str | None = None
-
-
-class MemoryStores:
-    """The stores of all runs, by address."""
-
-    def __init__(self) -> None:
-        self.shelves: dict[str, Shelf] = {}
-        self.down = False
-
-    def shelf(self, url: str | None) -> Shelf:
-        """One run's."""
-        return self.shelves.setdefault(url or "", Shelf())
-
-    async def standing(self, storage: Storage) -> State | None:
-        return self._asked(storage).standing
-
-    async def verdict(self, storage: Storage, phase: int) -> Verdict | None:
-        return self._asked(storage).verdicts.get(phase)
-
-    async def tracked(self, storage: Storage) -> str | None:
-        return self._asked(storage).mlflow_run
-
-    async def track(self, storage: Storage, run_id: str) -> None:
-        self._asked(storage).mlflow_run = run_id
-
-    async def erase(self, storage: Storage) -> bool:
-        self._asked(storage)
-        del self.shelves[storage.url or ""]
-        return True
-
-    def _asked(self, storage: Storage) -> Shelf:
-        if self.down:
-            raise StandingError("the store: connection refused")
-        return self.shelf(storage.url)
-
-
-class MemoryTracking:
-    """MLflow's runs, by the uid of what they show."""
-
-    def __init__(self) -> None:
-        self.opened: dict[str, str] = {}
-        self.closed: dict[str, str] = {}
-        self.down = False
-
-    async def open(self, uri: str, experiment: str, name: str, uid: str) -> Tracked:
-        if self.down:
-            raise MlflowError("MLflow: connection refused")
-        run_id = self.opened.setdefault(uid, f"mlflow-{len(self.opened)}")
-        return Tracked(run_id=run_id, experiment_id="1")
-
-    async def close_run(self, uri: str, run_id: str, status: str) -> None:
-        if self.down:
-            raise MlflowError("MLflow: connection refused")
-        self.closed[run_id] = status
 
 
 def _child(manifest: Manifest) -> tuple[str, str, str]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from agentrl_components.state import State, Verdict
+from agentrl_operator.workload import Workload
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 
@@ -69,5 +70,7 @@ class Observed:
     """How far the run has come. None: nothing is written yet, or not looked."""
     verdict: Verdict | Unknown | None = None
     """What comes after the phase. None: not decided, or not looked."""
+    workload: Workload | None = None
+    """What Kueue says of the run as a whole. None: there is none, or not looked."""
     mlflow_run: str | None = None
     """The MLflow run that the run's store names."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from agentrl_components.spec import Storage
 from agentrl_components.state import State, Verdict
+from agentrl_operator import admission, workload
 from agentrl_operator.conditions import Kind, Reason
 from agentrl_operator.errors import KfpError, StandingError
 from agentrl_operator.neighbours import Neighbours
 from agentrl_operator.observed import KfpRun, Observed, Servers, Unknown
 from agentrl_operator.resource import Resource
 from agentrl_operator.status import Status
+from agentrl_operator.workload import Workload
 from agentrl_pipelines import placement
 from agentrl_pipelines.platform import Platform
 
@@ -45,36 +48,48 @@ class Observer:
         """What is to be seen now. Raises `KubernetesError`; who else does not answer is part of
         the answer."""
         servers = self._servers(resource.uid)
+        queued = await self._queued(resource, status)
         never_began = resource.run is None and status.start_time is None
         if status.finished or never_began:
-            return Observed(attempt=status.attempt, servers=servers)
+            return Observed(attempt=status.attempt, servers=servers, workload=queued)
         attempt, kfp = await self._newest(resource, status)
         run_id = resource.run_id(status.phase_index, attempt)
         workflow = await self._workflow(resource, run_id, kfp)
         over = isinstance(kfp, KfpRun) and (not kfp.alive or workflow == "lost")
         came_to_nothing = over and isinstance(kfp, KfpRun) and not kfp.succeeded
         pods = None
-        if came_to_nothing or self._stopping(resource, status):
+        if came_to_nothing or self._stopping(resource, status, queued):
             pods = await self._around.cluster.working_pods(resource.namespace, run_id)
-        seen = Observed(attempt=attempt, kfp=kfp, workflow=workflow, pods=pods, servers=servers)
-        if resource.run is None or kfp is None or resource.deleted_at is not None:
-            return seen
-        storage = placement.storage(resource.run, resource.uid, self._platform)
-        return Observed(
+        seen = Observed(
             attempt=attempt,
             kfp=kfp,
             workflow=workflow,
             pods=pods,
             servers=servers,
+            workload=queued,
+        )
+        if resource.run is None or kfp is None or resource.deleted_at is not None:
+            return seen
+        storage = placement.storage(resource.run, resource.uid, self._platform)
+        return replace(
+            seen,
             standing=await self._standing(storage),
             verdict=await self._verdict(storage, status.phase_index) if over else None,
             mlflow_run=None if status.mlflow_run else await self._tracked(resource, storage),
         )
 
-    def _stopping(self, resource: Resource, status: Status) -> bool:
+    def _stopping(self, resource: Resource, status: Status, queued: Workload | None) -> bool:
         asked = resource.suspend or resource.deleted_at is not None
         under_way = status.says(Kind.SUSPENDED, "False", Reason.SUSPENDING)
-        return (asked or under_way) and status.start_time is not None
+        evicted = queued is not None and not queued.admitted
+        return (asked or under_way or evicted) and status.start_time is not None
+
+    async def _queued(self, resource: Resource, status: Status) -> Workload | None:
+        if not admission.concerns(resource, status, self._platform):
+            return None
+        name = workload.name(resource)
+        body = await self._around.cluster.workload(resource.namespace, name)
+        return workload.read(body) if body is not None else None
 
     async def _newest(
         self, resource: Resource, status: Status

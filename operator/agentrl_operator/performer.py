@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentrl_components.spec import AgentRLRun
-from agentrl_operator import actions, children, progress
+from agentrl_operator import actions, children, news, progress, workload
 from agentrl_operator.actions import Action
 from agentrl_operator.errors import KfpError, MlflowError, StandingError
 from agentrl_operator.kfp_api import Submission
@@ -40,8 +40,10 @@ class Performer:
                 await cluster.hold(metadata)
             case actions.Release():
                 await cluster.release(metadata)
-            case actions.ApplyToken():
-                await cluster.create(children.token(resource, secrets.token_urlsafe(32)))
+            case actions.ApplyToken(servers=servers):
+                if await cluster.create(children.token(resource, secrets.token_urlsafe(32))):
+                    for name in servers:
+                        await cluster.remove_deployment(resource.namespace, name)
             case actions.ApplyEnvironment(environment=name):
                 await self._apply(resource, name)
             case actions.RemoveServers(deployment=name):
@@ -56,6 +58,12 @@ class Performer:
                 await pipelines.terminate(run_id)
             case actions.RemoveWorkflow(run_id=run_id):
                 await cluster.remove_workflow(resource.namespace, run_id)
+            case actions.RequestAdmission():
+                await cluster.create(workload.manifest(resource, _run(resource)))
+            case actions.TellKueue():
+                await self._tell_kueue(resource, action)
+            case actions.RemoveWorkload():
+                await cluster.remove_workload(resource.namespace, workload.name(resource))
             case actions.ForgetRuns():
                 await self._forget(resource)
             case actions.EraseStore():
@@ -71,6 +79,13 @@ class Performer:
         await self.around.cluster.apply(
             children.deployment(resource, run, environment, self.platform)
         )
+
+    async def _tell_kueue(self, resource: Resource, action: actions.TellKueue) -> None:
+        name, cluster = workload.name(resource), self.around.cluster
+        body = await cluster.workload(resource.namespace, name)
+        change = news.told(body, action.news, action.at) if body is not None else None
+        if change is not None:
+            await cluster.tell_kueue(resource.namespace, name, change)
 
     def _submission(
         self, resource: Resource, action: actions.StartRun, status: Status
@@ -89,6 +104,8 @@ class Performer:
                 "attempt": action.attempt,
             },
             service_account=run.spec.compute.service_account,
+            first=action.first,
+            tracked=tracking_uri(resource, self.platform) is not None,
         )
 
     async def _track(self, resource: Resource, status: Status) -> Status:

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.state import State, Verdict
-from agentrl_operator import fleet, progress, stopping
+from agentrl_operator import acceptance, admission, fleet, progress, stopping
 from agentrl_operator.actions import (
     Action,
     DeleteResource,
@@ -44,7 +44,7 @@ def reconcile(
     status = status.with_(observed_generation=resource.generation)
     if resource.deleted_at is not None:
         return stopping.deleted(resource, status, observed, now)
-    status = _checked(resource, status, now)
+    status = acceptance.checked(resource, status, now)
     if status.finished:
         return _afterwards(resource, status, observed, now)
     held: tuple[Action, ...] = () if resource.held else (Hold(),)
@@ -58,46 +58,34 @@ def _decided(
     run = resource.run
     if run is not None:
         status = progress.shown(resource, run, status, observed, platform)
+    done = run is not None and isinstance(observed.kfp, KfpRun) and observed.kfp.succeeded
     if resource.suspend or status.says(Kind.SUSPENDED, "False", Reason.SUSPENDING):
+        if run is not None and done:  # a status that was lost: work may be further on
+            return _worked(resource, run, status, observed, platform, now)
         return stopping.suspended(resource, status, observed, now)
     if isinstance(observed.kfp, Unknown):
         return _unavailable(status, Reason.KFP_UNAVAILABLE, observed.kfp, platform, now)
     status = _resumed(status, observed, now)
+    queued = admission.awaited(resource, status, observed, platform, now)
+    if queued is not None and not done:
+        return queued
     if run is None:
-        return _refused(resource, status, now)
-    actions, status = fleet.served(resource, run, status, observed, platform, now)
+        return acceptance.refused(resource, status, now)
+    if queued is not None:  # what is done stays done: on to the next phase, to wait there
+        return _worked(resource, run, status, observed, platform, now)
+    telling, status = admission.granted(status, observed, now)
+    serving, status = fleet.served(resource, run, status, observed, platform, now)
     limit_s = run.spec.active_deadline_seconds
     over = limit_s is not None and status.active_for(now) >= limit_s
-    if limit_s is not None and over and not (observed.kfp is not None and observed.kfp.succeeded):
+    if limit_s is not None and over and not done:
         return stopping.out_of_time(resource, status, observed, limit_s, now)
     plan = _worked(resource, run, status, observed, platform, now)
     if plan.status.finished:
         return plan
-    return Plan(actions=(*actions, *plan.actions), status=plan.status, requeue_s=plan.requeue_s)
-
-
-def _checked(resource: Resource, status: Status, now: datetime) -> Status:
-    """Whether the manifest can be run."""
-    if resource.run is None:
-        message = "; ".join(resource.mistakes)
-        return status.told(Kind.ACCEPTED, "False", Reason.INVALID_SPEC, message, now)
-    status = status.told(Kind.ACCEPTED, "True", Reason.VALID, "the manifest can be run", now)
-    if status.says(Kind.FAILED, "True", Reason.INVALID_SPEC):
-        status = status.with_(phase="Pending").told(
-            Kind.FAILED, "False", Reason.NOT_YET, "the manifest was corrected", now
-        )
-    return status
-
-
-def _refused(resource: Resource, status: Status, now: datetime) -> Plan:
-    """A mistake is the user's: nothing is started until the manifest changes. What runs already
-    goes on by the manifest it was started with."""
-    message = "; ".join(resource.mistakes)
-    if status.start_time is None:
-        status = status.with_(phase="Failed").told(
-            Kind.FAILED, "True", Reason.INVALID_SPEC, message, now
-        )
-    return waiting(status, "False", Reason.INVALID_SPEC, message, now, requeue_s=None)
+    if any(isinstance(one, StartRun) for one in plan.actions):
+        serving = fleet.renewed(run, observed)
+    actions = (*telling, *serving, *plan.actions)
+    return Plan(actions=actions, status=plan.status, requeue_s=plan.requeue_s)
 
 
 def _resumed(status: Status, observed: Observed, now: datetime) -> Status:
@@ -171,7 +159,13 @@ def _started(
     actions: list[Action] = []
     if status.phase_index == 0 and status.attempt == 0 and status.mlflow_run is None:
         actions.append(OpenTracker())
-    actions.append(StartRun(run_id=run_id, phase=status.phase_index, attempt=status.attempt))
+    start = StartRun(
+        run_id=run_id,
+        phase=status.phase_index,
+        attempt=status.attempt,
+        first=not resource.held,
+    )
+    actions.append(start)
     message = f"submitting {progress.where(run, status)}"
     return waiting(
         status,
@@ -290,7 +284,7 @@ def _unavailable(
 
 def _afterwards(resource: Resource, status: Status, observed: Observed, now: datetime) -> Plan:
     """The run is over: nothing is left running, and at its time it goes."""
-    actions = without_servers(observed)
+    actions = without_servers(observed) or admission.closed(resource, status, observed, now)
     ttl_s = resource.run.spec.ttl_seconds_after_finished if resource.run is not None else None
     if ttl_s is None or status.completion_time is None:
         return Plan(actions=tuple(actions), status=status, requeue_s=None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from agentrl_operator import fleet
 from agentrl_operator.actions import (
     Action,
     CloseTracker,
@@ -16,6 +17,7 @@ from agentrl_operator.actions import (
     ForgetRuns,
     Release,
     RemoveWorkflow,
+    RemoveWorkload,
     TerminateRun,
 )
 from agentrl_operator.conditions import Kind, Reason
@@ -66,20 +68,23 @@ def suspended(resource: Resource, status: Status, observed: Observed, now: datet
     working = left(resource, status, observed)
     if working is not None:
         told = status.told(Kind.SUSPENDED, "False", Reason.SUSPENDING, "work is stopping", now)
-        return _patiently(told, observed, working, "suspending", now)
+        return patiently(told, observed, working, "suspending", now)
     message = "suspended; set spec.suspend to false to go on from the last checkpoint"
     status = (
         rested(status, now)
         .with_(phase="Suspended", retry_time=None)
         .told(Kind.SUSPENDED, "True", Reason.SUSPENDED, message, now)
     )
+    removing: list[Action] = without_servers(observed)
+    if observed.workload is not None:
+        status = status.told(Kind.ADMITTED, "False", Reason.SUSPENDED, message, now)
     return waiting(
         scaled_down(status, observed, now),
         "False",
         Reason.SUSPENDED,
         message,
         now,
-        actions=without_servers(observed),
+        actions=removing or unqueued(resource, observed),
         requeue_s=None if resource.suspend else 0.0,
     )
 
@@ -90,7 +95,7 @@ def out_of_time(
     """Stop, then fail."""
     working = left(resource, status, observed)
     if working is not None:
-        return _patiently(status, observed, working, "out of time", now)
+        return patiently(status, observed, working, "out of time", now)
     message = f"stopped after {limit_s} s of work, as activeDeadlineSeconds says"
     return ended(status, observed, "Failed", Reason.DEADLINE_EXCEEDED, message, now)
 
@@ -104,7 +109,7 @@ def deleted(resource: Resource, status: Status, observed: Observed, now: datetim
     waited_s = (now - resource.deleted_at).total_seconds()
     working = left(resource, status, observed)
     if working is None or waited_s >= PODS_PATIENCE_S:
-        return _released(resource, status, (), waited_s)
+        return _released(resource, status, observed, (), waited_s)
     actions = working.actions
     silent = isinstance(observed.kfp, Unknown)
     unknown_to_kfp = observed.kfp is None
@@ -112,15 +117,19 @@ def deleted(resource: Resource, status: Status, observed: Observed, now: datetim
         run_id = resource.run_id(status.phase_index, status.attempt)
         actions = (RemoveWorkflow(run_id=run_id),)
         if silent and observed.pods == 0:
-            return _released(resource, status, actions, waited_s)
+            return _released(resource, status, observed, actions, waited_s)
     why = f"deleting: {working.why}"
     return waiting(status, "False", Reason.DELETING, why, now, actions=actions, requeue_s=LOOK_S)
 
 
 def _released(
-    resource: Resource, status: Status, actions: tuple[Action, ...], waited_s: float
+    resource: Resource,
+    status: Status,
+    observed: Observed,
+    actions: tuple[Action, ...],
+    waited_s: float,
 ) -> Plan:
-    last = list(actions)
+    last = [*actions, *unqueued(resource, observed)]
     if status.mlflow_run is not None and not status.finished:
         last.append(CloseTracker(run_id=status.mlflow_run, status="KILLED"))
     erase = resource.run is not None and resource.run.spec.storage.on_delete == "delete"
@@ -129,7 +138,7 @@ def _released(
     return Plan(actions=(*last, Release()), status=status, requeue_s=LOOK_S)
 
 
-def _patiently(status: Status, observed: Observed, working: Left, why: str, now: datetime) -> Plan:
+def patiently(status: Status, observed: Observed, working: Left, why: str, now: datetime) -> Plan:
     """Ask for the stop, or wait for what is asked."""
     if isinstance(observed.kfp, Unknown):
         return waiting(
@@ -144,6 +153,13 @@ def _patiently(status: Status, observed: Observed, working: Left, why: str, now:
         actions=working.actions,
         requeue_s=LOOK_S,
     )
+
+
+def unqueued(resource: Resource, observed: Observed) -> list[Action]:
+    """Kueue need not hold quota for what does not work."""
+    if observed.workload is None:
+        return []
+    return [*fleet.removed(resource), RemoveWorkload()]
 
 
 def was_stopped(observed: Observed) -> bool:

@@ -15,12 +15,16 @@ from agentrl_operator.children import FINGERPRINT, MANAGED_BY, MANAGER, RUN_UID
 from agentrl_operator.controller import Controller
 from agentrl_operator.kubernetes_api import login
 from agentrl_operator.observed import Servers
+from agentrl_operator.workload import GROUP as KUEUE
+from agentrl_operator.workload import PLURAL as KUEUE_PLURAL
+from agentrl_operator.workload import VERSION as KUEUE_VERSION
 
 DEPLOYMENTS = ("apps", "v1", "deployments")
+WORKLOADS = (KUEUE, KUEUE_VERSION, KUEUE_PLURAL)
 
 
-def watched(controller: Controller) -> kopf.OperatorRegistry:
-    """Everything that Kopf has to call."""
+def watched(controller: Controller, *, workloads: bool) -> kopf.OperatorRegistry:
+    """Everything that Kopf has to call; with `workloads`, for Kueue's too."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -45,6 +49,12 @@ def watched(controller: Controller) -> kopf.OperatorRegistry:
         else:
             controller.seen(body)
 
+    if workloads:
+
+        @kopf.on.event(*WORKLOADS, labels={MANAGED_BY: MANAGER}, registry=registry)
+        async def workload_seen(body: kopf.Body, **_: Any) -> None:
+            controller.workload_seen(body.metadata.labels.get(RUN_UID, ""))
+
     return registry
 
 
@@ -62,6 +72,7 @@ def settings(*, namespaced: bool) -> kopf.OperatorSettings:
     chosen.watching.connect_timeout = 5
     chosen.watching.chunk_size = 200
     chosen.watching.label_selectors[DEPLOYMENTS] = f"{MANAGED_BY}={MANAGER}"
+    chosen.watching.label_selectors[WORKLOADS] = f"{MANAGED_BY}={MANAGER}"
     chosen.queueing.idle_timeout = 1.0
     chosen.execution.max_workers = 2
     chosen.scanning.disabled = namespaced  # a Role of one namespace may not look at the cluster

@@ -25,6 +25,8 @@ STAGE_LABEL = "agentrl.dev/stage"
 RUN_ID_LABEL = "pipeline/runid"
 """KFP's own: of every pod and Workflow of a KFP run."""
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+GPU = "nvidia.com/gpu"
+"""The resource that `compute.gpus` counts."""
 TOKEN_PART = "token"
 """Names the Secret that holds the environments' token."""
 TOKEN_KEY = "token"
@@ -81,16 +83,14 @@ def resources(compute: Compute, stage: str) -> Data:
     }
     if compute.gpus:
         count = str(compute.gpus)
-        asked["accelerator"] = {"resourceType": "nvidia.com/gpu", "resourceCount": count}
+        asked["accelerator"] = {"resourceType": GPU, "resourceCount": count}
     return asked
 
 
 def pod(run: AgentRLRun, uid: str, platform: Platform, stage: str) -> Data:
     """A stage's pod, as far as it differs from any pod."""
     spec, compute = run.spec, run.spec.compute
-    labels = {RUN_LABEL: run.metadata.name, STAGE_LABEL: stage}
-    if compute.queue is not None:
-        labels[QUEUE_LABEL] = compute.queue
+    labels = {RUN_LABEL: run.metadata.name, STAGE_LABEL: stage, **queue_label(compute, platform)}
     secrets = []
     given = {one.name for one in compute.secret_env}
     keys = {
@@ -119,9 +119,17 @@ def pod(run: AgentRLRun, uid: str, platform: Platform, stage: str) -> Data:
     return out
 
 
+def queue_label(compute: Compute, platform: Platform) -> dict[str, str]:
+    """The label of a pod that Kueue admits by itself. Where it admits whole runs there is none:
+    pods would be counted twice."""
+    if compute.queue is None or platform.kueue.admission != "pods":
+        return {}
+    return {QUEUE_LABEL: compute.queue}
+
+
 def from_secret(name: str, variables: dict[str, str]) -> Data:
-    """Variables from a Secret, by its keys. The name stands twice: backends before 2.15 read the
-    first place."""
+    """Variables from a Secret, by its keys. The name stands twice: drivers from 2.14 on read
+    `secretNameParameter`, older ones `secretName`."""
     return {
         "secretName": name,
         "secretNameParameter": {"runtimeValue": {"constant": name}},

@@ -74,6 +74,14 @@ class Images(Part):
     """Of both."""
 
 
+class Kueue(Part):
+    """What Kueue admits of runs that name a queue."""
+
+    admission: Literal["pods", "run"] = "pods"
+    """pods: each pod by itself, by a label. run: the run as a whole, before anything of it starts,
+    by a Workload of Kueue 0.16 or later."""
+
+
 class Platform(Part):
     """All of it. The defaults fit Kubeflow Pipelines as its own manifests install it."""
 
@@ -81,6 +89,7 @@ class Platform(Part):
     storage: ObjectStore = ObjectStore()
     tracking: Mlflow = Mlflow()
     images: Images = Images()
+    kueue: Kueue = Kueue()
     poll_seconds: float = Field(default=5.0, gt=0, le=3600)
     """Between two looks at a run that is at work."""
 

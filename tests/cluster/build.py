@@ -31,7 +31,7 @@ def everything() -> None:
     debian.install()
     programs(name for name, recipe in RECIPES.items() if not recipe.extra)
     pause()
-    manifests()
+    (BUILD / "kfp-config/sample_config.json").write_text('{"pipelines":[]}')
     metadata()
 
 
@@ -39,6 +39,7 @@ def programs(names: Iterable[str]) -> None:
     for name in names:
         recipe = RECIPES[name]
         unless_kept(f"bin/{name}", key(recipe), partial(compiled, recipe))
+        manifests(recipe)
 
 
 def unless_kept(target: str, wanted: str, make: Callable[[], object]) -> None:
@@ -96,12 +97,11 @@ def pause() -> None:
     unless_kept("bin/pause", wanted, partial(run, *compiler))
 
 
-def manifests() -> None:
-    """Kinds, roles and settings, read from the modules of the programs that need them."""
-    for target, (recipe, path) in MANIFESTS.items():
-        make = partial(copied, target, RECIPES[recipe], path)
-        unless_kept(target, key(RECIPES[recipe]), make)
-    (BUILD / "kfp-config/sample_config.json").write_text('{"pipelines":[]}')
+def manifests(recipe: Recipe) -> None:
+    """Kinds, roles and settings, read from the module of the program that needs them."""
+    for target, (name, path) in MANIFESTS.items():
+        if name == recipe.name:
+            unless_kept(target, key(recipe), partial(copied, target, recipe, path))
 
 
 def copied(target: str, recipe: Recipe, path: str) -> None:

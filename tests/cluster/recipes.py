@@ -79,5 +79,6 @@ MANIFESTS = {
     # where it goes: (which program's module holds it, where)
     "manifests/argo-crds": ("workflow-controller", "manifests/base/crds/minimal"),
     "manifests/kfp": ("kfp-apiserver", "manifests/kustomize/base"),
+    "manifests/kueue-crds": ("kueue", "config/components/crd/bases"),
     "kfp-config/config.json": ("kfp-apiserver", "backend/src/apiserver/config/config.json"),
 }

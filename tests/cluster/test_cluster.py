@@ -1,6 +1,6 @@
-"""The test cluster itself: a pipeline of three steps runs on it, and a process comes back.
+"""The cluster of cluster.py itself: a pipeline of three steps runs on it, and a process comes back.
 
-Skipped where no cluster is up: `make cluster` starts one.
+Skipped where it is not up: `make cluster` starts it where no other is to be had.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def cluster(*words: str) -> str:
 @pytest.fixture(scope="module", autouse=True)
 def up() -> None:
     if not (STATE / "up").exists():
-        pytest.skip("no cluster is up: `make cluster` starts one")
+        pytest.skip("the cluster of cluster.py is not up: these tests are of that one")
 
 
 def test_a_compiled_pipeline_of_three_steps_succeeds(tmp_path: Path) -> None:

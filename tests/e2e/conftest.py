@@ -1,48 +1,90 @@
-"""The chart, installed on the test cluster with images built from this checkout."""
+"""The chart, installed on the cluster of tests/cluster/choice.py, with images of this checkout."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
-from installed import NAMESPACE, ROOT, Installed, manifest
+from forward import Forward
+from installed import NAMESPACE, ROOT, RUNS, Installed, manifest
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentrl"
-STATE = Path(os.environ.get("STATE") or CACHE / "cluster-state")
-HELM = CACHE / "cluster/bin/helm"
+FOUND = "service/ml-pipeline\n"
+BUILT = CACHE / "cluster/bin/helm"
+FORWARDED = {
+    "kfp": ("ml-pipeline", 8888),
+    "mlflow": ("agentrl-mlflow", 5000),
+    "s3": ("minio-service", 9000),
+}
+"""Services that the tests ask, where they are not at addresses of this machine."""
 
 
 @pytest.fixture(scope="session")
-def installed() -> Installed:
+def installed() -> Iterator[Installed]:
     """AgentRL in KFP's namespace. Skipped where no cluster is up: `make e2e` starts one."""
-    if not (STATE / "up").exists():
+    where = chosen()
+    there = Installed(where["kubeconfig"], own=where["name"] == "own")
+    answer = ["get", "service", "ml-pipeline", "-o", "name", "--request-timeout=10s"]
+    if not shutil.which("kubectl") or there.kubectl(*answer, check=False) != FOUND:
         pytest.skip("no cluster is up: `make cluster images` starts one and fills it")
-    there = Installed(STATE / "admin.kubeconfig")
-    values = {
-        "kfp.namespace": NAMESPACE,
-        "kfp.uiUrl": "http://127.0.0.1:3000",
-        "storage.url": "s3://agentrl",
-        "storage.endpoint": "http://minio-service.kubeflow.svc.cluster.local:9000",
-        "storage.existingSecret": "agentrl-storage",
-        "tracking.uri": "http://mlflow.kubeflow.svc.cluster.local:5000",
-        "tracking.uiUrl": "http://10.244.0.1:5000",
-        "pollSeconds": "1",
-    }
-    for value, target in (("operator", "operator"), ("stage", "stage"), ("environment", "envs")):
-        values[f"images.{value}.repository"] = f"docker.io/local/agentrl-{target}"
-        values[f"images.{value}.tag"] = "dev"
+    others = there.kubectl("get", "agentrlruns", "-o", "name", check=False).split()
+    strange = [name for name in others if name.startswith("agentrlrun") and not ours(name)]
+    if where["name"] == "given" and strange:
+        pytest.fail(f"runs that are not of these tests are there: {', '.join(strange)}")
+    install(where["kubeconfig"], where["values"])
+    there.kubectl("delete", "agentrlruns", "--all", "--timeout=100s")
+    if there.own:
+        yield there
+        return
+    store = where["values"].get("storage.url", "s3://mlpipeline/agentrl")
+    with ExitStack() as stack:
+        urls = {}
+        for name, (service, port) in FORWARDED.items():
+            if name == "s3" and "storage.endpoint" in where["values"]:
+                service = "seaweedfs"
+            kubectl = ("kubectl", "--kubeconfig", where["kubeconfig"], "-n", NAMESPACE)
+            forward = Forward(kubectl, service, port)
+            urls[name] = stack.enter_context(forward)
+            assert forward.answers(60), f"service/{service} is not reached by port-forward"
+        yield Installed(where["kubeconfig"], own=False, root=store, **urls)
+
+
+def chosen() -> dict[str, Any]:
+    """The cluster, as choice.py says."""
+    choice = [sys.executable, str(ROOT / "tests/cluster/choice.py"), "where"]
+    told = subprocess.run(choice, capture_output=True, text=True, timeout=60, check=False)
+    if told.returncode:
+        pytest.fail(told.stderr)
+    where: dict[str, Any] = json.loads(told.stdout)
+    return where
+
+
+def ours(name: str) -> bool:
+    """Whether a run is one that these tests make: they delete those."""
+    return name.rpartition("/")[2].startswith(RUNS)
+
+
+def install(kubeconfig: str, values: Mapping[str, str]) -> None:
+    """The chart, or bring it up to date."""
+    helm = BUILT if BUILT.exists() else shutil.which("helm")
+    assert helm, "no helm here; install Helm 3.14 or later"
+    values = {"kfp.namespace": NAMESPACE, **values}
     told = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     subprocess.run(
-        [HELM, "upgrade", "--install", "agentrl", ROOT / "helm/agentrl", "-n", NAMESPACE,
-         "--wait", "--timeout", "180s", *told],
-        env={**os.environ, "KUBECONFIG": str(there.kubeconfig)},
-        timeout=240,
+        [helm, "upgrade", "--install", "agentrl", ROOT / "helm/agentrl", "-n", NAMESPACE,
+         "--wait", "--timeout", "600s", *told],
+        env={**os.environ, "KUBECONFIG": kubeconfig},
+        timeout=660,
         check=True,
     )  # fmt: skip
-    there.kubectl("delete", "agentrlruns", "--all", "--timeout=100s")
-    return there
 
 
 @pytest.fixture(scope="session")

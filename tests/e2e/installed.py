@@ -26,16 +26,31 @@ ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "tests/cluster/cluster.py"
 NAMESPACE = "kubeflow"
 POLL_S = 0.5
+RUNS = ("calm", "storm", "pause", "gone", "swept", "many-", "bad")
+"""How the names of these tests' runs begin."""
+AWAY_S = 4.0
+"""Seconds that a process of our own cluster stays away."""
+PODS = {
+    "minio": "app in (minio, seaweedfs)",
+    "kfp-apiserver": "app=ml-pipeline",
+    "mlflow": "app.kubernetes.io/instance=agentrl,app.kubernetes.io/component=mlflow",
+}
+"""The services beside AgentRL as pods, by the names of our own cluster's processes."""
 
 
 @dataclass(frozen=True)
 class Installed:
     """One installation, and the services beside it."""
 
-    kubeconfig: Path
+    kubeconfig: str
+    own: bool = True
+    """On the cluster of tests/cluster/cluster.py, where those services are processes of this
+    machine; elsewhere they are pods."""
     kfp: str = "http://10.244.0.1:8888"
     mlflow: str = "http://10.244.0.1:5000"
     s3: str = "http://10.244.0.1:9000"
+    root: str = "s3://agentrl"
+    """Where runs are kept that do not say so themselves."""
 
     def kubectl(self, *words: str, stdin: str | None = None, check: bool = True) -> str:
         """What kubectl prints. With `check`, an `AssertionError` where it fails."""
@@ -46,7 +61,7 @@ class Installed:
             text=True,
             timeout=120,
             check=False,
-            env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
+            env={**os.environ, "KUBECONFIG": self.kubeconfig},
         )
         if check:
             assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
@@ -130,15 +145,28 @@ class Installed:
 
     def place(self, name: str, uid: str) -> Store:
         """Where a run that does not say so itself is kept."""
-        return self.store(f"s3://agentrl/{NAMESPACE}/{name}-{uid[:8]}")
+        return self.store(f"{self.root}/{NAMESPACE}/{name}-{uid[:8]}")
 
     def records(self, name: str, uid: str) -> list[bytes]:
         """Every iteration's record; the same for every way in which the same run comes about."""
         store = self.place(name, uid)
         return [store.get(key) for key in store.list(layout.ITERATIONS)]
 
+    def lose(self, service: str) -> str:
+        """A service beside AgentRL dies and comes back after a while: MinIO, KFP's API server,
+        MLflow. Says what was done."""
+        if self.own:
+            self.cluster("kill", service)
+            time.sleep(AWAY_S)
+            self.cluster("restart", service)
+            return "killed, away for a while, started again"
+        chosen = ["pods", "-l", PODS[service], "--field-selector=status.phase=Running"]
+        if not self.get(*chosen)["items"]:
+            return "left alone: it is not a pod of this namespace"
+        return self.kubectl("delete", *chosen, "--grace-period=0", "--force")
+
     def cluster(self, *words: str) -> None:
-        """Something only the machine under the cluster can do: kill MinIO, start it again."""
+        """Something only the machine under our own cluster can do."""
         done = subprocess.run(
             [sys.executable, CLUSTER, *words],
             capture_output=True,

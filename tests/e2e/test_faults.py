@@ -10,9 +10,6 @@ from installed import Installed, manifest
 
 pytestmark = pytest.mark.e2e
 
-DOWN_S = 4.0
-"""Seconds that a service stays away."""
-
 
 def test_whatever_dies_the_metrics_are_those_of_the_calm_run(
     installed: Installed, calm: tuple[str, str]
@@ -43,7 +40,4 @@ def strike(installed: Installed, fault: str) -> str:
     if fault == "environment":
         chosen = ["pods", "-l", "agentrl.dev/run=storm,agentrl.dev/environment"]
         return installed.kubectl("delete", *chosen, "--grace-period=0", "--force")
-    installed.cluster("kill", fault)
-    time.sleep(DOWN_S)
-    installed.cluster("restart", fault)
-    return "killed, away for a while, started again"
+    return installed.lose(fault)

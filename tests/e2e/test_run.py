@@ -57,7 +57,7 @@ def test_the_status_says_what_a_person_asks(installed: Installed, calm: Calm) ->
     status = installed.status("calm")
     assert (status["phase"], status["iteration"], status["horizon"]) == ("Succeeded", 25, 5)
     assert "%" in status["success"]
-    assert status["bestCheckpoint"].startswith("s3://agentrl/kubeflow/calm-")
+    assert status["bestCheckpoint"].startswith(f"{installed.root}/kubeflow/calm-")
     conditions = {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
     assert conditions["Accepted"][0] == conditions["Succeeded"][0] == "True"
     assert status["cost"]["tokens"] > 0

@@ -69,6 +69,7 @@ def everything() -> Manifest:
         "commonLabels": {"team": "rl"},
         "commonAnnotations": {"owner": "rl"},
         "kfp": {"multiUser": True, "uiUrl": "https://kfp.example.org"},
+        "kueue": {"admission": "run"},
         "images": {"pullSecrets": ["registry"], "operator": {"tag": "1.2"}},
         "serviceAccount": {"annotations": {"a": "b"}},
         "operator": {

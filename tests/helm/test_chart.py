@@ -115,6 +115,7 @@ def test_the_defaults_describe_kubeflow_pipelines_as_it_installs_itself(
     )
     assert told.tracking == platform.Mlflow(uri=None, ui_url=None)
     assert told.images.stage == "ghcr.io/agentrl/agentrl:0.1.0"
+    assert told.kueue.admission == "pods"
     assert told.poll_seconds == 5
 
 
@@ -133,6 +134,7 @@ def test_a_store_and_a_tracker_of_ones_own_reach_the_operator(
         "images": {
             "stage": {"repository": "registry:5000/agentrl", "digest": "sha256:" + "0" * 64}
         },
+        "kueue": {"admission": "run"},
         "pollSeconds": 0.5,
     }
     told = settings(render(values), tmp_path)
@@ -143,6 +145,7 @@ def test_a_store_and_a_tracker_of_ones_own_reach_the_operator(
     )
     assert told.tracking.uri == "https://mlflow.example.org"
     assert told.images.stage == "registry:5000/agentrl@sha256:" + "0" * 64
+    assert told.kueue.admission == "run"
     assert told.poll_seconds == 0.5
 
 

@@ -28,6 +28,11 @@ MULTI_USER: Granted = {
     ("pipelines.kubeflow.org", "runs"): {"get", "list", "create", "terminate", "delete"},
 }
 
+KUEUE: Granted = {
+    ("kueue.x-k8s.io", "workloads"): {"get", "list", "watch", "create", "delete"},
+    ("kueue.x-k8s.io", "workloads/status"): {"patch"},
+}
+
 
 def granted(role: Manifest) -> Granted:
     table: Granted = {}
@@ -54,6 +59,12 @@ def test_for_many_users_it_may_also_call_kubeflow_pipelines(render: Render) -> N
         if one["metadata"]["name"] == "agentrl-kubeflow"
     )
     assert granted(role) == OPERATOR | EVERYWHERE | MULTI_USER
+
+
+def test_where_kueue_admits_whole_runs_it_may_ask_it(render: Render) -> None:
+    objects = render({"kueue": {"admission": "run"}, "watchNamespaces": ["a"]})
+    (role,) = (one for one in roles(objects) if one["metadata"]["name"] == "agentrl")
+    assert granted(role) == OPERATOR | KUEUE
 
 
 def test_in_named_namespaces_it_has_roles_there_and_no_cluster_role(render: Render) -> None:

@@ -78,6 +78,7 @@ def test_no_object_takes_unknown_fields_but_those_that_kubernetes_checks() -> No
         ({"pollSecond": 5}, "pollSecond"),
         ({"pollSeconds": "often"}, "/pollSeconds"),
         ({"kfp": {"url": "ml-pipeline:8888"}}, "/kfp/url"),
+        ({"kueue": {"admission": "jobs"}}, "/kueue/admission"),
         ({"kfp": {"nameSpace": "kubeflow"}}, "nameSpace"),
         ({"storage": {"url": "minio://bucket"}}, "/storage/url"),
         ({"storage": {"secretAccessKey": "hunter2"}}, "secretAccessKey"),

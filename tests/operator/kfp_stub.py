@@ -30,6 +30,8 @@ class KfpStub:
     """Authorization headers that were sent."""
     drop_answers: bool = False
     """A posted run is started, and the answer is 502."""
+    plugins: bool = True
+    """It knows `plugins_input`, as 2.17 does."""
     drop_rows: bool = False
     """A posted run's Workflow is started, and the server dies before it notes the run."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -52,6 +54,9 @@ class KfpStub:
 
     async def _post(self, request: Request) -> Response:
         run = await request.json()
+        if "plugins_input" in run and not self.plugins:
+            error = 'proto: (line 1:2): unknown field "plugins_input"'
+            return JSONResponse({"code": 3, "error_message": error}, 400)
         self.tokens.add(request.headers.get("authorization"))
         with self.lock:
             self.posted.append(run)

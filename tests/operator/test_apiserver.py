@@ -13,7 +13,8 @@ from agentrl_components.state import State, Verdict
 from agentrl_operator.app import Options, operate
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.kubernetes_api import KubernetesApi
-from agentrl_operator.memory import MemoryKfp, MemoryStores, MemoryTracking
+from agentrl_operator.memory import MemoryKfp
+from agentrl_operator.memory_stores import MemoryStores, MemoryTracking
 from agentrl_operator.neighbours import Neighbours
 from agentrl_pipelines.platform import Kfp, Platform
 
@@ -121,11 +122,11 @@ def manifest(name, spec=SPEC):
     }
 
 
-async def until(server, name, wanted, seconds=30.0):
+async def until(server, name, wanted, seconds=30.0, runs=RUNS):
     """The run, once `wanted` is true of it."""
     deadline = time.monotonic() + seconds
     while True:
-        run = await asyncio.to_thread(server.ask, "GET", f"{RUNS}/{name}")
+        run = await asyncio.to_thread(server.ask, "GET", f"{runs}/{name}")
         if wanted(run):
             return run
         assert time.monotonic() < deadline, run.get("status")

@@ -6,6 +6,7 @@ from test_reconcile import PLATFORM, SPEC, UID, run
 
 from agentrl_operator import children
 from agentrl_pipelines.binding import bind
+from agentrl_pipelines.platform import Kueue
 
 SERVED = SPEC | {
     "environments": [
@@ -23,10 +24,10 @@ SERVED = SPEC | {
 }
 
 
-def made(index=0, spec=SERVED):
+def made(index=0, spec=SERVED, platform=PLATFORM):
     resource = run(spec)
     environment = resource.run.spec.environments[index]
-    return children.deployment(resource, resource.run, environment, PLATFORM)
+    return children.deployment(resource, resource.run, environment, platform)
 
 
 def container(index=0):
@@ -97,6 +98,12 @@ def test_kueue_finds_its_queue_on_the_deployment_and_its_pods():
     assert label.keys().isdisjoint(without["spec"]["template"]["metadata"]["labels"])
 
 
+def test_servers_name_no_queue_where_kueue_admits_the_run():
+    whole = made(platform=PLATFORM.model_copy(update={"kueue": Kueue(admission="run")}))
+    labels = whole["metadata"]["labels"] | whole["spec"]["template"]["metadata"]["labels"]
+    assert "kueue.x-k8s.io/queue-name" not in labels
+
+
 def test_the_service_and_the_deployment_select_the_pods_of_this_run_alone():
     resource = run(SERVED)
     service = children.service(resource, resource.run.spec.environments[0])
@@ -146,11 +153,7 @@ def test_the_fingerprint_changes_with_anything_in_the_deployment():
     assert annotation != children.fingerprint(resource, resource.run, environment, other)
 
 
-def test_several_servers_are_each_found_by_an_address_of_their_own():
+def test_servers_are_found_by_their_own_addresses_and_take_none_of_the_clusters():
     resource = run(SERVED)
-    several, one = (
-        children.service(resource, environment)["spec"]
-        for environment in resource.run.spec.environments
-    )
-    assert several["clusterIP"] == "None"
-    assert "clusterIP" not in one
+    for environment in resource.run.spec.environments:
+        assert children.service(resource, environment)["spec"]["clusterIP"] == "None"

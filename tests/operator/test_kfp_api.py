@@ -15,8 +15,10 @@ class StubWorkflows:
     def __init__(self, stub):
         self.stub = stub
         self.phase = "Running"
+        self.asked = 0
 
     async def workflows(self, namespace, run_id):
+        self.asked += 1
         return [self.phase] * self.stub.workflows.count(run_id)
 
 
@@ -65,6 +67,26 @@ async def test_a_run_is_posted_as_kfp_takes_it(api, stub):
     assert stub.tokens == {"Bearer projected"}
 
 
+async def test_a_backend_with_mlflow_is_told_to_leave_a_tracked_run_alone(api, stub):
+    await api.start(submission(tracked=True))
+    await api.start(submission(run_id="6f1b4f4c-0000-5000-8000-000000000001"))
+
+    tracked, untracked = stub.posted
+    assert tracked["plugins_input"] == {"mlflow": {"disabled": True}}
+    assert "plugins_input" not in untracked
+
+
+async def test_a_backend_too_old_for_plugins_is_asked_without_and_only_once_with(api, stub):
+    stub.plugins = False
+    other = "6f1b4f4c-0000-5000-8000-000000000001"
+    await api.start(submission(tracked=True))
+    stub.plugins = True
+    await api.start(submission(tracked=True, run_id=other))
+
+    assert stub.workflows == [RUN, other]
+    assert all("plugins_input" not in run for run in stub.posted)
+
+
 async def test_a_run_that_is_there_is_not_posted_again(api, stub):
     await api.start(submission())
     await api.start(submission())
@@ -72,10 +94,17 @@ async def test_a_run_that_is_there_is_not_posted_again(api, stub):
     assert stub.workflows == [RUN]
 
 
+async def test_only_the_first_start_of_a_run_looks_for_nothing(api, stub):
+    await api.start(submission(first=True))
+    assert api._workflows.asked == 0
+    await api.start(submission(run_id="6f1b4f4c-0000-5000-8000-000000000001"))
+    assert api._workflows.asked == 1
+
+
 async def test_a_lost_answer_never_starts_a_second_workflow(api, stub):
     stub.drop_answers = True
     with pytest.raises(KfpError) as caught:
-        await api.start(submission())
+        await api.start(submission(first=True))
     assert caught.value.retryable
     stub.drop_answers = False
     await api.start(submission())

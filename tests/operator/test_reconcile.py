@@ -58,7 +58,7 @@ def test_a_new_run_is_held_tracked_and_its_first_phase_started():
     assert got.actions == (
         actions.Hold(),
         actions.OpenTracker(),
-        actions.StartRun(run_id=run_id, phase=0, attempt=0),
+        actions.StartRun(run_id=run_id, phase=0, attempt=0, first=True),
     )
     assert statuses.written(got.status) == {
         "phase": "Pending",
@@ -131,7 +131,19 @@ def test_servers_that_answer_are_left_alone_and_older_ones_brought_up_to_date():
     waiting = seen(fingerprint, 0).status.condition(Kind.ENVIRONMENTS_READY)
     assert (waiting.status, waiting.message) == ("False", "babyai: 0 of 1 servers answer")
     assert seen("older", 1).actions == (
-        actions.ApplyToken(),
+        actions.ApplyToken(servers=(name,)),
+        actions.ApplyEnvironment(environment="babyai"),
+    )
+
+
+def test_each_attempt_makes_anew_what_somebody_deleted_and_nobody_watches():
+    made = run(SERVED)
+    fingerprint = children.fingerprint(made, made.run, made.run.spec.environments[0], PLATFORM)
+    name = "demo-6a1b2c3d-babyai"
+    servers = {name: Servers(manifest=fingerprint, ready=1, wanted=1)}
+
+    assert plan(SERVED, started(), Observed(servers=servers)).actions[:2] == (
+        actions.ApplyToken(servers=(name,)),
         actions.ApplyEnvironment(environment="babyai"),
     )
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from agentrl_components.state import State, Verdict
 from agentrl_operator import resource
 from agentrl_operator.controller import Controller
-from agentrl_operator.memory import MemoryCluster, MemoryKfp, MemoryStores, MemoryTracking
+from agentrl_operator.memory import MemoryCluster, MemoryKfp
+from agentrl_operator.memory_stores import MemoryStores, MemoryTracking
 from agentrl_operator.neighbours import Neighbours
 from agentrl_pipelines.platform import Mlflow, Platform
 
@@ -32,7 +33,8 @@ STORE = "s3://agentrl/kubeflow/demo-6a1b2c3d"
 class World:
     """One run, its surroundings, and an operator that can be killed and started again."""
 
-    def __init__(self, **spec):
+    def __init__(self, platform=PLATFORM, **spec):
+        self.platform = platform
         self.kfp = MemoryKfp()
         self.cluster = MemoryCluster(self.kfp)
         self.stores = MemoryStores()
@@ -40,6 +42,7 @@ class World:
         self.time = datetime(2026, 11, 21, 12, tzinfo=UTC)
         self.key = self.cluster.add("demo", "kubeflow", UID, SPEC | spec)
         self.older = [{}]
+        self.shown = set()
         self.restart()
 
     def restart(self):
@@ -51,7 +54,7 @@ class World:
                 tracking=self.tracking,
                 bind=lambda run, uid, platform: {"pipeline_spec": {}},
             ),
-            PLATFORM,
+            self.platform,
             now=lambda: self.time,
             clock=lambda: self.time.timestamp(),
         )
@@ -60,8 +63,10 @@ class World:
         for _ in range(times):
             if self.key in self.cluster.resources:
                 self.controller.seen(self.cluster.body(self.key))
-            for name, servers in self.cluster.servers(UID).items():
+            there = self.cluster.servers(UID)
+            for name, servers in (dict.fromkeys(self.shown) | there).items():
                 self.controller.servers_seen(UID, name, servers)
+            self.shown = set(there)
             await self.controller.look(self.key)
             self.check()
 
@@ -302,6 +307,23 @@ async def test_a_lost_status_is_found_again_without_starting_anything():
     assert len(world.kfp.submitted) == 3
 
 
+async def test_a_suspension_stops_work_that_a_lost_status_had_forgotten():
+    world = World()
+    await world.look(2)
+    world.finish_phase()
+    await world.look(3)
+    assert [one.parameters["phase"] for one in world.kfp.submitted] == [0, 1]
+    world.cluster.lose_status(world.key)
+    await world.happens("suspend")
+
+    await world.look(2)
+
+    assert world.kfp.states[resource.run_id(UID, 1, 0)] == "CANCELING"
+    world.stop_work()
+    await world.look()
+    assert world.status["phase"] == "Suspended"
+
+
 async def test_suspensions_do_not_count_as_failures():
     world = World(backoffLimit=0)
     for _ in range(3):
@@ -319,6 +341,24 @@ async def test_suspensions_do_not_count_as_failures():
     assert world.status["phase"] == "Succeeded"
     attempts = [(one.parameters["phase"], one.parameters["attempt"]) for one in world.kfp.submitted]
     assert attempts == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (2, 0)]
+
+
+async def test_what_somebody_deleted_is_made_anew_with_the_next_phase_and_servers_learn_the_token():
+    world = World()
+    await world.look(2)
+    children = world.cluster.children
+    before = {kind: one for (kind, _, _), one in children.items()}
+    for kind in ("Service", "Secret"):
+        children.pop(next(key for key in children if key[0] == kind))
+
+    world.finish_phase()
+    await world.look(3)
+
+    after = {kind: one for (kind, _, _), one in children.items()}
+    assert after["Service"] == before["Service"]
+    assert after["Secret"]["data"] != before["Secret"]["data"]
+    assert after["Deployment"] == before["Deployment"]
+    assert world.cluster.removed == ["demo-6a1b2c3d-babyai"]
 
 
 async def test_a_bug_in_one_look_shows_in_the_metrics_and_the_run_is_tried_again():

@@ -14,7 +14,7 @@ from agentrl_pipelines import graph
 from agentrl_pipelines.binding import bind
 from agentrl_pipelines.cli import main
 from agentrl_pipelines.placement import LONGEST_NAME, child_name, on_cluster
-from agentrl_pipelines.platform import Platform, load
+from agentrl_pipelines.platform import Kueue, Platform, load
 
 UID = "6f1e2d3c-1111-4222-8333-444455556666"
 IR = Path(graph.__file__).parent / "ir"
@@ -101,6 +101,13 @@ def test_devices_nodes_and_queues_are_the_manifests():
         "agentrl.dev/stage": "expand",
         "kueue.x-k8s.io/queue-name": "lab",
     }
+
+
+def test_pods_name_no_queue_where_kueue_admits_the_run():
+    _, pods = executors(bind(manifest(), UID, Platform(kueue=Kueue(admission="run"))))
+    labels = [pod["podMetadata"]["labels"] for pod in pods.values()]
+    assert labels
+    assert not [one for one in labels if "kueue.x-k8s.io/queue-name" in one]
 
 
 def test_secrets_are_named_and_never_told():

@@ -444,3 +444,28 @@ def test_a_run_without_a_stage_yet_is_told_so(tmp_path, monkeypatch, manifest):
     assert done.stderr == (
         "first-try: no stage has begun in this phase; see: agentrl status first-try\n"
     )
+
+
+def test_what_kubeflow_and_argo_say_around_a_stage_is_shown_on_demand(
+    tmp_path, monkeypatch, manifest
+):
+    said = [
+        'time="2026-01-01T00:00:00.446Z" level=info msg="capturing logs" argo=true',
+        "plays",
+        "solved",
+        "I0101 00:00:03.502999      27 launcher_v2.go:181] publish success.",
+    ]
+    timed = [f"2026-01-01T00:00:0{at}.000000000Z {line}\n" for at, line in enumerate(said)]
+    api = Api(
+        pods=[pod("rollout-1", "rollout", "abc", DONE, 1)],
+        logs={"rollout-1": "".join(timed)},
+        statuses=[status("Running", kfpRun="abc"), status("Succeeded", kfpRun="abc")],
+    )
+    with cluster(tmp_path, monkeypatch, api):
+        agentrl("submit", manifest)
+        followed_to_the_end = agentrl("logs", "first-try", "--follow")
+        last = agentrl("logs", "first-try", "--tail", "1")
+        everything = agentrl("logs", "first-try", "--all")
+    assert followed_to_the_end.stdout == "rollout   plays\nrollout   solved\n"
+    assert last.stdout == "rollout   solved\n"
+    assert everything.stdout.splitlines() == [f"rollout   {line}" for line in said]

@@ -148,6 +148,8 @@ images:
   stage: {{ include "agentrl.image" (list . .Values.images.stage) | quote }}
   environment: {{ include "agentrl.image" (list . .Values.images.environment) | quote }}
   pullPolicy: {{ .Values.images.pullPolicy }}
+kueue:
+  admission: {{ .Values.kueue.admission }}
 pollSeconds: {{ .Values.pollSeconds }}
 {{- end }}
 

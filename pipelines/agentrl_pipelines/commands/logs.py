@@ -6,6 +6,7 @@ import heapq
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentrl_components.stages import NAMES as STAGES
+from agentrl_pipelines.chatter import Chatter
 from agentrl_pipelines.commands.mistakes import told
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ Said = tuple[str, str]
 @click.option("--stage", type=click.Choice(STAGES), help="Of this stage alone.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the run ends.")
 @click.option("--tail", type=click.IntRange(min=1), help="Lines of the past, for each pod.")
+@click.option(
+    "--all", "everything", is_flag=True, help="With what Kubeflow and Argo say around it."
+)
 def logs(
     name: str,
     namespace: str | None,
@@ -40,16 +45,18 @@ def logs(
     stage: str | None,
     follow: bool,
     tail: int | None,
+    everything: bool,
 ) -> None:
     """Print what the stages of the run NAME write, in the order in which they wrote it.
 
     Of the phase that the run is in; with -f also of those that follow."""
     with told():
-        from agentrl_components.replay import clean
+        from agentrl_components.printable import clean
         from agentrl_pipelines.cluster_client import Cluster
 
         cluster = Cluster.open(context=context, namespace=namespace)
-        said = followed(cluster, name, stage, tail) if follow else past(cluster, name, stage, tail)
+        choose = followed if follow else past
+        said = choose(cluster, name, stage, tail, everything=everything)
         try:
             for who, line in said:
                 colour = COLOURS[STAGES.index(who) if who in STAGES else -1]
@@ -58,12 +65,19 @@ def logs(
             sys.exit(130)  # whoever stops to look does not stop the run
 
 
-def past(cluster: Cluster, name: str, stage: str | None, tail: int | None = None) -> Iterator[Said]:
+def past(
+    cluster: Cluster,
+    name: str,
+    stage: str | None,
+    tail: int | None = None,
+    *,
+    everything: bool = False,
+) -> Iterator[Said]:
     """What was said until now, by all pods together, by the time it was said."""
     pods = _pods(cluster, cluster.get(name), stage)
     if not pods:
         click.echo(_silence(name, stage), err=True)
-    timed = [_timed(cluster, pod, tail) for pod in pods if pod.began]
+    timed = [_timed(cluster, pod, tail, everything) for pod in pods if pod.began]
     for _, who, line in heapq.merge(*timed, key=lambda said: said[0]):
         yield who, line
     for pod in pods:
@@ -71,10 +85,22 @@ def past(cluster: Cluster, name: str, stage: str | None, tail: int | None = None
             click.echo(f"{pod.stage}: has not started ({pod.waits_for})", err=True)
 
 
-def _timed(cluster: Cluster, pod: Pod, tail: int | None) -> Iterator[tuple[str, str, str]]:
-    for line in cluster.logs(pod, tail=tail):
+def _timed(
+    cluster: Cluster, pod: Pod, tail: int | None, everything: bool
+) -> Iterable[tuple[str, str, str]]:
+    if everything:
+        return _spoken(cluster.logs(pod, tail=tail), pod.stage, everything)
+    lines = _spoken(cluster.logs(pod), pod.stage, everything)
+    return lines if tail is None else deque(lines, maxlen=tail)  # the last of them may be chatter
+
+
+def _spoken(lines: Iterable[str], who: str, everything: bool) -> Iterator[tuple[str, str, str]]:
+    """When it was said, by whom, and the line; what is around it only with `everything`."""
+    chatter = Chatter()
+    for line in lines:
         at, _, text = line.partition(" ")
-        yield at, pod.stage, text
+        if not chatter.has(text) or everything:
+            yield at, who, text
 
 
 def followed(
@@ -83,6 +109,8 @@ def followed(
     stage: str | None,
     tail: int | None = None,
     poll_s: float = POLL_S,
+    *,
+    everything: bool = False,
 ) -> Iterator[Said]:
     """What is said until the run has ended and every pod has said all it had to say."""
     readers: dict[str, _Reader] = {}
@@ -93,9 +121,10 @@ def followed(
         for pod in _pods(cluster, run, stage):
             reader = readers.get(pod.name)
             if pod.began and reader is None:
-                readers[pod.name] = _Reader(cluster, pod, queue, tail)
+                readers[pod.name] = _Reader(cluster, pod, queue, everything, tail)
             elif reader is not None and not reader.is_alive() and not pod.ended:
-                readers[pod.name] = _Reader(cluster, pod, queue, after=reader.heard)
+                after = reader.heard
+                readers[pod.name] = _Reader(cluster, pod, queue, everything, after=after)
             elif not pod.began and waiting.get(pod.name) != pod.waits_for:
                 waiting[pod.name] = pod.waits_for
                 click.echo(f"{pod.stage}: waits ({pod.waits_for})", err=True)
@@ -115,11 +144,13 @@ class _Reader(threading.Thread):
         cluster: Cluster,
         pod: Pod,
         queue: Queue[Said],
+        everything: bool,
         tail: int | None = None,
         after: str = "",
     ) -> None:
         super().__init__(name=f"logs of {pod.name}", daemon=True)
-        self._cluster, self._pod, self._queue, self._tail = cluster, pod, queue, tail
+        self._cluster, self._pod, self._queue = cluster, pod, queue
+        self._everything, self._tail = everything, tail
         self.heard = after
         self.start()
 
@@ -128,11 +159,11 @@ class _Reader(threading.Thread):
 
         after = self.heard
         try:
-            for line in self._cluster.logs(self._pod, follow=True, tail=self._tail):
-                at, _, text = line.partition(" ")
+            lines = self._cluster.logs(self._pod, follow=True, tail=self._tail)
+            for at, who, text in _spoken(lines, self._pod.stage, self._everything):
                 if at > after:
                     self.heard = at
-                    self._queue.put((self._pod.stage, text))
+                    self._queue.put((who, text))
         except RunError as error:
             self._queue.put((self._pod.stage, f"(the logs of {self._pod.name} broke off: {error})"))
 

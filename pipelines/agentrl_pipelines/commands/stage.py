@@ -15,7 +15,12 @@ from agentrl_pipelines.commands.mistakes import told
 @click.argument("name")
 @click.option("--manifest", required=True, help="The manifest as JSON, or @FILE.")
 @click.option("--phase", required=True, type=click.IntRange(0), help="From 0.")
-@click.option("--attempt", default=0, type=click.IntRange(0), help="Times it was started before.")
+@click.option(
+    "--attempt",
+    default=0,
+    type=click.IntRange(0),
+    help="Times the phase was begun before; the log's first line says which this is.",
+)
 @click.option("--executor-input", help="What Kubeflow's launcher says.")
 @click.option(
     "--scratch",
@@ -66,4 +71,5 @@ def stage(
                 view=view_for(Console()),
                 began=began,
             )
+            step.view.note(f"phase {phase + 1}, attempt {attempt + 1}")
             end_with(name, step)

@@ -92,7 +92,7 @@ def _plain(value: str | Text) -> Text:
     """Texts of others, with nothing in them that a terminal obeys or rich reads as markup."""
     from rich.text import Text
 
-    from agentrl_components.replay import clean
+    from agentrl_components.printable import clean
 
     return Text(clean(value)) if isinstance(value, str) else value
 

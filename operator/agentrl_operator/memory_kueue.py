@@ -1,0 +1,81 @@
+"""Kueue in memory: Workloads, and what Kueue and its administrators do to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentrl_operator.children import Manifest
+from agentrl_operator.errors import KubernetesError
+
+Children = dict[tuple[str, str, str], Manifest]
+STAMP = "2026-01-01T00:00:00Z"
+
+
+class MemoryKueue:
+    """All Workloads among a cluster's objects. There is quota for each; the test admits."""
+
+    def __init__(self, children: Children) -> None:
+        self._children = children
+        self._version = 0
+
+    def get(self, namespace: str, name: str) -> Manifest | None:
+        """One of them, as the API shows it."""
+        body = self._children.get(("Workload", namespace, name))
+        if body is not None:
+            body["metadata"].setdefault("resourceVersion", "0")
+        return body
+
+    def patch(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
+        """Merge into a status; refused where the version is another."""
+        body = self.get(namespace, name)
+        if body is None:
+            return
+        if change["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise KubernetesError("Kubernetes: the object has been modified", status=409)
+        merged = {**body.get("status", {}), **change["status"]}
+        body["status"] = {name: value for name, value in merged.items() if value is not None}
+        self._touch(body)
+
+    def holds(self, body: Manifest, kind: str) -> bool:
+        """Whether a condition is true of a Workload."""
+        conditions = body.get("status", {}).get("conditions", ())
+        return any(one["type"] == kind and one["status"] == "True" for one in conditions)
+
+    def admit(self) -> None:
+        """Everything that waits and may be admitted is."""
+        for body in self._workloads():
+            idle = not self.holds(body, "QuotaReserved") and not self.holds(body, "Finished")
+            if idle and body["spec"].get("active", True):
+                body.setdefault("status", {})["admission"] = {"clusterQueue": "all"}
+                self._say(body, "QuotaReserved", "True", "QuotaReserved", "reserved in all")
+                self._say(body, "Evicted", "False", "QuotaReserved", "")
+                self._say(body, "Admitted", "True", "Admitted", "The workload is admitted")
+
+    def evict(self, reason: str = "Preempted", message: str = "Preempted to make room") -> None:
+        """Ask everything that is admitted for its quota."""
+        for body in self._workloads():
+            if self.holds(body, "Admitted") and not self.holds(body, "Finished"):
+                self._say(body, "Evicted", "True", reason, message)
+
+    def activate(self, active: bool) -> None:
+        """An administrator lets Workloads work, or does not."""
+        for body in self._workloads():
+            body["spec"]["active"] = active
+            self._touch(body)
+        if not active:
+            self.evict("Deactivated", "The workload is deactivated")
+
+    def _workloads(self) -> list[Manifest]:
+        return [body for (kind, _, _), body in self._children.items() if kind == "Workload"]
+
+    def _say(self, body: Manifest, kind: str, status: str, reason: str, message: str) -> None:
+        conditions = body.setdefault("status", {}).setdefault("conditions", [])
+        kept = [one for one in conditions if one["type"] != kind]
+        made = {"type": kind, "status": status, "reason": reason, "message": message}
+        body["status"]["conditions"] = [*kept, made | {"lastTransitionTime": STAMP}]
+        self._touch(body)
+
+    def _touch(self, body: Manifest) -> None:
+        self._version += 1
+        body["metadata"]["resourceVersion"] = str(self._version)

@@ -1,0 +1,144 @@
+"""Kueue's Workload of a run: what it asks for, and what Kueue says of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentrl_components.spec import AgentRLRun
+from agentrl_operator.children import FINGERPRINT, Manifest, metadata
+from agentrl_operator.resource import Resource
+from agentrl_pipelines import placement
+from agentrl_pipelines.binding import GPU
+
+GROUP, VERSION, PLURAL = "kueue.x-k8s.io", "v1beta2", "workloads"
+PART = "workload"
+"""Names it among what the run owns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One of them, as Kueue shows it."""
+
+    fingerprint: str
+    """Of what it asks for."""
+    admitted: bool
+    """The run may work."""
+    reserved: bool
+    """Quota is held for it."""
+    evicted: bool
+    """Kueue wants the quota back."""
+    started: bool
+    """Kueue knows that the run is at work. Where it does not for long, it evicts."""
+    finished: bool
+    """Kueue knows that the run is over."""
+    says: str
+    """Why it is or is not admitted, in Kueue's words."""
+
+
+def name(resource: Resource) -> str:
+    """Of a run's Workload."""
+    return placement.child_name(resource.name, resource.uid, PART)
+
+
+def manifest(resource: Resource, run: AgentRLRun) -> Manifest:
+    """The Workload that asks for what a phase of the run needs at its widest."""
+    made = metadata(resource, PART, {})
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "Workload",
+        "metadata": made | {"annotations": {FINGERPRINT: fingerprint(run)}},
+        "spec": _spec(run),
+    }
+
+
+def fingerprint(run: AgentRLRun) -> str:
+    """Changes with what the run asks for."""
+    return hashlib.sha256(json.dumps(_spec(run), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _spec(run: AgentRLRun) -> Manifest:
+    return {"queueName": run.spec.compute.queue, "podSets": [*_stages(run), *_servers(run)]}
+
+
+def _stages(run: AgentRLRun) -> list[Manifest]:
+    """Pods that hold the model side by side. Evaluation follows them and asks for no more; what
+    else runs in a phase is small and is not counted."""
+    compute = run.spec.compute
+    side_by_side = ("train",) if compute.placement == "colocated" else ("rollout", "update")
+    requests = {"cpu": compute.cpu, "memory": compute.memory}
+    if compute.gpus:
+        requests[GPU] = str(compute.gpus)
+    # Kueue picks flavors by these two.
+    where = {
+        "nodeSelector": dict(compute.node_selector),
+        "tolerations": [one.model_dump(exclude_none=True) for one in compute.tolerations],
+    }
+    return [_pod_set(stage, 1, requests, where) for stage in side_by_side]
+
+
+def _servers(run: AgentRLRun) -> list[Manifest]:
+    return [
+        _pod_set(f"environment-{one.name}", one.replicas, {"cpu": one.cpu, "memory": one.memory})
+        for one in run.spec.environments
+        if placement.served(one)
+    ]
+
+
+def _pod_set(
+    name: str, count: int, requests: Mapping[str, str], where: Mapping[str, Any] | None = None
+) -> Manifest:
+    containers = [{"name": "main", "resources": {"requests": dict(requests)}}]
+    template = {"spec": {"containers": containers, **(where or {})}}
+    return {"name": name, "count": count, "template": template}
+
+
+def read(body: Mapping[str, Any]) -> Workload:
+    """The Workload in an object of the Kubernetes API."""
+    about = body["metadata"]
+    evicted, reserved = holds(body, "Evicted"), holds(body, "QuotaReserved")
+    eviction = condition(body, "Evicted")
+    idle = evicted and str(eviction["reason"]).startswith("Deactivated")
+    deleted = about.get("deletionTimestamp") is not None
+    return Workload(
+        fingerprint=(about.get("annotations") or {}).get(FINGERPRINT, ""),
+        admitted=holds(body, "Admitted") and not evicted and not deleted,
+        reserved=reserved,
+        evicted=evicted,
+        started=holds(body, "PodsReady"),
+        finished=holds(body, "Finished"),
+        says=str(eviction["message"]) if idle or (evicted and reserved) else _words(body),
+    )
+
+
+def _words(body: Mapping[str, Any]) -> str:
+    """Why the quota is or is not reserved, or what is still checked."""
+    waits = not holds(body, "QuotaReserved")
+    checks = [
+        f"{one['name']}: {one.get('message') or one['state']}"
+        for one in status(body).get("admissionChecks") or ()
+        if one["state"] != "Ready" and not waits
+    ]
+    if checks:
+        return f"waiting for admission checks: {'; '.join(checks)}"
+    told = condition(body, "QuotaReserved").get("message", "")
+    return str(told) or "waiting for Kueue"
+
+
+def status(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of a Workload; empty where there is none yet."""
+    return body.get("status") or {}
+
+
+def condition(body: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Of this type; empty where there is none."""
+    found = status(body).get("conditions") or ()
+    return next((one for one in found if one["type"] == kind), {})
+
+
+def holds(body: Mapping[str, Any], kind: str) -> bool:
+    """Whether the condition of this type is true."""
+    return bool(condition(body, kind).get("status") == "True")

@@ -1,0 +1,60 @@
+"""A Service of the cluster at a port of this machine, also after its pod was replaced."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+import time
+from types import TracebackType
+
+
+class Forward:
+    """`kubectl port-forward`, started again whenever it ends: it does when its pod does."""
+
+    def __init__(self, kubectl: tuple[str, ...], service: str, port: int) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port: int = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._argv = [*kubectl, "port-forward", f"service/{service}", f"{self._port}:{port}"]
+        self._closed = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+
+    def __enter__(self) -> str:
+        self._keeper.start()
+        return self.url
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closed.set()
+        if self._process is not None:
+            self._process.terminate()
+        self._keeper.join(timeout=10)
+
+    def answers(self, within_s: float) -> bool:
+        """Whether something listens at the port, in time."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+            except OSError:
+                time.sleep(0.2)
+            else:
+                return True
+        return False
+
+    def _keep(self) -> None:
+        while not self._closed.is_set():
+            self._process = subprocess.Popen(
+                self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            if self._closed.is_set():
+                self._process.terminate()
+            self._process.wait()
+            self._closed.wait(0.5)

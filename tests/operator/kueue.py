@@ -1,0 +1,148 @@
+"""A real Kueue beside a real kube-apiserver, on loopback, gone when the test ends.
+
+with Kueue.started(folder, server) as kueue:
+    server.create(queue)
+
+Its manager runs as it is, without its webhooks: nothing calls a server on loopback by the name of a
+Service. It reads the certificate of its metrics at a fixed place under /etc, so it gets an /etc of
+its own, in a mount namespace.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from apiserver import ApiServer, Refused, binary, free_ports
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+API = "apis/kueue.x-k8s.io/v1beta2"
+NAMESPACE = "kueue-system"
+START_S = 60.0
+CRDS = "manifests/kueue-crds"
+OWN_ETC = """
+set -e
+mount -t tmpfs tmpfs /etc
+mkdir -p /etc/kueue/metrics
+cp -r "$1" /etc/kueue/metrics/certs
+shift
+exec "$@"
+"""
+
+
+def missing() -> str | None:
+    """What is not there to start one with."""
+    if binary("kueue") is None:
+        return "no kueue; python tests/cluster/build.py kueue builds it (four minutes on two cores)"
+    if shutil.which("unshare") is None or subprocess.run(apart("true"), check=False).returncode:
+        return "no mount namespaces for kueue here"
+    return None
+
+
+def apart(*command: str) -> list[str]:
+    """A command with mounts of its own."""
+    alone = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "-Urm"]
+    return [*alone, *command]
+
+
+@dataclass(slots=True)
+class Kueue:
+    """Its manager."""
+
+    server: ApiServer
+    process: subprocess.Popen[bytes]
+
+    @classmethod
+    @contextmanager
+    def started(cls, folder: Path, server: ApiServer) -> Iterator[Kueue]:
+        """With its kinds installed, and ready; its log is in `folder`."""
+        path = binary("kueue")
+        assert path is not None, missing()
+        installed(server, path.parents[1] / CRDS)
+        server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        certificates = folder / "certificates"
+        certified(certificates)
+        webhooks, probes = free_ports(2)
+        config = folder / "kueue.yaml"
+        config.write_text(yaml.safe_dump(configuration(webhooks, probes, certificates)))
+        log = (folder / "kueue.log").open("wb")
+        process = subprocess.Popen(
+            apart("sh", "-c", OWN_ETC, "kueue", str(certificates), str(path), f"--config={config}"),
+            stdout=log,
+            stderr=log,
+            env=os.environ | {"KUBECONFIG": str(server.kubeconfig), "USER": "kueue"},
+        )
+        log.close()
+        try:
+            yield cls(server, process)
+        finally:
+            process.kill()
+            process.wait(timeout=10)
+
+
+def installed(server: ApiServer, folder: Path) -> None:
+    """Its kinds, all of them to be seen."""
+    crds = list(folder.glob("*.yaml"))
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(server.install, crds))
+    deadline = time.monotonic() + START_S
+    while True:
+        with suppress(Refused):
+            served = server.ask("GET", API)["resources"]
+            if len([one for one in served if "/" not in one["name"]]) == len(crds):
+                return
+        assert time.monotonic() < deadline, "Kueue's kinds are not served"
+        time.sleep(0.1)
+
+
+def configuration(webhooks: int, probes: int, certificates: Path) -> dict[str, Any]:
+    """Kueue's own defaults, but for what a test on loopback has no use for."""
+    return {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "namespace": NAMESPACE,
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{probes}"},
+        "metrics": {"bindAddress": "0"},
+        "webhook": {"host": "127.0.0.1", "port": webhooks, "certDir": str(certificates)},
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "integrations": {"frameworks": ["batch/job"]},
+        "featureGates": {"VisibilityOnDemand": False, "MultiKueue": False},
+    }
+
+
+def certified(folder: Path) -> None:
+    """A certificate that nobody checks."""
+    folder.mkdir(parents=True)
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "kueue")])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(minutes=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "tls.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    (folder / "tls.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )

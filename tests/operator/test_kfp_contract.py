@@ -1,0 +1,117 @@
+"""What we send to KFP is what every backend from 2.14.3 to 2.17.0 knows (kfp_contract.py)."""
+
+import json
+import re
+
+import pytest
+from kfp_contract import FIXTURE
+from kfp_stub import KfpStub
+
+from agentrl_components.spec import parse
+from agentrl_envs.serving import running
+from agentrl_operator.kfp_api import KfpApi, Submission
+from agentrl_operator.observed import ENDED
+from agentrl_pipelines.binding import bind
+from agentrl_pipelines.platform import Platform
+
+KNOWN = json.loads(FIXTURE.read_text())
+SPEC, CONTAINERS = "ml_pipelines.PipelineSpec", "ml_pipelines.PipelineDeploymentConfig"
+PODS = "kfp_kubernetes.KubernetesExecutorConfig"
+FREE = ("", "{}", "[]")
+"""What is no message, or may hold anything."""
+RUN = "d4f24ec4-9fc5-5b64-9d72-5a6b3ff0c3c4"
+
+
+def unknown(data: object, kind: str) -> list[str]:
+    """Fields in `data` that a message of this kind has not, by their paths."""
+    if kind in FREE:
+        return []
+    if kind.startswith("["):
+        return [path for each in data for path in unknown(each, kind[1:-1])]
+    if kind.startswith("{"):
+        return [f"{key}.{path}" for key in data for path in unknown(data[key], kind[1:-1])]
+    fields = KNOWN["models"][kind]
+    missing = [key for key in data if key not in fields]
+    below = [
+        f"{key}.{path}" for key in data if key in fields for path in unknown(data[key], fields[key])
+    ]
+    return missing + below
+
+
+MANIFEST = {
+    "apiVersion": "agentrl.dev/v1alpha1",
+    "kind": "AgentRLRun",
+    "metadata": {"name": "walk", "namespace": "kubeflow"},
+    "spec": {
+        "environments": [{"name": "rooms", "builtin": "babyai"}],
+        "horizon": {"phases": [{"maxTurns": 3, "iterations": 2}]},
+        "compute": {
+            "gpus": 1,
+            "nodeSelector": {"gpu": "h200"},
+            "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            "queue": "lab",
+            "secretEnv": [{"name": "TOKEN", "secret": "web", "key": "token"}],
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("placement", ["colocated", "disaggregated"])
+def test_every_backend_knows_every_field_of_a_phases_pipeline(placement):
+    read = parse(MANIFEST)
+    compute = read.spec.compute.model_copy(update={"placement": placement})
+    spec = read.spec.model_copy(update={"compute": compute})
+    run = read.model_copy(update={"spec": spec})
+    bound = bind(run, "6f1e2d3c-1111-4222-8333-444455556666", Platform())
+    assert unknown(bound["pipeline_spec"], SPEC) == []
+    containers = bound["pipeline_spec"]["deploymentSpec"]
+    assert unknown(containers, CONTAINERS) == []
+    pods = bound["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert [path for pod in pods.values() for path in unknown(pod, PODS)] == []
+
+
+def test_a_field_that_only_later_backends_know_would_be_found():
+    pod = {"imagePullPolicy": "Always", "securityContext": {}, "podMetadata": {"lables": {}}}
+    assert unknown(pod, PODS) == ["securityContext", "podMetadata.lables"]
+
+
+class NoWorkflows:
+    """A cluster without any."""
+
+    async def workflows(self, namespace, run_id):
+        return []
+
+
+async def test_every_backend_knows_the_paths_and_fields_of_our_requests():
+    stub, asked = KfpStub(), set()
+    served = stub.app()
+
+    async def listening(scope, receive, send):
+        if scope["type"] == "http":
+            path = re.sub(r"(runs|experiments)/[^:]+", lambda m: f"{m[1]}/{{id}}", scope["path"])
+            asked.add(f"{scope['method']} {path}")
+        await served(scope, receive, send)
+
+    with running(listening) as url:
+        api = KfpApi(url, NoWorkflows())
+        submission = Submission(
+            run_id=RUN,
+            name="walk: phase 1 of 1",
+            experiment="walk-6f1e2d3c",
+            namespace="kubeflow",
+            pipeline_spec={},
+            parameters={"phase": 0},
+            service_account="trainer",
+        )
+        await api.start(submission)
+        await api.start(submission)
+        await api.terminate(RUN)
+        await api.forget("walk-6f1e2d3c", "kubeflow")
+        await api.close()
+    known = {re.sub(r"\{\w+\}", "{id}", route) for route in KNOWN["routes"]}
+    assert len(asked) == 8
+    assert asked - known == set()
+    (posted,) = stub.posted
+    assert unknown(posted, "v2beta1_run") == []
+    assert unknown(posted["runtime_config"], "v2beta1_runtime_config") == []
+    assert set(ENDED) | {"CANCELING"} <= set(KNOWN["states"])

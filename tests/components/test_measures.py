@@ -3,23 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from corridor_rules import RULES
 
-from agentrl_components.episode import Job, Play, Rules, lost, trajectory
+from agentrl_components.episode import Job, Play, lost, trajectory
 from agentrl_components.errors import RunError
 from agentrl_components.measures import check_lost, measured, played, staleness
 from agentrl_components.trajectory import Turn
 from agentrl_envs.corridor import CorridorTasks
-
-RULES = Rules(
-    max_turns=8,
-    context=500,
-    max_tokens_per_turn=4,
-    temperature=1.0,
-    top_p=1.0,
-    admissible=False,
-    seed=3,
-    purpose="train/0",
-)
 
 
 def job(group: int) -> Job:

@@ -1,25 +1,15 @@
 """What is played waits for whoever learns from it, and what is for nothing goes."""
 
 import pytest
+from corridor_rules import RULES
 
 from agentrl_components import layout
-from agentrl_components.episode import Job, Play, Rules, trajectory
+from agentrl_components.episode import Job, Play, trajectory
 from agentrl_components.errors import StoreError
 from agentrl_components.stores import MemoryStore
 from agentrl_components.trajectory import Trajectory
 from agentrl_components.trajectory_queue import TrajectoryQueue
 from agentrl_envs.corridor import CorridorTasks
-
-RULES = Rules(
-    max_turns=8,
-    context=500,
-    max_tokens_per_turn=4,
-    temperature=1.0,
-    top_p=1.0,
-    admissible=False,
-    seed=3,
-    purpose="train/0",
-)
 
 
 def episode(iteration: int) -> Trajectory:

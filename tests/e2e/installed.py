@@ -202,6 +202,8 @@ def manifest(name: str, **changes: Any) -> dict[str, Any]:
         },
         "evaluation": {"tasks": 200, "maxTurns": 8},
         "compute": {"workers": 1, "cpu": "200m", "memory": "1500Mi"},
+        "rollout": {"maxStaleness": 1},
+        "algorithm": {"importanceSampling": {}},
         "update": {"checkpointEvery": 5},
     }
     for part, change in [*short.items(), *changes.items()]:

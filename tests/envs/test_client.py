@@ -1,11 +1,10 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from corridor_server import red_left_2, served
 from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -15,7 +14,7 @@ from starlette.routing import Route
 from agentrl_envs.blocking import BlockingTaskSet
 from agentrl_envs.client import RemoteTaskSet
 from agentrl_envs.corridor import CorridorEnvironment, CorridorOptions, CorridorTasks
-from agentrl_envs.env import Relabels, Step, Task, TaskSet, content_id
+from agentrl_envs.env import Relabels, Step, Task, TaskSet
 from agentrl_envs.errors import (
     CapacityError,
     ContractError,
@@ -31,18 +30,6 @@ from agentrl_envs.session import LocalWorld, World
 from agentrl_envs.transport import Patience
 
 HURRIED = Patience(call_s=2.0, retry_s=0.3, capacity_s=0.3)
-
-
-def red_left_2() -> Task:
-    payload = {"cells": 5, "start": 2, "side": "left", "colour": "red"}
-    return Task(id=content_id("corridor", payload), category="walk-2", payload=payload)
-
-
-@contextmanager
-def served(tasks: TaskSet | None = None, **options) -> Iterator[str]:
-    tasks = tasks or CorridorTasks()
-    with running(create_app(tasks, ThreadHost(tasks), ServerOptions(**options))) as url:
-        yield url
 
 
 async def test_an_episode_over_http_is_the_episode_in_process():

@@ -142,12 +142,7 @@ def test_a_deleted_run_leaves_no_workload(events):
         for event in events:
             await world.happens(event)
             await world.look()
-        world.cluster.down = world.stores.down = False
-        world.cluster.delete(world.key, world.time.strftime("%Y-%m-%dT%H:%M:%SZ"))
-        for _ in range(120):
-            await world.look()
-            world.stop_work()
-            world.pass_time(2)
+        await world.deleted()
         assert world.key not in world.cluster.resources
         assert not world.kfp.working
         assert world.workload is None

@@ -158,6 +158,15 @@ class World:
             self.finish_phase()
             self.pass_time(61)
 
+    async def deleted(self):
+        """Somebody deletes it, and four minutes pass."""
+        self.cluster.down = self.stores.down = False
+        self.cluster.delete(self.key, self.time.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        for _ in range(120):
+            await self.look()
+            self.stop_work()
+            self.pass_time(2)
+
 
 EVENTS = (
     "look",
@@ -236,12 +245,7 @@ def test_a_deleted_run_goes_whatever_happened_and_leaves_nothing_at_work(events)
         for event in events:
             await world.happens(event)
             await world.look()
-        world.cluster.down = world.stores.down = False
-        world.cluster.delete(world.key, world.time.strftime("%Y-%m-%dT%H:%M:%SZ"))
-        for _ in range(120):
-            await world.look()
-            world.stop_work()
-            world.pass_time(2)
+        await world.deleted()
         assert world.key not in world.cluster.resources
         assert not world.kfp.working
 

@@ -22,8 +22,9 @@ class Rollout(Part):
     evaluation."""
     engine: Literal["torch", "vllm"] = "torch"
     """What samples. `torch`: in process, bit-reproducible on CPU. `vllm`: for real sizes."""
-    temperature: float = Field(default=1.0, gt=0, le=5)
-    """Of sampling. Log-probabilities are those of the distribution that was sampled."""
+    temperature: float = Field(default=1.0, ge=0.01, le=5)
+    """Of sampling; colder, vLLM would sample from another distribution than it reports.
+    Log-probabilities are those of the distribution that was sampled."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Nucleus. Below 1, sampler and trainer differ by what is cut; importanceSampling corrects
     it."""

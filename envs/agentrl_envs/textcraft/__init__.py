@@ -4,11 +4,11 @@ The task, its commands and its wording are those of TextCraft (ADaPT, arXiv 2311
 serves it; the generator, the splits and the terse form are our own. A task looks like this, in the
 terse form, with synthetic recipes:
 
-    craft 1 rope using 1 wheel 2 wood ; craft 1 wheel using 2 sand ; goal craft rope ; have nothing
+    goal craft rope ; rope using wheel 2 wood ; wheel using 2 sand ; have nothing
     > get 2 sand
-    got 2 sand ; have 2 sand
+    have 2 sand
     > craft wheel
-    crafted 1 wheel ; have 1 wheel
+    have wheel
 
 `tasks` deals problems (`problem`) drawn from `minecraft` or `synthetic` recipes; an `environment`
 reads each reply (`command`), carries it out (`workshop`) and tells what came of it (`form`). The

@@ -1,6 +1,6 @@
 """An agent's reply, read. Nothing that an agent writes is evaluated.
 
-    get 3 oak logs
+    get 3 oak logs                          the count may be left out where the form allows it
     craft 4 stick using 2 oak planks        the count of the product may be left out
     craft oak sign using 6 oak planks, 1 stick
     inventory
@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 
 _ACTION = re.compile(r"Action:[^\S\n]*\n?([^\n]*)")
-_GET = re.compile(r"get ([0-9]+) (.+)")
+_GET = re.compile(r"get (?:([0-9]+) )?(.+)")
 _CRAFT = re.compile(r"craft (?:([0-9]+) )?(.+?)(?: using (.+))?")
 _NEED = re.compile(r"([0-9]+) (.+)")
 _NEXT_NEED = re.compile(r" ?, ?| (?=[0-9])")
@@ -30,10 +30,10 @@ ONE_ACTION = "Error: Only one 'Action' is allowed per response. Please adjust yo
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Take `count` of a raw item."""
+    """Take `count` of a raw item. `count` None: it was not named."""
 
     item: str
-    count: int
+    count: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +83,21 @@ def _command(words: str) -> Command:
         return _get(match[1], match[2])
     if match := _CRAFT.fullmatch(words):
         return _craft(match[1], match[2], match[3])
-    return Unreadable(
+    return Unreadable(unknown(words))
+
+
+def unknown(words: str) -> str:
+    """What is said to `words` that are no command."""
+    return (
         f"Could not execute {words[:80]}. Commands are: get [count] [item];"
         " craft [item] using [count] [ingredient], ...; inventory."
     )
 
 
-def _get(count: str, item: str) -> Command:
-    if not _countable(count):
+def _get(count: str | None, item: str) -> Command:
+    if count is not None and not _countable(count):
         return Unreadable(_wrong(f"{count[:8]} {item}"))
-    return Get(_name(item), int(count))
+    return Get(_name(item), None if count is None else int(count))
 
 
 def _craft(count: str | None, item: str, needs: str | None) -> Command:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import TaskError
-from agentrl_envs.textcraft.command import Command, Craft, Get, Look, read
+from agentrl_envs.textcraft.command import Command, Craft, Get, Look, read, unknown
 from agentrl_envs.textcraft.form import Form
 from agentrl_envs.textcraft.problem import problem_of
 from agentrl_envs.textcraft.workshop import Outcome, Workshop
@@ -65,9 +65,11 @@ class TextCraft:
 
     def _carry_out(self, workshop: Workshop, command: Command) -> Outcome:
         match command:
+            case Get(item, None) if self._form.spells_out:
+                return Outcome(kind="refused", message=unknown(f"get {item.replace('_', ' ')}"))
             case Get(item, count):
-                return workshop.take(item, count)
-            case Craft(item, _, None) if self._form.names_ingredients:
+                return workshop.take(item, count or 1)
+            case Craft(item, _, None) if self._form.spells_out:
                 return Outcome(kind="refused", message=_unnamed(item))
             case Craft(item, count, given):
                 return workshop.craft(item, count, given)

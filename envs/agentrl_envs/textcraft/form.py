@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from agentrl_envs.errors import TaskError
@@ -23,11 +24,14 @@ INSTRUCTIONS = (
 _NO_OPENING = "observation: holds no goal: {!r}; give the first one of an episode"
 
 
+_EMPTY = "have nothing"
+
+
 class Form(Protocol):
     """How a workshop is described, and how commands are written."""
 
-    names_ingredients: bool
-    """Whether a craft command must name its ingredients."""
+    spells_out: bool
+    """Whether a get must name its count, and a craft its ingredients."""
 
     def opening(self, workshop: Workshop) -> str:
         """The first observation."""
@@ -62,7 +66,7 @@ class Form(Protocol):
 class AgentGymForm:
     """AgentGym's commands and wording."""
 
-    names_ingredients = True
+    spells_out = True
 
     def opening(self, workshop: Workshop) -> str:
         lines = "\n".join(
@@ -101,19 +105,22 @@ class AgentGymForm:
 
 
 class TerseForm:
-    """One line, one word an item, and the inventory in every observation.
+    """One line, one word an item, and what is held in every observation.
 
-    craft 1 axe using 2 plate 1 rod ; craft 2 plate using 1 iron ; goal craft axe ; have nothing
-    got 1 iron ; have 1 iron
-    crafted 2 plate ; have 2 plate
+    goal craft axe ; axe using 2 plate rod ; 2 plate using iron ; have nothing
+    have iron
+    have 2 plate
     cannot ; have 2 plate
 
-    An item that one recipe shown makes is crafted by name (`craft plate`); where there are several
-    recipes, the ingredients are named too. Counts above `most` read `many`.
+    A count of one is not said, and what a command did can be seen from what is held: so a product
+    stands a step or two from what it is made of, which is what a small model has to find. The goal
+    comes first, so that each recipe can be read with it in mind. An item that one recipe shown
+    makes is crafted by name (`craft plate`); where there are several, the ingredients are named
+    too. Counts above `most` read `many`.
     """
 
-    names_ingredients = False
-    words = ("craft", "using", "get", "goal", "have", "nothing", "got", "crafted", "cannot", ";")
+    spells_out = False
+    words = ("goal", "craft", "using", "get", "have", "nothing", "cannot", ";")
     many = "many"
 
     def __init__(self, most: int) -> None:
@@ -121,23 +128,22 @@ class TerseForm:
 
     def opening(self, workshop: Workshop) -> str:
         lines = " ; ".join(
-            f"craft {recipe.count} {recipe.makes} using {_pairs(recipe.needs)}"
+            f"{self._some(recipe.makes, recipe.count)} using {self._all(recipe.needs)}"
             for recipe in workshop.recipes
         )
-        return f"{lines} ; goal craft {workshop.goal} ; {self._have(workshop)}"
+        return f"goal craft {workshop.goal} ; {lines} ; {self._have(workshop)}"
 
     def telling(self, outcome: Outcome, workshop: Workshop) -> str:
         have = self._have(workshop)
-        if outcome.kind in ("got", "crafted"):
-            return f"{outcome.kind} {self._number(outcome.count)} {outcome.item} ; {have}"
-        return have if outcome.kind == "inventory" else f"cannot ; {have}"
+        return f"cannot ; {have}" if outcome.kind == "refused" else have
 
     def get(self, item: str, count: int) -> str:
-        return f"get {count} {item}"
+        return f"get {item}" if count == 1 else f"get {count} {item}"
 
     def craft(self, recipe: Recipe, spent: dict[str, int], workshop: Workshop) -> str:
         if len(workshop.by_item[recipe.makes]) == 1:
             return f"craft {recipe.makes}"
+        # Spelled out: in a command, what has no count before it belongs to the name before.
         return f"craft {recipe.makes} using {_pairs(recipe.needs)}"
 
     def item(self, name: str) -> str:
@@ -147,26 +153,31 @@ class TerseForm:
         return ()
 
     def relabel(self, opening: str, goal: str) -> str:
-        before, mark, after = opening.rpartition(" ; goal ")
-        if not mark:
+        before, mark, after = opening.partition(" ; ")
+        if not (mark and before.startswith("goal ")):
             raise TaskError(_NO_OPENING.format(opening[:80]))
-        return f"{before} ; goal {goal} ; {after.partition(' ; ')[2]}"
+        return f"goal {goal} ; {after}"
 
     def _have(self, workshop: Workshop) -> str:
-        held = (f"{self._number(n)} {item}" for item, n in sorted(workshop.held.items()))
-        return f"have {' '.join(held) or 'nothing'}"
+        return f"have {self._all(sorted(workshop.held.items()))}" if workshop.held else _EMPTY
 
-    def _number(self, count: int) -> str:
-        return str(count) if count <= self.most else self.many
+    def _all(self, counted: Iterable[tuple[str, int]]) -> str:
+        # Said in every observation: the bare name, which is the rule, without a call.
+        return " ".join([i if n == 1 else self._some(i, n) for i, n in counted])
+
+    def _some(self, item: str, count: int) -> str:
+        if count == 1:
+            return item
+        return f"{count if count <= self.most else self.many} {item}"
 
 
 def _words(item: str) -> str:
     return item.replace("_", " ")
 
 
+def _pairs(needs: Iterable[tuple[str, int]]) -> str:
+    return " ".join(f"{count} {name}" for name, count in needs)
+
+
 def _list(needs: dict[str, int]) -> str:
     return ", ".join(f"{count} {_words(name)}" for name, count in needs.items())
-
-
-def _pairs(needs: tuple[tuple[str, int], ...]) -> str:
-    return " ".join(f"{count} {name}" for name, count in needs)

@@ -213,31 +213,44 @@ def test_the_terse_form_is_one_line_with_the_inventory():
     env = playing("terse")
     seen = env.reset(Task(id="textcraft-0", category="depth 3", payload=SIGN))
     assert seen.text == (
-        "craft 3 oak_sign using 6 oak_planks 1 stick ; craft 4 oak_planks using 1 oak_logs"
-        " ; craft 4 birch_planks using 1 birch_logs ; craft 4 stick using 2 planks"
-        " ; craft 1 stick using 2 bamboo ; craft 1 wool using 1 wool_dye 4 string"
-        " ; goal craft oak_sign ; have nothing"
+        "goal craft oak_sign ; 3 oak_sign using 6 oak_planks stick ; 4 oak_planks using oak_logs"
+        " ; 4 birch_planks using birch_logs ; 4 stick using 2 planks ; stick using 2 bamboo"
+        " ; wool using wool_dye 4 string ; have nothing"
     )
-    assert say(env, "get 2 bamboo") == "got 2 bamboo ; have 2 bamboo"
+    assert say(env, "get 2 bamboo") == "have 2 bamboo"
     assert say(env, "craft oak_planks") == "cannot ; have 2 bamboo"
-    assert say(env, "craft stick") == "crafted 1 stick ; have 1 stick"
-    assert say(env, "get 900 bamboo") == "got many bamboo ; have many bamboo 1 stick"
+    assert say(env, "craft stick") == "have stick"
+    assert say(env, "get 900 bamboo") == "have many bamboo stick"
+
+
+def test_a_terse_get_without_a_count_takes_one():
+    env = playing("terse")
+    assert say(env, "get bamboo") == "have bamboo"
+    assert say(env, "get 1 bamboo") == "have 2 bamboo"
+
+
+def test_agentgyms_get_has_to_name_its_count():
+    env = playing()
+    before, after = env.step("inventory"), env.step("get bamboo")
+    assert after.observation.text.startswith("Could not execute get bamboo. Commands are: get [co")
+    assert after.info["wellformed"] is False
+    assert after.info["state"] == before.info["state"]
 
 
 def test_terse_admissible_names_ingredients_only_where_there_is_a_choice():
     env = playing("terse")
-    say(env, "get 1 oak_logs", "craft oak_planks", "get 2 bamboo")
-    step = env.step("get 1 oak_logs")
+    say(env, "get oak_logs", "craft oak_planks", "get 2 bamboo")
+    step = env.step("get oak_logs")
     assert step.observation.admissible == (
         "get 2 bamboo",
-        "get 1 birch_logs",
-        "get 1 oak_logs",
+        "get birch_logs",
+        "get oak_logs",
         "get 4 string",
         "craft oak_planks",
         "craft stick using 2 planks",
         "craft stick using 2 bamboo",
     )
-    assert say(env, "craft stick using 2 planks").startswith("crafted 4 stick ; have 2 bamboo")
+    assert say(env, "craft stick using 2 planks").startswith("have 2 bamboo")
 
 
 TASKS = [

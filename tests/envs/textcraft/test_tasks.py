@@ -184,8 +184,9 @@ def test_relabelling_changes_the_goal_and_nothing_else(tasks):
 
 @BOTH
 def test_what_is_no_first_observation_cannot_be_relabelled(tasks):
-    with pytest.raises(TaskError, match="observation: holds no goal"):
-        tasks.relabel("Got 1 diamond", "craft apple")
+    for text in ("Got 1 diamond", "have diamond", "cannot ; have diamond", "goal"):
+        with pytest.raises(TaskError, match="observation: holds no goal"):
+            tasks.relabel(text, "craft apple")
 
 
 def test_a_negative_index_is_refused():

@@ -42,9 +42,9 @@ class FlatParameters:
         self.shared = shared
         self._views = self.split(shared.vector)
         dtypes = {p.dtype for _, p in self._named}
+        self._same = dtypes <= {torch.float32}
         self.dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
         """What the module holds of the vector: rounded to this, it gives the same module."""
-        self._same = all(p.dtype == torch.float32 for _, p in self._named)
         if self._same:
             for (_, parameter), view in zip(self._named, self._views.values(), strict=True):
                 parameter.data = view

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from agentrl_components.spec import AgentRLRun
+from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator import children
 from agentrl_operator.actions import Action, ApplyEnvironment, ApplyToken, RemoveServers
 from agentrl_operator.conditions import Kind, Reason
@@ -19,12 +19,8 @@ from agentrl_pipelines.platform import Platform
 def removed(resource: Resource) -> list[Action]:
     """What removes every server that the run may have, seen yet or not: none may work when its
     quota is given back, and what was made a moment ago is not seen at once."""
-    environments = resource.run.spec.environments if resource.run is not None else ()
-    names = [
-        placement.child_name(resource.name, resource.uid, one.name)
-        for one in environments
-        if placement.served(one)
-    ]
+    environments = _served(resource.run) if resource.run is not None else []
+    names = [placement.child_name(resource.name, resource.uid, one.name) for one in environments]
     return [RemoveServers(deployment=name) for name in names]
 
 
@@ -39,7 +35,7 @@ def served(
     """What brings the servers to what the manifest says, and the condition that tells of them."""
     changed: list[str] = []
     behind: list[str] = []
-    environments = [one for one in run.spec.environments if placement.served(one)]
+    environments = _served(run)
     for environment in environments:
         name = placement.child_name(resource.name, resource.uid, environment.name)
         servers = observed.servers.get(name)
@@ -65,7 +61,11 @@ def served(
 def renewed(run: AgentRLRun, observed: Observed) -> list[Action]:
     """Everything the servers need, as when an attempt begins: a Service or a Secret that somebody
     deleted is not watched, and is made anew here."""
-    return _applied([one.name for one in run.spec.environments if placement.served(one)], observed)
+    return _applied([one.name for one in _served(run)], observed)
+
+
+def _served(run: AgentRLRun) -> list[Environment]:
+    return [one for one in run.spec.environments if placement.served(one)]
 
 
 def _applied(environments: Sequence[str], observed: Observed) -> list[Action]:

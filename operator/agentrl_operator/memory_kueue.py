@@ -7,6 +7,7 @@ from typing import Any
 
 from agentrl_operator.children import Manifest
 from agentrl_operator.errors import KubernetesError
+from agentrl_operator.workload import holds
 
 Children = dict[tuple[str, str, str], Manifest]
 STAMP = "2026-01-01T00:00:00Z"
@@ -37,15 +38,10 @@ class MemoryKueue:
         body["status"] = {name: value for name, value in merged.items() if value is not None}
         self._touch(body)
 
-    def holds(self, body: Manifest, kind: str) -> bool:
-        """Whether a condition is true of a Workload."""
-        conditions = body.get("status", {}).get("conditions", ())
-        return any(one["type"] == kind and one["status"] == "True" for one in conditions)
-
     def admit(self) -> None:
         """Everything that waits and may be admitted is."""
         for body in self._workloads():
-            idle = not self.holds(body, "QuotaReserved") and not self.holds(body, "Finished")
+            idle = not holds(body, "QuotaReserved") and not holds(body, "Finished")
             if idle and body["spec"].get("active", True):
                 body.setdefault("status", {})["admission"] = {"clusterQueue": "all"}
                 self._say(body, "QuotaReserved", "True", "QuotaReserved", "reserved in all")
@@ -55,7 +51,7 @@ class MemoryKueue:
     def evict(self, reason: str = "Preempted", message: str = "Preempted to make room") -> None:
         """Ask everything that is admitted for its quota."""
         for body in self._workloads():
-            if self.holds(body, "Admitted") and not self.holds(body, "Finished"):
+            if holds(body, "Admitted") and not holds(body, "Finished"):
                 self._say(body, "Evicted", "True", reason, message)
 
     def activate(self, active: bool) -> None:

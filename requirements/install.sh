@@ -9,7 +9,7 @@ python3 -m venv /opt/tools
 pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes \
   -r installer.txt -r build.txt
 
-libraries() { # FILE: with the Dockerfile's arguments CUDA and VLLM
+libraries() { # FILE: with the Dockerfile's argument CUDA
   if [ "${CUDA:-yes}" = no ]; then
     python3 without_cuda.py "$1" > without-cuda.txt
     uv pip install --quiet --require-hashes --no-deps -r without-cuda.txt
@@ -17,9 +17,6 @@ libraries() { # FILE: with the Dockerfile's arguments CUDA and VLLM
     env -u PYTHONDONTWRITEBYTECODE /opt/agentrl/bin/python without_cuda.py --finish
   else
     uv pip install --quiet --compile-bytecode --require-hashes -r "$1"
-  fi
-  if [ -n "${VLLM:-}" ]; then
-    uv pip install --quiet --compile-bytecode --constraint "$1" "vllm==$VLLM"
   fi
 }
 

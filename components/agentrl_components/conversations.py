@@ -21,6 +21,7 @@ from agentrl_components.errors import SpecError
 from agentrl_components.packing import Example
 from agentrl_components.spec import RunSpec, Storage
 from agentrl_components.stores import open_store
+from agentrl_components.trajectory import Trajectory
 
 FIELD = "spec.warmStart.trajectories"
 ROLES = {"human": "user", "gpt": "assistant"}
@@ -70,6 +71,24 @@ def messages(line: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "messages" in line:
         return [(m["role"], m["content"]) for m in line["messages"]]
     return [(ROLES.get(m["from"], m["from"]), m["value"]) for m in line["conversations"]]
+
+
+def line(episode: Trajectory) -> str:
+    """A played episode as such a line, with what became of it."""
+    told = [
+        {"role": role, "content": content}
+        for turn in episode.turns
+        for role, content in (("user", turn.observation), ("assistant", turn.action))
+    ]
+    became = {
+        "environment": episode.environment,
+        "task": episode.task,
+        "iteration": episode.iteration,
+        "success": episode.success,
+        "score": episode.score,
+        "ending": episode.ending.value,
+    }
+    return json.dumps({"messages": told} | became)
 
 
 def example(

@@ -31,11 +31,28 @@ ITERATIONS = "iterations/"
 TRAJECTORIES = "trajectories/"
 POLICIES = "policy/"
 EVALUATIONS = "evaluations/"
+PULSES = "pulses/"
+PHASES = "phases/"
+OWN = (
+    RUN,
+    STATE,
+    TRACKER,
+    CHECKPOINTS,
+    ITERATIONS,
+    TRAJECTORIES,
+    POLICIES,
+    EVALUATIONS,
+    PULSES,
+    PHASES,
+)
+"""What every key of a run starts with."""
 MANIFEST = "manifest.json"
 LINEAGE = "environments.json"
 """Of a phase: what its worlds are."""
 DECISION = "decision.json"
 """Of a phase: what follows it."""
+PLAYED = "played.episodes"
+"""Of a phase: episodes of its last iteration, for people."""
 TRAINER = "trainer/"
 """In a checkpoint: the files under this are not part of the model folder."""
 
@@ -63,12 +80,12 @@ def policy(number: int, name: str) -> str:
 
 def pulse(role: str) -> str:
     """What changes while a process lives."""
-    return f"pulses/{role}"
+    return f"{PULSES}{role}"
 
 
 def phase(number: int, name: str) -> str:
     """A file of one phase."""
-    return f"phases/{number:02d}/{name}"
+    return f"{PHASES}{number:02d}/{name}"
 
 
 def evaluation(name: str) -> str:

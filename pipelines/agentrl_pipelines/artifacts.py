@@ -50,11 +50,14 @@ class Artifacts:
         self.describe(name, metadata or {})
 
     def describe(self, name: str, metadata: Mapping[str, object]) -> None:
-        """Only what the page of `name` shows: the numbers of a metrics artifact."""
+        """Only what the page of `name` shows: the numbers of a metrics artifact. By hand they are
+        in a file beside it."""
         slot = self._slot(name)
         if slot is not None:
             known = {key: slot[key] for key in ("name", "uri") if key in slot}
             self._told[name] = {"artifacts": [known | {"metadata": dict(metadata)}]}
+        elif metadata:
+            self.path(f"{name}.json").write_text(json.dumps(dict(metadata), indent=1))
 
     def _slot(self, name: str) -> Mapping[str, Any] | None:
         """What the launcher says of artifact `name`; None: it does not ask for it."""

@@ -61,5 +61,8 @@ def _failed(name: str, step: Step, error: Exception, termination_log: Path, *, f
         if termination_log.exists():
             termination_log.write_text(json.dumps(told), encoding="utf-8")
     with contextlib.suppress(RunError):  # the store may be what failed
-        Journal(step.store()).state("failed", message, reason=reason, final=final)
+        journal = Journal(step.store())
+        # Its partner gives up after a stage that failed for good: that one's words are the cause.
+        if final or not (journal.standing.status == "failed" and journal.standing.final):
+            journal.state("failed", message, reason=reason, final=final)
     return 2 if final else 1

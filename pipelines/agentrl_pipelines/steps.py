@@ -63,6 +63,11 @@ def provision(step: Step) -> None:
     from agentrl_components.worlds import open_worlds
 
     store = step.store()
+    if step.phase > 0 and not store.exists(layout.RUN):
+        raise StoreError(
+            f"{store.url}: holds nothing of this run, which is past its first phase; point "
+            "spec.storage.endpoint or the platform's storage at the service that holds it"
+        )
 
     async def answer() -> None:
         async for attempt in AsyncRetrying(
@@ -93,7 +98,7 @@ def train(step: Step) -> None:
         begin(context)
         go_on(context, step.phase)
         played = [r.iteration for r in context.history if r.phase == step.phase]
-        tell_trajectories(step, len(played))
+        tell_trajectories(step, context.store, len(played))
         tell_checkpoint(step, context)
 
 
@@ -105,7 +110,7 @@ def rollout(step: Step) -> None:
         from agentrl_components.stages.apart import play_phase
 
         iterations = play_phase(context, step.phase)
-    tell_trajectories(step, iterations)
+    tell_trajectories(step, context.store, iterations)
 
 
 def update(step: Step) -> None:
@@ -215,8 +220,12 @@ def decision_of(context: RunContext) -> Decision:
     return decide(context.spec.horizon, context.history, context.rolled_back)
 
 
-def tell_trajectories(step: Step, iterations: int) -> None:
-    """How much was played, and as what."""
+def tell_trajectories(step: Step, store: Store, iterations: int) -> None:
+    """How much was played, and as what; episodes of the phase's last iteration, a line each, in the
+    form that a warm start takes."""
+    from agentrl_components import trajectory_codec
+    from agentrl_components.conversations import line
+
     rollout = step.run.spec.rollout
     episodes = iterations * rollout.tasks * rollout.group_size
     told = {
@@ -225,7 +234,10 @@ def tell_trajectories(step: Step, iterations: int) -> None:
         "iterations": iterations,
         "episodes": episodes,
     }
-    step.artifacts.put("trajectories", json.dumps(told, indent=1).encode(), told)
+    key = layout.phase(step.phase, layout.PLAYED)
+    played = trajectory_codec.decode(store.get(key)) if store.exists(key) else ()
+    lines = "".join(f"{line(episode)}\n" for episode in played)
+    step.artifacts.put("trajectories", lines.encode(), told)
 
 
 def tell_checkpoint(step: Step, context: RunContext) -> None:

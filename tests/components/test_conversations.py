@@ -2,9 +2,10 @@
 
 import json
 
+import played
 import pytest
 
-from agentrl_components.conversations import conversations
+from agentrl_components.conversations import conversations, line
 from agentrl_components.dialogue.plain import PlainDialogue
 from agentrl_components.dialogue.words import word_tokenizer
 from agentrl_components.errors import SpecError
@@ -27,6 +28,14 @@ def read(tmp_path, *lines):
         "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     )
     return conversations(f"file://{path}", DIALOGUE, SPEC, 0.5)
+
+
+def test_a_played_episode_can_be_imitated(tmp_path):
+    episode = played.episode(("door left", "left", 0.0, True), ("door", "push", 1.0, True))
+    (imitated,) = read(tmp_path, line(episode))
+    given = {"messages": [{"role": role, "content": text} for role, text in TOLD]}
+    (told,) = read(tmp_path, given)
+    assert list(imitated.ids) == list(told.ids)
 
 
 def test_both_forms_give_the_same_example(tmp_path):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from agentrl_components import layout
+from agentrl_components import layout, trajectory_codec
 from agentrl_components.context import RunContext
 from agentrl_components.errors import Stopped
 from agentrl_components.expansion import Decision, decide
@@ -149,8 +149,13 @@ def show(
     tracked |= {f"seconds/{name}": value for name, value in seconds.items()}
     context.tracker.metrics(number + 1, tracked)
     tracking = context.spec.tracking
-    if number % tracking.episodes_every == 0 and tracking.episodes:
-        context.tracker.episodes(number + 1, "train", episodes[: tracking.episodes])
+    last = over(decision, record.phase)
+    if tracking.episodes and (last or number % tracking.episodes_every == 0):
+        sample = episodes[: tracking.episodes]
+        context.tracker.episodes(number + 1, "train", sample)
+        if last:
+            played = layout.phase(record.phase, layout.PLAYED)
+            context.store.replace(played, trajectory_codec.encode(sample))
     context.view.iteration(
         Shown(
             iteration=number + 1,

@@ -14,7 +14,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 .DEFAULT_GOAL := help
 
 help: ## What there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed ## Watch an agent learn: examples/babyai.yaml, about five minutes on two cores
 	$(BIN)/agentrl run examples/babyai.yaml --root runs/babyai

@@ -78,7 +78,7 @@ class Result:
 @click.command()
 @click.option("--runs", default=1000, show_default=True)
 @click.option("--changes", default=300, show_default=True, help="Specs changed, one at a time.")
-@click.option("--json", "path", default="benchmarks/results/control_plane.json", show_default=True)
+@click.option("--out", "path", default="benchmarks/results/control_plane.json", show_default=True)
 def main(runs: int, changes: int, path: str) -> None:
     """Measure, print, write JSON."""
     lacking = missing()

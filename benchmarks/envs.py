@@ -63,7 +63,7 @@ class Result:
 @click.option("--sessions", default=64, show_default=True)
 @click.option("--workers", default=2, show_default=True, help="Beside the server with threads.")
 @click.option("--environment", "-e", "chosen", multiple=True, help="Default: all built in.")
-@click.option("--json", "path", default="benchmarks/results/envs.json", show_default=True)
+@click.option("--out", "path", default="benchmarks/results/envs.json", show_default=True)
 def main(seconds: float, sessions: int, workers: int, chosen: tuple[str, ...], path: str) -> None:
     """Measure, print a table, write JSON."""
     results = []

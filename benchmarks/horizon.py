@@ -53,7 +53,7 @@ UNTIL_STOPPED = 1_000_000
 @click.command()
 @click.option("--manifest", default="examples/babyai.yaml", show_default=True)
 @click.option("--seeds", default=5, show_default=True, help="0, 1, ...")
-@click.option("--turns", default=90_000, show_default=True, help="Environment turns of an arm.")
+@click.option("--turns", default=60_000, show_default=True, help="Environment turns of an arm.")
 @click.option("--staged", default="3,5,8", show_default=True, help="Horizons of the staged arm.")
 @click.option("--short", default=4, show_default=True, help="Horizon of the short arm.")
 @click.option("--tasks", default=400, show_default=True, help="Held-out tasks.")

@@ -77,6 +77,7 @@ class RunContext:
             self.journal.check(self.run)
             self.crew = opened.enter_context(contextlib.closing(Crew(self.spec, self.scratch)))
             self.lead, self.players = self.crew.lead, self.crew.players
+            self.players.note = self.view.note
             upcoming = Upcoming(self.crew.draw, self.spec.rollout.tasks)
             self.tasks = opened.enter_context(contextlib.closing(upcoming))
             self.learner = Learner(self.spec, self.lead, self.crew.pool)

@@ -73,9 +73,11 @@ def messages(line: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(ROLES.get(m["from"], m["from"]), m["value"]) for m in line["conversations"]]
 
 
-def line(episode: Trajectory) -> str:
-    """A played episode as such a line, with what became of it."""
-    told = [
+def line(episode: Trajectory, instructions: str = "") -> str:
+    """A played episode as such a line, with what became of it. `instructions` are those it was
+    played with: imitated without them, a policy would begin otherwise than it plays."""
+    told = [{"role": "system", "content": instructions}] if instructions else []
+    told += [
         {"role": role, "content": content}
         for turn in episode.turns
         for role, content in (("user", turn.observation), ("assistant", turn.action))

@@ -16,19 +16,9 @@ from agentrl_components.errors import SpecError
 from agentrl_components.expansion import Decision
 from agentrl_components.history import IterationRecord
 from agentrl_components.spec import AgentRLRun
+from agentrl_components.spec.edits import changes as edited
 from agentrl_components.state import Found, read_state
 from agentrl_components.store import Store
-
-FREE = (
-    "suspend",
-    "active_deadline_seconds",
-    "backoff_limit",
-    "ttl_seconds_after_finished",
-    "compute",
-    "tracking",
-)
-"""Parts of a manifest that may change between two starts of one run: no number depends on them."""
-
 
 PLAYED = ("rollout", "evaluate", "warm start: play")
 """Stages whose seconds environments work, by how their names begin."""
@@ -55,7 +45,8 @@ class Journal:
                 raise SpecError(
                     [
                         f"{path}: {self.store.url} holds a run that began with {old!r}, "
-                        f"not {new!r}; restore the value, or give another --root"
+                        f"not {new!r}; restore the value, or make a new run (on one machine: give "
+                        "another --root)"
                         for path, old, new in changed
                     ]
                 )
@@ -135,19 +126,7 @@ class Journal:
 
 def changes(before: AgentRLRun, after: AgentRLRun) -> list[tuple[str, Any, Any]]:
     """(path, old, new) of everything that makes it another run."""
-    out: list[tuple[str, Any, Any]] = []
-
-    def compare(old: Any, new: Any, path: str) -> None:
-        if isinstance(old, dict) and isinstance(new, dict):
-            for name in sorted({*old, *new}):
-                compare(old.get(name), new.get(name), f"{path}.{name}")
-        elif old != new:
-            out.append((path, old, new))
-
-    old, new = (
-        run.spec.model_dump(mode="json", by_alias=True, exclude=set(FREE))
-        for run in (before, after)
-    )
-    compare(old, new, "spec")
-    compare(before.metadata.name, after.metadata.name, "metadata.name")
+    out = list(edited(before.spec, after.spec))
+    if before.metadata.name != after.metadata.name:
+        out.append(("metadata.name", before.metadata.name, after.metadata.name))
     return out

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,10 @@ class MlflowTracker:
     another thread; give it back as `run_id` to resume. Without `run_id` and `uri`, MLFLOW_RUN_ID is
     resumed where it is set. With a `uri` it is not: what a KFP backend with MLflow sets there is a
     run of one task, and a run here goes over many.
+
+    `past`, given the time in ms, is asked once, from that thread too, as soon as MLflow answers:
+    for all that was done before, since who did it may have been killed or have met a server that
+    was down.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class MlflowTracker:
         run_id: str | None = None,
         uid: str | None = None,
         on_run: Callable[[str], None] | None = None,
+        past: Callable[[int], Iterable[Job]] | None = None,
         deadline_s: float = 60.0,
         pause_s: float = 1.0,
         worker: Sequence[str] = WORKER,
@@ -103,6 +108,9 @@ class MlflowTracker:
         self._folder = folder.absolute()
         self._target = target(self._folder, uri, experiment, run_name, run_id, uid)
         self._on_run = on_run
+        self._past = past
+        self._told_past = False
+        self._sending: Job | None = None
         self._deadline_s = deadline_s
         self._pause_s = pause_s
         self._worker = worker
@@ -160,7 +168,11 @@ class MlflowTracker:
         failed, self._failed = self._failed, []
         if self._outbox.dropped:
             failed.append(f"{self._outbox.dropped} batches of episodes that had waited too long")
-        left = [f"not recorded: {line}" for line in self._outbox.left()]
+        under_way = self._sending  # by a thread that did not even see its process die
+        waiting = ([describe(under_way)] if under_way is not None else []) + self._outbox.left()
+        left = [f"not recorded: {line}" for line in waiting]
+        if left and self._past is not None:
+            left.append("the same command again records what the run's store holds of this")
         return failed + ([self.problem] if left and self.problem else []) + left
 
     def _send_all(self) -> None:
@@ -168,7 +180,10 @@ class MlflowTracker:
         try:
             while (job := self._outbox.take()) is not None:
                 closing = self._outbox.closed
-                if self._send(job):
+                self._sending = job
+                sent = self._send(job)
+                self._sending = None
+                if sent:
                     pause_s = self._pause_s
                 elif closing:
                     return
@@ -210,7 +225,19 @@ class MlflowTracker:
                 self._on_run(reply.run_id)
             except RunError as error:
                 self._failed.append(f"the run's id could not be kept: {error}")
+        self._tell_past()
         return reply
+
+    def _tell_past(self) -> None:
+        """Once; what was done since then is newer, and wins."""
+        if self._past is None or self._told_past:
+            return
+        self._told_past = True
+        try:
+            for job in self._past(_now_ms()):
+                self._outbox.put_back(job)
+        except RunError as error:
+            self._failed.append(f"what the run's store holds could not be told again: {error}")
 
     def _begin(self) -> None:
         """The worker, unless it runs already."""

@@ -1,19 +1,28 @@
-"""The pool as the stages see it: tasks in, episodes out."""
+"""The pool as the stages see it: tasks in, episodes out.
+
+An episode that infrastructure took is played again when the others are done, the same task and
+sample, so from the same seeds: a world that failed for a moment leaves no trace in the numbers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentrl_components.episode import Job, Rules
 from agentrl_components.pool import Pool
 from agentrl_components.spec import RunSpec
 from agentrl_components.tasks import Drawn
-from agentrl_components.trajectory import Trajectory
+from agentrl_components.trajectory import Ending, Trajectory
 from agentrl_components.worker import Worker
 
 RANDOM_POLICY = -1
 """The version of the policy that has no weights."""
+ROUNDS = 3
+"""How many more times lost episodes are played."""
+PAUSE_S = 1.0
+"""Seconds before the first of these rounds; each later pause is twice as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +44,45 @@ class Call:
 class Players:
     """Plays on every worker at once, whole groups together."""
 
-    def __init__(self, spec: RunSpec, pool: Pool, instructions: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        pool: Pool,
+        instructions: Mapping[str, str],
+        pause_s: float = PAUSE_S,
+    ) -> None:
         self._spec = spec
         self._pool = pool
         self._instructions = instructions
+        self._pause_s = pause_s
+        self.note: Callable[[str], None] = lambda _: None
+        """Told which episodes are played again."""
 
     def play(self, call: Call, version: int) -> list[Trajectory]:
-        """The episodes of `call` by policy `version`, ordered by group and sample."""
-        parts = min(self._pool.size, len(call.drawn))
+        """The episodes of `call` by policy `version`, ordered by group and sample. Those still lost
+        after `ROUNDS` further rounds are among them, as lost."""
         rules = rules_of(self._spec, call)
-        jobs = [
-            jobs_of(call, self._instructions, range(part, len(call.drawn), parts))
-            for part in range(parts)
-        ]
-        played = self._pool.map(Worker.play, [(some, rules, version) for some in jobs])
+        jobs = jobs_of(call, self._instructions, range(len(call.drawn)))
+        episodes = self._played(jobs, rules, version)
+        for number in range(ROUNDS):
+            lost = [i for i, e in enumerate(episodes) if e.ending is Ending.LOST]
+            if not lost:
+                break
+            reason = episodes[lost[-1]].note
+            self.note(f"{len(lost)} of {len(jobs)} episodes were lost and begin anew: {reason}")
+            time.sleep(self._pause_s * 2**number)
+            anew = self._played([jobs[i] for i in lost], rules, version)
+            for i, episode in zip(lost, anew, strict=True):
+                episodes[i] = episode
+        return episodes
+
+    def _played(self, jobs: Sequence[Job], rules: Rules, version: int) -> list[Trajectory]:
+        """The trajectories of `jobs`, which are ordered by group and sample, in their order."""
+        groups = sorted({job.group for job in jobs})
+        parts = min(self._pool.size, len(groups))
+        part_of = {group: place % parts for place, group in enumerate(groups)}
+        shares = [[job for job in jobs if part_of[job.group] == part] for part in range(parts)]
+        played = self._pool.map(Worker.play, [(share, rules, version) for share in shares])
         return sorted((e for some in played for e in some), key=lambda e: (e.group, e.sample))
 
 

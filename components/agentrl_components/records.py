@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agentrl_components import layout
 from agentrl_components.evaluation import Evaluated
 from agentrl_components.replay import Replay, replay
-from agentrl_components.state import State, Stored, checked, known, read_state
+from agentrl_components.state import State, Stored, Tracked, checked, read_state, read_tracked
 from agentrl_components.store import Store
 from agentrl_components.trajectory_codec import decode
 
@@ -39,13 +39,6 @@ class Iteration(Stored):
     max_turns: int
     metrics: dict[str, float | None]
     decision: Decided | None = None
-
-
-class Tracked(Stored):
-    """Which MLflow run shows it."""
-
-    run_id: str | None = None
-    uri: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +71,7 @@ def read(store: Store) -> Records:
         evaluations=evaluations,
         before=_replays(store, layout.episodes("before")),
         after=_replays(store, layout.episodes("after")),
-        tracked=known(store, layout.TRACKER, Tracked) or Tracked(),
+        tracked=read_tracked(store),
     )
 
 

@@ -27,13 +27,13 @@ from agentrl_components.outcome import (
     Report,
     Step,
 )
-from agentrl_components.records import Iteration, Tracked, read
+from agentrl_components.records import Iteration, read
 from agentrl_components.replay import Replay
 from agentrl_components.spec import AgentRLRun, Horizon
-from agentrl_components.state import State
+from agentrl_components.state import State, Tracked
 from agentrl_components.store import Store
 
-__all__ = ["Report", "build", "write"]
+__all__ = ["Report", "build", "database", "write"]
 
 ENDS = 5
 """Iterations that a phase's success at its start and at its end is averaged over, at most."""
@@ -190,10 +190,16 @@ def _checkpoints(
     )
 
 
+def database(root: Path) -> str | None:
+    """The tracking URI of MLflow's database in a run's folder. None: nothing made one."""
+    path = root.absolute() / "mlflow.db"
+    return f"sqlite:///{path}" if path.exists() else None
+
+
 def _mlflow(run: AgentRLRun, tracked: Tracked, root: Path | None) -> Mlflow:
     uri = run.spec.tracking.uri or tracked.uri
     if uri is None and root is not None:
-        uri = f"sqlite:///{root.absolute() / 'mlflow.db'}"
+        uri = database(root)
     return Mlflow(uri=uri, experiment=run.spec.tracking.experiment, run_id=tracked.run_id)
 
 

@@ -62,6 +62,13 @@ class State(Stored):
     """Seconds of work by stage, over every start of the run."""
 
 
+class Tracked(Stored):
+    """Which MLflow run shows the run."""
+
+    run_id: str | None = None
+    uri: str | None = None
+
+
 class Verdict(Stored):
     """What follows a phase."""
 
@@ -83,6 +90,11 @@ def read_state(store: Store) -> State:
 def read_verdict(store: Store, phase: int) -> Verdict | None:
     """What follows `phase`; None: it is not over. Raises `StoreError` where that is damaged."""
     return known(store, layout.phase(phase, layout.DECISION), Verdict)
+
+
+def read_tracked(store: Store) -> Tracked:
+    """Which MLflow run shows it. Raises `StoreError` where that is damaged."""
+    return known(store, layout.TRACKER, Tracked) or Tracked()
 
 
 def known(store: Store, key: str, kind: type[Read]) -> Read | None:

@@ -58,6 +58,13 @@ class _Row:
     allowed: list[tuple[int, ...]] = field(default_factory=list)
 
 
+def _fail(rows: Sequence[_Row], error: Exception) -> None:
+    """Tell everybody who still waits."""
+    for row in rows:
+        if not row.answer.done():
+            row.answer.set_exception(error)
+
+
 class TorchEngine:
     """An `Engine` over a `Decoder` in this process. Serves one event loop."""
 
@@ -176,9 +183,10 @@ class TorchEngine:
             try:
                 self._ready = [row for row in self._step(rows) if not row.answer.done()]
             except RuntimeError as error:  # torch's own, out of memory among them
-                for row in rows:
-                    if not row.answer.done():
-                        row.answer.set_exception(EngineError(f"forward pass failed: {error}"))
+                _fail(rows, EngineError(f"forward pass failed: {error}"))
+            except Exception as error:  # a bug: those who wait hear of it, too
+                _fail(rows, error)
+                raise
             await asyncio.sleep(0)
 
     @torch.inference_mode()

@@ -32,7 +32,7 @@ def record(uri: str, experiment_id: str, run_id: str, shown: Episodes) -> None:
     episodes = [
         (_trace_id(run_id, shown, episode), episode) for episode in shown.episodes if episode.turns
     ]
-    if not episodes:
+    if not episodes or _kept(client, episodes[-1][0]):
         return
     spans = [
         span
@@ -42,6 +42,18 @@ def record(uri: str, experiment_id: str, run_id: str, shown: Episodes) -> None:
     client.log_spans(experiment_id, spans)
     for trace_id, episode in episodes:
         client.start_trace(_info(trace_id, experiment_id, run_id, shown, episode))
+
+
+def _kept(client: Any, trace_id: int) -> bool:
+    """Whether MLflow has all of this trace. Its tags come last, and the last trace after others."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return "shown" in client.get_trace_info(_text_id(trace_id)).tags
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "NOT_FOUND"):
+            return False
+        raise
 
 
 def run_lengths(mask: NDArray[np.bool_]) -> str:

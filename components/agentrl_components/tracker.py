@@ -74,7 +74,7 @@ class MemoryTracker:
         self.given = dict(values)
 
     def metrics(self, iteration: int, values: Mapping[str, float]) -> None:
-        self.recorded[iteration] = dict(values)
+        self.recorded[iteration] = {**self.recorded.get(iteration, {}), **values}
 
     def episodes(self, iteration: int, name: str, episodes: Sequence[Trajectory]) -> None:
         self.shown.append((iteration, name, len(episodes)))

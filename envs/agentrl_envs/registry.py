@@ -9,6 +9,7 @@ environment's dependencies are not needed for another's.
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -73,13 +74,25 @@ def names() -> dict[str, str]:
 
 
 def options(name: str) -> dict[str, str]:
-    """Every option of an environment: its type and default. Raises `OptionError`."""
-    fields = _named(name).options_model().model_fields
+    """Every option of an environment: what it takes, its default and what it is for, in a line.
+    Raises `OptionError`."""
+    schema = _named(name).options_model().model_json_schema()
     return {
-        field: f"{getattr(info.annotation, '__name__', info.annotation)}, default {info.default!r}"
-        + (f". {info.description}" if info.description else "")
-        for field, info in fields.items()
+        field: f"{_taken(one)}, default {json.dumps(one['default'])}. "
+        + " ".join(one.get("description", "").split())
+        for field, one in schema["properties"].items()
     }
+
+
+def _taken(schema: Mapping[str, Any]) -> str:
+    """What a value is, in words of YAML."""
+    if "enum" in schema:
+        return " or ".join(map(str, schema["enum"]))
+    if schema.get("type") == "array":
+        return f"list of {_taken(schema.get('items', {}))}s"
+    kinds = {"integer": "whole number", "string": "text", "boolean": "true or false"}
+    kind = str(schema.get("type", "value"))
+    return kinds.get(kind, kind)
 
 
 def task_set(name: str, options: Mapping[str, Any] | None = None) -> TaskSet:
@@ -90,7 +103,22 @@ def task_set(name: str, options: Mapping[str, Any] | None = None) -> TaskSet:
     try:
         return built_in.task_set(built_in.options_model().model_validate(dict(options or {})))
     except ValidationError as error:
-        raise OptionError("\n".join(_reworded(name, error))) from None
+        wrong = (f"{name}.options.{line}" for line in _reworded(name, error))
+        raise OptionError("\n".join(wrong)) from None
+
+
+def option_mistakes(name: str, options: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the options of a built-in environment, a line each: option, reason, fix.
+    Nothing where its packages are not installed: they are where it runs."""
+    try:
+        model = _named(name).options_model()
+    except ModuleNotFoundError:
+        return []
+    try:
+        model.model_validate(dict(options))
+    except ValidationError as error:
+        return _reworded(name, error)
+    return []
 
 
 def _named(name: str) -> BuiltIn:
@@ -108,7 +136,8 @@ def _reworded(name: str, error: ValidationError) -> list[str]:
         if mistake["type"] == "extra_forbidden":
             reason, fix = f"{name} has no such option", f"see `agentrl envs list {name}`"
         else:
-            reason = mistake["msg"][:1].lower() + mistake["msg"][1:]
+            said = mistake["msg"].removeprefix("Value error, ")
+            reason = (said[:1].lower() + said[1:]).replace("a valid tuple", "a list")
             fix = f"change it from {mistake['input']!r}"
-        lines.append(f"{name}.options.{field}: {reason}; {fix}")
+        lines.append(f"{field}: {reason}; {fix}")
     return lines

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from contextlib import AsyncExitStack
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,10 +14,6 @@ import click
 if TYPE_CHECKING:
     from agentrl_operator.app import Options
     from agentrl_pipelines.platform import Platform
-
-
-STORES_KEPT = 64
-"""Connections to the stores of so many runs are kept open."""
 
 
 @click.command()
@@ -80,9 +76,11 @@ async def _operated(platform: Platform, options: Options) -> None:
     from agentrl_operator.standing import Standings, opened
     from agentrl_pipelines.binding import bind
 
+    gc.collect()
+    gc.freeze()  # what was loaded stays: to look through it again and again is time and memory
     async with AsyncExitStack() as stack:
         cluster, tracking = KubernetesApi(), MlflowApi()
-        stores = Standings(lru_cache(STORES_KEPT)(opened))
+        stores = Standings(opened)
         pipelines = KfpApi(
             platform.kfp.url,
             cluster,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Literal
 
 from agentrl_operator.news import News
+from agentrl_operator.workload import Priority
+from agentrl_pipelines.kueue import ANYWHERE, Nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,8 @@ class ApplyEnvironment:
     """Make an environment's Deployment and Service, or bring them up to date."""
 
     environment: str
+    nodes: Nodes = ANYWHERE
+    """Where its servers may run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +70,8 @@ class StartRun:
     attempt: int
     first: bool = False
     """Nothing can have been started for the run before: it was not even held."""
+    nodes: Mapping[str, Nodes] = field(default_factory=lambda: MappingProxyType({}))
+    """Where Kueue has its pods run, by pod set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +91,15 @@ class RemoveWorkflow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAdmission:
     """Make the Workload that asks Kueue for what the run needs, where there is none."""
+
+    priority: Priority | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prioritize:
+    """Give the run's Workload another priority, or none."""
+
+    priority: Priority | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +143,7 @@ Action = (
     | TerminateRun
     | RemoveWorkflow
     | RequestAdmission
+    | Prioritize
     | TellKueue
     | RemoveWorkload
     | ForgetRuns

@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from agentrl_operator import fleet, stopping, workload
-from agentrl_operator.actions import Action, RequestAdmission, TellKueue
+from agentrl_operator.actions import Action, Prioritize, RequestAdmission, TellKueue
 from agentrl_operator.conditions import Kind, Reason
 from agentrl_operator.news import News
-from agentrl_operator.observed import KfpRun, Observed
+from agentrl_operator.observed import KfpRun, Observed, Unknown
 from agentrl_operator.plan import Plan, rested, scaled_down, waiting, without_servers
 from agentrl_operator.resource import Resource
 from agentrl_operator.status import Status
@@ -20,6 +20,8 @@ from agentrl_pipelines.platform import Platform
 
 LOOK_S = 120.0
 """Between two looks at a run in the queue. The watch is faster; it may fall silent."""
+CLASS_LOOK_S = 15.0
+"""Between two looks at a priority class that is not there: nobody watches those."""
 
 
 def concerns(resource: Resource, status: Status, platform: Platform) -> bool:
@@ -42,18 +44,20 @@ def awaited(
     if working is not None:
         told = status.told(Kind.ADMITTED, "False", Reason.EVICTED, says, now)
         return stopping.patiently(told, observed, working, f"not admitted ({says})", now)
+    reason, message, look_s = Reason.QUEUED, f"in the queue: {says}", LOOK_S
+    if isinstance(observed.priority, Unknown):
+        says, reason = observed.priority.why, Reason.NO_PRIORITY_CLASS
+        message, look_s = f"not in the queue: {says}", CLASS_LOOK_S
     # What was stopped is begun anew, with the next attempt.
     attempt = observed.attempt + (1 if stopping.was_stopped(observed) else 0)
     status = (
         rested(scaled_down(status, observed, now), now)
         .with_(attempt=attempt, phase="Pending")
-        .told(Kind.ADMITTED, "False", Reason.QUEUED, says, now)
+        .told(Kind.ADMITTED, "False", reason, says, now)
     )
-    removing = without_servers(observed)
-    actions = removing or _asking(resource, observed, now)
-    look_s = stopping.LOOK_S if actions else LOOK_S
-    message = f"in the queue: {says}"
-    return waiting(status, "False", Reason.QUEUED, message, now, actions=actions, requeue_s=look_s)
+    actions = without_servers(observed) or _asking(resource, observed, now)
+    look_s = stopping.LOOK_S if actions else look_s
+    return waiting(status, "False", reason, message, now, actions=actions, requeue_s=look_s)
 
 
 def _may_work(resource: Resource, status: Status, observed: Observed, platform: Platform) -> bool:
@@ -76,16 +80,29 @@ def _stale(resource: Resource, observed: Observed) -> bool:
 def _asking(resource: Resource, observed: Observed, now: datetime) -> list[Action]:
     """What brings the run into the queue. Nothing of it works."""
     seen = observed.workload
-    if seen is None:
-        return [RequestAdmission()] if resource.run is not None else []
-    if _stale(resource, observed):
+    if isinstance(observed.priority, Unknown) or _stale(resource, observed):
         return stopping.unqueued(resource, observed)
+    if seen is None:
+        return [RequestAdmission(priority=observed.priority)] if resource.run is not None else []
     if seen.evicted and seen.reserved:
         return [*fleet.removed(resource), TellKueue(news="stopped", at=now)]
-    return []
+    return _prioritizing(resource, observed)
 
 
-def granted(status: Status, observed: Observed, now: datetime) -> tuple[list[Action], Status]:
+def _prioritizing(resource: Resource, observed: Observed) -> list[Action]:
+    """What gives the Workload the priority of the class that the run names by now. One without a
+    class gets none, nor does one lose it, while quota is reserved: Kueue refuses that."""
+    seen, priority, wanted = observed.workload, observed.priority, resource.priority_class
+    if seen is None or seen.priority_class == wanted or isinstance(priority, Unknown):
+        return []
+    known = wanted == (priority.name if priority is not None else None)
+    fixed = seen.reserved and None in (wanted, seen.priority_class)
+    return [Prioritize(priority=priority)] if known and not fixed else []
+
+
+def granted(
+    resource: Resource, status: Status, observed: Observed, now: datetime
+) -> tuple[list[Action], Status]:
     """What to tell of the admission of a run that may work."""
     seen = observed.workload
     if seen is None:
@@ -93,10 +110,13 @@ def granted(status: Status, observed: Observed, now: datetime) -> tuple[list[Act
             message = "the run names no queue"
             status = status.told(Kind.ADMITTED, "True", Reason.NOT_QUEUED, message, now)
         return [], status
-    status = status.told(Kind.ADMITTED, "True", Reason.ADMITTED, seen.says, now)
+    says = seen.says
+    if isinstance(observed.priority, Unknown):
+        says = f"{says}; {observed.priority.why}"
+    status = status.told(Kind.ADMITTED, "True", Reason.ADMITTED, says, now)
     at_work = isinstance(observed.kfp, KfpRun) and observed.kfp.state == "RUNNING"
-    tell = at_work and not seen.started
-    return ([TellKueue(news="started", at=now)] if tell else []), status
+    started = [TellKueue(news="started", at=now)] if at_work and not seen.started else []
+    return [*started, *_prioritizing(resource, observed)], status
 
 
 def closed(resource: Resource, status: Status, observed: Observed, now: datetime) -> list[Action]:

@@ -56,7 +56,7 @@ async def operate(
             _heartbeat(controller, neighbours.cluster, options.namespaces, health, ready)
         )
         stack.callback(beating.cancel)
-        await _served(neighbours.cluster, options.namespaces)
+        await _served(controller, neighbours.cluster, options.namespaces)
         await kopf.operator(
             registry=watches.watched(controller, workloads=platform.kueue.admission == "run"),
             settings=watches.settings(namespaced=bool(options.namespaces)),
@@ -68,12 +68,14 @@ async def operate(
         )
 
 
-async def _served(cluster: Cluster, namespaces: tuple[str, ...]) -> None:
+async def _served(controller: Controller, cluster: Cluster, namespaces: tuple[str, ...]) -> None:
     """Wait for Kubernetes and for the resource's definition: Kopf only watches, in a namespace of
-    its own, what is defined when it starts."""
+    its own, what is defined when it starts. Then look which servers there are already."""
+    places = namespaces or (None,)
     while True:
         try:
-            return await cluster.answers(namespaces[0] if namespaces else None)
+            await cluster.answers(places[0])
+            return await _servers_listed(controller, cluster, places)
         except KubernetesError as error:
             logger.warning("waiting for the API of AgentRLRuns: %s", error)
             await asyncio.sleep(SERVED_S)
@@ -114,3 +116,16 @@ async def _relist(controller: Controller, cluster: Cluster, places: tuple[str | 
             controller.seen(body)
     for key in before - there:
         controller.gone(*key)
+    await _servers_listed(controller, cluster, places)
+
+
+async def _servers_listed(
+    controller: Controller, cluster: Cluster, places: tuple[str | None, ...]
+) -> None:
+    before = controller.servers()
+    there = set()
+    for place in places:
+        async for body in cluster.deployments(place):
+            there.add(watches.servers_seen(controller, body))
+    for uid, name in before - there:
+        controller.servers_seen(uid, name, None)

@@ -11,10 +11,11 @@ import hashlib
 import json
 from typing import Any
 
-from agentrl_components.spec import GROUP, KIND, VERSION, AgentRLRun, Environment
+from agentrl_components.spec import GROUP, KIND, VERSION, AgentRLRun, Environment, SecretVariable
 from agentrl_operator.resource import Resource
-from agentrl_pipelines import placement
-from agentrl_pipelines.binding import RUN_LABEL, TOKEN_KEY, TOKEN_PART, queue_label
+from agentrl_pipelines import kueue, placement
+from agentrl_pipelines.binding import RUN_LABEL, TOKEN_KEY, TOKEN_PART
+from agentrl_pipelines.kueue import ANYWHERE, Nodes
 from agentrl_pipelines.platform import Platform
 
 Manifest = dict[str, Any]
@@ -57,19 +58,27 @@ def service(resource: Resource, environment: Environment) -> Manifest:
 
 
 def deployment(
-    resource: Resource, run: AgentRLRun, environment: Environment, platform: Platform
+    resource: Resource,
+    run: AgentRLRun,
+    environment: Environment,
+    platform: Platform,
+    nodes: Nodes = ANYWHERE,
 ) -> Manifest:
     """An environment's servers; its fingerprint is in an annotation."""
-    made = _deployment(resource, run, environment, platform)
+    made = _deployment(resource, run, environment, platform, nodes)
     made["metadata"]["annotations"] = {FINGERPRINT: _fingerprint(made)}
     return made
 
 
 def fingerprint(
-    resource: Resource, run: AgentRLRun, environment: Environment, platform: Platform
+    resource: Resource,
+    run: AgentRLRun,
+    environment: Environment,
+    platform: Platform,
+    nodes: Nodes = ANYWHERE,
 ) -> str:
     """What the annotation of an up-to-date Deployment says."""
-    return _fingerprint(_deployment(resource, run, environment, platform))
+    return _fingerprint(_deployment(resource, run, environment, platform, nodes))
 
 
 def _fingerprint(manifest: Manifest) -> str:
@@ -77,10 +86,14 @@ def _fingerprint(manifest: Manifest) -> str:
 
 
 def _deployment(
-    resource: Resource, run: AgentRLRun, environment: Environment, platform: Platform
+    resource: Resource,
+    run: AgentRLRun,
+    environment: Environment,
+    platform: Platform,
+    nodes: Nodes,
 ) -> Manifest:
     labels = _selector(resource, environment)
-    queue = queue_label(run.spec.compute, platform)
+    queue = kueue.labels(run.spec.compute, platform, resource.priority_class)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -104,25 +117,33 @@ def _deployment(
                     },
                     "containers": [_container(resource, environment, platform)],
                     "volumes": [{"name": "tmp", "emptyDir": {}}],
+                    **_where(nodes),
                 },
             },
         },
     }
 
 
+def _where(nodes: Nodes) -> Manifest:
+    where = {
+        "nodeSelector": kueue.selector({}, nodes),
+        "tolerations": kueue.tolerated((), nodes),
+    }
+    return {name: value for name, value in where.items() if value}
+
+
 def _container(resource: Resource, environment: Environment, platform: Platform) -> Manifest:
     secret = placement.child_name(resource.name, resource.uid, TOKEN_PART)
+    shown = SecretVariable(name=placement.ENVIRONMENT_TOKEN, secret=secret, key=TOKEN_KEY)
     container: Manifest = {
         "name": "environment",
         "image": environment.image or platform.images.environment,
         "imagePullPolicy": platform.images.pull_policy,
         "env": [
-            {
-                "name": placement.ENVIRONMENT_TOKEN,
-                "valueFrom": {"secretKeyRef": {"name": secret, "key": TOKEN_KEY}},
-            },
+            _from_secret(shown),
             {"name": "PORT", "value": str(placement.ENVIRONMENT_PORT)},
             {"name": "HOME", "value": "/tmp"},
+            *(_from_secret(variable) for variable in environment.secret_env),
         ],
         "ports": [{"name": "http", "containerPort": placement.ENVIRONMENT_PORT}],
         "startupProbe": _probe("/healthz", periodSeconds=1, failureThreshold=300),
@@ -142,6 +163,11 @@ def _container(resource: Resource, environment: Environment, platform: Platform)
     if environment.builtin is not None:
         container["command"] = _served(environment.builtin, environment)
     return container
+
+
+def _from_secret(variable: SecretVariable) -> Manifest:
+    source = {"secretKeyRef": {"name": variable.secret, "key": variable.key}}
+    return {"name": variable.name, "valueFrom": source}
 
 
 def _served(builtin: str, environment: Environment) -> list[str]:

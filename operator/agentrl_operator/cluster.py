@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from agentrl_operator.children import Manifest
+from agentrl_operator.kueue_api import Kueue
+from agentrl_operator.pods import Pod
 from agentrl_operator.resource import Resource
 
 
 class Cluster(Protocol):
     """`KubernetesApi` is the real one. Every method may raise `KubernetesError`."""
+
+    @property
+    def kueue(self) -> Kueue:
+        """Kueue's objects in it."""
+        ...
 
     async def hold(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Put our finalizer on a resource; the resource as it is then."""
@@ -54,24 +61,16 @@ class Cluster(Protocol):
         """The phases of a KFP run's Workflows: Running, Succeeded ... or nothing yet."""
         ...
 
-    async def working_pods(self, namespace: str, run_id: str) -> int:
-        """Pods of a KFP run that have not ended."""
-        ...
-
-    async def workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """A Workload of Kueue. None: there is none."""
-        ...
-
-    async def tell_kueue(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
-        """Merge into a Workload's status, unless it has another version than `change` names."""
-        ...
-
-    async def remove_workload(self, namespace: str, name: str) -> None:
-        """Delete a Workload, if it is there."""
+    async def pods(self, namespace: str, label: str, values: Collection[str]) -> Sequence[Pod]:
+        """The pods of which a label has one of these values, but for those that succeeded."""
         ...
 
     def runs(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
         """Every AgentRLRun there is. None: in every namespace."""
+        ...
+
+    def deployments(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
+        """Every Deployment that the operator made. None: in every namespace."""
         ...
 
     async def answers(self, namespace: str | None) -> None:

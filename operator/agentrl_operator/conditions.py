@@ -43,6 +43,7 @@ class Reason(StrEnum):
     QUEUED = "Queued"
     EVICTED = "Evicted"
     NOT_QUEUED = "NotQueued"
+    NO_PRIORITY_CLASS = "NoPriorityClass"
 
     READY = "Ready"
     STARTING = "Starting"

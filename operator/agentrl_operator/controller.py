@@ -13,15 +13,14 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from agentrl_operator import resource as resources
 from agentrl_operator import status as statuses
 from agentrl_operator.actions import Action, Hold
 from agentrl_operator.conditions import Kind, Reason, Truth
 from agentrl_operator.errors import KfpError, KubernetesError, StandingError, Trouble
+from agentrl_operator.known import Known, Manifests
 from agentrl_operator.metrics import Metrics
 from agentrl_operator.neighbours import Neighbours
 from agentrl_operator.observed import Servers
@@ -44,16 +43,6 @@ LOOKS_A_SECOND = 20.0
 LONGEST_RETRY_S = 60.0
 
 
-@dataclass(slots=True)
-class _Known:
-    """A run as Kubernetes last showed it, without what nobody asks for."""
-
-    resource: Resource
-    metadata: Mapping[str, Any]
-    status: Mapping[str, Any]
-    version: int
-
-
 class Controller:
     """All runs of an operator."""
 
@@ -74,8 +63,9 @@ class Controller:
         self._now = now
         self._clock = clock
         self._workers = workers
-        self._known: dict[Key, _Known] = {}
+        self._known: dict[Key, Known] = {}
         self._keys: dict[str, Key] = {}
+        self._manifests = Manifests(platform)
         self._servers: dict[str, dict[str, Servers]] = {}
         self._queue: WorkQueue[Key] = WorkQueue()
         self._retries: dict[Key, int] = {}
@@ -92,11 +82,7 @@ class Controller:
         before = self._known.get(key)
         if not self._learn(key, body):
             return
-        after = self._known[key]
-        same = before is not None and (
-            (before.resource, before.status) == (after.resource, after.status)
-        )
-        if not same:
+        if before is None or not before.like(self._known[key]):
             self._retries.pop(key, None)
             self._queue.add(key)
 
@@ -108,9 +94,9 @@ class Controller:
         self._retries.pop(key, None)
         known = self._known.pop(key, None)
         if known is not None:
-            self._keys.pop(known.resource.uid, None)
-            self._servers.pop(known.resource.uid, None)
-            self._observer.forget(known.resource.uid)
+            self._keys.pop(known.uid, None)
+            self._servers.pop(known.uid, None)
+            self._observer.forget(known.uid)
 
     def servers_seen(self, uid: str, name: str, servers: Servers | None) -> None:
         """A Deployment of the run with this uid is like this. None: it is no more."""
@@ -136,6 +122,10 @@ class Controller:
     def keys(self) -> frozenset[Key]:
         """Every run that is known."""
         return frozenset(self._known)
+
+    def servers(self) -> frozenset[tuple[str, str]]:
+        """Every Deployment that is known: the uid of its run, and its name."""
+        return frozenset((uid, name) for uid, of_run in self._servers.items() for name in of_run)
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -168,19 +158,21 @@ class Controller:
         known = self._known.get(key)
         if known is None:
             return "gone"
-        status = statuses.read(known.status)
+        resource, status = self._manifests.resource(known), statuses.read(known.status)
         try:
-            observed = await self._observer.look(known.resource, status)
+            observed = await self._observer.look(resource, status)
         except Trouble as trouble:
             self._note(key, trouble)
             self._again(key)
             return "trouble"
-        plan = reconcile(known.resource, status, observed, self._platform, self._now())
+        for neighbour in observed.silent:
+            self.metrics.troubles.labels(neighbour).inc()
+        plan = reconcile(resource, status, observed, self._platform, self._now())
         after, failed = await self._act(key, plan)
         if failed is not None:
             after = _troubled(after, failed, self._now())
         try:
-            await self._tell(key, known, status, after)
+            await self._tell(key, known, resource, status, after)
         except KubernetesError as error:
             failed = error
             self._note(key, error)
@@ -205,7 +197,7 @@ class Controller:
             self.metrics.actions.labels(type(action).__name__).inc()
         return status, None
 
-    async def _perform(self, key: Key, known: _Known, action: Action, status: Status) -> Status:
+    async def _perform(self, key: Key, known: Known, action: Action, status: Status) -> Status:
         if isinstance(action, Hold):  # its answer is the newest version, for the next patch
             body = await self._around.cluster.hold({"metadata": known.metadata})
             if body:
@@ -213,15 +205,17 @@ class Controller:
             else:  # deleted before it was held: nothing may be started for it
                 self.gone(*key)
             return status
-        at = {"metadata": known.metadata}
-        return await self._performer.perform(action, known.resource, at, status)
+        at, resource = {"metadata": known.metadata}, self._manifests.resource(known)
+        return await self._performer.perform(action, resource, at, status)
 
-    async def _tell(self, key: Key, known: _Known, before: Status, after: Status) -> None:
+    async def _tell(
+        self, key: Key, known: Known, resource: Resource, before: Status, after: Status
+    ) -> None:
         """Write what has changed, and an Event of each change that people wait for."""
         change = statuses.patch(known.status, statuses.written(after))
         if not change or key not in self._known:
             return
-        body = await self._around.cluster.tell(known.resource, change)
+        body = await self._around.cluster.tell(resource, change)
         if body is None:
             return
         if key in self._known:
@@ -230,7 +224,7 @@ class Controller:
             logger.info("%s/%s: %s: %s", *key, transition.reason, transition.message)
             try:
                 await self._around.cluster.record(
-                    known.resource, transition.kind, transition.reason, transition.message
+                    resource, transition.kind, transition.reason, transition.message
                 )
             except KubernetesError as error:
                 logger.warning("no Event: %s", error)
@@ -238,18 +232,10 @@ class Controller:
     def _learn(self, key: Key, body: Mapping[str, Any]) -> bool:
         """Take in a newer version; whether it was newer."""
         metadata, before = body["metadata"], self._known.get(key)
-        version = int(metadata["resourceVersion"])
-        uid = metadata["uid"]
-        if before is not None and before.resource.uid == uid and before.version >= version:
+        version, uid = int(metadata["resourceVersion"]), metadata["uid"]
+        if before is not None and before.uid == uid and before.version >= version:
             return False
-        resource = resources.read(body, self._platform, before.resource if before else None)
-        kept = {
-            name: metadata[name]
-            for name in ("namespace", "name", "resourceVersion", "finalizers")
-            if name in metadata
-        }
-        status = body.get("status") or {}
-        self._known[key] = _Known(resource, kept, status, version)
+        self._known[key] = Known.of(body)
         self._keys[uid] = key
         return True
 
@@ -276,7 +262,7 @@ class Controller:
         return dict(self._servers.get(uid, {}))
 
     def _phases(self) -> Iterator[str]:
-        return (known.status.get("phase", "Pending") for known in list(self._known.values()))
+        return (known.phase for known in list(self._known.values()))
 
 
 def _troubled(status: Status, trouble: Trouble, now: datetime) -> Status:

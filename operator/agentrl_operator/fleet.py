@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from agentrl_components.spec import AgentRLRun, Environment
-from agentrl_operator import children
+from agentrl_operator import children, workload
 from agentrl_operator.actions import Action, ApplyEnvironment, ApplyToken, RemoveServers
 from agentrl_operator.conditions import Kind, Reason
-from agentrl_operator.observed import Observed
+from agentrl_operator.observed import Observed, Unknown
 from agentrl_operator.resource import Resource
 from agentrl_operator.status import Status
 from agentrl_pipelines import placement
+from agentrl_pipelines.kueue import ANYWHERE, Nodes
 from agentrl_pipelines.platform import Platform
 
 
@@ -33,16 +34,16 @@ def served(
     now: datetime,
 ) -> tuple[list[Action], Status]:
     """What brings the servers to what the manifest says, and the condition that tells of them."""
-    changed: list[str] = []
+    changed: list[Environment] = []
     behind: list[str] = []
     environments = _served(run)
     for environment in environments:
         name = placement.child_name(resource.name, resource.uid, environment.name)
         servers = observed.servers.get(name)
         if servers is None or servers.manifest != children.fingerprint(
-            resource, run, environment, platform
+            resource, run, environment, platform, _nodes(environment, observed)
         ):
-            changed.append(environment.name)
+            changed.append(environment)
         ready, wanted = (servers.ready, servers.wanted) if servers else (0, environment.replicas)
         if ready < wanted:
             behind.append(f"{environment.name}: {ready} of {wanted} servers answer")
@@ -61,15 +62,28 @@ def served(
 def renewed(run: AgentRLRun, observed: Observed) -> list[Action]:
     """Everything the servers need, as when an attempt begins: a Service or a Secret that somebody
     deleted is not watched, and is made anew here."""
-    return _applied([one.name for one in _served(run)], observed)
+    return _applied(_served(run), observed)
 
 
 def _served(run: AgentRLRun) -> list[Environment]:
     return [one for one in run.spec.environments if placement.served(one)]
 
 
-def _applied(environments: Sequence[str], observed: Observed) -> list[Action]:
+def _applied(environments: Sequence[Environment], observed: Observed) -> list[Action]:
     if not environments:
         return []
     token = ApplyToken(servers=tuple(sorted(observed.servers)))
-    return [token, *(ApplyEnvironment(environment=name) for name in environments)]
+    return [
+        token,
+        *(
+            ApplyEnvironment(environment=one.name, nodes=_nodes(one, observed))
+            for one in environments
+        ),
+    ]
+
+
+def _nodes(environment: Environment, observed: Observed) -> Nodes:
+    """Where Kueue has its servers run."""
+    if isinstance(observed.nodes, Unknown):
+        return ANYWHERE
+    return observed.nodes.get(workload.servers(environment), ANYWHERE)

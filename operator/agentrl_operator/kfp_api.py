@@ -20,7 +20,8 @@ from agentrl_operator.errors import KfpError
 from agentrl_operator.observed import KfpRun
 
 _API = "apis/v2beta1"
-_MOST_RUNS = 200
+_PAGE = 50
+"""Runs a page: KFP sends each with its pipeline."""
 _START_S = 90.0
 """For the answer to a start: a backend with MLflow (2.17) waits up to a minute for that first."""
 _OVER = ("Succeeded", "Failed", "Error")
@@ -61,6 +62,10 @@ class Pipelines(Protocol):
 
     async def terminate(self, run_id: str) -> None:
         """Ask a run to stop; nothing happens where it has ended or is not known."""
+        ...
+
+    async def listed(self, experiment: str, namespace: str) -> Mapping[str, KfpRun]:
+        """Every run of an experiment, by id; none where there is no such experiment."""
         ...
 
     async def forget(self, experiment: str, namespace: str) -> None:
@@ -107,13 +112,7 @@ class KfpApi:
 
     async def get(self, run_id: str) -> KfpRun | None:
         answer = await self._found("GET", f"runs/{run_id}")
-        if answer is None:
-            return None
-        error = answer.get("error") or {}
-        return KfpRun(
-            state=answer.get("state") or "RUNTIME_STATE_UNSPECIFIED",
-            error=str(error.get("message", ""))[:1000],
-        )
+        return _read(answer) if answer is not None else None
 
     async def start(self, submission: Submission) -> None:
         if not submission.first and await self._begun(submission):
@@ -157,14 +156,27 @@ class KfpApi:
         if run is not None and run.alive and run.state != "CANCELING":
             await self._found("POST", f"runs/{run_id}:terminate")
 
+    async def listed(self, experiment: str, namespace: str) -> Mapping[str, KfpRun]:
+        experiment_id = await self._named(experiment, namespace)
+        return {} if experiment_id is None else await self._runs(experiment_id)
+
     async def forget(self, experiment: str, namespace: str) -> None:
         experiment_id = await self._named(experiment, namespace)
         if experiment_id is None:
             return
-        page = {"experiment_id": experiment_id, "page_size": str(_MOST_RUNS)}
-        for run in (await self._ask("GET", "runs", query=page)).get("runs") or ():
-            await self._found("DELETE", f"runs/{run['run_id']}")
+        for run_id in await self._runs(experiment_id):
+            await self._found("DELETE", f"runs/{run_id}")
         await self._found("DELETE", f"experiments/{experiment_id}")
+
+    async def _runs(self, experiment_id: str) -> dict[str, KfpRun]:
+        query = {"experiment_id": experiment_id, "page_size": str(_PAGE)}
+        found: dict[str, KfpRun] = {}
+        while True:
+            page = await self._ask("GET", "runs", query=query)
+            found |= {run["run_id"]: _read(run) for run in page.get("runs") or ()}
+            if not page.get("next_page_token"):
+                return found
+            query["page_token"] = page["next_page_token"]
 
     async def _experiment(self, name: str, namespace: str) -> str:
         body = {"display_name": name} | ({"namespace": namespace} if self._multi_user else {})
@@ -254,6 +266,14 @@ def _parsed(text: str) -> Mapping[str, Any]:
 def _accepted(status: int, answer: Mapping[str, Any]) -> None:
     if status >= 400:
         raise _refused("POST", "runs", status, answer)
+
+
+def _read(run: Mapping[str, Any]) -> KfpRun:
+    error = run.get("error") or {}
+    return KfpRun(
+        state=run.get("state") or "RUNTIME_STATE_UNSPECIFIED",
+        error=str(error.get("message", ""))[:1000],
+    )
 
 
 def _unknown_field(status: int, answer: Mapping[str, Any], name: str) -> bool:

@@ -7,7 +7,7 @@ much memory as the rest of the operator together.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -18,16 +18,17 @@ import kopf
 
 from agentrl_components.spec import GROUP, KIND, VERSION
 from agentrl_components.spec.crd import PLURAL
-from agentrl_operator import workload
-from agentrl_operator.children import MANAGER, Manifest
+from agentrl_operator import pods
+from agentrl_operator.children import MANAGED_BY, MANAGER, Manifest
 from agentrl_operator.errors import KubernetesError
+from agentrl_operator.kueue_api import KueueApi
+from agentrl_operator.pods import Pod
 from agentrl_operator.resource import FINALIZER, Resource
 from agentrl_pipelines.binding import RUN_ID_LABEL
 
 WORKFLOWS = "apis/argoproj.io/v1alpha1"
-ENDED = ("Succeeded", "Failed", "Error")
-"""Phases of pods and Workflows that do nothing more."""
 _PAGE = 100
+_NO_SUCCESS = "status.phase%21%3DSucceeded"
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class KubernetesApi:
         self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=5)
         self._limit = requests_at_once
         self._connection: _Connection | None = None
+        self.kueue = KueueApi(self._ask)
         self.requests = 0
         """Sent so far."""
 
@@ -166,36 +168,36 @@ class KubernetesApi:
         path = _labelled(WORKFLOWS, namespace, "workflows", run_id)
         return _phases(await self._ask("GET", path, absent_is_fine=True))
 
-    async def working_pods(self, namespace: str, run_id: str) -> int:
-        found = await self._ask("GET", _labelled("api/v1", namespace, "pods", run_id))
-        return sum(phase not in ENDED for phase in _phases(found))
-
-    async def workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        path = _workload_path(namespace, name)
-        return await self._ask("GET", path, absent_is_fine=True) or None
-
-    async def tell_kueue(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
-        path = f"{_workload_path(namespace, name)}/status"
-        await self._ask("PATCH", path, change, absent_is_fine=True, read=False)
-
-    async def remove_workload(self, namespace: str, name: str) -> None:
-        await self._delete(_workload_path(namespace, name))
+    async def pods(self, namespace: str, label: str, values: Collection[str]) -> Sequence[Pod]:
+        which = f"labelSelector={label}%20in%20({'%2C'.join(values)})&fieldSelector={_NO_SUCCESS}"
+        found = await self._ask("GET", f"api/v1/namespaces/{namespace}/pods?{which}")
+        return [pods.read(item) for item in found.get("items", ())]
 
     async def runs(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
         where = f"namespaces/{namespace}/{PLURAL}" if namespace else PLURAL
-        more = ""
-        while True:
-            path = f"apis/{GROUP}/{VERSION}/{where}?limit={_PAGE}&continue={more}"
-            page = await self._ask("GET", path)
-            for item in page.get("items", ()):
-                yield {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, **item}
-            more = quote(page["metadata"].get("continue") or "")
-            if not more:
-                return
+        async for item in self._listed(f"apis/{GROUP}/{VERSION}/{where}?"):
+            yield {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, **item}
+
+    async def deployments(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
+        where = f"namespaces/{namespace}/deployments" if namespace else "deployments"
+        mine = f"labelSelector={quote(f'{MANAGED_BY}={MANAGER}', safe='')}&"
+        async for item in self._listed(f"apis/apps/v1/{where}?{mine}"):
+            yield item
 
     async def answers(self, namespace: str | None) -> None:
         where = f"namespaces/{namespace}/{PLURAL}" if namespace else PLURAL
         await self._ask("GET", f"apis/{GROUP}/{VERSION}/{where}?limit=1")
+
+    async def _listed(self, path: str) -> AsyncIterator[Mapping[str, Any]]:
+        """Objects of a list, a page at a time: whole, it could be larger than all else here."""
+        more = ""
+        while True:
+            page = await self._ask("GET", f"{path}limit={_PAGE}&continue={more}")
+            for item in page.get("items", ()):
+                yield item
+            more = quote(page["metadata"].get("continue") or "")
+            if not more:
+                return
 
     async def _delete(self, path: str, options: Mapping[str, Any] | None = None) -> None:
         await self._ask("DELETE", path, options, absent_is_fine=True, read=False)
@@ -281,11 +283,6 @@ def _labelled(api: str, namespace: str, plural: str, run_id: str) -> str:
 
 def _run_path(namespace: str, name: str) -> str:
     return f"apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURAL}/{name}"
-
-
-def _workload_path(namespace: str, name: str) -> str:
-    api = f"apis/{workload.GROUP}/{workload.VERSION}"
-    return f"{api}/namespaces/{namespace}/{workload.PLURAL}/{name}"
 
 
 def _collection(manifest: Manifest) -> str:

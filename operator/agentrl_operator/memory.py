@@ -5,7 +5,7 @@ For tests, and for looking at what the operator does with nothing around it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from agentrl_operator.errors import KfpError, KubernetesError
 from agentrl_operator.kfp_api import Submission
 from agentrl_operator.memory_kueue import MemoryKueue
 from agentrl_operator.observed import KfpRun, Servers
+from agentrl_operator.pods import Pod
 from agentrl_operator.resource import FINALIZER, Resource
 
 Key = tuple[str, str]
@@ -27,7 +28,7 @@ class MemoryCluster:
         self.resources: dict[Key, dict[str, Any]] = {}
         self.children: dict[tuple[str, str, str], Manifest] = {}
         """By kind, namespace and name."""
-        self.kueue = MemoryKueue(self.children)
+        self.kueue = MemoryKueue(self.children, self._asked)
         self.events: list[tuple[str, str, str]] = []
         """Kind, reason and message."""
         self.removed: list[str] = []
@@ -35,6 +36,8 @@ class MemoryCluster:
         self.told = 0
         """Writes of a status."""
         self.down = False
+        self.troubles: dict[str, str] = {}
+        """What the pods of a KFP run say, by its id."""
         self._kfp = kfp
         self._version = 0
 
@@ -59,6 +62,14 @@ class MemoryCluster:
         body = self.resources[key]
         body["spec"] |= changes
         body["metadata"]["generation"] += 1
+        self._touch(body)
+
+    def label(self, key: Key, **labels: str | None) -> None:
+        """Change labels of a run; None: take one off."""
+        body = self.resources[key]
+        old = body["metadata"].get("labels", {})
+        kept = {name: value for name, value in (old | labels).items() if value is not None}
+        body["metadata"]["labels"] = kept
         self._touch(body)
 
     def delete(self, key: Key, at: str) -> None:
@@ -139,26 +150,30 @@ class MemoryCluster:
         self._asked()
         return ["Running"] if run_id in self._kfp.working else []
 
-    async def working_pods(self, namespace: str, run_id: str) -> int:
+    async def pods(self, namespace: str, label: str, values: Collection[str]) -> Sequence[Pod]:
+        """One of each KFP run that works, and what `troubles` says of it. A run's own are named
+        after it."""
         self._asked()
-        return int(run_id in self._kfp.working)
-
-    async def workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        self._asked()
-        return deepcopy(self.kueue.get(namespace, name))
-
-    async def tell_kueue(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
-        self._asked()
-        self.kueue.patch(namespace, name, change)
-
-    async def remove_workload(self, namespace: str, name: str) -> None:
-        self._asked()
-        self.children.pop(("Workload", namespace, name), None)
+        mine = {
+            one.run_id
+            for one in self._kfp.submitted
+            if one.run_id in values or one.name.partition(":")[0] in values
+        }
+        return [
+            Pod(part="train", run_id=run_id, ended=False, trouble=self.troubles.get(run_id, ""))
+            for run_id in sorted(self._kfp.working & (mine | set(values)))
+        ]
 
     async def runs(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
         self._asked()
         for key in list(self.resources):
             yield self.body(key)
+
+    async def deployments(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
+        self._asked()
+        for (kind, _, _), manifest in list(self.children.items()):
+            if kind == "Deployment":
+                yield deepcopy(manifest)
 
     async def answers(self, namespace: str | None) -> None:
         self._asked()
@@ -230,6 +245,11 @@ class MemoryKfp:
         self._asked()
         if self.states.get(run_id) == "RUNNING":
             self.states[run_id] = "CANCELING"
+
+    async def listed(self, experiment: str, namespace: str) -> Mapping[str, KfpRun]:
+        self._asked()
+        ids = {one.run_id for one in self.submitted if one.experiment == experiment}
+        return {run_id: KfpRun(state=self.states[run_id]) for run_id in ids}
 
     async def forget(self, experiment: str, namespace: str) -> None:
         self._asked()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any
 
 from agentrl_operator.children import Manifest
@@ -16,9 +17,50 @@ STAMP = "2026-01-01T00:00:00Z"
 class MemoryKueue:
     """All Workloads among a cluster's objects. There is quota for each; the test admits."""
 
-    def __init__(self, children: Children) -> None:
+    def __init__(self, children: Children, asked: Callable[[], None]) -> None:
+        self.flavors: dict[str, Manifest] = {}
+        """Specs of ResourceFlavors, by name."""
+        self.classes: dict[str, int] = {}
+        """Values of WorkloadPriorityClasses, by name."""
+        self.assigned: dict[str, str] = {}
+        """The flavor that the pods of a set get, for every resource; where none, they get none."""
         self._children = children
+        self._asked = asked
         self._version = 0
+
+    async def workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        self._asked()
+        return deepcopy(self.get(namespace, name))
+
+    async def tell(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
+        self._asked()
+        self.patch(namespace, name, change)
+
+    async def prioritize(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
+        self._asked()
+        body = self.get(namespace, name)
+        if body is None:
+            return
+        added = ("priorityClassRef" in body["spec"]) != (change["priorityClassRef"] is not None)
+        if added and holds(body, "QuotaReserved"):
+            raise KubernetesError("Kubernetes: priorityClassRef is immutable", status=422)
+        merged = {**body["spec"], **change}
+        body["spec"] = {name: value for name, value in merged.items() if value is not None}
+        self._touch(body)
+
+    async def remove(self, namespace: str, name: str) -> None:
+        self._asked()
+        self._children.pop(("Workload", namespace, name), None)
+
+    async def flavor(self, name: str) -> Mapping[str, Any] | None:
+        self._asked()
+        found = self.flavors.get(name)
+        return {"metadata": {"name": name}, "spec": found} if found is not None else None
+
+    async def priority_class(self, name: str) -> Mapping[str, Any] | None:
+        self._asked()
+        found = self.classes.get(name)
+        return {"metadata": {"name": name}, "value": found} if found is not None else None
 
     def get(self, namespace: str, name: str) -> Manifest | None:
         """One of them, as the API shows it."""
@@ -43,7 +85,7 @@ class MemoryKueue:
         for body in self._workloads():
             idle = not holds(body, "QuotaReserved") and not holds(body, "Finished")
             if idle and body["spec"].get("active", True):
-                body.setdefault("status", {})["admission"] = {"clusterQueue": "all"}
+                body.setdefault("status", {})["admission"] = self._admission(body)
                 self._say(body, "QuotaReserved", "True", "QuotaReserved", "reserved in all")
                 self._say(body, "Evicted", "False", "QuotaReserved", "")
                 self._say(body, "Admitted", "True", "Admitted", "The workload is admitted")
@@ -61,6 +103,12 @@ class MemoryKueue:
             self._touch(body)
         if not active:
             self.evict("Deactivated", "The workload is deactivated")
+
+    def _admission(self, body: Manifest) -> Manifest:
+        names = [one["name"] for one in body["spec"]["podSets"] if one["name"] in self.assigned]
+        flavors = {name: dict.fromkeys(("cpu", "memory"), self.assigned[name]) for name in names}
+        assignments = [{"name": name, "flavors": flavors[name]} for name in names]
+        return {"clusterQueue": "all", "podSetAssignments": assignments}
 
     def _workloads(self) -> list[Manifest]:
         return [body for (kind, _, _), body in self._children.items() if kind == "Workload"]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from agentrl_components.spec import Storage
 from agentrl_components.state import State, Verdict
 from agentrl_operator.errors import MlflowError, StandingError
-from agentrl_operator.mlflow_api import Tracked
 
 
 @dataclass(slots=True)
@@ -61,11 +60,10 @@ class MemoryTracking:
         self.closed: dict[str, str] = {}
         self.down = False
 
-    async def open(self, uri: str, experiment: str, name: str, uid: str) -> Tracked:
+    async def open(self, uri: str, experiment: str, name: str, uid: str) -> str:
         if self.down:
             raise MlflowError("MLflow: connection refused")
-        run_id = self.opened.setdefault(uid, f"mlflow-{len(self.opened)}")
-        return Tracked(run_id=run_id, experiment_id="1")
+        return self.opened.setdefault(uid, f"mlflow-{len(self.opened)}")
 
     async def close_run(self, uri: str, run_id: str, status: str) -> None:
         if self.down:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import aiohttp
@@ -18,19 +17,11 @@ _API = "api/2.0/mlflow"
 _UID_TAG = "agentrl.uid"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tracked:
-    """An MLflow run."""
-
-    run_id: str
-    experiment_id: str
-
-
 class Tracking(Protocol):
     """What the operator asks of MLflow. Every method may raise `MlflowError`."""
 
-    async def open(self, uri: str, experiment: str, name: str, uid: str) -> Tracked:
-        """The MLflow run of the AgentRLRun with this uid, made where there is none."""
+    async def open(self, uri: str, experiment: str, name: str, uid: str) -> str:
+        """The id of the MLflow run of the AgentRLRun with this uid, made where there is none."""
         ...
 
     async def close_run(self, uri: str, run_id: str, status: str) -> None:
@@ -51,7 +42,7 @@ class MlflowApi:
             await self._session.close()
             self._session = None
 
-    async def open(self, uri: str, experiment: str, name: str, uid: str) -> Tracked:
+    async def open(self, uri: str, experiment: str, name: str, uid: str) -> str:
         experiment_id = await self._experiment(uri, experiment)
         search = {
             "experiment_ids": [experiment_id],
@@ -61,7 +52,7 @@ class MlflowApi:
         }
         found = (await self._ask(uri, "POST", "runs/search", search)).get("runs") or []
         if found:
-            return Tracked(run_id=found[0]["info"]["run_id"], experiment_id=experiment_id)
+            return str(found[0]["info"]["run_id"])
         tags = {_UID_TAG: uid, "mlflow.source.name": "agentrl"}
         run = {
             "experiment_id": experiment_id,
@@ -70,7 +61,7 @@ class MlflowApi:
             "tags": [{"key": key, "value": value} for key, value in tags.items()],
         }
         made = await self._ask(uri, "POST", "runs/create", run)
-        return Tracked(run_id=made["run"]["info"]["run_id"], experiment_id=experiment_id)
+        return str(made["run"]["info"]["run_id"])
 
     async def close_run(self, uri: str, run_id: str, status: str) -> None:
         ended = {"run_id": run_id, "status": status, "end_time": int(time.time() * 1000)}

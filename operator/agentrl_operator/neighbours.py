@@ -11,10 +11,11 @@ from agentrl_components.state import State, Verdict
 from agentrl_operator.cluster import Cluster
 from agentrl_operator.kfp_api import Pipelines
 from agentrl_operator.mlflow_api import Tracking
+from agentrl_pipelines.kueue import Queued
 from agentrl_pipelines.platform import Platform
 
-Bind = Callable[[AgentRLRun, str, Platform], Mapping[str, Any]]
-"""(run, uid, platform) -> the compiled pipeline of a phase, made for this run."""
+Bind = Callable[[AgentRLRun, str, Platform, Queued], Mapping[str, Any]]
+"""(run, uid, platform, queued) -> the compiled pipeline of a phase, made for this run."""
 
 
 class Stores(Protocol):

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from agentrl_components.state import State, Verdict
-from agentrl_operator.workload import Workload
+from agentrl_operator.workload import Priority, Workload
+from agentrl_pipelines.kueue import Nodes
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 
@@ -60,10 +61,15 @@ class Observed:
     """The newest attempt at the phase that KFP knows, and at least the status's."""
     kfp: KfpRun | Unknown | None = None
     """That attempt's KFP run. None: KFP has none."""
-    workflow: Literal["unknown", "there", "lost"] = "unknown"
+    others: Mapping[str, KfpRun] = field(default_factory=lambda: MappingProxyType({}))
+    """When it is deleted: every other run of its KFP experiment, by id. While KFP does not answer:
+    those of which a pod works."""
+    workflow: Literal["unknown", "there", "missing", "lost"] = "unknown"
     """lost: KFP says that the run works, but its Workflow has been gone for a while."""
     pods: int | None = None
-    """Of that KFP run, that have not ended. None: not looked."""
+    """Of these KFP runs, that have not ended. None: not looked."""
+    trouble: str = ""
+    """What keeps its pods from working, or ended them."""
     servers: Mapping[str, Servers] = field(default_factory=lambda: MappingProxyType({}))
     """By name of the Deployment."""
     standing: State | Unknown | None = None
@@ -72,5 +78,19 @@ class Observed:
     """What comes after the phase. None: not decided, or not looked."""
     workload: Workload | None = None
     """What Kueue says of the run as a whole. None: there is none, or not looked."""
+    nodes: Mapping[str, Nodes] | Unknown = field(default_factory=lambda: MappingProxyType({}))
+    """That Kueue chose for the run's pods, by pod set."""
+    priority: Priority | Unknown | None = None
+    """That the Workload should have and has not. Unknown: there is no such class."""
     mlflow_run: str | None = None
     """The MLflow run that the run's store names."""
+
+    @property
+    def silent(self) -> list[str]:
+        """Who did not answer, as the metrics name them."""
+        asked = {"Kfp": (self.kfp,), "Standing": (self.standing, self.verdict)}
+        return [
+            name
+            for name, answers in asked.items()
+            if any(isinstance(answer, Unknown) for answer in answers)
+        ]

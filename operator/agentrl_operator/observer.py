@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal
 
 from agentrl_components.spec import Storage
 from agentrl_components.state import State, Verdict
-from agentrl_operator import admission, workload
 from agentrl_operator.conditions import Kind, Reason
 from agentrl_operator.errors import KfpError, StandingError
 from agentrl_operator.neighbours import Neighbours
 from agentrl_operator.observed import KfpRun, Observed, Servers, Unknown
+from agentrl_operator.pods import troubles, working
+from agentrl_operator.pulse import Pulse
+from agentrl_operator.quotas import Quotas
 from agentrl_operator.resource import Resource
 from agentrl_operator.status import Status
 from agentrl_operator.workload import Workload
 from agentrl_pipelines import placement
+from agentrl_pipelines.binding import RUN_ID_LABEL, RUN_LABEL
 from agentrl_pipelines.platform import Platform
-
-WORKFLOW_LOOK_S = 60.0
-"""Between two looks whether a running KFP run still has its Workflow. Missed twice, it is lost:
-KFP itself would say RUNNING for ever."""
 
 
 class Observer:
@@ -37,38 +35,43 @@ class Observer:
         self._around = neighbours
         self._platform = platform
         self._servers = servers
-        self._clock = clock
-        self._looked: dict[str, tuple[str, float, bool]] = {}
+        self._quotas = Quotas(neighbours.cluster.kueue, platform, clock)
+        self._pulse = Pulse(neighbours.cluster, clock)
 
     def forget(self, uid: str) -> None:
         """The run is gone."""
-        self._looked.pop(uid, None)
+        self._pulse.forget(uid)
 
     async def look(self, resource: Resource, status: Status) -> Observed:
         """What is to be seen now. Raises `KubernetesError`; who else does not answer is part of
         the answer."""
-        servers = self._servers(resource.uid)
-        queued = await self._queued(resource, status)
+        quota = await self._quotas.look(resource, status)
+        seen = Observed(
+            attempt=status.attempt,
+            servers=self._servers(resource.uid),
+            workload=quota.workload,
+            nodes=quota.nodes,
+            priority=quota.priority,
+        )
         never_began = resource.run is None and status.start_time is None
-        if status.finished or never_began:
-            return Observed(attempt=status.attempt, servers=servers, workload=queued)
+        if status.finished:
+            return seen
+        if resource.deleted_at is not None:
+            return await self._leaving(resource, status, seen)
+        if never_began:
+            return seen
         attempt, kfp = await self._newest(resource, status)
         run_id = resource.run_id(status.phase_index, attempt)
-        workflow = await self._workflow(resource, run_id, kfp)
-        over = isinstance(kfp, KfpRun) and (not kfp.alive or workflow == "lost")
+        behind = any(one.ready < one.wanted for one in seen.servers.values())
+        beat = await self._pulse.feel(resource, run_id, kfp, behind=behind)
+        over = isinstance(kfp, KfpRun) and (not kfp.alive or beat.workflow == "lost")
         came_to_nothing = over and isinstance(kfp, KfpRun) and not kfp.succeeded
-        pods = None
-        if came_to_nothing or self._stopping(resource, status, queued):
-            pods = await self._around.cluster.working_pods(resource.namespace, run_id)
-        seen = Observed(
-            attempt=attempt,
-            kfp=kfp,
-            workflow=workflow,
-            pods=pods,
-            servers=servers,
-            workload=queued,
-        )
-        if resource.run is None or kfp is None or resource.deleted_at is not None:
+        seen = replace(seen, attempt=attempt, kfp=kfp, workflow=beat.workflow, trouble=beat.trouble)
+        if came_to_nothing or self._stopping(resource, status, quota.workload):
+            cluster, namespace = self._around.cluster, resource.namespace
+            found = await cluster.pods(namespace, RUN_ID_LABEL, (run_id,))
+            seen = replace(seen, pods=working(found), trouble=troubles(found))
+        if resource.run is None or kfp is None:
             return seen
         storage = placement.storage(resource.run, resource.uid, self._platform)
         return replace(
@@ -79,17 +82,37 @@ class Observer:
         )
 
     def _stopping(self, resource: Resource, status: Status, queued: Workload | None) -> bool:
-        asked = resource.suspend or resource.deleted_at is not None
         under_way = status.says(Kind.SUSPENDED, "False", Reason.SUSPENDING)
         evicted = queued is not None and not queued.admitted
-        return (asked or under_way or evicted) and status.start_time is not None
+        return (resource.suspend or under_way or evicted) and status.start_time is not None
 
-    async def _queued(self, resource: Resource, status: Status) -> Workload | None:
-        if not admission.concerns(resource, status, self._platform):
-            return None
-        name = workload.name(resource)
-        body = await self._around.cluster.workload(resource.namespace, name)
-        return workload.read(body) if body is not None else None
+    async def _leaving(self, resource: Resource, status: Status, seen: Observed) -> Observed:
+        """What a deleted run leaves: a status that was lost may not know of all that works. KFP
+        knows; where it does not answer, the pods tell."""
+        cluster, namespace = self._around.cluster, resource.namespace
+        attempt, kfp = await self._newest(resource, status)
+        own = resource.run_id(status.phase_index, attempt)
+        runs: Mapping[str, KfpRun] = {}
+        if not isinstance(kfp, Unknown):
+            try:
+                runs = await self._around.pipelines.listed(resource.experiment, namespace)
+            except KfpError as error:
+                kfp = Unknown(why=str(error))
+        if isinstance(kfp, Unknown):
+            mine = await cluster.pods(namespace, RUN_LABEL, (resource.name,))
+            found = {pod.run_id for pod in mine if pod.run_id and not pod.ended}
+            runs = dict.fromkeys(found, KfpRun(state="RUNTIME_STATE_UNSPECIFIED"))
+        # Without its Workflow, which was made before KFP noted it, a run stays CANCELING for ever.
+        asked = [run_id for run_id, run in runs.items() if run.state == "CANCELING"]
+        lost = [run_id for run_id in asked if not await cluster.workflows(namespace, run_id)]
+        return replace(
+            seen,
+            attempt=attempt,
+            kfp=kfp,
+            others={one: run for one, run in runs.items() if one != own and one not in lost},
+            workflow="lost" if own in lost else "unknown",
+            pods=working(await cluster.pods(namespace, RUN_ID_LABEL, {own, *runs})),
+        )
 
     async def _newest(
         self, resource: Resource, status: Status
@@ -108,25 +131,6 @@ class Observer:
         except KfpError as error:
             return attempt, Unknown(why=str(error))
         return attempt, kfp
-
-    async def _workflow(
-        self, resource: Resource, run_id: str, kfp: KfpRun | Unknown | None
-    ) -> Literal["unknown", "there", "lost"]:
-        if not isinstance(kfp, KfpRun) or not kfp.alive:
-            self._looked.pop(resource.uid, None)
-            return "unknown"
-        now = self._clock()
-        known, when, missed = self._looked.get(resource.uid, ("", 0.0, False))
-        if known != run_id:
-            self._looked[resource.uid] = (run_id, now, False)
-            return "unknown"
-        if now - when < WORKFLOW_LOOK_S:
-            return "unknown"
-        missing = not await self._around.cluster.workflows(resource.namespace, run_id)
-        self._looked[resource.uid] = (run_id, now, missing)
-        if not missing:
-            return "there"
-        return "lost" if missed else "unknown"
 
     async def _standing(self, storage: Storage) -> State | Unknown | None:
         try:

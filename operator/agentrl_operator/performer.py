@@ -18,6 +18,7 @@ from agentrl_operator.observer import tracking_uri
 from agentrl_operator.resource import Resource
 from agentrl_operator.status import Status
 from agentrl_pipelines import placement
+from agentrl_pipelines.kueue import Queued
 from agentrl_pipelines.platform import Platform
 
 logger = logging.getLogger(__name__)
@@ -44,8 +45,8 @@ class Performer:
                 if await cluster.create(children.token(resource, secrets.token_urlsafe(32))):
                     for name in servers:
                         await cluster.remove_deployment(resource.namespace, name)
-            case actions.ApplyEnvironment(environment=name):
-                await self._apply(resource, name)
+            case actions.ApplyEnvironment():
+                await self._apply(resource, action)
             case actions.RemoveServers(deployment=name):
                 await cluster.remove_deployment(resource.namespace, name)
             case actions.OpenTracker():
@@ -58,12 +59,16 @@ class Performer:
                 await pipelines.terminate(run_id)
             case actions.RemoveWorkflow(run_id=run_id):
                 await cluster.remove_workflow(resource.namespace, run_id)
-            case actions.RequestAdmission():
-                await cluster.create(workload.manifest(resource, _run(resource)))
+            case actions.RequestAdmission(priority=priority):
+                await cluster.create(workload.manifest(resource, _run(resource), priority))
+            case actions.Prioritize(priority=priority):
+                change = workload.prioritized(priority)
+                name = workload.name(resource)
+                await cluster.kueue.prioritize(resource.namespace, name, change)
             case actions.TellKueue():
                 await self._tell_kueue(resource, action)
             case actions.RemoveWorkload():
-                await cluster.remove_workload(resource.namespace, workload.name(resource))
+                await cluster.kueue.remove(resource.namespace, workload.name(resource))
             case actions.ForgetRuns():
                 await self._forget(resource)
             case actions.EraseStore():
@@ -72,32 +77,33 @@ class Performer:
                 await cluster.remove_resource(resource)
         return status
 
-    async def _apply(self, resource: Resource, name: str) -> None:
+    async def _apply(self, resource: Resource, action: actions.ApplyEnvironment) -> None:
         run = _run(resource)
-        environment = next(one for one in run.spec.environments if one.name == name)
+        environment = next(one for one in run.spec.environments if one.name == action.environment)
         await self.around.cluster.create(children.service(resource, environment))
         await self.around.cluster.apply(
-            children.deployment(resource, run, environment, self.platform)
+            children.deployment(resource, run, environment, self.platform, action.nodes)
         )
 
     async def _tell_kueue(self, resource: Resource, action: actions.TellKueue) -> None:
-        name, cluster = workload.name(resource), self.around.cluster
-        body = await cluster.workload(resource.namespace, name)
+        name, kueue = workload.name(resource), self.around.cluster.kueue
+        body = await kueue.workload(resource.namespace, name)
         change = news.told(body, action.news, action.at) if body is not None else None
         if change is not None:
-            await cluster.tell_kueue(resource.namespace, name, change)
+            await kueue.tell(resource.namespace, name, change)
 
     def _submission(
         self, resource: Resource, action: actions.StartRun, status: Status
     ) -> Submission:
         run = _run(resource)
         manifest = placement.on_cluster(run, resource.uid, self.platform)
+        queued = Queued(priority_class=resource.priority_class, nodes=action.nodes)
         return Submission(
             run_id=action.run_id,
             name=f"{resource.name}: {progress.where(run, status)}",
-            experiment=experiment(resource),
+            experiment=resource.experiment,
             namespace=resource.namespace,
-            pipeline_spec=self.around.bind(run, resource.uid, self.platform),
+            pipeline_spec=self.around.bind(run, resource.uid, self.platform, queued),
             parameters={
                 "manifest": manifest.model_dump_json(by_alias=True, exclude_defaults=True),
                 "phase": action.phase,
@@ -115,17 +121,15 @@ class Performer:
         storage = placement.storage(run, resource.uid, self.platform)
         try:
             known = await self.around.stores.tracked(storage)
-            if known is not None:
-                return status.with_(mlflow_run=known)
-            name = run.spec.tracking.experiment
-            tracked = await self.around.tracking.open(uri, name, resource.name, resource.uid)
-            await self.around.stores.track(storage, tracked.run_id)
+            if known is None:
+                name = run.spec.tracking.experiment
+                known = await self.around.tracking.open(uri, name, resource.name, resource.uid)
+                await self.around.stores.track(storage, known)
         except (MlflowError, StandingError) as error:
             logger.warning("not tracked in MLflow for now: %s", error)
             return status
-        shown = self.platform.tracking.ui_url or uri
-        where = f"experiments/{tracked.experiment_id}/runs/{tracked.run_id}"
-        return status.with_(mlflow_run=tracked.run_id, mlflow_url=f"{shown.rstrip('/')}/#/{where}")
+        url = progress.mlflow_url(known, run, self.platform)
+        return status.with_(mlflow_run=known, mlflow_url=url)
 
     async def _close_tracker(self, resource: Resource, action: actions.CloseTracker) -> None:
         uri = tracking_uri(resource, self.platform)
@@ -138,7 +142,7 @@ class Performer:
 
     async def _forget(self, resource: Resource) -> None:
         try:
-            await self.around.pipelines.forget(experiment(resource), resource.namespace)
+            await self.around.pipelines.forget(resource.experiment, resource.namespace)
         except KfpError as error:
             logger.warning("the KFP runs stay: %s", error)
 
@@ -146,11 +150,6 @@ class Performer:
         storage = placement.storage(_run(resource), resource.uid, self.platform)
         if not await self.around.stores.erase(storage):
             raise StandingError(f"{storage.url}: is being emptied")
-
-
-def experiment(resource: Resource) -> str:
-    """The name of the run's KFP experiment."""
-    return f"{resource.name}-{resource.uid[:8]}"
 
 
 def _run(resource: Resource) -> AgentRLRun:

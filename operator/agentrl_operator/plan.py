@@ -9,8 +9,9 @@ from typing import Literal
 
 from agentrl_operator.actions import Action, CloseTracker, RemoveServers
 from agentrl_operator.conditions import Kind, Reason
-from agentrl_operator.observed import Observed
+from agentrl_operator.observed import Observed, Unknown
 from agentrl_operator.status import Status
+from agentrl_pipelines.platform import Platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,15 @@ def waiting(
     """A plan whose Progressing condition says what is waited for."""
     told = status.told(Kind.PROGRESSING, truth, reason, message, now).with_(message=message[:4096])
     return Plan(actions=tuple(actions), status=told, requeue_s=requeue_s)
+
+
+def unavailable(
+    status: Status, reason: Reason, unknown: Unknown, platform: Platform, now: datetime
+) -> Plan:
+    """Nothing is decided while a neighbour does not answer."""
+    return waiting(
+        status, "Unknown", reason, unknown.why, now, requeue_s=max(platform.poll_seconds, 5.0)
+    )
 
 
 def ended(

@@ -18,10 +18,12 @@ def shown(
     """`status` with everything that is only there to be looked at."""
     phases = run.spec.horizon.phases
     at = min(status.phase_index, len(phases) - 1)
+    tracked = status.mlflow_run or observed.mlflow_run
     status = status.with_(
         horizon=phases[at].max_turns,
         iterations=sum(phase.iterations for phase in phases),
-        mlflow_run=status.mlflow_run or observed.mlflow_run,
+        mlflow_run=tracked,
+        mlflow_url=mlflow_url(tracked, run, platform),
     )
     standing = observed.standing
     if not isinstance(standing, State):
@@ -50,6 +52,13 @@ def kfp_url(run_id: str, platform: Platform) -> str | None:
     """Where the Kubeflow UI shows a run."""
     ui = platform.kfp.ui_url
     return f"{ui.rstrip('/')}/#/runs/details/{run_id}" if ui else None
+
+
+def mlflow_url(run_id: str | None, run: AgentRLRun, platform: Platform) -> str | None:
+    """Where MLflow shows a run; people reach the platform's by another address than pods do."""
+    own = run.spec.tracking.uri
+    ui = own or platform.tracking.ui_url or platform.tracking.uri
+    return f"{ui.rstrip('/')}/#/runs/{run_id}" if ui and run_id else None
 
 
 def where(run: AgentRLRun, status: Status) -> str:

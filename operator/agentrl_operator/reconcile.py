@@ -13,28 +13,18 @@ nothing of the one before is left.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.state import State, Verdict
-from agentrl_operator import acceptance, admission, fleet, progress, stopping
-from agentrl_operator.actions import (
-    Action,
-    DeleteResource,
-    Hold,
-    OpenTracker,
-    StartRun,
-    TerminateRun,
-)
-from agentrl_operator.conditions import Kind, Reason, rfc3339, stage_reason
+from agentrl_operator import acceptance, admission, failure, fleet, progress, stopping
+from agentrl_operator.actions import Action, DeleteResource, Hold, OpenTracker, StartRun
+from agentrl_operator.conditions import Kind, Reason
 from agentrl_operator.observed import KfpRun, Observed, Unknown
-from agentrl_operator.plan import Plan, ended, waiting, without_servers
+from agentrl_operator.plan import Plan, ended, unavailable, waiting, without_servers
 from agentrl_operator.resource import Resource
 from agentrl_operator.status import Status
 from agentrl_pipelines.platform import Platform
-
-FIRST_BACKOFF_S = 10.0
-LONGEST_BACKOFF_S = 300.0
 
 
 def reconcile(
@@ -64,7 +54,7 @@ def _decided(
             return _worked(resource, run, status, observed, platform, now)
         return stopping.suspended(resource, status, observed, now)
     if isinstance(observed.kfp, Unknown):
-        return _unavailable(status, Reason.KFP_UNAVAILABLE, observed.kfp, platform, now)
+        return unavailable(status, Reason.KFP_UNAVAILABLE, observed.kfp, platform, now)
     status = _resumed(status, observed, now)
     queued = admission.awaited(resource, status, observed, platform, now)
     if queued is not None and not done:
@@ -73,7 +63,9 @@ def _decided(
         return acceptance.refused(resource, status, now)
     if queued is not None:  # what is done stays done: on to the next phase, to wait there
         return _worked(resource, run, status, observed, platform, now)
-    telling, status = admission.granted(status, observed, now)
+    if isinstance(observed.nodes, Unknown):
+        return unavailable(status, Reason.KUBERNETES_REFUSED, observed.nodes, platform, now)
+    telling, status = admission.granted(resource, status, observed, now)
     serving, status = fleet.served(resource, run, status, observed, platform, now)
     limit_s = run.spec.active_deadline_seconds
     over = limit_s is not None and status.active_for(now) >= limit_s
@@ -112,11 +104,11 @@ def _worked(
 ) -> Plan:
     """A step of the loop over phases."""
     if status.attempt > observed.attempt:
-        return _backing_off(resource, run, status, platform, now)
+        return failure.backing_off(resource, run, status, platform, now)
     status = status.with_(attempt=observed.attempt)
     kfp = observed.kfp
     if not isinstance(kfp, KfpRun):
-        return _started(resource, run, status, platform, now)
+        return _started(resource, run, status, observed, platform, now)
     run_id = resource.run_id(status.phase_index, status.attempt)
     status = status.with_(
         kfp_run=run_id,
@@ -127,28 +119,41 @@ def _worked(
         retry_time=None,
     )
     if kfp.alive and observed.workflow != "lost":
-        return _running(run, status, observed, platform, now)
+        return _running(resource, run, status, observed, platform, now)
     if isinstance(observed.verdict, Unknown):
-        return _unavailable(status, Reason.STORE_UNAVAILABLE, observed.verdict, platform, now)
+        return unavailable(status, Reason.STORE_UNAVAILABLE, observed.verdict, platform, now)
     if observed.verdict is not None and observed.verdict.action in ("advance", "finish", "stop"):
         return _followed(run, status, observed, observed.verdict, now)
-    return _failed(resource, run, status, observed, kfp, platform, now)
+    return failure.judged(resource, run, status, observed, kfp, platform, now)
 
 
 def _running(
-    run: AgentRLRun, status: Status, observed: Observed, platform: Platform, now: datetime
+    resource: Resource,
+    run: AgentRLRun,
+    status: Status,
+    observed: Observed,
+    platform: Platform,
+    now: datetime,
 ) -> Plan:
+    if failure.for_good(observed):
+        return failure.cut_short(resource, status, observed, now)
     doing = observed.standing.message if isinstance(observed.standing, State) else ""
-    message = progress.where(run, status) + (f": {doing}" if doing else "")
+    told = [progress.where(run, status), doing, observed.trouble]
+    message = ": ".join(one for one in told if one)
     return waiting(status, "True", Reason.RUNNING, message, now, requeue_s=platform.poll_seconds)
 
 
 def _started(
-    resource: Resource, run: AgentRLRun, status: Status, platform: Platform, now: datetime
+    resource: Resource,
+    run: AgentRLRun,
+    status: Status,
+    observed: Observed,
+    platform: Platform,
+    now: datetime,
 ) -> Plan:
     """Begin an attempt, once its time has come."""
     if status.retry_time is not None and now < status.retry_time:
-        return _backing_off(resource, run, status, platform, now)
+        return failure.backing_off(resource, run, status, platform, now)
     run_id = resource.run_id(status.phase_index, status.attempt)
     status = status.with_(
         kfp_run=run_id,
@@ -164,6 +169,7 @@ def _started(
         phase=status.phase_index,
         attempt=status.attempt,
         first=not resource.held,
+        nodes={} if isinstance(observed.nodes, Unknown) else observed.nodes,
     )
     actions.append(start)
     message = f"submitting {progress.where(run, status)}"
@@ -176,17 +182,6 @@ def _started(
         actions=actions,
         requeue_s=platform.poll_seconds,
     )
-
-
-def _backing_off(
-    resource: Resource, run: AgentRLRun, status: Status, platform: Platform, now: datetime
-) -> Plan:
-    """Wait for the time of the next attempt."""
-    left = (status.retry_time - now).total_seconds() if status.retry_time is not None else 0.0
-    if left <= 0:
-        return Plan(status=status, requeue_s=0.0)
-    message = f"{progress.where(run, status)} begins at {rfc3339(now + timedelta(seconds=left))}"
-    return waiting(status, "True", Reason.BACKING_OFF, message, now, requeue_s=left)
 
 
 def _followed(
@@ -213,73 +208,6 @@ def _followed(
     )
     message = verdict.reason or f"on to {progress.where(run, status)}"
     return waiting(status, "True", Reason.SUBMITTING, message, now, requeue_s=0.0)
-
-
-def _failed(
-    resource: Resource,
-    run: AgentRLRun,
-    status: Status,
-    observed: Observed,
-    kfp: KfpRun,
-    platform: Platform,
-    now: datetime,
-) -> Plan:
-    """An attempt came to nothing: try again, unless that would fail alike or was tried enough."""
-    standing = observed.standing
-    if isinstance(standing, Unknown):
-        return _unavailable(status, Reason.STORE_UNAVAILABLE, standing, platform, now)
-    why, reason = _cause(standing, observed, kfp)
-    if observed.pods:
-        message = f"{why}; waiting for {observed.pods} pods to end"
-        return waiting(status, "True", Reason.STOPPING, message, now, requeue_s=stopping.LOOK_S)
-    run_id = resource.run_id(status.phase_index, status.attempt)
-    lost = observed.workflow == "lost" and kfp.alive
-    actions: tuple[Action, ...] = (TerminateRun(run_id=run_id),) if lost else ()
-    if standing is not None and standing.status == "failed" and standing.final:
-        return ended(status, observed, "Failed", reason, why, now, actions)
-    failures = status.failures + 1
-    if failures > run.spec.backoff_limit:
-        message = f"{failures} attempts at {progress.where(run, status)} failed, the last: {why}"
-        return ended(
-            status, observed, "Failed", Reason.BACKOFF_LIMIT_EXCEEDED, message, now, actions
-        )
-    delay_s = min(FIRST_BACKOFF_S * 2 ** (failures - 1), LONGEST_BACKOFF_S)
-    status = status.with_(
-        attempt=status.attempt + 1,
-        failures=failures,
-        retry_time=now + timedelta(seconds=delay_s),
-    )
-    return waiting(
-        status,
-        "True",
-        Reason.BACKING_OFF,
-        f"{why}; trying again in {delay_s:.0f} s",
-        now,
-        actions=actions,
-        requeue_s=delay_s,
-    )
-
-
-def _cause(standing: State | None, observed: Observed, kfp: KfpRun) -> tuple[str, Reason]:
-    """Why an attempt failed: as its stages say, else as KFP says."""
-    if standing is not None and standing.status == "failed":
-        name = f"{standing.reason}: " if standing.reason else ""
-        return f"{name}{standing.message}", stage_reason(standing.reason)
-    if kfp.alive and observed.workflow == "lost":
-        return "the Workflow of the KFP run is gone", Reason.WORKFLOW_LOST
-    if kfp.succeeded:
-        return "the KFP run succeeded but decided nothing", Reason.STAGE_FAILED
-    return f"the KFP run ended {kfp.state}{': ' if kfp.error else ''}{kfp.error}", (
-        Reason.STAGE_FAILED
-    )
-
-
-def _unavailable(
-    status: Status, reason: Reason, unknown: Unknown, platform: Platform, now: datetime
-) -> Plan:
-    return waiting(
-        status, "Unknown", reason, unknown.why, now, requeue_s=max(platform.poll_seconds, 5.0)
-    )
 
 
 def _afterwards(resource: Resource, status: Status, observed: Observed, now: datetime) -> Plan:

@@ -10,6 +10,7 @@ from uuid import UUID, uuid5
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import GROUP, AgentRLRun, parse
+from agentrl_pipelines.kueue import PRIORITY_LABEL
 from agentrl_pipelines.platform import Platform
 
 FINALIZER = f"{GROUP}/run"
@@ -34,6 +35,13 @@ class Resource:
     """Since when its deletion is asked for."""
     held: bool = False
     """Whether our finalizer is on it."""
+    priority_class: str | None = None
+    """Kueue's, as its label names it."""
+
+    @property
+    def experiment(self) -> str:
+        """The name of its KFP experiment."""
+        return f"{self.name}-{self.uid[:8]}"
 
     def run_id(self, phase: int, attempt: int) -> str:
         """The id of a KFP run: whoever asks gets the same one, so starting is idempotent."""
@@ -45,40 +53,49 @@ def run_id(uid: str, phase: int, attempt: int) -> str:
     return str(uuid5(UUID(uid), f"{phase}/{attempt}"))
 
 
-def read(body: Mapping[str, Any], platform: Platform, before: Resource | None = None) -> Resource:
-    """The resource in an object of the Kubernetes API. `before`: as it was read earlier, which
-    saves checking a manifest that has not changed."""
-    metadata, spec = body["metadata"], body.get("spec") or {}
-    version = (metadata["uid"], metadata.get("generation", 1))
-    if before is not None and (before.uid, before.generation) == version:
-        run, mistakes = before.run, before.mistakes
-    else:
-        run, mistakes = _checked(body, platform)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A manifest, checked."""
+
+    run: AgentRLRun | None
+    """None: it has mistakes."""
+    mistakes: tuple[str, ...]
+    suspend: bool
+
+
+def read(body: Mapping[str, Any], platform: Platform) -> Resource:
+    """The resource in an object of the Kubernetes API."""
+    return made(body["metadata"], checked(body, platform))
+
+
+def made(metadata: Mapping[str, Any], checked: Checked) -> Resource:
+    """The resource with this metadata and this manifest."""
     deleted = metadata.get("deletionTimestamp")
     return Resource(
         uid=metadata["uid"],
         name=metadata["name"],
         namespace=metadata["namespace"],
         generation=metadata.get("generation", 1),
-        run=run,
-        mistakes=mistakes,
-        suspend=bool(spec.get("suspend", False)),
+        run=checked.run,
+        mistakes=checked.mistakes,
+        suspend=checked.suspend,
         deleted_at=datetime.fromisoformat(deleted) if deleted else None,
         held=FINALIZER in metadata.get("finalizers", ()),
+        priority_class=(metadata.get("labels") or {}).get(PRIORITY_LABEL) or None,
     )
 
 
-def _checked(
-    body: Mapping[str, Any], platform: Platform
-) -> tuple[AgentRLRun | None, tuple[str, ...]]:
+def checked(body: Mapping[str, Any], platform: Platform) -> Checked:
+    """The manifest in an object of the Kubernetes API."""
+    suspend = bool((body.get("spec") or {}).get("suspend", False))
     metadata = {name: body["metadata"][name] for name in ("name", "namespace")}
     manifest = {name: body.get(name) for name in ("apiVersion", "kind", "spec")}
     try:
         run = parse(manifest | {"metadata": metadata})
     except SpecError as error:
-        return None, tuple(error.mistakes)
+        return Checked(run=None, mistakes=tuple(error.mistakes), suspend=suspend)
     misplaced = tuple(_misplaced(run, platform))
-    return (None, misplaced) if misplaced else (run, ())
+    return Checked(run=None if misplaced else run, mistakes=misplaced, suspend=suspend)
 
 
 def _misplaced(run: AgentRLRun, platform: Platform) -> Iterator[str]:

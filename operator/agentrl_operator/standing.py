@@ -6,23 +6,22 @@ import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from agentrl_components import layout
 from agentrl_components.errors import StoreError
 from agentrl_components.spec import Storage
-from agentrl_components.state import State, Stored, Verdict, known, read_verdict
+from agentrl_components.state import State, Verdict, known, read_tracked, read_verdict
 from agentrl_components.store import Store
+from agentrl_components.stores import open_store
+from agentrl_components.stores.minio import MinioStore, credentials
 from agentrl_operator.errors import StandingError
 
 Answer = TypeVar("Answer")
-
-
-class Tracked(Stored):
-    """Which MLflow run shows it: tracker.json."""
-
-    run_id: str | None = None
 
 
 class Standings:
@@ -49,8 +48,7 @@ class Standings:
 
     async def tracked(self, storage: Storage) -> str | None:
         """The MLflow run that shows it. Raises `StandingError`."""
-        found = await self._ask(storage, lambda store: known(store, layout.TRACKER, Tracked))
-        return found.run_id if found is not None else None
+        return (await self._ask(storage, read_tracked)).run_id
 
     async def track(self, storage: Storage, run_id: str) -> None:
         """Name the MLflow run, for the stages to go on with. Raises `StandingError`."""
@@ -80,33 +78,39 @@ class Standings:
 
 
 _ERASED_AT_ONCE = 2000
+_SERVICES_KEPT = 8
 
 
 def _erased(store: Store) -> bool:
-    keys = [key for _, key in zip(range(_ERASED_AT_ONCE), store.list(""), strict=False)]
+    """Only a run's own keys go: people may have put other things beside them."""
+    own = (key for key in store.list("") if key.startswith(layout.OWN))
+    keys = list(islice(own, _ERASED_AT_ONCE))
     for key in keys:
         store.delete(key)
     return len(keys) < _ERASED_AT_ONCE
 
 
 def opened(storage: Storage) -> Store:
-    """The store of a run; where it is not S3, a folder that the operator can see. Gives up fast:
-    the operator asks again anyway."""
-    from urllib.parse import urlsplit
-
-    from agentrl_components.stores import open_store
-
+    """The store of a run; where it is not S3, a folder that the operator can see."""
     if not (storage.url or "").startswith("s3://"):
         return open_store(storage, Path("/nonexistent"))
-    from agentrl_components.stores.minio import MinioStore, credentials
-
     url = urlsplit(storage.url or "")
+    keys = (storage.access_key_env, storage.secret_key_env)
+    return _service(storage.endpoint, storage.region, *keys).at(url.netloc, url.path.strip("/"))
+
+
+@lru_cache(_SERVICES_KEPT)
+def _service(
+    endpoint: str | None, region: str | None, access_key_env: str, secret_key_env: str
+) -> MinioStore:
+    """An S3 service: runs share the connections to it. Gives up fast: the operator asks again
+    anyway."""
     return MinioStore(
-        bucket=url.netloc,
-        prefix=url.path.strip("/"),
-        endpoint=storage.endpoint,
-        region=storage.region,
-        credentials=credentials(storage.access_key_env, storage.secret_key_env),
+        bucket="",
+        prefix="",
+        endpoint=endpoint,
+        region=region,
+        credentials=credentials(access_key_env, secret_key_env),
         deadline_s=5.0,
         timeout_s=10.0,
     )

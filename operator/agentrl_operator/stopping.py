@@ -49,17 +49,25 @@ class Left:
 
 def left(resource: Resource, status: Status, observed: Observed) -> Left | None:
     """What has not stopped yet. None: nothing works any more."""
-    kfp = observed.kfp
-    if isinstance(kfp, Unknown):
-        return Left(why=kfp.why)
-    if kfp is not None and kfp.alive and observed.workflow != "lost":
-        run_id = resource.run_id(status.phase_index, observed.attempt)
-        asked = kfp.state == "CANCELING"
+    if isinstance(observed.kfp, Unknown):
+        return Left(why=observed.kfp.why)
+    alive = _alive(resource, status, observed)
+    if alive:
+        ask = [run_id for run_id, one in alive.items() if one.state != "CANCELING"]
+        runs = "the KFP run is" if len(alive) == 1 else f"{len(alive)} KFP runs are"
         return Left(
-            why="the KFP run is being stopped",
-            actions=() if asked else (TerminateRun(run_id=run_id),),
+            why=f"{runs} being stopped",
+            actions=tuple(TerminateRun(run_id=run_id) for run_id in ask),
         )
     return Left(why=f"{observed.pods} pods have not ended") if observed.pods else None
+
+
+def _alive(resource: Resource, status: Status, observed: Observed) -> dict[str, KfpRun]:
+    """KFP runs that may still work, by id."""
+    runs = dict(observed.others)
+    if isinstance(observed.kfp, KfpRun) and observed.workflow != "lost":
+        runs[resource.run_id(status.phase_index, observed.attempt)] = observed.kfp
+    return {run_id: one for run_id, one in runs.items() if one.alive}
 
 
 def suspended(resource: Resource, status: Status, observed: Observed, now: datetime) -> Plan:
@@ -101,8 +109,8 @@ def out_of_time(
 
 
 def deleted(resource: Resource, status: Status, observed: Observed, now: datetime) -> Plan:
-    """Stop, clean up, let go. A KFP that is gone, pods that never end and a store that never
-    answers hold a deletion up for a while, not for ever."""
+    """Stop whatever runs in the run's KFP experiment, clean up, let go. A KFP that is gone, pods
+    that never end and a store that never answers hold a deletion up for a while, not for ever."""
     if not resource.held or resource.deleted_at is None:
         return Plan(status=status, requeue_s=None)
     status = status.with_(attempt=max(status.attempt, observed.attempt))
@@ -112,10 +120,12 @@ def deleted(resource: Resource, status: Status, observed: Observed, now: datetim
         return _released(resource, status, observed, (), waited_s)
     actions = working.actions
     silent = isinstance(observed.kfp, Unknown)
-    unknown_to_kfp = observed.kfp is None
-    if waited_s >= (KFP_PATIENCE_S if silent else WORKFLOW_PATIENCE_S) or unknown_to_kfp:
+    late = waited_s >= (KFP_PATIENCE_S if silent else WORKFLOW_PATIENCE_S)
+    if late or observed.kfp is None:
         run_id = resource.run_id(status.phase_index, status.attempt)
-        actions = (RemoveWorkflow(run_id=run_id),)
+        others = _alive(resource, status, observed) if late else ()
+        removing = [RemoveWorkflow(run_id=one) for one in dict.fromkeys((run_id, *others))]
+        actions = (*removing, *(() if late else working.actions))
         if silent and observed.pods == 0:
             return _released(resource, status, observed, actions, waited_s)
     why = f"deleting: {working.why}"

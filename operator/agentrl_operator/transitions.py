@@ -11,6 +11,7 @@ from agentrl_operator.status import Status
 
 _WARNINGS = (
     Reason.INVALID_SPEC,
+    Reason.NO_PRIORITY_CLASS,
     Reason.BACKING_OFF,
     Reason.KFP_UNAVAILABLE,
     Reason.KFP_REFUSED,

@@ -5,6 +5,7 @@ while this operator works by what is there."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import kopf
@@ -31,15 +32,12 @@ def watched(controller: Controller, *, workloads: bool) -> kopf.OperatorRegistry
     def logged_in(**_: Any) -> kopf.ConnectionInfo:
         return login()
 
-    # An index is filled before any handler runs: runs are first looked at with their servers known.
-    @kopf.index(*DEPLOYMENTS, labels={MANAGED_BY: MANAGER}, registry=registry)
-    async def servers(body: kopf.Body, **_: Any) -> None:
-        _servers_seen(controller, body, gone=False)
-
+    # No index of Kopf's: with one, every object of every kind would lie in memory at once, until
+    # the last one is in the index. Servers are listed before (`app`), so that runs are first looked
+    # at with their servers known.
     @kopf.on.event(*DEPLOYMENTS, labels={MANAGED_BY: MANAGER}, registry=registry)
-    async def servers_gone(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
-        if event["type"] == "DELETED":
-            _servers_seen(controller, body, gone=True)
+    async def servers_changed(event: kopf.RawEvent, **_: Any) -> None:
+        servers_seen(controller, event["object"], gone=event["type"] == "DELETED")
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def run_seen(event: kopf.RawEvent, **_: Any) -> None:
@@ -70,10 +68,11 @@ def settings(*, namespaced: bool) -> kopf.OperatorSettings:
     chosen.networking.connect_timeout = 5
     chosen.watching.server_timeout = 600
     chosen.watching.connect_timeout = 5
-    chosen.watching.chunk_size = 200
+    chosen.watching.chunk_size = 50
     chosen.watching.label_selectors[DEPLOYMENTS] = f"{MANAGED_BY}={MANAGER}"
     chosen.watching.label_selectors[WORKLOADS] = f"{MANAGED_BY}={MANAGER}"
-    chosen.queueing.idle_timeout = 1.0
+    # So long an object stays in memory after its last event; with a list of them, all at once.
+    chosen.queueing.idle_timeout = 0.1
     chosen.execution.max_workers = 2
     chosen.scanning.disabled = namespaced  # a Role of one namespace may not look at the cluster
     return chosen
@@ -92,15 +91,17 @@ class _NoDifferences(kopf.DiffBaseStorage):
         return None
 
 
-def _servers_seen(controller: Controller, body: kopf.Body, *, gone: bool) -> None:
-    uid, name = body.metadata.labels.get(RUN_UID), body.metadata.name
-    if uid is None or name is None:
-        return
-    status = body.get("status") or {}
+def servers_seen(
+    controller: Controller, body: Mapping[str, Any], *, gone: bool = False
+) -> tuple[str, str]:
+    """A Deployment is like this, or is no more; the uid of its run, and its name."""
+    metadata, status = body["metadata"], body.get("status") or {}
+    uid, name = metadata.get("labels", {}).get(RUN_UID, ""), metadata["name"]
     seen = Servers(
-        manifest=body.metadata.annotations.get(FINGERPRINT, ""),
+        manifest=metadata.get("annotations", {}).get(FINGERPRINT, ""),
         ready=status.get("readyReplicas", 0),
         wanted=body["spec"].get("replicas", 1),
     )
-    being_deleted = body.metadata.deletion_timestamp is not None
-    controller.servers_seen(uid, name, None if gone or being_deleted else seen)
+    gone = gone or "deletionTimestamp" in metadata
+    controller.servers_seen(uid, name, None if gone else seen)
+    return uid, name

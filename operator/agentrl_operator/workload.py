@@ -5,18 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
-from agentrl_components.spec import AgentRLRun
+from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator.children import FINGERPRINT, Manifest, metadata
 from agentrl_operator.resource import Resource
 from agentrl_pipelines import placement
 from agentrl_pipelines.binding import GPU
+from agentrl_pipelines.kueue import SIDE_BY_SIDE
 
 GROUP, VERSION, PLURAL = "kueue.x-k8s.io", "v1beta2", "workloads"
 PART = "workload"
 """Names it among what the run owns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priority:
+    """A run's place among others: the WorkloadPriorityClass that it names."""
+
+    name: str
+    value: int
+    """As the class says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +48,10 @@ class Workload:
     """Kueue knows that the run is over."""
     says: str
     """Why it is or is not admitted, in Kueue's words."""
+    priority_class: str | None = None
+    """The WorkloadPriorityClass that it names."""
+    flavors: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """The names of those that Kueue assigned, by pod set."""
 
 
 def name(resource: Resource) -> str:
@@ -44,19 +59,27 @@ def name(resource: Resource) -> str:
     return placement.child_name(resource.name, resource.uid, PART)
 
 
-def manifest(resource: Resource, run: AgentRLRun) -> Manifest:
+def manifest(resource: Resource, run: AgentRLRun, priority: Priority | None = None) -> Manifest:
     """The Workload that asks for what a phase of the run needs at its widest."""
     made = metadata(resource, PART, {})
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "Workload",
         "metadata": made | {"annotations": {FINGERPRINT: fingerprint(run)}},
-        "spec": _spec(run),
+        "spec": _spec(run) | (prioritized(priority) if priority is not None else {}),
     }
 
 
+def prioritized(priority: Priority | None) -> Manifest:
+    """The fields of a Workload's spec that tell its priority, as a merge patch has them."""
+    if priority is None:
+        return {"priorityClassRef": None, "priority": None}
+    named = {"group": GROUP, "kind": "WorkloadPriorityClass", "name": priority.name}
+    return {"priorityClassRef": named, "priority": priority.value}
+
+
 def fingerprint(run: AgentRLRun) -> str:
-    """Changes with what the run asks for."""
+    """Changes with what the run asks for; its priority may change while it works."""
     return hashlib.sha256(json.dumps(_spec(run), sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -68,7 +91,6 @@ def _stages(run: AgentRLRun) -> list[Manifest]:
     """Pods that hold the model side by side. Evaluation follows them and asks for no more; what
     else runs in a phase is small and is not counted."""
     compute = run.spec.compute
-    side_by_side = ("train",) if compute.placement == "colocated" else ("rollout", "update")
     requests = {"cpu": compute.cpu, "memory": compute.memory}
     if compute.gpus:
         requests[GPU] = str(compute.gpus)
@@ -77,15 +99,20 @@ def _stages(run: AgentRLRun) -> list[Manifest]:
         "nodeSelector": dict(compute.node_selector),
         "tolerations": [one.model_dump(exclude_none=True) for one in compute.tolerations],
     }
-    return [_pod_set(stage, 1, requests, where) for stage in side_by_side]
+    return [_pod_set(stage, 1, requests, where) for stage in SIDE_BY_SIDE[compute.placement]]
 
 
 def _servers(run: AgentRLRun) -> list[Manifest]:
     return [
-        _pod_set(f"environment-{one.name}", one.replicas, {"cpu": one.cpu, "memory": one.memory})
+        _pod_set(servers(one), one.replicas, {"cpu": one.cpu, "memory": one.memory})
         for one in run.spec.environments
         if placement.served(one)
     ]
+
+
+def servers(environment: Environment) -> str:
+    """The pod set of an environment's servers."""
+    return f"environment-{environment.name}"
 
 
 def _pod_set(
@@ -111,7 +138,19 @@ def read(body: Mapping[str, Any]) -> Workload:
         started=holds(body, "PodsReady"),
         finished=holds(body, "Finished"),
         says=str(eviction["message"]) if idle or (evicted and reserved) else _words(body),
+        priority_class=((body.get("spec") or {}).get("priorityClassRef") or {}).get("name"),
+        flavors=_flavors(body),
     )
+
+
+def _flavors(body: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Each once, in the order of the resources that they are for."""
+    assigned = (status(body).get("admission") or {}).get("podSetAssignments") or ()
+    return {
+        one["name"]: tuple(dict.fromkeys(name for _, name in sorted(one["flavors"].items())))
+        for one in assigned
+        if one.get("flavors")
+    }
 
 
 def _words(body: Mapping[str, Any]) -> str:

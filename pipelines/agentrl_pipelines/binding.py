@@ -15,6 +15,8 @@ from typing import Any
 import yaml
 
 from agentrl_components.spec import AgentRLRun, Compute
+from agentrl_pipelines import kueue
+from agentrl_pipelines.kueue import ANYWHERE, UNQUEUED, Queued
 from agentrl_pipelines.placement import ENVIRONMENT_TOKEN, child_name, served
 from agentrl_pipelines.platform import Platform
 
@@ -24,7 +26,6 @@ RUN_LABEL = "agentrl.dev/run"
 STAGE_LABEL = "agentrl.dev/stage"
 RUN_ID_LABEL = "pipeline/runid"
 """KFP's own: of every pod and Workflow of a KFP run."""
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 GPU = "nvidia.com/gpu"
 """The resource that `compute.gpus` counts."""
 TOKEN_PART = "token"
@@ -50,7 +51,7 @@ def _compiled(placement: str) -> Data:
     return read
 
 
-def bind(run: AgentRLRun, uid: str, platform: Platform) -> Data:
+def bind(run: AgentRLRun, uid: str, platform: Platform, queued: Queued = UNQUEUED) -> Data:
     """The pipeline of a phase of `run`, whose uid in the cluster is `uid`."""
     compute = run.spec.compute
     spec = copy.deepcopy(_compiled(compute.placement))
@@ -60,7 +61,7 @@ def bind(run: AgentRLRun, uid: str, platform: Platform) -> Data:
         container = definition["container"]
         container["image"] = compute.image or platform.images.stage
         container["resources"] = resources(compute, stage)
-        pods[executor] = pod(run, uid, platform, stage)
+        pods[executor] = pod(run, uid, platform, stage, queued)
     for task in _tasks(spec):
         task["retryPolicy"] = {
             "maxRetryCount": compute.retries,
@@ -87,10 +88,11 @@ def resources(compute: Compute, stage: str) -> Data:
     return asked
 
 
-def pod(run: AgentRLRun, uid: str, platform: Platform, stage: str) -> Data:
+def pod(run: AgentRLRun, uid: str, platform: Platform, stage: str, queued: Queued) -> Data:
     """A stage's pod, as far as it differs from any pod."""
     spec, compute = run.spec, run.spec.compute
-    labels = {RUN_LABEL: run.metadata.name, STAGE_LABEL: stage, **queue_label(compute, platform)}
+    labels = {RUN_LABEL: run.metadata.name, STAGE_LABEL: stage}
+    labels |= kueue.labels(compute, platform, queued.priority_class)
     secrets = []
     given = {one.name for one in compute.secret_env}
     keys = {
@@ -109,19 +111,17 @@ def pod(run: AgentRLRun, uid: str, platform: Platform, stage: str) -> Data:
         "secretAsEnv": secrets,
         "emptyDirMounts": [{"volumeName": "scratch", "mountPath": "/tmp"}],
     }
-    if stage in HEAVY and compute.node_selector:
-        out["nodeSelector"] = {"labels": dict(compute.node_selector)}
-    if stage in HEAVY and compute.tolerations:
-        out["tolerations"] = [one.model_dump(exclude_none=True) for one in compute.tolerations]
-    return out
+    return out | (nodes(compute, stage, queued) if stage in HEAVY else {})
 
 
-def queue_label(compute: Compute, platform: Platform) -> dict[str, str]:
-    """The label of a pod that Kueue admits by itself. Where it admits whole runs there is none:
-    pods would be counted twice."""
-    if compute.queue is None or platform.kueue.admission != "pods":
-        return {}
-    return {QUEUE_LABEL: compute.queue}
+def nodes(compute: Compute, stage: str, queued: Queued) -> Data:
+    """Where a stage's pod may run: as the manifest says, on nodes that Kueue chose."""
+    chosen = queued.nodes.get(kueue.pod_set(stage, compute), ANYWHERE)
+    labels = kueue.selector(compute.node_selector, chosen)
+    own = [one.model_dump(exclude_none=True) for one in compute.tolerations]
+    tolerations = kueue.tolerated(own, chosen)
+    out: Data = {"nodeSelector": {"labels": labels}} if labels else {}
+    return out | ({"tolerations": tolerations} if tolerations else {})
 
 
 def from_secret(name: str, variables: dict[str, str]) -> Data:

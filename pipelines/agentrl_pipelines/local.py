@@ -5,7 +5,6 @@ A directory stands in for MinIO and SQLite for MLflow; nothing else differs from
 
 from __future__ import annotations
 
-import errno
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from types import FrameType
 
 from agentrl_components import layout, report
 from agentrl_components.context import RunContext
-from agentrl_components.errors import CollapseError, Stopped, StoreError, TrackerError
+from agentrl_components.errors import CollapseError, Stopped, TrackerError
 from agentrl_components.expansion import Decision
 from agentrl_components.report import Report
 from agentrl_components.spec import AgentRLRun
@@ -29,6 +28,7 @@ from agentrl_components.stages.train import train
 from agentrl_components.stores import open_store
 from agentrl_components.tracker import Tracker
 from agentrl_components.view import View
+from agentrl_pipelines.run_folder import writing
 from agentrl_pipelines.tracking import best_model, open_tracker
 
 
@@ -109,19 +109,6 @@ def tell(context: RunContext, root: Path) -> Report:
     for name in ("report.json", "report.html", "curve.png"):
         context.tracker.artifact(root / name)
     return result
-
-
-@contextmanager
-def writing(root: Path) -> Iterator[None]:
-    """What goes wrong with the run's folder, as a `StoreError`."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        fix = "give a folder that can be written to"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            fix = "free some space and run the same command again"
-        raise StoreError(f"{error.filename or root}: {reason}; {fix}") from error
 
 
 @contextmanager

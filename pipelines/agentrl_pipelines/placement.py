@@ -16,6 +16,8 @@ from agentrl_pipelines.platform import Platform
 ENVIRONMENT_PORT = 8080
 ENVIRONMENT_TOKEN = "AGENTRL_ENV_TOKEN"
 """The variable that holds the token of the run's environment servers, in stages and servers."""
+SEVERAL = 2
+"""Replicas from which on stages look for each server of an environment."""
 LONGEST_NAME = 63
 """Of a label's value and of a Service."""
 
@@ -53,8 +55,11 @@ def on_cluster(run: AgentRLRun, uid: str, platform: Platform) -> AgentRLRun:
                 "builtin": None,
                 "image": None,
                 "options": {},
+                "secret_env": (),
                 "url": AnyHttpUrl(environment_url(run, uid, environment, platform)),
                 "token_env": ENVIRONMENT_TOKEN,
+                # One server may become several while the phase is at work, behind the same name.
+                "replicas": max(environment.replicas, SEVERAL),
             }
         )
         if served(environment)
@@ -79,11 +84,13 @@ def on_cluster(run: AgentRLRun, uid: str, platform: Platform) -> AgentRLRun:
 
 
 def storage(run: AgentRLRun, uid: str, platform: Platform) -> Storage:
-    """Where the run is kept: where it says itself, or under a prefix of its own."""
+    """Where the run is kept: under a prefix of its own, below the address that it names or the
+    platform's. Another run by the same manifest, or of the same name at another time, is kept
+    elsewhere, so what is below the prefix may be deleted with the run."""
     own = run.spec.storage
-    if own.url is not None:
-        return own
     place = f"{namespace(run, platform)}/{run.metadata.name}-{uid[:8]}"
+    if own.url is not None:
+        return own.model_copy(update={"url": f"{own.url.rstrip('/')}/{place}"})
     return own.model_copy(
         update={
             "url": f"{platform.storage.url.rstrip('/')}/{place}",

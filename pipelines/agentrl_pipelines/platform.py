@@ -33,7 +33,7 @@ class Kfp(Part):
 class StorageSecret(Part):
     """The Secret with the object store's keys, in the namespace where stages run."""
 
-    name: str = "agentrl-storage"
+    name: str = "mlpipeline-minio-artifact"
     """Of the Secret."""
     access_key: str = "accesskey"
     """Its key that holds the access key."""
@@ -44,7 +44,7 @@ class StorageSecret(Part):
 class ObjectStore(Part):
     """Where runs are kept that do not say so themselves."""
 
-    url: str = Field(default="s3://agentrl", pattern=r"^s3://[^/]+(/.*)?$")
+    url: str = Field(default="s3://mlpipeline/agentrl", pattern=r"^s3://[^/]+(/.*)?$")
     """Each run gets a prefix of its own below it."""
     endpoint: str | None = "http://minio-service.kubeflow.svc.cluster.local:9000"
     """Of an S3 service. None: AWS, in `region`."""

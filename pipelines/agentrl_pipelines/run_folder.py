@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -28,6 +31,19 @@ def open_run(root: Path) -> tuple[Store, AgentRLRun]:
         raise SpecError([f"--root: {root}: no run was started here; name the folder of a run"])
     store = DirectoryStore(root / "store")
     return store, _manifest(store.get(layout.RUN), str(inside))
+
+
+@contextmanager
+def writing(root: Path) -> Iterator[None]:
+    """What goes wrong with the run's folder, as a `StoreError`."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        fix = "give a folder that can be written to"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            fix = "free some space and run the same command again"
+        raise StoreError(f"{error.filename or root}: {reason}; {fix}") from error
 
 
 def _manifest(data: bytes, where: str) -> AgentRLRun:

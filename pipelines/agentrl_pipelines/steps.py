@@ -98,7 +98,7 @@ def train(step: Step) -> None:
         begin(context)
         go_on(context, step.phase)
         played = [r.iteration for r in context.history if r.phase == step.phase]
-        tell_trajectories(step, context.store, len(played))
+        tell_trajectories(step, context, len(played))
         tell_checkpoint(step, context)
 
 
@@ -110,7 +110,7 @@ def rollout(step: Step) -> None:
         from agentrl_components.stages.apart import play_phase
 
         iterations = play_phase(context, step.phase)
-    tell_trajectories(step, context.store, iterations)
+        tell_trajectories(step, context, iterations)
 
 
 def update(step: Step) -> None:
@@ -220,7 +220,7 @@ def decision_of(context: RunContext) -> Decision:
     return decide(context.spec.horizon, context.history, context.rolled_back)
 
 
-def tell_trajectories(step: Step, store: Store, iterations: int) -> None:
+def tell_trajectories(step: Step, context: RunContext, iterations: int) -> None:
     """How much was played, and as what; episodes of the phase's last iteration, a line each, in the
     form that a warm start takes."""
     from agentrl_components import trajectory_codec
@@ -234,9 +234,10 @@ def tell_trajectories(step: Step, store: Store, iterations: int) -> None:
         "iterations": iterations,
         "episodes": episodes,
     }
-    key = layout.phase(step.phase, layout.PLAYED)
+    key, store = layout.phase(step.phase, layout.PLAYED), context.store
     played = trajectory_codec.decode(store.get(key)) if store.exists(key) else ()
-    lines = "".join(f"{line(episode)}\n" for episode in played)
+    said = context.crew.instructions
+    lines = "".join(f"{line(episode, said[episode.environment])}\n" for episode in played)
     step.artifacts.put("trajectories", lines.encode(), told)
 
 

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from rich import box
 from rich.console import Console, Group
@@ -16,6 +17,7 @@ from rich.text import Text
 from agentrl_components.evaluation import Share
 from agentrl_components.outcome import Kept, Pair, Report
 from agentrl_components.replay import Replay, lines
+from agentrl_components.report import database
 
 WIDEST = 100
 """Columns that text is set in, however wide the terminal is."""
@@ -130,8 +132,11 @@ def _places(report: Report, root: Path) -> Table:
     for kept in report.checkpoints:
         if kept.best or kept.last:
             table.add_row(_kept(kept), Text(kept.url))
-    if report.mlflow.uri is not None:
-        table.add_row("metrics, episodes", Text(mlflow_command(report.mlflow.uri)))
+    # MLflow's process may have made its database after the report was written.
+    uri = report.mlflow.uri or database(root)
+    if uri is not None:
+        served = urlsplit(uri).scheme in ("http", "https")
+        table.add_row("metrics, episodes", Text(uri if served else mlflow_command(uri)))
     return table
 
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from agentrl_components import checkpoint, layout
 from agentrl_components.history import IterationRecord, best_checkpoint
 from agentrl_components.mlflow_tracker import MlflowTracker
+from agentrl_components.past import past
 from agentrl_components.spec import AgentRLRun, RunSpec
+from agentrl_components.state import read_tracked
 from agentrl_components.store import Store
 from agentrl_components.tracker import Tracker
 
 
 def open_tracker(run: AgentRLRun, root: Path, store: Store) -> Tracker:
-    """MLflow, on the run it recorded before, if it did. Where the manifest names no server, its
-    database is in `root`."""
-    known = (
-        json.loads(store.get(layout.TRACKER))["run_id"] if store.exists(layout.TRACKER) else None
-    )
+    """MLflow, on the run it recorded before, if it did; what `store` holds that it does not show it
+    is told. Where the manifest names no server, its database is in `root`."""
 
     def remember(run_id: str) -> None:
         store.replace(layout.TRACKER, json.dumps({"run_id": run_id}).encode())
@@ -30,8 +30,9 @@ def open_tracker(run: AgentRLRun, root: Path, store: Store) -> Tracker:
         uri=tracking.uri,
         experiment=tracking.experiment,
         run_name=run.metadata.name,
-        run_id=known,
+        run_id=read_tracked(store).run_id,
         on_run=remember,
+        past=partial(past, store),
     )
 
 

@@ -27,21 +27,27 @@ def image(name: str) -> str:
     return f"{REGISTRY}/{name}:1"
 
 
-def load(name: str, files: Mapping[str, Path], links: Mapping[str, str] | None = None) -> None:
+def load(
+    name: str, files: Mapping[str, Path], links: Mapping[str, str] | None = None, user: str = ""
+) -> None:
     """Make an image whose entry point is the first file, and hand it to containerd."""
     path = STATE / "images" / f"{name}.tar"
     path.parent.mkdir(exist_ok=True)
-    write(path, image(name), files, links or {})
+    write(path, image(name), files, links or {}, user)
     ctr("images", "import", path)
     path.unlink()
 
 
-def write(path: Path, name: str, files: Mapping[str, Path], links: Mapping[str, str]) -> None:
+def write(
+    path: Path, name: str, files: Mapping[str, Path], links: Mapping[str, str], user: str = ""
+) -> None:
     content = layer(files, links)
     config = as_json({
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Entrypoint": ["/" + next(iter(files))], "Env": ["PATH=/usr/bin:/bin"]},
+        "config": {
+            "Entrypoint": ["/" + next(iter(files))], "Env": ["PATH=/usr/bin:/bin"], "User": user,
+        },
         "rootfs": {"type": "layers", "diff_ids": [digest(content)]},
     })  # fmt: skip
     manifest = as_json({
@@ -72,7 +78,7 @@ def layer(files: Mapping[str, Path], links: Mapping[str, str]) -> bytes:
             entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
             tar.addfile(entry)
         for target, source in files.items():
-            tar.add(source, target)
+            tar.add(source.resolve(), target)
         for link, target in links.items():
             entry = tarfile.TarInfo(link)
             entry.type, entry.linkname = tarfile.SYMTYPE, target

@@ -38,16 +38,17 @@ UNTIL_UP = STATE / "up"
 def up() -> None:
     """Start the cluster, unless it is up and well."""
     began = time.monotonic()
-    if UNTIL_UP.exists() and not (dead := troubles()):
+    if UNTIL_UP.exists() and not (dead := [*troubles(), *replaced()]):
         print("The cluster is up already.")
     else:
         if UNTIL_UP.exists():
             print(f"Starting anew, since not all is well: {', '.join(dead)}")
         build.everything()
+        pipelines.BACKEND.check()
         teardown.down()  # what an interrupted run left
         STATE.mkdir(parents=True)
         begin()
-        UNTIL_UP.touch()
+        UNTIL_UP.write_text(str(pipelines.BIN))
         print(f"The cluster is up, after {time.monotonic() - began:.0f} s.")
     print(f"export KUBECONFIG={KUBECONFIG}")
     print(f"Kubeflow Pipelines {pipelines.URL}   MLflow {storage.MLFLOW}")
@@ -81,6 +82,12 @@ def troubles() -> list[str]:
     found = [process for process in processes.every() if not well(process)]
     names = [process.name for process in found]
     return names if node.ready() else [*names, "the node"]
+
+
+def replaced() -> list[str]:
+    """Whether another Kubeflow Pipelines is asked for than runs."""
+    same = UNTIL_UP.read_text() == str(pipelines.BIN)
+    return [] if same else ["another Kubeflow Pipelines is asked for"]
 
 
 def well(process: processes.Process) -> bool:

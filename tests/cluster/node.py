@@ -1,15 +1,18 @@
-"""The one node: a bridge, containerd, the kubelet, kube-proxy, and CoreDNS beside them."""
+"""The one node: a bridge, containerd, the kubelet, kube-proxy and our firewall, and CoreDNS."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import archive
 from command import expose, run, works
+from firewall import WRITTEN
 from place import (
     BIN,
     BRIDGE,
     DNS_IP,
+    HERE,
     IP,
     KUBECONFIG,
     NODE,
@@ -27,6 +30,10 @@ def network() -> None:
     run("ip", "addr", "replace", f"{IP}/24", "dev", BRIDGE)
     run("ip", "link", "set", BRIDGE, "up")
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    # The first `ip netns add` of anybody mounts its folder over itself. Later than the first pod's
+    # namespace, it would leave a mount below, which keeps containerd from removing any pod.
+    run("ip", "netns", "add", f"cni-{BRIDGE}")
+    run("ip", "netns", "del", f"cni-{BRIDGE}")
 
 
 def runtime() -> None:
@@ -45,6 +52,7 @@ def begin() -> None:
         "--root-dir", STATE / "kubelet", "--cert-dir", STATE / "kubelet/pki",
     ])  # fmt: skip
     start("kube-proxy", [BIN / "kube-proxy", "--config", configured("kube-proxy.yaml")])
+    start("firewall", [sys.executable, HERE / "firewall.py"])
     start("coredns", [BIN / "coredns", "-conf", configured("Corefile")])
     expose("kube-system", "kube-dns", ("UDP", 53), ("TCP", 53), cluster_ip=DNS_IP)
     archive.load("pause", {"pause": BIN / "pause"})
@@ -53,6 +61,7 @@ def begin() -> None:
 
 def wait() -> None:
     until("the node to be Ready", ready, log=LOGS / "kubelet.log", seconds=90)
+    until("the first rules", WRITTEN.exists, log=LOGS / "firewall.log")
 
 
 def ready() -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import archive
+from backend import chosen
 from command import expose, kubectl
-from place import BIN, BUILD, HERE, IP, KEYS, KUBECONFIG, NAMESPACE, STATE, configured
+from place import BUILD, HERE, IP, KEYS, KUBECONFIG, NAMESPACE, STATE, configured
 from processes import Process, start, wait_ready
 
 URL = f"http://{IP}:8888"
-MANIFESTS = BUILD / "manifests"
+BACKEND = chosen()
+MANIFESTS = BACKEND.manifests
+BIN = BACKEND.programs
 TOKEN = Path("/var/run/secrets/kubeflow/tokens/persistenceagent-sa-token")
 """The agent knows no other place for it."""
 
@@ -28,13 +31,17 @@ def resources() -> None:
     roles = [MANIFESTS / f"kfp/pipeline/pipeline-runner-{part}.yaml"
              for part in ("sa", "role", "rolebinding")]  # fmt: skip
     kubectl("-n", NAMESPACE, "apply", *(word for path in roles for word in ("-f", path)))
-    kubectl("-n", NAMESPACE, "apply", "-f", configured("pipelines.yaml"))
+    kubectl("-n", NAMESPACE, "apply", "-f", configured("pipelines.yaml"), "-f", BACKEND.argo)
+    if BACKEND.labels:
+        kubectl("label", "namespace", NAMESPACE, *BACKEND.labels)
 
 
 def images() -> None:
-    archive.load("kfp-driver", {"bin/driver": BIN / "kfp-driver"})
-    archive.load("kfp-launcher", {"bin/launcher-v2": BIN / "kfp-launcher"})
-    archive.load("argoexec", {"bin/argoexec": BIN / "argoexec"})
+    for name, path in (
+        ("kfp-driver", "bin/driver"), ("kfp-launcher", "bin/launcher-v2"),
+        ("argoexec", "bin/argoexec"),
+    ):  # fmt: skip
+        archive.load(name, {path: BIN / name}, user=BACKEND.user)
 
 
 def begin() -> None:
@@ -59,11 +66,10 @@ def begin() -> None:
 
 
 def api_server() -> Process:
-    folder = BUILD / "kfp-config"
     return start(
         "kfp-apiserver",
-        [BIN / "kfp-apiserver", "--config", folder,
-         "--sampleconfig", folder / "sample_config.json"],
+        [BIN / "kfp-apiserver", "--config", BACKEND.config,
+         "--sampleconfig", BUILD / "kfp-config/sample_config.json"],
         env={
             "POD_NAMESPACE": NAMESPACE, "KUBECONFIG": KUBECONFIG,
             "DBCONFIG_MYSQLCONFIG_USER": "kfp", "DBCONFIG_MYSQLCONFIG_PASSWORD": "kfp",
@@ -79,6 +85,7 @@ def api_server() -> Process:
             # nobody listens there, but without them it ends after its start
             "ML_PIPELINE_VISUALIZATIONSERVER_SERVICE_HOST": IP,
             "ML_PIPELINE_VISUALIZATIONSERVER_SERVICE_PORT": 8898,
+            **BACKEND.environment,
         },
         ready=f"{URL}/apis/v2beta1/healthz",
     )  # fmt: skip

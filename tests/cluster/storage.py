@@ -76,7 +76,8 @@ def wait() -> None:
 
 def publish() -> None:
     """Services and Secrets, by the names that Kubeflow's manifests and ours give them."""
-    expose(NAMESPACE, "minio-service", ("TCP", 9000))
+    for name in ("minio-service", "seaweedfs"):  # as Kubeflow has it until 2.15; from 2.16 on
+        expose(NAMESPACE, name, ("TCP", 9000))
     expose(NAMESPACE, "mlflow", ("TCP", 5000))
     for secret in ("mlpipeline-minio-artifact", "agentrl-storage"):
         kubectl(

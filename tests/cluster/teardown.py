@@ -18,6 +18,7 @@ import pipelines
 from command import kubectl
 from place import BRIDGE, RUNTIME, SOCKET, STATE, ClusterError
 from processes import every, signal_group
+from ruleset import TABLE
 
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -116,9 +117,11 @@ def mounted() -> list[str]:
 def network() -> None:
     for space in Path("/run/netns").glob("cni-*"):
         quiet("ip", "netns", "del", space.name)
+    quiet("umount", "/run/netns")  # unless somebody else's are there
     quiet("ip", "link", "del", BRIDGE)
     for family in ("ip", "ip6"):
         quiet("nft", "delete", "table", family, "kube-proxy")
+    quiet("nft", "delete", "table", "ip", TABLE)
 
 
 def quiet(*argv: str) -> None:

@@ -38,6 +38,12 @@ def test_a_played_episode_can_be_imitated(tmp_path):
     assert list(imitated.ids) == list(told.ids)
 
 
+def test_a_played_episode_is_imitated_with_the_instructions_it_was_played_with(tmp_path):
+    (imitated,) = read(tmp_path, line(played.episode(("door left", "left", 0.0, True)), "walk"))
+    opening = DIALOGUE.opening("walk", "door left")
+    assert imitated.ids[: len(opening)].tolist() == opening
+
+
 def test_both_forms_give_the_same_example(tmp_path):
     ours = {"messages": [{"role": r, "content": c} for r, c in [("system", "walk"), *TOLD]]}
     agentgym = {

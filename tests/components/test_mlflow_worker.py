@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -190,15 +191,17 @@ def test_episodes_become_traces_with_a_span_for_each_turn(worker: Worker) -> Non
     run_id = worker.start()
     shown = Episodes(iteration=3, name="train", time_ms=5000, episodes=(episode(0), episode(1)))
     assert worker.ask(shown).error is None
-    assert worker.ask(shown).error is None
+    assert worker.ask(replace(shown, time_ms=9000)).error is None  # told again, after a restart
     traces = worker.rows(
-        "select i.request_id, i.request_preview, i.response_preview from trace_info i"
+        "select i.request_id, i.request_preview, i.response_preview, i.timestamp_ms"
+        " from trace_info i"
         " join trace_request_metadata m on m.request_id = i.request_id"
         " where m.key = 'mlflow.sourceRun' and m.value = ?",
         run_id,
     )
     assert len(traces) == 2
-    trace_id, request, response = traces[0]
+    trace_id, request, response, time_ms = traces[0]
+    assert time_ms == 5000
     assert request == "You see a red ball"
     assert response == "solved, score 0.50, 2 turns, terminated"
     spans = worker.rows(

@@ -192,6 +192,8 @@ def test_the_same_task_is_paired_before_and_after(store):
 
 def test_mlflow_is_the_database_in_the_folder_unless_the_manifest_says_otherwise(store, tmp_path):
     assert build(store, RUN).mlflow.uri is None
+    assert build(store, RUN, tmp_path).mlflow.uri is None  # MLflow never answered
+    (tmp_path / "mlflow.db").touch()
     assert build(store, RUN, tmp_path).mlflow.uri == f"sqlite:///{tmp_path}/mlflow.db"
 
 

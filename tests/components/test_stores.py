@@ -406,6 +406,15 @@ def test_foreign_names_in_a_store_are_skipped(minio_endpoint: str, tmp_path: Pat
     assert list(bucket.list("")) == ["a"]
 
 
+def test_another_place_of_a_service_has_keys_of_its_own(minio_endpoint: str) -> None:
+    one = minio_store(minio_endpoint)
+    other = one.at("runs", f"test-{uuid.uuid4().hex}")
+    one.put("a", b"1")
+    other.put("b", b"2")
+    assert (list(one.list("")), list(other.list(""))) == (["a"], ["b"])
+    assert one.url != other.url
+
+
 def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(minio_endpoint: str) -> None:
     one, other = minio_store(minio_endpoint), minio_store(minio_endpoint)
     one.put("a", b"1")

@@ -344,6 +344,16 @@ async def test_a_token_outside_the_vocabulary_is_an_error_and_not_a_hang(ids):
         await TorchEngine(decoder()).generate(request(1, ids))
 
 
+async def test_a_bug_in_a_step_reaches_those_who_wait():
+    """A seed is a uint64."""
+    engine = TorchEngine(decoder())
+    async with asyncio.timeout(10):
+        with pytest.raises(OverflowError, match="out of bounds"):
+            await engine.generate(request(1, (2, 3), seed=-1))
+        assert (await engine.generate(request(2, (2, 3)))).ids
+    await engine.close()
+
+
 async def test_a_request_that_says_nothing_new_is_refused():
     engine = TorchEngine(decoder())
     with pytest.raises(EngineError, match="no new tokens"):

@@ -28,7 +28,15 @@ FORWARDED = {
 
 
 @pytest.fixture(scope="session")
-def installed() -> Iterator[Installed]:
+def helm() -> str:
+    """Where Helm is: where tests/cluster builds it, or on PATH."""
+    found = str(BUILT) if BUILT.exists() else shutil.which("helm")
+    assert found, "no helm here; install Helm 3.14 or later"
+    return found
+
+
+@pytest.fixture(scope="session")
+def installed(request: pytest.FixtureRequest) -> Iterator[Installed]:
     """AgentRL in KFP's namespace. Skipped where no cluster is up: `make e2e` starts one."""
     where = chosen()
     there = Installed(where["kubeconfig"], own=where["name"] == "own")
@@ -39,7 +47,7 @@ def installed() -> Iterator[Installed]:
     strange = [name for name in others if name.startswith("agentrlrun") and not ours(name)]
     if where["name"] == "given" and strange:
         pytest.fail(f"runs that are not of these tests are there: {', '.join(strange)}")
-    install(where["kubeconfig"], where["values"])
+    install(request.getfixturevalue("helm"), where["kubeconfig"], where["values"])
     there.kubectl("delete", "agentrlruns", "--all", "--timeout=100s")
     if there.own:
         yield there
@@ -72,10 +80,8 @@ def ours(name: str) -> bool:
     return name.rpartition("/")[2].startswith(RUNS)
 
 
-def install(kubeconfig: str, values: Mapping[str, str]) -> None:
+def install(helm: str, kubeconfig: str, values: Mapping[str, str]) -> None:
     """The chart, or bring it up to date."""
-    helm = BUILT if BUILT.exists() else shutil.which("helm")
-    assert helm, "no helm here; install Helm 3.14 or later"
     values = {"kfp.namespace": NAMESPACE, **values}
     told = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     subprocess.run(

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "tests/cluster/cluster.py"
 NAMESPACE = "kubeflow"
 POLL_S = 0.5
-RUNS = ("calm", "storm", "pause", "gone", "swept", "many-", "bad")
+RUNS = ("calm", "storm", "pause", "gone", "swept", "many-", "bad", "walled")
 """How the names of these tests' runs begin."""
 AWAY_S = 4.0
 """Seconds that a process of our own cluster stays away."""
@@ -197,7 +197,7 @@ def manifest(name: str, **changes: Any) -> dict[str, Any]:
     spec = read["spec"]
     short: dict[str, Any] = {
         "horizon": {
-            "phases": [{"maxTurns": 3, "iterations": 10}, {"maxTurns": 5, "iterations": 15}],
+            "phases": [{"maxTurns": 3, "iterations": 6}, {"maxTurns": 5, "iterations": 10}],
             "alarms": [],
         },
         "evaluation": {"tasks": 200, "maxTurns": 8},

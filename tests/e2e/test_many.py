@@ -1,4 +1,4 @@
-"""Thirty runs at once: `pytest -m load tests/e2e`, ten minutes on two cores; not part of CI."""
+"""Thirty runs at once. On two cores the pods of most wait their turn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from installed import Installed
 
-pytestmark = pytest.mark.load
+pytestmark = pytest.mark.e2e
 
 MANY = 30
 

@@ -29,7 +29,7 @@ def test_each_phase_is_a_kfp_run_whose_stages_succeeded(installed: Installed, ca
 
 def test_the_horizon_grew_as_scheduled(installed: Installed, calm: Calm) -> None:
     lines = [json.loads(record) for record in installed.records(*calm)]
-    assert [line["max_turns"] for line in lines] == [3] * 10 + [5] * 15
+    assert [line["max_turns"] for line in lines] == [3] * 6 + [5] * 10
 
 
 def test_the_agent_is_well_above_chance(installed: Installed, calm: Calm) -> None:
@@ -55,7 +55,7 @@ def test_the_best_checkpoint_is_a_model_that_transformers_loads(
 
 def test_the_status_says_what_a_person_asks(installed: Installed, calm: Calm) -> None:
     status = installed.status("calm")
-    assert (status["phase"], status["iteration"], status["horizon"]) == ("Succeeded", 25, 5)
+    assert (status["phase"], status["iteration"], status["horizon"]) == ("Succeeded", 16, 5)
     assert "%" in status["success"]
     assert status["bestCheckpoint"].startswith(f"{installed.root}/kubeflow/calm-")
     conditions = {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
@@ -71,7 +71,7 @@ def test_metrics_and_played_episodes_are_in_mlflow(installed: Installed, calm: C
     assert run["info"]["status"] == "FINISHED"
     asked = {"run_id": run_id, "metric_key": "train/success"}
     history = httpx.get(f"{api}/metrics/get-history", params=asked).raise_for_status().json()
-    assert sorted({metric["step"] for metric in history["metrics"]}) == list(range(1, 26))
+    assert sorted({metric["step"] for metric in history["metrics"]}) == list(range(1, 17))
     experiment = run["info"]["experiment_id"]
     traces = httpx.post(
         f"{installed.mlflow}/api/3.0/mlflow/traces/search",

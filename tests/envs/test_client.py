@@ -378,6 +378,16 @@ async def test_a_slow_step_holds_up_none_that_travels_with_it():
             assert (await late).info["wellformed"] is False
 
 
+async def test_a_step_is_waited_for_as_long_as_the_manifest_says_and_no_longer():
+    """`environments[].timeoutS`. Upstream waits 2,400 s, whatever it is told."""
+    with served(Slow()) as url:
+        async with RemoteTaskSet.connected(url, patience=Patience(call_s=0.1)) as remote:
+            session = remote.session()
+            await session.reset(red_left_2())
+            with pytest.raises(SessionError, match=r"got no answer in 0\.1 s"):
+                await session.step("wait")
+
+
 async def test_what_happens_to_one_step_does_not_touch_those_that_travel_with_it():
     class Touchy(CorridorTasks):
         def environment(self):

@@ -42,7 +42,7 @@ def test_every_wrong_option_is_told_with_field_reason_and_fix():
 
 
 def test_options_are_described_by_type_and_default():
-    assert registry.options("corridor")["turns"].startswith("int, default 6")
+    assert registry.options("corridor")["turns"].startswith("whole number, default 6.")
 
 
 def test_the_names_load_no_environment():

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 CHART = Path(__file__).parents[2] / "helm" / "agentrl"
+sys.path.append(str(Path(__file__).parents[1] / "cluster"))  # the reading of NetworkPolicies
 Manifest = dict[str, Any]
 
 

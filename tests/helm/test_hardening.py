@@ -152,7 +152,11 @@ def policies(objects: list[Manifest]) -> dict[str, Manifest]:
     }
 
 
-DNS = {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
+DNS = {
+    "ports": [
+        {"protocol": protocol, "port": port} for port in (53, 5353) for protocol in ("UDP", "TCP")
+    ]
+}
 API_SERVER = {"ports": [{"protocol": "TCP", "port": 443}, {"protocol": "TCP", "port": 6443}]}
 
 
@@ -191,7 +195,7 @@ def test_a_name_inside_the_cluster_opens_its_namespace_and_another_one_its_port(
     assert spec["egress"] == [DNS, API_SERVER, namespace("kubeflow"), rule]
 
 
-def test_environment_servers_answer_stages_only_in_every_namespace_with_runs(
+def test_environment_servers_answer_stages_only_and_call_nobody_in_every_namespace_with_runs(
     render: Render,
 ) -> None:
     found = policies(render({"watchNamespaces": ["a", "b"]}))
@@ -204,6 +208,8 @@ def test_environment_servers_answer_stages_only_in_every_namespace_with_runs(
                 "ports": [{"protocol": "TCP", "port": placement.ENVIRONMENT_PORT}],
             }
         ]
+        assert spec["policyTypes"] == ["Ingress", "Egress"]
+        assert spec["egress"] == []
 
 
 def test_where_runs_may_live_in_any_profile_the_try_out_servers_answer_all_of_them(

@@ -29,8 +29,12 @@ MULTI_USER: Granted = {
 }
 
 KUEUE: Granted = {
-    ("kueue.x-k8s.io", "workloads"): {"get", "list", "watch", "create", "delete"},
+    ("kueue.x-k8s.io", "workloads"): {"get", "list", "watch", "create", "patch", "delete"},
     ("kueue.x-k8s.io", "workloads/status"): {"patch"},
+}
+KUEUE_EVERYWHERE: Granted = {
+    ("kueue.x-k8s.io", "resourceflavors"): {"get"},
+    ("kueue.x-k8s.io", "workloadpriorityclasses"): {"get"},
 }
 
 
@@ -62,9 +66,25 @@ def test_for_many_users_it_may_also_call_kubeflow_pipelines(render: Render) -> N
 
 
 def test_where_kueue_admits_whole_runs_it_may_ask_it(render: Render) -> None:
-    objects = render({"kueue": {"admission": "run"}, "watchNamespaces": ["a"]})
-    (role,) = (one for one in roles(objects) if one["metadata"]["name"] == "agentrl")
-    assert granted(role) == OPERATOR | KUEUE
+    objects = render({"kueue": {"admission": "run"}})
+    (role,) = (one for one in roles(objects) if one["metadata"]["name"] == "agentrl-kubeflow")
+    assert granted(role) == OPERATOR | KUEUE | EVERYWHERE | KUEUE_EVERYWHERE
+
+
+def test_what_kueue_keeps_in_no_namespace_is_read_by_a_cluster_role_and_nothing_else(
+    render: Render,
+) -> None:
+    objects = render(
+        {"kueue": {"admission": "run"}, "watchNamespaces": ["a"], "rbac": {"aggregate": False}}
+    )
+    role, cluster_role = sorted(roles(objects), key=lambda one: one["kind"], reverse=True)
+    assert (role["kind"], granted(role)) == ("Role", OPERATOR | KUEUE)
+    assert (cluster_role["kind"], granted(cluster_role)) == ("ClusterRole", KUEUE_EVERYWHERE)
+    (binding,) = (one for one in objects if one["kind"] == "ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == cluster_role["metadata"]["name"]
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": "agentrl", "namespace": "kubeflow"}
+    ]
 
 
 def test_in_named_namespaces_it_has_roles_there_and_no_cluster_role(render: Render) -> None:

@@ -3,15 +3,26 @@ runs/learning/."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentrl_components.conversations import line
+from agentrl_components.dialogue.plain import PlainDialogue
+from agentrl_components.dialogue.words import word_tokenizer
+from agentrl_components.engine import ScriptedEngine
+from agentrl_components.episode import Job, Rules
+from agentrl_components.outcome import Heldout
+from agentrl_components.rollout import Rollout
 from agentrl_components.spec.load import parse
 from agentrl_components.tracker import MemoryTracker
 from agentrl_components.view import SilentView
+from agentrl_envs.corridor import VERBS, CorridorTasks
+from agentrl_envs.env import Task
+from agentrl_envs.session import LocalWorld
 from agentrl_pipelines.local import run_local
 
 CURVES = Path("runs/learning")
@@ -22,7 +33,20 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
         "gae": {"level": "turn", "lam": 0.95},
         "critic": {"learningRate": 3e-3},
     },
+    "ppo-token": {
+        "name": "ppo",
+        "gae": {"level": "token", "lam": 0.95},
+        "critic": {"learningRate": 3e-3},
+    },
     "grpo": {"name": "grpo"},
+    "dapo": {
+        "name": "grpo",
+        "clipLow": 0.2,
+        "clipHigh": 0.28,
+        "normalise": "token",
+        "dropZeroVariance": True,
+        "refillRounds": 2,
+    },
     "dr-grpo": {"name": "grpo", "scaleByStd": False, "normalise": "constant"},
     "rloo": {"name": "rloo"},
     "reinforce++": {"name": "reinforce++"},
@@ -76,3 +100,93 @@ def test_an_algorithm_learns_the_corridor(name: str, seed: int) -> None:
     assert heldout.after.low > heldout.random.high
     assert heldout.after.success >= 0.7
     assert (root / "curve.png").stat().st_size > 0
+
+
+def solution(task: Task) -> list[str]:
+    """The shortest way through a corridor."""
+    told = task.payload
+    walk = told["start"] if told["side"] == "left" else told["cells"] - 1 - told["start"]
+    return [told["side"]] * walk + [VERBS[told["colour"]]]
+
+
+def solved(count: int) -> str:
+    """Solved corridors of the training split, a line each."""
+    tasks = CorridorTasks()
+    dialogue = PlainDialogue(word_tokenizer(tasks.vocabulary()))
+    rules = Rules(
+        max_turns=6,
+        context=256,
+        max_tokens_per_turn=8,
+        temperature=1.0,
+        top_p=1.0,
+        admissible=False,
+        seed=0,
+        purpose="demonstration",
+    )
+    players = Rollout({"corridor": LocalWorld(tasks)}, dialogue, 0, 1)
+
+    async def shown(index: int) -> str:
+        task = tasks.task("train", index)
+        replies = [(*dialogue.encode_action(word), *dialogue.stop) for word in solution(task)]
+        job = Job(
+            environment="corridor",
+            instructions=tasks.instructions(),
+            task=task,
+            group=index,
+            sample=0,
+            iteration=-1,
+        )
+        (episode,) = await players.play([job], rules, ScriptedEngine(replies))
+        assert episode.success
+        return line(episode, tasks.instructions())
+
+    async def every() -> list[str]:
+        return [await shown(index) for index in range(count)]
+
+    return "\n".join(asyncio.run(every()))
+
+
+def warmed(name: str, seed: int, warm: dict[str, Any], model: Path | None = None) -> Heldout:
+    """Held-out success around a warm start; the one iteration that a manifest needs comes after."""
+    root = CURVES / f"{name}-{seed}"
+    shutil.rmtree(root, ignore_errors=True)
+    told = manifest({"name": "grpo"}, seed)
+    told["spec"]["warmStart"] = {"algorithm": name, **warm}
+    told["spec"]["horizon"]["phases"] = [{"maxTurns": 6, "iterations": 1}]
+    if model is not None:
+        source = f"file://{model.absolute()}"
+        told["spec"]["model"] = {"source": source, "context": 256, "template": "plain"}
+    return run_local(parse(told), root, SilentView(), MemoryTracker()).heldout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_fine_tuning_on_solved_corridors_solves_others(seed: int, tmp_path: Path) -> None:
+    lines = tmp_path / "solved.jsonl"
+    lines.write_text(solved(CorridorTasks().size("train")))
+    found = warmed("sft", seed, {"trajectories": f"file://{lines}", "epochs": 20})
+    assert found.random is not None
+    assert found.before is not None
+    assert found.before.low > found.random.high
+    assert found.before.success >= 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_filtered_imitation_goes_on_where_a_few_demonstrations_end(
+    seed: int, tmp_path: Path
+) -> None:
+    """As AgentEvol begins (arXiv 2406.04151): a policy that imitated a few, then its own successes.
+    From random weights there is nothing worth repeating yet, and some seeds stay where they are."""
+    lines = tmp_path / "solved.jsonl"
+    lines.write_text(solved(16))
+    few = {"trajectories": f"file://{lines}", "epochs": 16, "batch": 8}
+    first = warmed("sft", seed, few)
+    shown = tmp_path / "model"
+    shutil.copytree(CURVES / f"sft-{seed}" / "store" / "checkpoints" / "000000", shown)
+    rounds = {"maxTurns": 6, "episodes": 256, "rounds": 4, "epochs": 2, "learningRate": 2e-3}
+    found = warmed("filtered-imitation", seed, rounds, shown)
+    assert first.before is not None
+    assert found.before is not None
+    assert found.before.low > first.before.high
+    assert found.before.success >= 0.9

@@ -221,7 +221,8 @@ def collection(manifest: dict[str, Any]) -> str:
     version, kind = manifest["apiVersion"], manifest["kind"].lower()
     api = f"apis/{version}" if "/" in version else f"api/{version}"
     namespace = manifest["metadata"].get("namespace")
-    return f"{api}/namespaces/{namespace}/{kind}s" if namespace else f"{api}/{kind}s"
+    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    return f"{api}/namespaces/{namespace}/{plural}" if namespace else f"{api}/{plural}"
 
 
 def free_ports(count: int) -> list[int]:

@@ -30,9 +30,15 @@ from google.protobuf.descriptor_pb2 import (
 VERSIONS = ("2.14.3", "2.15.0", "2.16.0", "2.17.0")
 PACKAGES = ("kfp-server-api", "kfp-pipeline-spec", "kfp-kubernetes")
 FIXTURE = Path(__file__).with_suffix(".json")
-MODELS = ("v2beta1_run", "v2beta1_runtime_config", "v2beta1_experiment")
+MODELS = (
+    "v2beta1_run",
+    "v2beta1_runtime_config",
+    "v2beta1_experiment",
+    "v2beta1_list_runs_response",
+)
 DESCRIPTORS = ("pipeline_spec_pb2.py", "kubernetes_executor_config_pb2.py")
 ROUTE = re.compile(r"'(/apis/v2beta1/[^']*)', '([A-Z]+)'")
+QUERY = re.compile(r"query_params\.append\(\('(\w+)'")
 
 
 def files(folder: Path, version: str) -> dict[str, str]:
@@ -90,10 +96,19 @@ def contract(sources: Mapping[str, str]) -> dict[str, Any]:
         for kind in file.message_type:
             models |= dict(messages(kind, f"{file.package}.{kind.name}"))
     return {
-        "routes": {f"{verb} {path}": "" for path, verb in ROUTE.findall(api)},
+        "routes": dict(routes(api)),
         "states": dict.fromkeys(states, ""),
         "models": models,
     }
+
+
+def routes(api: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Every route, with the names in its query, which stand before it."""
+    end = 0
+    for found in ROUTE.finditer(api):
+        path, verb = found.groups()
+        yield f"{verb} {path}", dict.fromkeys(QUERY.findall(api, end, found.start()), "")
+        end = found.end()
 
 
 def serialized(module: str) -> bytes:

@@ -82,9 +82,13 @@ class KfpStub:
         return JSONResponse(run)
 
     async def _list(self, request: Request) -> Response:
-        experiment = request.query_params["experiment_id"]
+        asked = request.query_params
+        experiment, size = asked["experiment_id"], int(asked["page_size"])
         found = [run for run in self.runs.values() if run["experiment_id"] == experiment]
-        return JSONResponse({"runs": found})
+        start = int(asked.get("page_token", "0"))
+        more = start + size < len(found)
+        page = {"runs": found[start : start + size]}
+        return JSONResponse(page | ({"next_page_token": str(start + size)} if more else {}))
 
     async def _experiments(self, request: Request) -> Response:
         if request.method == "POST":

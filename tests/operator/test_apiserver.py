@@ -79,7 +79,7 @@ class Outside:
             pipelines=self.kfp,
             stores=self.stores,
             tracking=self.tracking,
-            bind=lambda run, uid, platform: {"pipeline_spec": {}},
+            bind=lambda run, uid, platform, queued: {"pipeline_spec": {}},
         )
         options = Options(namespaces=(NAMESPACE,), host="127.0.0.1", port=0, workers=4)
         stop, ready = asyncio.Event(), asyncio.Event()
@@ -100,7 +100,7 @@ class Outside:
     def finish_phase(self, run, phase, action):
         spec = run["spec"]
         name, uid = run["metadata"]["name"], run["metadata"]["uid"]
-        shelf = self.stores.shelf(f"s3://agentrl/{NAMESPACE}/{name}-{uid[:8]}")
+        shelf = self.stores.shelf(f"s3://mlpipeline/agentrl/{NAMESPACE}/{name}-{uid[:8]}")
         shelf.standing = State(status="running", phase=phase, iteration=2)
         following = min(phase + 1, len(spec["horizon"]["phases"]) - 1)
         shelf.verdicts[phase] = Verdict(action=action, phase=following, max_turns=6, reason="")
@@ -170,6 +170,8 @@ async def test_a_run_goes_from_created_to_succeeded_and_its_children_are_its_own
             child = await asyncio.to_thread(server.ask, "GET", path)
             owner = child["metadata"]["ownerReferences"][0]
             assert (owner["uid"], owner["controller"]) == (made["metadata"]["uid"], True)
+        seen = [body["metadata"]["name"] async for body in outside.cluster.deployments(NAMESPACE)]
+        assert f"{name}-babyai" in seen
 
         outside.finish_phase(run, 0, "advance")
         second = await until(
@@ -250,15 +252,17 @@ async def test_an_operator_that_starts_later_takes_over_what_there_is(server, ou
 
 
 async def test_a_mistake_the_api_server_cannot_see_becomes_a_condition(server, outside):
-    spec = SPEC | {"storage": {"url": "file:///tmp/x"}}
+    environment = {"name": "babyai", "builtin": "babyai"}
+    twice = {"secretEnv": [{"name": "KEY", "secret": "judge", "key": key} for key in ("a", "b")]}
     async with outside.operating():
+        spec = SPEC | {"environments": [environment | twice]}
         await asyncio.to_thread(server.create, manifest("mistaken", spec))
         run = await until(server, "mistaken", lambda run: phase(run) == "Failed")
         assert condition(run, "Accepted")["reason"] == "InvalidSpec"
         assert run["status"]["message"] == (
-            "spec.storage.url: pods share no folder; name an s3:// bucket, or leave it out"
+            "spec.environments[0].secretEnv[1].name: KEY is given twice; give it another name"
         )
-        mended = {"spec": {"storage": {"url": None}}}
+        mended = {"spec": {"environments": [environment]}}
         await asyncio.to_thread(server.ask, "PATCH", f"{RUNS}/mistaken", mended, MERGE)
         await until(server, "mistaken", lambda run: phase(run) == "Running")
 
@@ -284,10 +288,16 @@ def changed(path, value):
         ("environments.0.url", "http://both.test", "spec"),
         ("environments.0.tokenEnv", "TOKEN", "tokenEnv"),
         ("environments.0.name", "Not A Name", "spec.environments[0].name"),
+        ("environments.0.secretEnv", [{"name": "KEY"}], "spec.environments[0].secretEnv[0].key"),
         ("storage.onDelete", "perhaps", "spec.storage.onDelete"),
+        ("storage.url", "file:///tmp/x", "pods share no folder; name an s3:// bucket"),
         ("backoffLimit", 1000, "spec.backoffLimit"),
         ("compute.placement", "elsewhere", "spec.compute.placement"),
         ("compute.memory", "much", "spec.compute.memory"),
+        ("algorithm.kl", {"estimator": "k1"}, "spec.algorithm.kl:"),
+        ("algorithm.gigpoWeight", 2.0, "spec.algorithm.name:"),
+        ("model.revision", "main", "spec.model.source:"),
+        ("evaluation.turnSweep", [2, 1], "spec.evaluation.turnSweep:"),
     ],
 )
 def test_the_api_server_refuses_a_bad_manifest_and_names_the_field(server, path, value, field):
@@ -297,22 +307,103 @@ def test_the_api_server_refuses_a_bad_manifest_and_names_the_field(server, path,
     assert field in str(caught.value)
 
 
+def test_a_part_of_the_spec_is_owned_as_a_whole(server):
+    made = server.create(manifest("owned"))
+    server.ask("DELETE", f"{RUNS}/owned")
+
+    (creator,) = made["metadata"]["managedFields"]
+    assert creator["fieldsV1"]["f:spec"]["f:algorithm"] == {}
+    assert creator["fieldsV1"]["f:spec"]["f:suspend"] == {}
+
+
 def test_the_api_server_refuses_a_name_that_is_too_long(server):
     with pytest.raises(Refused, match=r"metadata\.name"):
         server.create(manifest("a" * 53))
 
 
+@pytest.fixture(scope="module")
+def lasting(server):
+    """A run to edit."""
+    server.create(manifest("lasting", SERVED))
+    yield f"{RUNS}/lasting"
+    server.ask("DELETE", f"{RUNS}/lasting")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        ("seed", 7, "spec.seed"),
+        ("model.context", 2048, "spec.model"),
+        ("model.lora", {}, "spec.model"),
+        ("algorithm.name", "ppo", "spec.algorithm"),
+        ("horizon.phases.0.iterations", 3, "spec.horizon"),
+        ("warmStart", {"algorithm": "hindsight"}, "spec.warmStart"),
+        ("rollout.tasks", 17, "spec.rollout.tasks"),
+        ("update.learningRate", 1e-3, "spec.update.learningRate"),
+        ("evaluation.every", 3, "spec.evaluation"),
+        ("storage", {"url": "s3://other/place", "endpoint": "s3.test"}, "spec.storage.url"),
+        ("environments.0.name", "other", "spec.environments"),
+        ("environments.0.options", {"levels": ["a"]}, "spec.environments[0].options"),
+        ("environments.0.weight", 2, "spec.environments[0].weight"),
+        ("environments.0.replicas", 0, "spec.environments[0].replicas"),
+        (
+            "environments",
+            [{"name": "babyai", "builtin": "babyai"}, {"name": "more", "builtin": "corridor"}],
+            "spec.environments",
+        ),
+        (
+            "environments.0",
+            {"name": "babyai", "image": "registry.test/own:1"},
+            "spec.environments[0].image",
+        ),
+    ],
+)
+def test_what_numbers_depend_on_cannot_change(server, lasting, path, value, field):
+    current = server.ask("GET", lasting)
+    with pytest.raises(Refused, match=r"cannot (change while|become 0)") as refused:
+        server.ask("PUT", lasting, current | {"spec": changed(path, value)})
+    assert f"{field}: " in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
-    [("seed", 7), ("algorithm.name", "ppo"), ("environments.0.options", {"levels": ["a"]})],
+    [
+        ("environments.0.replicas", 3),
+        ("environments.0.memory", "2Gi"),
+        ("environments.0.secretEnv", [{"name": "KEY", "secret": "judge", "key": "key"}]),
+        ("rollout.concurrency", 8),
+        ("update.keepLast", 5),
+        ("compute.memory", "8Gi"),
+        ("compute.placement", "disaggregated"),
+        ("storage.onDelete", "delete"),
+        ("tracking.uri", "http://mlflow.test"),
+        ("activeDeadlineSeconds", 60),
+        ("backoffLimit", 9),
+    ],
 )
-def test_what_checkpoints_depend_on_cannot_change(server, path, value):
-    name = f"fixed-{path.replace('.', '-').lower()}"
-    server.create(manifest(name, SERVED))
-    current = server.ask("GET", f"{RUNS}/{name}")
-    with pytest.raises(Refused, match="cannot change while the run lives"):
-        server.ask("PUT", f"{RUNS}/{name}", current | {"spec": changed(path, value)})
-    server.ask("DELETE", f"{RUNS}/{name}")
+def test_what_no_number_depends_on_may_change(server, lasting, path, value):
+    current = server.ask("GET", lasting)
+    server.ask("PUT", lasting, current | {"spec": changed(path, value)})
+
+
+async def test_more_servers_and_more_memory_reach_a_run_at_work(server, outside):
+    async with outside.operating():
+        made = await asyncio.to_thread(server.create, manifest("grows", SERVED))
+        await until(server, "grows", lambda run: phase(run) == "Running")
+        name = f"grows-{made['metadata']['uid'][:8]}-babyai"
+        path = f"apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}"
+        before = await asyncio.to_thread(server.ask, "GET", path)
+        environment = {"name": "babyai", "builtin": "babyai", "replicas": 3, "memory": "1Gi"}
+        change = {"spec": {"environments": [environment]}}
+        await asyncio.to_thread(server.ask, "PATCH", f"{RUNS}/grows", change, MERGE)
+        deadline = time.monotonic() + 30
+        while (after := await asyncio.to_thread(server.ask, "GET", path))["spec"]["replicas"] != 3:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.03)
+        (container,) = after["spec"]["template"]["spec"]["containers"]
+        assert container["resources"]["limits"] == {"memory": "1Gi"}
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert len([one for one in outside.kfp.submitted if one.name.startswith("grows:")]) == 1
 
 
 def test_the_status_is_a_subresource_that_an_edit_does_not_touch(server):

@@ -4,8 +4,11 @@ import re
 
 from test_reconcile import PLATFORM, SPEC, UID, run
 
+from agentrl_components.spec.rules.environments import GIVEN_VARIABLES
 from agentrl_operator import children
+from agentrl_pipelines import placement
 from agentrl_pipelines.binding import bind
+from agentrl_pipelines.kueue import Nodes
 from agentrl_pipelines.platform import Kueue
 
 SERVED = SPEC | {
@@ -64,6 +67,24 @@ def test_an_image_of_ones_own_keeps_its_entrypoint_and_is_told_port_and_token():
     } in container(1)["env"]
 
 
+def test_a_server_reads_its_secrets_by_name_and_they_are_told_nowhere():
+    own = [{"name": "JUDGE_KEY", "secret": "judge", "key": "api-key"}]
+    spec = SERVED | {"environments": [{"name": "own", "image": "a/b:1", "secretEnv": own}]}
+    (server,) = made(spec=spec)["spec"]["template"]["spec"]["containers"]
+    assert {
+        "name": "JUDGE_KEY",
+        "valueFrom": {"secretKeyRef": {"name": "judge", "key": "api-key"}},
+    } in server["env"]
+
+    effective = placement.on_cluster(run(spec).run, UID, PLATFORM).model_dump_json(by_alias=True)
+    assert "judge" not in effective
+    assert "judge" not in json.dumps(bind(run(spec).run, UID, PLATFORM))
+
+
+def test_no_secret_takes_the_place_of_what_every_server_is_given():
+    assert {variable["name"] for variable in container()["env"]} == GIVEN_VARIABLES
+
+
 def test_pods_keep_to_the_restricted_pod_security_standard():
     pod = made()["spec"]["template"]["spec"]
 
@@ -117,6 +138,32 @@ def test_the_service_and_the_deployment_select_the_pods_of_this_run_alone():
     assert labels.items() >= service["spec"]["selector"].items()
 
 
+def test_servers_run_on_the_nodes_that_kueue_chose():
+    resource = run(SERVED)
+    environment = resource.run.spec.environments[0]
+    spot = Nodes(labels={"kind": "spot"}, tolerations=({"key": "spot", "operator": "Exists"},))
+    chosen = children.deployment(resource, resource.run, environment, PLATFORM, spot)
+    pod = chosen["spec"]["template"]["spec"]
+
+    assert pod["nodeSelector"] == {"kind": "spot"}
+    assert pod["tolerations"] == [{"key": "spot", "operator": "Exists"}]
+    annotation = chosen["metadata"]["annotations"]["agentrl.dev/fingerprint"]
+    same = children.fingerprint(resource, resource.run, environment, PLATFORM, spot)
+    assert annotation == same
+    assert annotation != children.fingerprint(resource, resource.run, environment, PLATFORM)
+
+
+def test_servers_that_kueue_admits_by_themselves_name_their_priority_class():
+    resource = run(SERVED, labels={"kueue.x-k8s.io/priority-class": "urgent"})
+    named = children.deployment(resource, resource.run, resource.run.spec.environments[0], PLATFORM)
+    for labels in (
+        named["metadata"]["labels"],
+        named["spec"]["template"]["metadata"]["labels"],
+    ):
+        assert labels["kueue.x-k8s.io/queue-name"] == "team-a"
+        assert labels["kueue.x-k8s.io/priority-class"] == "urgent"
+
+
 def test_every_child_names_the_run_as_its_owner_and_has_a_name_kubernetes_takes():
     long = "a" * 52
     resource = run(SERVED, name=long)
@@ -157,3 +204,15 @@ def test_servers_are_found_by_their_own_addresses_and_take_none_of_the_clusters(
     resource = run(SERVED)
     for environment in resource.run.spec.environments:
         assert children.service(resource, environment)["spec"]["clusterIP"] == "None"
+
+
+def test_servers_are_brought_up_to_date_by_an_edit_of_what_may_change():
+    before = made()["metadata"]["annotations"]["agentrl.dev/fingerprint"]
+    usual = SERVED["environments"][0]
+    secret = [{"name": "KEY", "secret": "judge", "key": "key"}]
+    edits = ({"replicas": 3}, {"cpu": "1"}, {"memory": "2Gi"}, {"secretEnv": secret})
+    for edit in edits:
+        after = made(spec=SERVED | {"environments": [usual | edit]})
+        assert after["metadata"]["annotations"]["agentrl.dev/fingerprint"] != before
+    same = made(spec=SERVED | {"environments": [usual | {"timeoutS": 9.0}]})
+    assert same["metadata"]["annotations"]["agentrl.dev/fingerprint"] == before

@@ -151,6 +151,32 @@ async def test_forgetting_deletes_the_runs_and_their_experiment(api, stub):
     assert (stub.runs, stub.experiments) == ({}, {})
 
 
+def ran(count, experiment="experiment-0"):
+    """As many runs of an experiment, one of them at work."""
+    run = {"experiment_id": experiment, "state": "SUCCEEDED"}
+    runs = {f"{experiment}-{n}": run | {"run_id": f"{experiment}-{n}"} for n in range(count)}
+    runs[f"{experiment}-{count - 1}"]["state"] = "RUNNING"
+    return runs
+
+
+async def test_every_run_of_an_experiment_is_listed_and_none_of_another(api, stub):
+    assert await api.listed("demo-6a1b2c3d", "kubeflow") == {}
+    stub.experiments = {"demo-6a1b2c3d": "experiment-0", "other": "experiment-1"}
+    stub.runs = ran(120) | ran(2, "experiment-1")  # three pages
+    found = await api.listed("demo-6a1b2c3d", "kubeflow")
+
+    assert found.keys() == ran(120).keys()
+    assert [run_id for run_id, run in found.items() if run.alive] == ["experiment-0-119"]
+
+
+async def test_forgetting_deletes_the_runs_of_every_page(api, stub):
+    stub.experiments = {"demo-6a1b2c3d": "experiment-0"}
+    stub.runs = ran(120)
+    await api.forget("demo-6a1b2c3d", "kubeflow")
+
+    assert (stub.runs, stub.experiments) == ({}, {})
+
+
 async def test_a_kfp_that_is_not_there_is_an_error_that_says_so_and_may_pass():
     api = KfpApi("http://127.0.0.1:9", StubWorkflows(KfpStub()))
     with pytest.raises(KfpError, match="KFP: GET runs/") as caught:

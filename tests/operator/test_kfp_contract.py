@@ -2,6 +2,7 @@
 
 import json
 import re
+from urllib.parse import parse_qs
 
 import pytest
 from kfp_contract import FIXTURE
@@ -12,6 +13,7 @@ from agentrl_envs.serving import running
 from agentrl_operator.kfp_api import KfpApi, Submission
 from agentrl_operator.observed import ENDED
 from agentrl_pipelines.binding import bind
+from agentrl_pipelines.kueue import SIDE_BY_SIDE, Nodes, Queued
 from agentrl_pipelines.platform import Platform
 
 KNOWN = json.loads(FIXTURE.read_text())
@@ -62,7 +64,11 @@ def test_every_backend_knows_every_field_of_a_phases_pipeline(placement):
     compute = read.spec.compute.model_copy(update={"placement": placement})
     spec = read.spec.model_copy(update={"compute": compute})
     run = read.model_copy(update={"spec": spec})
-    bound = bind(run, "6f1e2d3c-1111-4222-8333-444455556666", Platform())
+    taint = {"key": "spot", "operator": "Exists", "effect": "NoExecute"}
+    spot = Nodes(labels={"kind": "spot"}, tolerations=(taint | {"tolerationSeconds": 60},))
+    nodes = dict.fromkeys(SIDE_BY_SIDE[placement], spot)
+    queued = Queued(priority_class="urgent", nodes=nodes)
+    bound = bind(run, "6f1e2d3c-1111-4222-8333-444455556666", Platform(), queued)
     assert unknown(bound["pipeline_spec"], SPEC) == []
     containers = bound["pipeline_spec"]["deploymentSpec"]
     assert unknown(containers, CONTAINERS) == []
@@ -83,13 +89,14 @@ class NoWorkflows:
 
 
 async def test_every_backend_knows_the_paths_and_fields_of_our_requests():
-    stub, asked = KfpStub(), set()
+    stub, asked = KfpStub(), {}
     served = stub.app()
 
     async def listening(scope, receive, send):
         if scope["type"] == "http":
             path = re.sub(r"(runs|experiments)/[^:]+", lambda m: f"{m[1]}/{{id}}", scope["path"])
-            asked.add(f"{scope['method']} {path}")
+            query = parse_qs(scope["query_string"].decode())
+            asked.setdefault(f"{scope['method']} {path}", set()).update(query)
         await served(scope, receive, send)
 
     with running(listening) as url:
@@ -106,11 +113,17 @@ async def test_every_backend_knows_the_paths_and_fields_of_our_requests():
         await api.start(submission)
         await api.start(submission)
         await api.terminate(RUN)
+        stub.runs |= {f"{RUN}-{n}": {**stub.runs[RUN], "run_id": f"{RUN}-{n}"} for n in range(60)}
+        listed = await api.listed("walk-6f1e2d3c", "kubeflow")
         await api.forget("walk-6f1e2d3c", "kubeflow")
         await api.close()
-    known = {re.sub(r"\{\w+\}", "{id}", route) for route in KNOWN["routes"]}
+    known = {re.sub(r"\{\w+\}", "{id}", route): set(q) for route, q in KNOWN["routes"].items()}
     assert len(asked) == 8
-    assert asked - known == set()
+    assert asked.keys() - known.keys() == set()
+    assert [route for route, query in asked.items() if query - known[route]] == []
+    assert asked["GET /apis/v2beta1/runs"] == {"experiment_id", "page_size", "page_token"}
+    assert len(listed) == 61
+    assert {"runs", "next_page_token"} <= KNOWN["models"]["v2beta1_list_runs_response"].keys()
     (posted,) = stub.posted
     assert unknown(posted, "v2beta1_run") == []
     assert unknown(posted["runtime_config"], "v2beta1_runtime_config") == []

@@ -19,6 +19,7 @@ from agentrl_operator.kubernetes_api import KubernetesApi
 from agentrl_operator.memory_stores import MemoryStores, MemoryTracking
 from agentrl_operator.neighbours import Neighbours
 from agentrl_pipelines import platform
+from agentrl_pipelines.binding import bind
 
 pytestmark = pytest.mark.cluster
 
@@ -36,15 +37,23 @@ MAY = [
     {
         "apiGroups": ["kueue.x-k8s.io"],
         "resources": ["workloads"],
-        "verbs": ["get", "list", "watch", "create", "delete"],
+        "verbs": ["get", "list", "watch", "create", "patch", "delete"],
     },
     {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads/status"], "verbs": ["patch"]},
 ]
+ANYWHERE = [
+    {
+        "apiGroups": ["kueue.x-k8s.io"],
+        "resources": ["resourceflavors", "workloadpriorityclasses"],
+        "verbs": ["get"],
+    },
+]
+CLASS = "kueue.x-k8s.io/priority-class"
 ONE = [
-    {"name": "cpu", "nominalQuota": "1500m"},
+    {"name": "cpu", "nominalQuota": "1250m"},
     {"name": "memory", "nominalQuota": "4Gi"},
 ]
-"""A trainer (1 core, 2 GiB) and an environment server (250m, 256 MiB); not two of each."""
+"""A trainer (1 core, 2 GiB) and an environment server (250m, 256 MiB); not one more of either."""
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +64,12 @@ def server(api_server, tmp_path_factory):
         pytest.skip(f"{lacking}: tests on a real Kueue are left out")
     api_server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LAB}})
     rbac = {"apiVersion": "rbac.authorization.k8s.io/v1"}
-    meta = {"metadata": {"name": "operator", "namespace": LAB}}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"}
-    who = {"roleRef": role, "subjects": [{"kind": "User", "name": "operator"}]}
-    api_server.create(rbac | meta | {"kind": "Role", "rules": MAY})
-    api_server.create(rbac | meta | {"kind": "RoleBinding"} | who)
+    for role, rules, where in (("Role", MAY, {"namespace": LAB}), ("ClusterRole", ANYWHERE, {})):
+        meta = {"metadata": {"name": "operator"} | where}
+        given = {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": "operator"}
+        who = {"roleRef": given, "subjects": [{"kind": "User", "name": "operator"}]}
+        api_server.create(rbac | meta | {"kind": role, "rules": rules})
+        api_server.create(rbac | meta | {"kind": f"{role}Binding"} | who)
     with Kueue.started(tmp_path_factory.mktemp("kueue"), api_server):
         for manifest in queues():
             api_server.create(manifest)
@@ -67,18 +77,31 @@ def server(api_server, tmp_path_factory):
 
 
 def queues():
-    """A LocalQueue, and the quota behind it."""
-    flavors = [{"name": "default", "resources": ONE}]
-    cluster_queue = {
-        "namespaceSelector": {},
-        "preemption": {"withinClusterQueue": "LowerPriority"},
-        "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": flavors}],
+    """Two LocalQueues, and the quota behind them: nodes of any kind; spot nodes, then owned ones.
+    And two classes of runs."""
+    spot = {
+        "nodeLabels": {"kind": "spot"},
+        "nodeTaints": [{"key": "spot", "value": "true", "effect": "NoSchedule"}],
+        "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}],
     }
-    return (
-        kind("ResourceFlavor", {"name": "default"}),
-        kind("ClusterQueue", {"name": "team"}, spec=cluster_queue),
-        kind("LocalQueue", {"name": "training", "namespace": LAB}, spec={"clusterQueue": "team"}),
-    )
+    yield kind("ResourceFlavor", {"name": "default"})
+    yield kind("ResourceFlavor", {"name": "spot"}, spec=spot)
+    yield kind("ResourceFlavor", {"name": "owned"}, spec={"nodeLabels": {"kind": "owned"}})
+    for local, name, flavors in (
+        ("training", "team", ("default",)),
+        ("mixed", "nodes", ("spot", "owned")),
+    ):
+        given = [{"name": one, "resources": ONE} for one in flavors]
+        cluster_queue = {
+            "namespaceSelector": {},
+            "preemption": {"withinClusterQueue": "LowerPriority"},
+            "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": given}],
+        }
+        yield kind("ClusterQueue", {"name": name}, spec=cluster_queue)
+        meta = {"name": local, "namespace": LAB}
+        yield kind("LocalQueue", meta, spec={"clusterQueue": name})
+    for name, value in (("calm", 1), ("urgent", 100)):
+        yield kind("WorkloadPriorityClass", {"name": name}, value=value)
 
 
 def kind(name, metadata, **more):
@@ -102,7 +125,7 @@ class Lab:
                 pipelines=pipelines,
                 stores=self.stores,
                 tracking=MemoryTracking(),
-                bind=lambda run, uid, platform: {"pipeline_spec": {}},
+                bind=bind,
             )
             about = platform.Platform(
                 kfp=platform.Kfp(namespace=LAB),
@@ -135,12 +158,12 @@ class Lab:
     async def ask(self, method, path, body=None, content=MERGE):
         return await asyncio.to_thread(self.server.ask, method, path, body, content)
 
-    async def create(self, name):
+    async def create(self, name, queue="training", **labels):
         manifest = {
             "apiVersion": "agentrl.dev/v1alpha1",
             "kind": "AgentRLRun",
-            "metadata": {"name": name, "namespace": LAB},
-            "spec": QUEUED,
+            "metadata": {"name": name, "namespace": LAB, "labels": labels},
+            "spec": QUEUED | {"compute": {"queue": queue}},
         }
         return await asyncio.to_thread(self.server.create, manifest)
 
@@ -164,16 +187,32 @@ class Lab:
     def finish(self, run):
         """The run's stages do its phase, and say that it was the last."""
         name, uid = run["metadata"]["name"], run["metadata"]["uid"]
-        shelf = self.stores.shelf(f"s3://agentrl/{LAB}/{name}-{uid[:8]}")
+        shelf = self.stores.shelf(f"s3://mlpipeline/agentrl/{LAB}/{name}-{uid[:8]}")
         shelf.standing = State(status="running", phase=0, iteration=2)
         shelf.verdicts[0] = Verdict(action="finish", phase=1, max_turns=6, reason="")
         self.stub.end(run["status"]["kfpRun"], "SUCCEEDED")
 
-    def states(self, run):
-        """Of its KFP runs, in order."""
+    def posted(self, run):
+        """Its KFP runs, in order."""
         name = f"{run['metadata']['name']}:"
-        mine = [one["run_id"] for one in self.stub.posted if one["display_name"].startswith(name)]
-        return [self.stub.runs[run_id]["state"] for run_id in mine]
+        return [one for one in self.stub.posted if one["display_name"].startswith(name)]
+
+    def states(self, run):
+        return [self.stub.runs[one["run_id"]]["state"] for one in self.posted(run)]
+
+    async def places(self, run):
+        """Node labels and tolerated taints of its newest trainer, and of its servers."""
+        pods = self.posted(run)[-1]["pipeline_spec"]["platform_spec"]["platforms"]["kubernetes"]
+        trainer = pods["deploymentSpec"]["executors"]["exec-train"]
+        deployment = await self.ask("GET", f"{DEPLOYMENTS}/{named(run, 'babyai')}")
+        servers = deployment["spec"]["template"]["spec"]
+        return [
+            (labels, [one["key"] for one in pod.get("tolerations", ())])
+            for pod, labels in (
+                (trainer, trainer.get("nodeSelector", {}).get("labels")),
+                (servers, servers.get("nodeSelector")),
+            )
+        ]
 
 
 def named(run, part):
@@ -294,3 +333,47 @@ async def test_a_suspended_run_leaves_the_queue_and_a_deleted_one_leaves_nothing
         ):
             with pytest.raises(Refused, match="404"):
                 await lab.ask("GET", left)
+
+
+async def test_pods_run_on_the_nodes_that_kueue_chose_and_on_others_after_an_eviction(lab):
+    async with lab.operating():
+        await lab.create("roams", queue="mixed")
+        run = await lab.until("roams", works)
+        on_spot = ({"kind": "spot"}, ["spot"])
+        assert await lab.places(run) == [on_spot, on_spot]
+
+        path = f"{WORKLOADS}/{named(run, 'workload')}"
+        await lab.ask("PATCH", path, {"spec": {"active": False}})
+        await lab.until("roams", waits)
+        await lab.create("settles", queue="mixed")  # takes all spot nodes meanwhile
+        await lab.until("settles", works)
+        await lab.ask("PATCH", path, {"spec": {"active": True}})
+        run = await lab.until("roams", works)
+
+        on_owned = ({"kind": "owned"}, [])
+        assert await lab.places(run) == [on_owned, on_owned]
+        assert (run["status"]["attempt"], run["status"]["failures"]) == (1, 0)
+
+
+async def test_a_run_of_an_urgent_class_goes_before_a_calm_one(lab):
+    async with lab.operating():
+        await lab.create("calm", **{CLASS: "calm"})
+        calm = await lab.until("calm", works)
+        assert (await lab.workload(calm))["spec"]["priority"] == 1
+        await lab.create("urgent", **{CLASS: "unheard-of"})
+        urgent = await lab.until(
+            "urgent", lambda run: condition(run, "Admitted").get("reason") == "NoPriorityClass"
+        )
+        assert "there is no WorkloadPriorityClass unheard-of" in urgent["status"]["message"]
+        with pytest.raises(Refused, match="404"):
+            await lab.workload(urgent)
+
+        await lab.ask("PATCH", f"{RUNS}/urgent", {"metadata": {"labels": {CLASS: "calm"}}})
+        urgent = await lab.until("urgent", waits)
+        await lab.until_workload(urgent, QuotaReserved="False")
+        await lab.ask("PATCH", f"{RUNS}/urgent", {"metadata": {"labels": {CLASS: "urgent"}}})
+        await lab.until("urgent", works)
+        await lab.until("calm", waits)
+        spec = (await lab.workload(urgent))["spec"]
+        assert (spec["priorityClassRef"]["name"], spec["priority"]) == ("urgent", 100)
+        assert lab.states(calm) == ["FAILED"]

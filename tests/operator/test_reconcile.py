@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from agentrl_components.state import Found, State, Verdict
@@ -168,13 +169,49 @@ def test_a_run_at_work_shows_what_its_store_says():
     assert got.status.phase == "Running"
     assert got.status.success == "81% [77, 85]"
     assert got.status.iteration == 3
-    assert got.status.best_checkpoint == "s3://agentrl/kubeflow/demo-6a1b2c3d/checkpoints/000002/"
+    assert (
+        got.status.best_checkpoint
+        == "s3://mlpipeline/agentrl/kubeflow/demo-6a1b2c3d/checkpoints/000002/"
+    )
     assert got.status.cost.model_dump() == {
         "tokens": 1234,
         "environment_seconds": 5,
         "device_seconds": 7,
     }
     assert got.status.message == "phase 1 of 2, 3 turns: iteration 3 of 6"
+
+
+def test_what_keeps_pods_from_work_is_told():
+    kfp, trouble = KfpRun(state="RUNNING"), "train: ImagePullBackOff: no image"
+    got = plan(status=started(), observed=Observed(kfp=kfp, trouble=trouble))
+    assert got.status.message == f"phase 1 of 2, 3 turns: {trouble}"
+
+    ended = Observed(kfp=KfpRun(state="FAILED"), pods=0, trouble="train: OOMKilled")
+    got = plan(status=started(), observed=ended)
+    assert got.status.message == (
+        "the KFP run ended FAILED: train: OOMKilled; trying again in 10 s"
+    )
+
+
+def test_a_stage_that_failed_for_good_is_not_tried_again_by_argo():
+    standing = State(status="failed", reason="ModelError", message="train: none", final=True)
+    observed = Observed(kfp=KfpRun(state="RUNNING"), standing=standing)
+    got = plan(status=started(), observed=observed)
+    stop = actions.TerminateRun(run_id=resource.run_id(UID, 0, 0))
+    assert got.actions == (stop,)
+    assert got.status.message == "ModelError: train: none; stopping the KFP run"
+
+    stopping = replace(observed, kfp=KfpRun(state="CANCELING"))
+    assert plan(status=got.status, observed=stopping).actions == ()
+    gone = replace(observed, kfp=KfpRun(state="CANCELED"), pods=0)
+    after = plan(status=got.status, observed=gone).status
+    assert (after.phase, after.message) == ("Failed", "ModelError: train: none")
+
+
+def test_a_phase_that_decides_to_stop_ends_by_itself():
+    standing = State(status="failed", reason="CollapseError", message="entropy", final=True)
+    observed = Observed(kfp=KfpRun(state="RUNNING"), standing=standing)
+    assert plan(status=started(), observed=observed).actions == ()
 
 
 def test_a_phase_that_is_done_is_followed_by_the_next():
@@ -407,6 +444,43 @@ def test_a_deleted_run_is_let_go_when_its_work_has_stopped():
         actions.CloseTracker(run_id="m1", status="KILLED"),
         actions.Release(),
     )
+
+
+def test_a_deletion_stops_every_run_of_the_experiment():
+    deleted = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
+    own, later = resource.run_id(UID, 0, 0), resource.run_id(UID, 1, 0)
+
+    def at(seconds, kfp, **others):
+        states = {
+            resource.run_id(UID, 1, n): KfpRun(state=s) for n, s in enumerate(others.values())
+        }
+        observed = Observed(kfp=kfp, others=states, pods=1)
+        return plan(SPEC, started(), observed, now=NOW + timedelta(seconds=seconds), **deleted)
+
+    done = KfpRun(state="SUCCEEDED")
+    both = at(1, KfpRun(state="RUNNING"), later="RUNNING", ended="FAILED")
+    assert set(both.actions) == {
+        actions.TerminateRun(run_id=own),
+        actions.TerminateRun(run_id=later),
+    }
+    assert both.status.message == "deleting: 2 KFP runs are being stopped"
+    assert at(1, done, later="RUNNING").actions == (actions.TerminateRun(run_id=later),)
+    assert at(1, done, later="CANCELING").actions == ()
+    silent = Unknown(why="KFP: refused")
+    assert at(1, silent, later="RUNTIME_STATE_UNSPECIFIED").actions == ()
+    assert at(15, silent, later="RUNTIME_STATE_UNSPECIFIED").actions == (
+        actions.RemoveWorkflow(run_id=own),
+        actions.RemoveWorkflow(run_id=later),
+    )
+    assert at(1, None, later="RUNNING").actions == (
+        actions.RemoveWorkflow(run_id=own),
+        actions.TerminateRun(run_id=later),
+    )
+    assert at(45, done, later="CANCELING").actions == (
+        actions.RemoveWorkflow(run_id=own),
+        actions.RemoveWorkflow(run_id=later),
+    )
+    assert actions.Release() in at(90, done, later="CANCELING").actions
 
 
 def test_a_deleted_run_takes_its_store_along_where_the_manifest_says_so():

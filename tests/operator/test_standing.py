@@ -7,7 +7,7 @@ from agentrl_components.spec import Storage
 from agentrl_components.state import Found, State, Verdict
 from agentrl_components.stores import MemoryStore
 from agentrl_operator.errors import StandingError
-from agentrl_operator.standing import Standings
+from agentrl_operator.standing import Standings, opened
 
 STORAGE = Storage(url="s3://agentrl/kubeflow/demo")
 
@@ -83,6 +83,15 @@ async def test_erasing_leaves_nothing(standings, store):
     assert store.kept == {}
 
 
+async def test_what_is_not_the_runs_own_is_left_where_it_is(standings, store):
+    others = ("kubeflow/other-6a1b2c3d/run.json", "notes.txt", "checkpoints.txt")
+    for key in (*others, "run.json", "state.json", "phases/00/decision.json", "pulses/play"):
+        store.put(key, b"x")
+
+    assert await standings.erase(STORAGE)
+    assert set(store.kept) == set(others)
+
+
 async def test_a_store_that_refuses_or_hangs_is_an_error_and_holds_nobody_up():
     def refuses(storage):
         raise StoreError("storage: AWS_ACCESS_KEY_ID not set in the environment")
@@ -95,3 +104,24 @@ async def test_a_store_that_refuses_or_hangs_is_an_error_and_holds_nobody_up():
     with pytest.raises(StandingError, match=r"no answer in 0\.05 s"):
         await hanging.standing(STORAGE)
     hanging.close()
+
+
+def test_runs_in_one_service_share_its_connections(monkeypatch):
+    monkeypatch.setenv("ONE_KEY", "person")
+    monkeypatch.setenv("ONE_SECRET", "secret")
+    one, other, elsewhere = (
+        opened(
+            Storage(
+                url=url, endpoint=endpoint, access_key_env="ONE_KEY", secret_key_env="ONE_SECRET"
+            )
+        )
+        for url, endpoint in (
+            ("s3://agentrl/kubeflow/one", "http://minio.test:9000"),
+            ("s3://agentrl/kubeflow/other/", "http://minio.test:9000"),
+            ("s3://agentrl/kubeflow/one", "http://elsewhere.test:9000"),
+        )
+    )
+
+    assert (one.url, other.url) == ("s3://agentrl/kubeflow/one", "s3://agentrl/kubeflow/other")
+    assert one._client is other._client
+    assert one._client is not elsewhere._client

@@ -27,7 +27,7 @@ SPEC = {
     },
     "backoffLimit": 100,
 }
-STORE = "s3://agentrl/kubeflow/demo-6a1b2c3d"
+STORE = "s3://mlpipeline/agentrl/kubeflow/demo-6a1b2c3d"
 
 
 class World:
@@ -52,7 +52,7 @@ class World:
                 pipelines=self.kfp,
                 stores=self.stores,
                 tracking=self.tracking,
-                bind=lambda run, uid, platform: {"pipeline_spec": {}},
+                bind=lambda run, uid, platform, queued: {"queued": queued},
             ),
             self.platform,
             now=lambda: self.time,
@@ -151,12 +151,16 @@ class World:
         self.kfp.deaf = False
         self.cluster.edit(self.key, suspend=False)
         for _ in range(400):
+            self.goes_well()
             await self.look()
             if self.status.get("phase") in ("Succeeded", "Failed"):
                 return
             self.stop_work()
             self.finish_phase()
             self.pass_time(61)
+
+    def goes_well(self):
+        """What others do between two looks when nothing goes wrong."""
 
     async def through(self, events):
         """They happen, and each is looked at."""
@@ -165,11 +169,13 @@ class World:
             await self.look()
 
     async def deleted(self):
-        """Somebody deletes it, and four minutes pass."""
+        """Somebody deletes it, and as much as four minutes pass."""
         self.cluster.down = self.stores.down = False
         self.cluster.delete(self.key, self.time.strftime("%Y-%m-%dT%H:%M:%SZ"))
         for _ in range(120):
             await self.look()
+            if self.key not in self.cluster.resources:
+                return
             self.stop_work()
             self.pass_time(2)
 
@@ -254,6 +260,59 @@ def test_a_deleted_run_goes_whatever_happened_and_leaves_nothing_at_work(events)
     asyncio.run(story())
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sampled_from(EVENTS), max_size=30), st.booleans())
+def test_a_deleted_run_leaves_nothing_at_work_that_its_status_had_forgotten(events, invalid):
+    async def story():
+        world = World()
+        await world.through(events)
+        world.cluster.lose_status(world.key)
+        if invalid:
+            world.cluster.edit(world.key, seed=-1)
+        world.kfp.down = False
+        await world.deleted()
+        assert world.key not in world.cluster.resources
+        assert not world.kfp.working
+
+    asyncio.run(story())
+
+
+async def test_a_run_deleted_right_after_its_status_was_lost_stops_its_later_phases():
+    world = World()
+    for _ in range(2):
+        await world.look(2)
+        world.finish_phase()
+    await world.look(3)
+    later = resource.run_id(UID, 2, 0)
+    assert world.kfp.states[later] == "RUNNING"
+    world.cluster.lose_status(world.key)
+    world.cluster.delete(world.key, "2026-11-21T12:00:00Z")
+    await world.look()
+
+    assert world.kfp.states[later] == "CANCELING"
+    assert world.status["message"] == "deleting: the KFP run is being stopped"
+    world.kfp.states[later] = "FAILED"  # as KFP says before the last pod has gone
+    await world.look()
+    assert world.key in world.cluster.resources
+    world.kfp.end(later, "FAILED")
+    await world.look()
+    assert world.key not in world.cluster.resources
+
+
+async def test_a_run_deleted_after_a_workflow_was_lost_waits_for_nothing():
+    world = World()
+    await world.look(2)
+    first = resource.run_id(UID, 0, 0)
+    world.kfp.working.clear()
+    world.kfp.states[first] = "CANCELING"  # for ever
+    world.kfp.states[resource.run_id(UID, 0, 1)] = "RUNNING"
+    world.cluster.lose_status(world.key)
+    world.cluster.delete(world.key, "2026-11-21T12:00:00Z")
+    await world.look(2)
+
+    assert world.key not in world.cluster.resources
+
+
 async def test_an_undisturbed_run_takes_one_kfp_run_a_phase():
     world = World()
     await world.to_the_end()
@@ -266,7 +325,7 @@ async def test_an_undisturbed_run_takes_one_kfp_run_a_phase():
         resource.run_id(UID, phase, 0) for phase in (0, 1, 2)
     ]
     assert world.tracking.closed == {"mlflow-0": "FINISHED"}
-    assert world.status["mlflowUrl"] == "http://mlflow.test/#/experiments/1/runs/mlflow-0"
+    assert world.status["mlflowUrl"] == "http://mlflow.test/#/runs/mlflow-0"
     reasons = [reason for _, reason, _ in world.cluster.events]
     assert reasons[0] == "Submitting"
     assert reasons[-1] == "ScheduleDone"
@@ -367,10 +426,23 @@ async def test_what_somebody_deleted_is_made_anew_with_the_next_phase_and_server
     assert world.cluster.removed == ["demo-6a1b2c3d-babyai"]
 
 
+async def test_a_neighbour_that_does_not_answer_shows_in_the_metrics():
+    world = World()
+    await world.look(3)
+    world.kfp.down = True
+    await world.look()
+    world.kfp.down, world.stores.down = False, True
+    await world.look()
+    registry = world.controller.metrics.registry
+    for neighbour in ("Kfp", "Standing"):
+        counted = {"neighbour": neighbour}
+        assert registry.get_sample_value("agentrl_operator_troubles_total", counted) == 1
+
+
 async def test_a_bug_in_one_look_shows_in_the_metrics_and_the_run_is_tried_again():
     world = World()
 
-    def broken(run, uid, platform):
+    def broken(run, uid, platform, queued):
         raise ZeroDivisionError
 
     neighbours = Neighbours(

@@ -12,12 +12,14 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 from walk import WORLD
 
+from agentrl_components.errors import StoreError
 from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.env import Observation, Step
 from agentrl_envs.host import ThreadHost
 from agentrl_envs.server import ServerOptions, create_app
 from agentrl_envs.serving import running
 from agentrl_pipelines.cli import main
+from agentrl_pipelines.run_folder import writing
 
 MANIFEST = (
     WORLD
@@ -180,3 +182,11 @@ def test_a_folder_without_a_run_is_named(tmp_path, command):
     assert result.exit_code == 2
     assert f"--root: {tmp_path / 'none'}" in result.stderr
     assert os.listdir(tmp_path) == []
+
+
+def test_a_report_that_cannot_be_written_names_its_place(tmp_path):
+    taken = tmp_path / "taken"
+    taken.touch()
+    told = r"taken.*: Not a directory; give a folder"
+    with pytest.raises(StoreError, match=told), writing(taken):
+        (taken / "report.html").write_text("")

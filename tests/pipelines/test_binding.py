@@ -13,7 +13,8 @@ from agentrl_components.spec import AgentRLRun, parse
 from agentrl_pipelines import graph
 from agentrl_pipelines.binding import bind
 from agentrl_pipelines.cli import main
-from agentrl_pipelines.placement import LONGEST_NAME, child_name, on_cluster
+from agentrl_pipelines.kueue import Nodes, Queued
+from agentrl_pipelines.placement import LONGEST_NAME, child_name, on_cluster, storage
 from agentrl_pipelines.platform import Kueue, Platform, load
 
 UID = "6f1e2d3c-1111-4222-8333-444455556666"
@@ -24,7 +25,7 @@ kind: AgentRLRun
 metadata: {name: walk, namespace: team}
 spec:
   environments:
-    - {name: rooms, builtin: babyai, options: {levels: [GoToLocal]}}
+    - {name: rooms, builtin: babyai, options: {levels: [PickupDist]}}
     - {name: inside, builtin: corridor, replicas: 0}
     - {name: web, url: "http://web:8000", tokenEnv: WEB_TOKEN}
   horizon: {phases: [{maxTurns: 3, iterations: 2}]}
@@ -110,6 +111,51 @@ def test_pods_name_no_queue_where_kueue_admits_the_run():
     assert not [one for one in labels if "kueue.x-k8s.io/queue-name" in one]
 
 
+SPOT = Nodes(
+    labels={"kind": "spot"},
+    tolerations=(
+        {"key": "spot", "effect": "NoSchedule"},
+        {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},
+    ),
+)
+
+
+def test_stages_run_on_the_nodes_that_kueue_chose_for_each():
+    queued = Queued(nodes={"rollout": SPOT, "update": Nodes(labels={"kind": "owned"})})
+    platform = Platform(kueue=Kueue(admission="run"))
+    _, pods = executors(bind(manifest(), UID, platform, queued))
+    own = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
+    spot = {"key": "spot", "operator": "Equal", "effect": "NoSchedule"}
+    assert pods["exec-rollout"]["nodeSelector"] == {"labels": {"gpu": "h200", "kind": "spot"}}
+    assert pods["exec-rollout"]["tolerations"] == [own, spot]  # none twice
+    assert pods["exec-update"]["nodeSelector"] == {"labels": {"gpu": "h200", "kind": "owned"}}
+    assert pods["exec-update"]["tolerations"] == [own]
+    assert pods["exec-evaluate"]["nodeSelector"] == pods["exec-rollout"]["nodeSelector"]
+    assert "nodeSelector" not in pods["exec-provision"]
+
+
+def test_a_trainer_and_its_evaluation_share_the_nodes_of_one_pod_set():
+    bare = manifest(placement="colocated", nodeSelector={}, tolerations=[])
+    _, pods = executors(bind(bare, UID, Platform(), Queued(nodes={"train": SPOT})))
+    assert pods["exec-train"]["nodeSelector"] == {"labels": {"kind": "spot"}}
+    assert pods["exec-evaluate"]["nodeSelector"] == {"labels": {"kind": "spot"}}
+    _, elsewhere = executors(bind(bare, UID, Platform()))
+    assert "nodeSelector" not in elsewhere["exec-train"]
+    assert "tolerations" not in elsewhere["exec-train"]
+
+
+def test_pods_that_kueue_admits_by_themselves_name_their_priority_class():
+    urgent, key = Queued(priority_class="urgent"), "kueue.x-k8s.io/priority-class"
+
+    def named(platform, **compute):
+        _, pods = executors(bind(manifest(**compute), UID, platform, urgent))
+        return {pod["podMetadata"]["labels"].get(key) for pod in pods.values()}
+
+    assert named(Platform()) == {"urgent"}
+    assert named(Platform(), queue=None) == {None}
+    assert named(Platform(kueue=Kueue(admission="run"))) == {None}
+
+
 def test_secrets_are_named_and_never_told():
     bound = bind(manifest(), UID, Platform())
     _, pods = executors(bound)
@@ -119,8 +165,8 @@ def test_secrets_are_named_and_never_told():
         for pair in one["keyToEnv"]
     }
     assert named == {
-        ("agentrl-storage", "accesskey", "AWS_ACCESS_KEY_ID"),
-        ("agentrl-storage", "secretkey", "AWS_SECRET_ACCESS_KEY"),
+        ("mlpipeline-minio-artifact", "accesskey", "AWS_ACCESS_KEY_ID"),
+        ("mlpipeline-minio-artifact", "secretkey", "AWS_SECRET_ACCESS_KEY"),
         ("walk-6f1e2d3c-token", "token", "AGENTRL_ENV_TOKEN"),
         ("web", "token", "WEB_TOKEN"),
     }
@@ -129,7 +175,9 @@ def test_secrets_are_named_and_never_told():
 def test_a_run_with_keys_of_its_own_is_not_given_the_platforms():
     own = [{"name": "AWS_ACCESS_KEY_ID", "secret": "mine", "key": "id"}]
     _, pods = executors(bind(manifest(secretEnv=own), UID, Platform()))
-    assert "agentrl-storage" not in {o["secretName"] for o in pods["exec-update"]["secretAsEnv"]}
+    assert "mlpipeline-minio-artifact" not in {
+        o["secretName"] for o in pods["exec-update"]["secretAsEnv"]
+    }
 
 
 def test_binding_leaves_what_it_was_given_alone():
@@ -146,9 +194,29 @@ def test_the_stages_see_addresses_where_the_operator_serves():
     assert (rooms.builtin, rooms.token_env, rooms.options) == (None, "AGENTRL_ENV_TOKEN", {})
     assert inside.builtin == "corridor"
     assert (str(web.url), web.token_env) == ("http://web:8000/", "WEB_TOKEN")
-    assert run.spec.storage.url == "s3://agentrl/team/walk-6f1e2d3c"
+    assert run.spec.storage.url == "s3://mlpipeline/agentrl/team/walk-6f1e2d3c"
     assert run.spec.tracking.uri == "http://mlflow:5000"
     parse(json.loads(run.model_dump_json(by_alias=True)))
+
+
+def test_each_run_is_kept_below_the_address_that_it_names_and_never_in_anothers_place():
+    read = yaml.safe_load(MANIFEST)
+    read["spec"]["storage"] = {"url": "s3://models/agents/", "endpoint": "http://minio:9000"}
+    first = storage(parse(read), UID, Platform())
+    later = storage(parse(read), "00000000-1111-4222-8333-444455556666", Platform())
+    read["metadata"]["name"] = "copy"
+    copied = storage(parse(read), UID, Platform())
+    assert [one.url for one in (first, later, copied)] == [
+        "s3://models/agents/team/walk-6f1e2d3c",
+        "s3://models/agents/team/walk-00000000",
+        "s3://models/agents/team/copy-6f1e2d3c",
+    ]
+    assert first.endpoint == "http://minio:9000"
+
+
+def test_stages_look_for_several_servers_where_one_may_become_more():
+    rooms, inside, web = on_cluster(manifest(), UID, Platform()).spec.environments
+    assert (rooms.replicas, inside.replicas, web.replicas) == (2, 0, 1)
 
 
 def test_names_of_what_belongs_to_a_run_fit_and_differ():
@@ -174,4 +242,13 @@ def test_the_compiled_file_holds_the_graph_and_its_pods(tmp_path):
     assert done.exit_code == 0, done.output
     spec, pods = yaml.safe_load_all(done.output)
     assert spec["pipelineInfo"]["name"] == "agentrl-phase"
+    given = {
+        name: one["defaultValue"]
+        for name, one in spec["root"]["inputDefinitions"]["parameters"].items()
+    }
+    assert (given["phase"], given["attempt"]) == (0, 0)
+    told = AgentRLRun.model_validate_json(given["manifest"])
+    place = told.spec.storage.url
+    assert place is not None
+    assert place.startswith("s3://mlpipeline/agentrl/")
     assert "exec-rollout" in pods["platforms"]["kubernetes"]["deploymentSpec"]["executors"]

@@ -34,6 +34,22 @@ def test_list_with_a_name_shows_its_options():
     assert "turns" in called("list", "corridor").output
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("serve", "corridor", "--port", "99999"),
+        ("serve", "corridor", "--threads", "0"),
+        ("serve", "corridor", "--workers", "-1"),
+        ("check", "corridor", "--tasks", "0"),
+        ("play", "corridor", "--index", "-1"),
+    ],
+)
+def test_a_number_out_of_bounds_is_refused_by_the_name_of_its_option(wrong):
+    result = called(*wrong)
+    assert result.exit_code == 2
+    assert f"Invalid value for '{wrong[2]}'" in result.output
+
+
 def test_check_passes_the_reference():
     result = called("check", "corridor", "--tasks", "5", "-o", "turns=8")
     assert result.exit_code == 0

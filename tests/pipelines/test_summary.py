@@ -141,6 +141,21 @@ def test_curve_report_checkpoints_and_mlflow_can_be_found():
     assert "mlflow ui --backend-store-uri sqlite:////r/mlflow.db" in text
 
 
+def test_a_database_is_named_where_there_is_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    unknown = report(mlflow=Mlflow(uri=None, experiment="agentrl"))
+    assert "mlflow" not in printed(unknown, width=200)
+    database = tmp_path / "runs" / "babyai" / "mlflow.db"
+    database.parent.mkdir(parents=True)
+    database.touch()  # MLflow's process was slower than the run
+    assert f"mlflow ui --backend-store-uri sqlite:///{database}" in printed(unknown, width=400)
+
+
+def test_a_server_is_opened_in_a_browser():
+    served = report(mlflow=Mlflow(uri="http://mlflow:5000", experiment="agentrl"))
+    assert "metrics, episodes  http://mlflow:5000" in printed(served, width=200)
+
+
 def test_nothing_but_addresses_is_wider_than_80_columns():
     text = printed(report())
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80

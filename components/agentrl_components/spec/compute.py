@@ -34,7 +34,7 @@ class Toleration(Part):
 
 
 class SecretVariable(Part):
-    """A variable of the stages whose value is in a Secret of the run's namespace."""
+    """A variable whose value is in a Secret of the run's namespace."""
 
     name: EnvironmentVariable
     """Of the variable."""
@@ -73,6 +73,6 @@ class Compute(Part):
     service_account: ObjectName | None = None
     """Of the stages' pods. None: the one that Kubeflow Pipelines gives them."""
     secret_env: tuple[SecretVariable, ...] = Field(default=(), max_length=32)
-    """Variables from Secrets, such as a token for a model hub."""
+    """Variables of the stages from Secrets, such as a token for a model hub."""
     retries: int = Field(default=3, ge=0, le=20)
     """Times that a stage whose pod failed is started again before its phase counts as failed."""

@@ -8,10 +8,13 @@ them; the rest is told by the operator in a condition.
 
 from __future__ import annotations
 
+import copy
+import re
 from typing import Any
 
 import yaml
 
+from agentrl_components.spec.locks import lock, served_or_not
 from agentrl_components.spec.rules import RULES
 from agentrl_components.spec.run import GROUP, KIND, VERSION, RunSpec
 from agentrl_components.spec.status import COLUMNS, STATUS
@@ -19,8 +22,6 @@ from agentrl_components.spec.status import COLUMNS, STATUS
 Schema = dict[str, Any]
 
 PLURAL = "agentrlruns"
-IMMUTABLE: tuple[str, ...] = ("model", "environments", "algorithm.name", "seed")
-"""Fields that a run cannot change while it lives: its checkpoints depend on them."""
 
 _KEPT = (
     "type",
@@ -105,33 +106,59 @@ def spec_schema() -> Schema:
     """The structural schema of `spec`, with its rules."""
     source = RunSpec.model_json_schema(by_alias=True)
     schema = structural(source, source.get("$defs", {}))
-    schema["x-kubernetes-validations"] = [
-        {"rule": rule.cel, "message": rule.says, "fieldPath": _field(rule.reads[0])}
-        for rule in RULES
-        if rule.cel is not None
-    ]
+    for rule in RULES:
+        if rule.cel is not None:
+            _place(schema, rule.cel, rule.says, rule.reads[0])
     environments = schema["properties"]["environments"]
     environments["x-kubernetes-list-type"] = "map"
     environments["x-kubernetes-list-map-keys"] = ["name"]
-    for path in IMMUTABLE:
-        _make_immutable(schema, path)
+    lock(schema)
+    served_or_not(environments["items"]["properties"]["replicas"])
+    _keep_off_folders(schema["properties"]["storage"]["properties"]["url"])
+    for part in (*schema["properties"].values(), environments["items"]):
+        if "properties" in part:
+            part["x-kubernetes-map-type"] = "atomic"
     return schema
 
 
-def _field(read: str) -> str:
-    """What a rule reads first, as Kubernetes names a field: of a list, the list."""
-    return "." + read.split(".*")[0]
+def _default(schema: Schema) -> Any:
+    """The default with everything that is in it: only so does Kubernetes ask rules about it."""
+    if schema.get("default") != {} or "properties" not in schema:
+        return schema["default"]
+    inner = {name: one for name, one in schema["properties"].items() if "default" in one}
+    return {name: _default(one) for name, one in inner.items()}
 
 
-def _make_immutable(schema: Schema, path: str) -> None:
-    for name in path.split("."):
-        schema = schema["properties"][name]
-    schema.setdefault("x-kubernetes-validations", []).append(
+def _place(schema: Schema, cel: str, says: str, read: str) -> None:
+    """Put a rule where everything is that it looks at. Whenever a rule reads a field of `self`, an
+    API server copies the schemas of all fields beside it, so a rule at the top is a dear one.
+
+    A broken rule is told of what it reads first; of a list, of the list."""
+    field = read.split(".*")[0].split(".")
+    looks = [path.split(".")[1:] for path in re.findall(r"\bself((?:\.\w+)+)", cel)]
+    home: list[str] = []
+    for names in zip(field, *looks, strict=False):
+        inner = schema.get("properties", {}).get(names[0], {})
+        there = "default" in inner or names[0] in schema.get("required", ())
+        if len(set(names)) > 1 or not there or inner["type"] not in ("object", "array"):
+            break
+        schema, home = inner, [*home, names[0]]
+    rule = {"rule": cel.replace(".".join(("self", *home)), "self"), "message": says}
+    if field[len(home) :]:
+        rule["fieldPath"] = "." + ".".join(field[len(home) :])
+    schema.setdefault("x-kubernetes-validations", []).append(rule)
+    if "default" in schema:
+        schema["default"] = _default(schema)
+
+
+def _keep_off_folders(url: Schema) -> None:
+    """On a cluster a run is kept in S3, and not on a disk of whatever node a pod is on."""
+    url["x-kubernetes-validations"] = [
         {
-            "rule": "self == oldSelf",
-            "message": f"{path} cannot change while the run lives; make a new run",
+            "rule": "self.startsWith('s3://')",
+            "message": "pods share no folder; name an s3:// bucket, or leave it out",
         }
-    )
+    ]
 
 
 def structural(source: Schema, definitions: Schema) -> Schema:
@@ -141,7 +168,7 @@ def structural(source: Schema, definitions: Schema) -> Schema:
         source = definitions[name] | {key: source[key] for key in source if key != "$ref"}
     if "anyOf" in source:
         return _nullable(source, definitions)
-    schema: Schema = {key: source[key] for key in _KEPT if key in source}
+    schema: Schema = {key: copy.deepcopy(source[key]) for key in _KEPT if key in source}
     if "description" in schema:
         schema["description"] = " ".join(schema["description"].split())
     for bound in ("Minimum", "Maximum"):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AnyHttpUrl, Field, JsonValue, StringConstraints, UrlConstraints
 
-from agentrl_components.spec.compute import Quantity
+from agentrl_components.spec.compute import Quantity, SecretVariable
 from agentrl_components.spec.part import Part
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
@@ -25,6 +25,10 @@ class Environment(Part):
     """An environment server that already runs."""
     token_env: str | None = Field(default=None, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Name of the environment variable that holds the server's bearer token. Never the token."""
+    secret_env: tuple[SecretVariable, ...] = Field(default=(), max_length=32)
+    """On Kubernetes: variables of the servers of a `builtin` or an `image` from Secrets, such as a
+    key for a service that the environment asks. What lives inside the stages has
+    `compute.secretEnv`."""
     options: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
     """Options of the environment, checked by the environment."""
     weight: float = Field(default=1.0, gt=0, le=1000)

@@ -26,6 +26,7 @@ from agentrl_components.spec.override import apply
 from agentrl_components.spec.rules import mistakes
 from agentrl_components.spec.run import AgentRLRun, RunSpec
 from agentrl_components.spec.wording import reworded
+from agentrl_envs.registry import option_mistakes
 
 Checked = TypeVar("Checked", AgentRLRun, RunSpec)
 
@@ -55,9 +56,20 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> AgentRLRun:
         run = parse(read)
     except SpecError as error:
         raise SpecError(wrong + error.mistakes) from None
+    wrong += _wrong_options(run)
     if wrong:
         raise SpecError(wrong)
     return run
+
+
+def _wrong_options(run: AgentRLRun) -> list[str]:
+    """What built-in environments say of their options."""
+    return [
+        f"spec.environments[{index}].options.{line}"
+        for index, environment in enumerate(run.spec.environments)
+        if environment.builtin is not None
+        for line in option_mistakes(environment.builtin, environment.options)
+    ]
 
 
 def parse(read: Mapping[str, Any]) -> AgentRLRun:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agentrl_components.spec.crd import IMMUTABLE, spec_schema
+from agentrl_components.spec.crd import spec_schema
+from agentrl_components.spec.edits import FREE
 from agentrl_components.spec.rules import RULES
 
 _HEAD = """# The manifest
@@ -22,6 +23,11 @@ Fields in **bold** have no default and must be given; none is written `null`. A 
 changed for one command with `--set`: `--set seed=3`, `--set horizon.phases[0].maxTurns=2`.
 """
 
+_EDITS = """These, in a cluster and between two starts on one machine. No number of a run depends on
+them, but for rounding where `compute` moves it to other hardware. Everything else is fixed: an edit
+is refused by the field's name, and asks for a new run. On a cluster `replicas` stays 0 where it is
+0. What an edit does when is told in [operations.md](operations.md#changing-a-run)."""
+
 
 def reference() -> str:
     """The page `docs/manifest.md`."""
@@ -29,10 +35,9 @@ def reference() -> str:
     _section(parts, "spec", spec_schema())
     parts.append("\n## Rules between fields\n")
     parts.extend(f"- {rule.says}." for rule in RULES)
-    parts.append(
-        f"\nWhile a run lives in a cluster these cannot change: "
-        f"{', '.join(f'`{path}`' for path in IMMUTABLE)}.\n"
-    )
+    parts.append(f"\n## What may change while a run lives\n\n{_EDITS}\n")
+    parts.extend(f"- `{path.replace('.*', '[]')}`" for path in FREE)
+    parts.append("")
     return "\n".join(parts)
 
 
@@ -85,6 +90,6 @@ def _default(field: dict[str, Any], required: bool) -> str:
     if required:
         return ""
     default = field.get("default")
-    if default == {}:
+    if isinstance(default, dict):  # what is in it has a row of its own
         return ""
     return "none" if default is None else f"`{json.dumps(default).strip(chr(34))}`"

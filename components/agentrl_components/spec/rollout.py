@@ -34,7 +34,9 @@ class Rollout(Part):
     """The run stops when more than this share of an iteration's episodes is lost to the
     environment."""
     retries: int = Field(default=2, ge=0, le=10)
-    """How often an episode whose session was lost is played anew, on another session."""
+    """How often an episode whose session was lost is played anew at once, on another session. One
+    that fails each time is played again from the same seeds when the others are done, up to three
+    times, and only then dropped from its group."""
     max_staleness: int = Field(default=0, ge=0, le=8)
     """Updates that the weights which play may lag behind those which learn. 0: an iteration is
     played by the weights that the one before it left, so rollout and update take turns. Above 0 and

@@ -45,6 +45,7 @@ _CONDITION: dict[str, Any] = {
 
 STATUS: dict[str, Any] = {
     "type": "object",
+    "x-kubernetes-map-type": "atomic",
     "description": "What the operator knows about the run. Written by the operator only.",
     "properties": {
         "phase": {

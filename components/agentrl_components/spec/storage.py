@@ -22,7 +22,10 @@ class Storage(Part):
         ]
         | None
     ) = None
-    """`s3://bucket/prefix` or `file:///folder`. None: `store/` in the run's folder."""
+    """`s3://bucket/prefix` or `file:///folder`. None: `store/` in the run's folder. On Kubernetes
+    `s3://` only: each run is kept in a folder of its own below it,
+    `NAMESPACE/NAME-` and the first 8 characters of its uid, so runs may share it. None: the
+    platform's."""
     endpoint: str | None = Field(default=None, max_length=512, pattern=r"^(https?://)?[^/\s]+$")
     """Host and port of an S3 service; `http://` in front turns TLS off. None: AWS, in `region`."""
     region: str | None = Field(default=None, min_length=1, max_length=64)
@@ -32,7 +35,7 @@ class Storage(Part):
     secret_key_env: EnvironmentVariable = "AWS_SECRET_ACCESS_KEY"
     """Name of the variable that holds the secret key."""
     on_delete: Literal["keep", "delete"] = "keep"
-    """On Kubernetes: what becomes of checkpoints and records when the run is deleted."""
+    """On Kubernetes: what becomes of the run's own checkpoints and records when it is deleted."""
 
 
 class Tracking(Part):

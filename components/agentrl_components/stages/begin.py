@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-import json
+from pydantic import RootModel
 
 from agentrl_components import layout
 from agentrl_components.context import RunContext
 from agentrl_components.exam import RANDOM
 from agentrl_components.stages.evaluate import evaluate
 from agentrl_components.stages.imitate import imitate
+from agentrl_components.state import Stored, checked
+
+
+class World(Stored):
+    """Of what provision recorded of an environment, what matters here."""
+
+    admissible: bool
+
+
+class Lineage(RootModel[dict[str, World]]):
+    """It of all environments, by name."""
+
 
 BEFORE = "before"
 """The name of the evaluation before training."""
@@ -16,8 +28,8 @@ BEFORE = "before"
 
 def begin(context: RunContext) -> None:
     """Evaluate the random policy, warm up, evaluate what that gave. Nothing is done twice."""
-    worlds = json.loads(context.store.get(layout.phase(0, layout.LINEAGE)))
-    if context.spec.evaluation.random_policy and all(w["admissible"] for w in worlds.values()):
+    worlds = checked(context.store, layout.phase(0, layout.LINEAGE), Lineage).root.values()
+    if context.spec.evaluation.random_policy and all(one.admissible for one in worlds):
         evaluate(context, RANDOM)
     imitate(context)
     if not context.history:

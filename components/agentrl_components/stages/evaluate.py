@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentrl_components import layout, trajectory_codec
+from agentrl_components import layout, past, trajectory_codec
 from agentrl_components.context import RunContext
 from agentrl_components.evaluation import Evaluated
 from agentrl_components.exam import RANDOM, exam
 from agentrl_components.expansion import Decision
 from agentrl_components.players import RANDOM_POLICY
-from agentrl_components.state import Found
+from agentrl_components.state import Found, checked
 from agentrl_components.tasks import Drawn
 
 AFTER = "after"
@@ -24,7 +24,7 @@ def evaluate(context: RunContext, name: str) -> Evaluated:
     has under that name already is not played again."""
     key = layout.evaluation(name)
     if context.store.exists(key):
-        return kept(context, Evaluated.model_validate_json(context.store.get(key)))
+        return kept(context, checked(context.store, key, Evaluated))
     version = RANDOM_POLICY if name == RANDOM else context.version
     with context.stage(f"evaluate: {name}"):
         result, episodes = exam(context.spec, heldout(context)).sit(
@@ -33,13 +33,9 @@ def evaluate(context: RunContext, name: str) -> Evaluated:
         shown = [e for e in episodes if e.group < SHOWN and e.sample == 0]
         context.store.replace(layout.episodes(name), trajectory_codec.encode(shown))
         context.store.replace(key, result.model_dump_json(indent=1).encode())
-    context.tracker.metrics(
-        len(context.history),
-        {f"heldout/{name}": result.success}
-        if name == RANDOM
-        else {"heldout/success": result.success, "heldout/wellformed": result.wellformed},
-    )
-    context.tracker.episodes(len(context.history), f"heldout {name}", shown)
+    at, metrics = past.evaluated(result, len(context.history))
+    context.tracker.metrics(at, metrics)
+    context.tracker.episodes(at, past.title(name), shown)
     return kept(context, result)
 
 

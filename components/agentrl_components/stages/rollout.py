@@ -12,7 +12,8 @@ from agentrl_components.trajectory import Trajectory
 
 def rollout(context: RunContext, number: int, max_turns: int) -> list[Trajectory]:
     """The episodes of iteration `number`, by the policy as it is. Groups that say nothing are
-    replaced, as often as allowed; too many lost episodes end the run."""
+    replaced by other tasks, as often as allowed; an episode that is lost was played again before
+    (`Players`), and too many that stay lost end the run."""
     spec = context.spec
     rounds = spec.algorithm.refill_rounds
     episodes: list[Trajectory] = []

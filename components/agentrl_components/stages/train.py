@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from agentrl_components import layout, trajectory_codec
+from agentrl_components import layout, past, trajectory_codec
 from agentrl_components.context import RunContext
 from agentrl_components.errors import Stopped
 from agentrl_components.expansion import Decision, decide
@@ -142,10 +142,7 @@ def show(
     number, wall = record.iteration, sum(seconds.values())
     for name, value in seconds.items():
         context.journal.wall_seconds[name] = context.journal.wall_seconds.get(name, 0.0) + value
-    tracked = metrics | {
-        "horizon/max_turns": float(record.max_turns),
-        "horizon/phase": record.phase,
-    }
+    tracked = metrics | past.horizon(record.phase, record.max_turns)
     tracked |= {f"seconds/{name}": value for name, value in seconds.items()}
     context.tracker.metrics(number + 1, tracked)
     tracking = context.spec.tracking

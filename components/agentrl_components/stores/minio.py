@@ -7,6 +7,7 @@ multi-part upload. A look before the put guards against services that ignore the
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -74,9 +75,7 @@ class MinioStore:
         timeout_s: float = 60.0,
     ) -> None:
         host, secure = _host(endpoint)
-        self.url = f"s3://{bucket}/{prefix}".rstrip("/")
-        self._bucket = bucket
-        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._put_at(bucket, prefix)
         self._deadline_s = deadline_s
         timeout = urllib3.Timeout(connect=min(5.0, timeout_s), read=timeout_s)
 
@@ -88,6 +87,17 @@ class MinioStore:
 
         self._client = client(urllib3.PoolManager)
         self._once = client(_PutOncePool)
+
+    def at(self, bucket: str, prefix: str) -> MinioStore:
+        """Another place in the same service, asked over the same connections."""
+        there = copy.copy(self)
+        there._put_at(bucket, prefix)
+        return there
+
+    def _put_at(self, bucket: str, prefix: str) -> None:
+        self.url = f"s3://{bucket}/{prefix}".rstrip("/")
+        self._bucket = bucket
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
 
     def put(self, key: str, data: bytes) -> None:
         self._put(key, lambda: BytesIO(data), len(data))

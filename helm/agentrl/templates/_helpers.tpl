@@ -158,18 +158,31 @@ pollSeconds: {{ .Values.pollSeconds }}
 {{- default (ternary list (list .Values.kfp.namespace) .Values.kfp.multiUser) .Values.watchNamespaces | toJson }}
 {{- end }}
 
-{{/* An egress rule towards a URL. A Service's port is not its pods', and a policy sees the pods':
-     so a name inside the cluster opens its namespace, another one its port. */}}
+{{/* Names are asked for at port 53; OpenShift's DNS pods listen at 5353 behind it. */}}
+{{- define "agentrl.dns" -}}
+- ports:
+    {{- range list 53 5353 }}
+    - {protocol: UDP, port: {{ . }}}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
+{{- end }}
+
+{{/* Egress rules towards a URL. A Service's port is not its pods', and a policy sees the pods': so a
+     name inside the cluster opens its namespace, another one its port. NAME.NAMESPACE may be either.
+     Call with (list . URL). */}}
 {{- define "agentrl.egress" -}}
-{{- $address := . }}
+{{- $address := index . 1 }}
 {{- if not (contains "://" $address) }}{{ $address = printf "https://%s" $address }}{{ end }}
 {{- $parsed := urlParse $address }}
 {{- $host := $parsed.hostname }}
-{{- if regexMatch "^[^.]+\\.[^.]+\\.svc(\\..+)?$" $host }}
+{{- $labels := splitList "." (replace ":" "." $host) }}
+{{- $inside := regexMatch "^[^.]+\\.[^.]+\\.svc(\\..+)?$" $host }}
+{{- if or $inside (le (len $labels) 2) }}
 - to:
     - namespaceSelector:
-        matchLabels: {kubernetes.io/metadata.name: {{ index (splitList "." $host) 1 }}}
-{{- else }}
+        matchLabels: {kubernetes.io/metadata.name: {{ ternary (index . 0).Release.Namespace (index (append $labels "") 1) (eq (len $labels) 1) }}}
+{{- end }}
+{{- if not (or $inside (eq (len $labels) 1)) }}
 {{- $port := last (splitList ":" $parsed.host) }}
 - ports:
     - {protocol: TCP, port: {{ if regexMatch "^[0-9]+$" $port }}{{ $port }}{{ else }}{{ ternary 80 443 (eq $parsed.scheme "http") }}{{ end }}}

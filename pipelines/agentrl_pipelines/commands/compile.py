@@ -23,17 +23,26 @@ def compile_(
 ) -> None:
     """Write the pipeline of one phase of FILE, as `kfp pipeline create` and the web page take it.
 
-    Its parameters are the manifest as the stages see it, the phase and the attempt."""
+    Its parameters are the manifest as the stages see it, the phase and the attempt; where a KFP
+    run gives none, it is the first attempt at FILE's first phase. The environment servers that it
+    names are there for an AgentRLRun of that uid; without one, use environments of replicas 0 or
+    with a url."""
     with told():
         import yaml
 
         from agentrl_components.spec.load import load
         from agentrl_pipelines.binding import bind
+        from agentrl_pipelines.placement import on_cluster
         from agentrl_pipelines.platform import Platform
         from agentrl_pipelines.platform import load as platform_of
 
         known = Platform() if platform is None else platform_of(platform)
-        bound = bind(load(file, overrides), uid, known)
+        run = load(file, overrides)
+        bound = bind(run, uid, known)
+        manifest = on_cluster(run, uid, known).model_dump_json(by_alias=True, exclude_defaults=True)
+        inputs = bound["pipeline_spec"]["root"]["inputDefinitions"]["parameters"]
+        for name, value in {"manifest": manifest, "phase": 0, "attempt": 0}.items():
+            inputs[name] |= {"defaultValue": value, "isOptional": True}
         for number, name in enumerate(("pipeline_spec", "platform_spec")):
             text = yaml.safe_dump(bound[name], sort_keys=False, allow_unicode=True)
             click.echo(("---\n" if number else "") + text, nl=False, file=output)  # type: ignore[arg-type]

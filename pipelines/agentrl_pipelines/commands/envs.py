@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE = "AGENTRL_ENVS_TOKEN"
 
+PORT = click.IntRange(0, 65535)
+COUNT = click.IntRange(min=1)
+
 option_options = click.option(
     "--options",
     "-o",
@@ -58,17 +61,24 @@ def list_command(name: str | None) -> None:
 @option_options
 @option_token_env
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to bind.")
-@click.option("--port", default=8080, show_default=True, help="0: the system chooses.")
+@click.option("--port", type=PORT, default=8080, show_default=True, help="0: the system chooses.")
 @click.option("--capacity", default=256, show_default=True, help="Sessions open at once.")
 @click.option("--ttl", default=300.0, show_default=True, help="Seconds an unused session is kept.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds one step may take.")
 @click.option(
     "--workers",
+    type=click.IntRange(min=0),
     default=0,
     show_default=True,
     help="Processes that run environments; 0: threads of this one.",
 )
-@click.option("--threads", default=32, show_default=True, help="Threads, where --workers is 0.")
+@click.option(
+    "--threads",
+    type=COUNT,
+    default=32,
+    show_default=True,
+    help="Threads, where --workers is 0.",
+)
 def serve_command(
     name: str,
     options: tuple[str, ...],
@@ -110,7 +120,9 @@ def serve_command(
 @option_options
 @option_url
 @option_token_env
-@click.option("--tasks", default=50, show_default=True, help="Tasks to play of each split.")
+@click.option(
+    "--tasks", type=COUNT, default=50, show_default=True, help="Tasks to play of each split."
+)
 @click.option("--seed", default=0, show_default=True, help="Chooses the actions.")
 def check_command(
     name: str, options: tuple[str, ...], url: str | None, token_env: str, tasks: int, seed: int
@@ -136,7 +148,13 @@ def check_command(
     show_default=True,
     help="Which tasks.",
 )
-@click.option("--index", default=0, show_default=True, help="Which task.")
+@click.option(
+    "--index",
+    type=click.IntRange(0, 999_999),
+    default=0,
+    show_default=True,
+    help="Which task; finding one takes as long as its number.",
+)
 def play_command(
     name: str, options: tuple[str, ...], url: str | None, token_env: str, split: Split, index: int
 ) -> None:

@@ -147,6 +147,7 @@ def tell(
     from rich.console import Console
 
     from agentrl_pipelines.progress import view_for
+    from agentrl_pipelines.run_folder import writing
     from agentrl_pipelines.scorecard import Scorecard, show, write
 
     console = Console()
@@ -165,5 +166,6 @@ def tell(
         random=found.random,
         episodes=found.episodes,
     )
-    write(card, folder)
+    with writing(folder):
+        write(card, folder)
     show(card, folder, console)

@@ -21,10 +21,11 @@ def report(root: Path) -> None:
         from rich.console import Console
 
         from agentrl_components.report import build, write
-        from agentrl_pipelines.run_folder import open_run
+        from agentrl_pipelines.run_folder import open_run, writing
         from agentrl_pipelines.summary import show
 
         store, run = open_run(root)
         found = build(store, run, root)
-        write(found, root)
+        with writing(root):
+            write(found, root)
         show(found, root, Console(highlight=False))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 
 from agentrl_components.spec import RunSpec
 from agentrl_components.spec.crd import definition, spec_schema, structural, text
+from agentrl_components.spec.edits import FREE, changes
 from agentrl_components.spec.reference import reference
 from agentrl_components.spec.rules import RULES
 
@@ -20,14 +22,20 @@ KEYS = {
     "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties",
     "maxProperties", "pattern", "required", "nullable", "items", "properties",
     "x-kubernetes-validations", "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
-    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-preserve-unknown-fields", "x-kubernetes-map-type",
     "additionalProperties",
 }  # fmt: skip
 
 BASE: dict[str, Any] = {
     "model": {"lora": {}, "revision": "main"},
     "environments": [
-        {"name": "rooms", "builtin": "babyai", "image": "a/b", "url": "http://host:8000"}
+        {
+            "name": "rooms",
+            "builtin": "babyai",
+            "image": "a/b",
+            "url": "http://host:8000",
+            "secretEnv": [{"name": "KEY", "secret": "judge", "key": "key"}],
+        }
     ],
     "horizon": {"phases": [{"maxTurns": 3, "iterations": 20}], "alarms": [{"rewardDrop": 0.5}]},
     "warmStart": {"algorithm": "sft", "trajectories": "file:///a.jsonl"},
@@ -194,30 +202,127 @@ def test_the_options_of_an_environment_keep_unknown_fields():
     assert options["type"] == "object"
 
 
+def _rules():
+    """Every rule of the schema by its message: where it stands, what it says, and the field that it
+    names when it is broken."""
+    return {
+        rule["message"]: (path, rule["rule"], path + rule.get("fieldPath", ""))
+        for path, schema in _schemas(SPEC, "spec")
+        for rule in schema.get("x-kubernetes-validations", ())
+        if rule["message"] in {one.says for one in RULES}
+    }
+
+
 def test_the_rules_that_cel_can_say_are_in_the_schema():
-    said = {one["rule"] for one in SPEC["x-kubernetes-validations"]}
-    assert said == {rule.cel for rule in RULES if rule.cel}
-    assert {one["fieldPath"] for one in SPEC["x-kubernetes-validations"]} >= {
-        ".horizon.phases", ".environments", ".rollout.topP",
-    }  # fmt: skip
+    rules = _rules()
+    assert set(rules) == {rule.says for rule in RULES if rule.cel}
+    for rule in RULES:
+        if rule.cel:
+            path, cel, field = rules[rule.says]
+            assert cel.replace("self", path) == rule.cel.replace("self", "spec")
+            assert field == "spec." + rule.reads[0].split(".*")[0]
     without = {rule.check.__name__ for rule in RULES if rule.cel is None}
     assert without == {
         "adapters_are_named_once",
         "a_built_in_environment_is_known",
+        "a_secret_has_a_variable_of_its_own",
         "environments_have_names_of_their_own",
     }
 
 
-def test_what_checkpoints_depend_on_cannot_change():
-    properties = SPEC["properties"]
-    fields = [
-        properties["model"],
-        properties["environments"],
-        properties["seed"],
-        properties["algorithm"]["properties"]["name"],
-    ]
-    for field in fields:
-        assert field["x-kubernetes-validations"][0]["rule"] == "self == oldSelf"
+def test_a_rule_stands_where_everything_is_that_it_looks_at():
+    rules = {field: (path, cel) for path, cel, field in _rules().values()}
+    assert rules["spec.algorithm.kl"] == (
+        "spec.algorithm.kl",
+        "self.coefficient > 0.0 || self.estimator == 'k3'",
+    )
+    assert rules["spec.rollout.actions"][0] == "spec.rollout"
+    assert rules["spec.rollout.topP"][0] == "spec"  # it looks at the algorithm, too
+    assert rules["spec.warmStart"][0] == "spec"  # which may be missing
+
+
+def test_a_part_with_rules_has_all_its_defaults_written_out():
+    kl = SPEC["properties"]["algorithm"]["properties"]["kl"]
+    assert kl["default"] == {"coefficient": 0.0, "estimator": "k3"}
+    assert SPEC["properties"]["storage"]["default"] == {}  # no rule stands there
+
+
+def test_a_part_of_the_spec_has_one_owner():
+    """Fields that are owned one by one would be named one by one in every object."""
+    assert "x-kubernetes-map-type" not in SPEC
+    owned = {path for path, one in _schemas(SPEC, "spec") if "x-kubernetes-map-type" in one}
+    assert owned == {
+        "spec.model", "spec.environments[]", "spec.algorithm", "spec.horizon", "spec.warmStart",
+        "spec.rollout", "spec.update", "spec.evaluation", "spec.compute", "spec.storage",
+        "spec.tracking",
+    }  # fmt: skip
+
+
+LEAVES = [
+    (path, schema)
+    for path, schema in FIELDS
+    if "properties" not in schema and not path.endswith("[]") and path != "spec.environments"
+]
+"""Fields that hold no others; an environment's count one by one."""
+
+
+def _locked(schema: dict[str, Any], path: str) -> Iterator[str]:
+    """The paths at which an API server refuses an edit, each with all below it."""
+    for rule in schema.get("x-kubernetes-validations", ()):
+        if rule["rule"] == "self == oldSelf":
+            yield path
+        elif rule["rule"].startswith("self.map(item, item.name) == oldSelf"):
+            yield f"{path}[].name"
+        elif "oldSelf" in rule["rule"] and "fieldPath" in rule:
+            yield path + rule["fieldPath"]
+    for name, inner in schema.get("properties", {}).items():
+        yield from _locked(inner, f"{path}.{name}")
+    if "items" in schema:
+        yield from _locked(schema["items"], f"{path}[]")
+
+
+LOCKED = tuple(_locked(SPEC, "spec"))
+
+
+def _read(spec: dict[str, Any]) -> RunSpec:
+    return RunSpec.model_validate_json(json.dumps(spec), strict=True, by_alias=True, by_name=False)
+
+
+def _edited(path: str, schema: dict[str, Any]) -> Iterator[RunSpec]:
+    """Manifests that differ from the usual one at `path` alone."""
+    before = _read(BASE)
+    for value in [*_values(schema), *KNOWN]:
+        try:
+            after = _read(_placed(path, value))
+        except ValidationError:
+            continue
+        if after != before:
+            yield after
+
+
+KNOWN = [2, False, {"a": "b"}, [{"maxTurns": 1, "iterations": 1}], "1Gi"]
+"""Values that `_values` does not try, for fields that take nothing else."""
+
+
+@pytest.mark.parametrize(("path", "schema"), LEAVES, ids=[path for path, _ in LEAVES])
+def test_the_api_server_fixes_a_field_where_the_stages_do(path, schema):
+    """One list for both: what a stage would refuse never gets past the API server, and what the API
+    server takes no stage refuses."""
+    fixed = any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in LOCKED)
+    before, edits = _read(BASE), list(_edited(path, schema))
+    assert edits, "nothing was tried"
+    for after in edits:
+        assert bool(list(changes(before, after))) == fixed
+
+
+def test_every_free_field_is_a_field():
+    known = {path.removeprefix("spec.").replace("[]", ".*") for path, _ in FIELDS}
+    assert set(FREE) <= known
+
+
+def test_a_cluster_keeps_runs_in_s3():
+    (rule, *_) = SPEC["properties"]["storage"]["properties"]["url"]["x-kubernetes-validations"]
+    assert rule["rule"] == "self.startsWith('s3://')"
 
 
 def test_a_name_may_have_52_characters():

@@ -21,7 +21,7 @@ spec:
   environments:
     - name: rooms
       builtin: babyai
-      options: {levels: [OpenDoor, {name: PickupDist, share: 0.5}]}
+      options: {levels: [OpenDoorColor, PickupDist], text: terse}
   horizon:
     phases:
       - {maxTurns: 3, iterations: 20}
@@ -85,6 +85,26 @@ def test_a_rule_that_reads_a_wrong_field_is_not_asked(tmp_path):
     assert [line.split(": ")[0] for line in wrong] == ["spec.algorithm.name"]
 
 
+def test_one_wrong_item_does_not_silence_what_a_rule_says_of_another(tmp_path):
+    given = ("environments=[{name: a, url: 'ftp://x'}, {name: b}]",)
+    lines = _mistakes(tmp_path, MANIFEST, *given)
+    assert [line.partition(":")[0] for line in lines] == [
+        "spec.environments[0].url",
+        "spec.environments[1]",
+    ]
+
+
+def test_options_are_checked_by_their_environment(tmp_path):
+    given = "environments=[{name: rooms, builtin: corridor, options: {turns: 0, colour: red}}]"
+    lines = _mistakes(tmp_path, MANIFEST, given)
+    assert lines == [
+        "spec.environments[0].options.turns: input should be greater than or equal to 1; "
+        "change it from 0",
+        "spec.environments[0].options.colour: corridor has no such option; "
+        "see `agentrl envs list corridor`",
+    ]
+
+
 def test_what_is_missing_is_told(tmp_path):
     assert _mistakes(tmp_path, "spec: {rollout: {groupSize: 1}, warmStart: {}}") == [
         "apiVersion: is missing; set it to agentrl.dev/v1alpha1",
@@ -102,7 +122,7 @@ def test_a_stand_in_is_never_blamed(tmp_path):
     names = [{"name": f"e{index}", "builtin": "corridor", "seats": 1} for index in range(17)]
     assert _mistakes(tmp_path, MANIFEST, f"environments={names}") == [
         f"spec.environments[{index}].seats: there is no such field; remove it; known are name, "
-        "builtin, image, url, tokenEnv, options, weight, timeoutS, replicas, cpu, memory"
+        "builtin, image, url, tokenEnv, secretEnv, options, weight, timeoutS, replicas, cpu, memory"
         for index in range(17)
     ]
 
@@ -184,7 +204,7 @@ def test_a_run_is_flattened_with_its_defaults(tmp_path):
     assert flat["model.source"] == "tiny"
     assert flat["horizon.phases.1.maxTurns"] == "8"
     assert flat["algorithm.scaleByStd"] == "true"
-    assert flat["environments.0.options.levels.1.share"] == "0.5"
+    assert flat["environments.0.options.levels.1"] == "PickupDist"
     assert flat["storage.url"] == "null"
 
 

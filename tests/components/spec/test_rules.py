@@ -64,6 +64,24 @@ BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["spec.environments[0].builtin"],
     ),
     (
+        "secrets_go_to_servers",
+        (
+            "environments[0].secretEnv=[{name: KEY, secret: judge, key: key}]",
+            "environments[0].replicas=0",
+            "environments[1]={name: web, url: 'http://a:1', secretEnv: "
+            "[{name: KEY, secret: judge, key: key}]}",
+        ),
+        ["spec.environments[0].secretEnv", "spec.environments[1].secretEnv"],
+    ),
+    (
+        "a_secret_has_a_variable_of_its_own",
+        (
+            "environments[1].secretEnv=[{name: A, secret: s, key: a}, {name: A, secret: s, key: b},"
+            " {name: PORT, secret: s, key: c}]",
+        ),
+        ["spec.environments[1].secretEnv[1].name", "spec.environments[1].secretEnv[2].name"],
+    ),
+    (
         "environments_have_names_of_their_own",
         ("environments[1].name=rooms",),
         ["spec.environments[1].name"],

@@ -26,16 +26,31 @@ RULES: tuple[Rule, ...] = (
 
 def mistakes(spec: RunSpec, wrong: Iterable[str] = ()) -> Iterator[Mistake]:
     """What the rules find in `spec`. Rules that read a field in `wrong` (paths under `spec`, such
-    as `horizon.phases.0.maxTurns`), or a field around or inside one, are not asked."""
+    as `horizon.phases.0.maxTurns`), or a field around or inside one, are not asked; of a rule about
+    every item of a list, what it says of the other items counts."""
     broken = tuple(wrong)
     for rule in RULES:
-        if not any(_overlap(read, path) for read in rule.reads for path in broken):
-            yield from rule.check(spec)
+        met = [(read, path) for read in rule.reads for path in broken if _overlap(read, path)]
+        items = {_item(read, path) for read, path in met}
+        if "" not in items:
+            lists = tuple(item.rpartition("[")[0] + "[" for item in items)
+            for mistake in rule.check(spec):
+                of_an_item = mistake.field.startswith(lists or "spec")
+                if of_an_item and not mistake.field.startswith(tuple(items)):
+                    yield mistake
 
 
 def _overlap(read: str, path: str) -> bool:
     """Whether one is the other, or around it."""
     return all(a in ("*", b) for a, b in zip(read.split("."), path.split("."), strict=False))
+
+
+def _item(read: str, path: str) -> str:
+    """The item of a list that holds both, as manifests write it; empty: no single one does."""
+    around, star, _ = read.partition(".*")
+    depth = around.count(".") + 1
+    parts = path.split(".")
+    return f"spec.{around}[{parts[depth]}]" if star and len(parts) > depth else ""
 
 
 def local_mistakes(run: AgentRLRun) -> Iterator[Mistake]:

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 from agentrl_components.spec.run import RunSpec
-from agentrl_envs.registry import names
+from agentrl_envs.registry import names as built_in
+
+GIVEN_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})
+"""That the operator sets in every environment server."""
 
 
 @rule(
@@ -55,6 +58,53 @@ def only_a_built_in_environment_needs_no_server(spec: RunSpec) -> Iterator[Mista
             )
 
 
+@rule(
+    "environments.*.secretEnv",
+    "environments.*.url",
+    "environments.*.replicas",
+    cel="self.environments.all(e, size(e.secretEnv) == 0 || (!has(e.url) && e.replicas > 0))",
+)
+def secrets_go_to_servers(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].secretEnv belongs to servers that the run starts: not to a url, nor to
+    replicas 0."""
+    for index, environment in enumerate(spec.environments):
+        if not environment.secret_env:
+            continue
+        field = f"spec.environments[{index}].secretEnv"
+        if environment.url is not None:
+            yield Mistake(
+                field=field,
+                reason="the server at url runs already, and is given nothing",
+                fix="leave it out, and give that server its secrets where it is started",
+            )
+        elif environment.replicas == 0:
+            yield Mistake(
+                field=field,
+                reason="with replicas 0 the environment lives inside the stages and has no server",
+                fix="move it to spec.compute.secretEnv, or set replicas to 1 or more",
+            )
+
+
+@rule("environments.*.secretEnv")
+def a_secret_has_a_variable_of_its_own(spec: RunSpec) -> Iterator[Mistake]:
+    """The names in an environment's secretEnv are unique, and none is one that every server is
+    given: AGENTRL_ENV_TOKEN, HOME, PORT."""
+    for index, environment in enumerate(spec.environments):
+        names = [variable.name for variable in environment.secret_env]
+        for place, name in enumerate(names):
+            if name in GIVEN_VARIABLES:
+                reason = f"every server is given a {name} already"
+            elif name in names[:place]:
+                reason = f"{name} is given twice"
+            else:
+                continue
+            yield Mistake(
+                field=f"spec.environments[{index}].secretEnv[{place}].name",
+                reason=reason,
+                fix="give it another name",
+            )
+
+
 @rule("environments.*.name")
 def environments_have_names_of_their_own(spec: RunSpec) -> Iterator[Mistake]:
     """Names of environments are unique."""
@@ -71,7 +121,7 @@ def environments_have_names_of_their_own(spec: RunSpec) -> Iterator[Mistake]:
 @rule("environments.*.builtin")
 def a_built_in_environment_is_known(spec: RunSpec) -> Iterator[Mistake]:
     """builtin is an environment of `agentrl envs list`."""
-    known = sorted(names())
+    known = sorted(built_in())
     for index, environment in enumerate(spec.environments):
         if environment.builtin is not None and environment.builtin not in known:
             near = difflib.get_close_matches(environment.builtin.lower(), known, n=1)
@@ -148,6 +198,8 @@ RULES: tuple[Rule, ...] = (
     an_environment_runs_in_one_place,
     a_built_in_environment_is_known,
     only_a_built_in_environment_needs_no_server,
+    secrets_go_to_servers,
+    a_secret_has_a_variable_of_its_own,
     environments_have_names_of_their_own,
     a_built_in_environment_needs_no_token,
     no_secret_in_an_address,

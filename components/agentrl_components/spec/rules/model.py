@@ -24,8 +24,8 @@ def _too_long(spec: RunSpec, field: str, max_turns: int) -> Iterator[Mistake]:
     "horizon.phases.*.maxTurns",
     "rollout.maxTokensPerTurn",
     "model.context",
-    cel="self.horizon.phases.all(p,"
-    " p.maxTurns * self.rollout.maxTokensPerTurn < self.model.context)",
+    cel="self.horizon.phases.map(p, p.maxTurns).max() * self.rollout.maxTokensPerTurn"
+    " < self.model.context",
 )
 def phases_fit_the_context(spec: RunSpec) -> Iterator[Mistake]:
     """An episode of the longest phase must fit model.context: maxTurns * rollout.maxTokensPerTurn,

@@ -131,7 +131,7 @@ def s3_is_somewhere(spec: RunSpec) -> Iterator[Mistake]:
     "storage.region",
     "model.source",
     "warmStart",
-    cel=f"{_S3} || (!has(self.storage.endpoint) && !has(self.storage.region))",
+    cel=f"(!has(self.storage.endpoint) && !has(self.storage.region)) || {_S3}",
 )
 def a_service_holds_something(spec: RunSpec) -> Iterator[Mistake]:
     """storage.endpoint and storage.region need an s3:// address."""

@@ -1,0 +1,30 @@
+"""What a person is told to do after an installation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from installed import NAMESPACE, ROOT, Installed
+
+pytestmark = pytest.mark.e2e
+
+
+def test_the_chart_tests_itself(installed: Installed, helm: str) -> None:
+    done = subprocess.run(
+        [helm, "test", "agentrl", "-n", NAMESPACE, "--timeout", "180s"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        env={**os.environ, "KUBECONFIG": installed.kubeconfig},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Phase:          Succeeded" in done.stdout
+
+
+def test_a_cluster_takes_the_plain_manifests(installed: Installed) -> None:
+    told = installed.kubectl("apply", "--dry-run=server", "-k", str(ROOT / "helm/plain"))
+    assert "customresourcedefinition.apiextensions.k8s.io/agentrlruns.agentrl.dev" in told
+    assert "deployment.apps/agentrl " in told

@@ -1,0 +1,61 @@
+"""What is asked of a real kube-apiserver, question by question."""
+
+import pytest
+
+from agentrl_operator.kubernetes_api import KubernetesApi
+
+LAB = "pods"
+FIRST, LATER, OTHER = (f"d4f24ec4-9fc5-5b64-9d72-{n:012}" for n in range(3))
+
+
+@pytest.fixture
+async def cluster(api_server, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    cluster = KubernetesApi()
+    yield cluster
+    await cluster.close()
+
+
+def pod(server, name, phase, **labels):
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": LAB, "labels": labels},
+        "spec": {
+            "containers": [{"name": "main", "image": "none"}],
+            "automountServiceAccountToken": False,
+        },
+    }
+    server.create(manifest)
+    path = f"api/v1/namespaces/{LAB}/pods/{name}/status"
+    server.ask("PATCH", path, {"status": {"phase": phase}}, "application/merge-patch+json")
+
+
+async def test_pods_that_did_not_succeed_are_found_by_their_labels(api_server, cluster):
+    api_server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LAB}})
+    run, kfp = "agentrl.dev/run", "pipeline/runid"
+    pod(api_server, "train", "Running", **{run: "demo", kfp: FIRST})
+    pod(api_server, "driver", "Pending", **{kfp: FIRST})
+    pod(api_server, "provision", "Succeeded", **{run: "demo", kfp: FIRST})
+    pod(api_server, "later", "Running", **{run: "demo", kfp: LATER})
+    pod(api_server, "failed", "Failed", **{run: "demo", kfp: LATER})
+    pod(api_server, "servers", "Running", **{run: "demo"})
+    pod(api_server, "elsewhere", "Running", **{run: "demo-2", kfp: OTHER})
+
+    def found(pods):
+        return sorted((one.part, one.run_id, one.ended) for one in pods)
+
+    both = await cluster.pods(LAB, kfp, (FIRST, LATER))
+    assert found(await cluster.pods(LAB, kfp, (FIRST,))) == [
+        ("driver", FIRST, False),
+        ("train", FIRST, False),
+    ]
+    assert found(both)[1:] == [
+        ("failed", LATER, True),
+        ("later", LATER, False),
+        ("train", FIRST, False),
+    ]
+    assert [one.part for one in await cluster.pods(LAB, run, ("demo",)) if not one.run_id] == [
+        "servers"
+    ]
+    assert await cluster.pods(LAB, kfp, (OTHER[:-1] + "9",)) == []

@@ -1,0 +1,359 @@
+"""The nodes that Kueue chooses for a run, and how urgent it is, in a world in memory."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_admission import KUEUE_EVENTS, PLATFORM, QueuedWorld
+from test_world import EVENTS, SPEC, UID, World
+
+from agentrl_operator import resource, workload
+from agentrl_operator.errors import KubernetesError
+from agentrl_operator.memory import MemoryCluster, MemoryKfp
+from agentrl_operator.observed import Unknown
+from agentrl_operator.quotas import Quotas
+from agentrl_operator.status import Status
+from agentrl_operator.workload import Priority
+from agentrl_pipelines.kueue import Nodes
+from agentrl_pipelines.platform import Mlflow, Platform
+
+CLASS = "kueue.x-k8s.io/priority-class"
+SPOT = {
+    "nodeLabels": {"kind": "spot"},
+    "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}],
+}
+OWNED = {"nodeLabels": {"kind": "owned"}}
+TRAIN, SERVERS = "train", "environment-babyai"
+
+
+class FlavoredWorld(QueuedWorld):
+    """Where Kueue has nodes of two kinds to give."""
+
+    def __init__(self, **spec):
+        super().__init__(**spec)
+        self.kueue.flavors |= {"spot": SPOT, "owned": OWNED}
+        self.kueue.assigned |= {TRAIN: "spot", SERVERS: "owned"}
+
+    def deployment(self):
+        found = [one for (kind, _, _), one in self.cluster.children.items() if kind == "Deployment"]
+        return found[0]["spec"]["template"]["spec"] if found else None
+
+    def trained_on(self):
+        """The labels of the nodes of each attempt's trainer."""
+        queued = [one.pipeline_spec["queued"] for one in self.kfp.submitted]
+        return [dict(one.nodes[TRAIN].labels) for one in queued]
+
+    async def happens(self, event):
+        match event:
+            case "other nodes":
+                self.kueue.assigned |= {TRAIN: "owned", SERVERS: "spot"}
+            case "same nodes":
+                self.kueue.assigned |= {TRAIN: "spot", SERVERS: "owned"}
+            case "urgent" | "calm" | "unheard of":
+                self.cluster.label(self.key, **{CLASS: event})
+            case "no class":
+                self.cluster.label(self.key, **{CLASS: None})
+            case _:
+                await super().happens(event)
+
+    async def look(self, times=1):
+        for _ in range(times):
+            before = len(self.kfp.submitted)
+            await super().look()
+            if len(self.kfp.submitted) > before:
+                chosen = workload.read(self.workload).flavors
+                train, servers = (self.kueue.flavors[chosen[one][0]] for one in (TRAIN, SERVERS))
+                assert self.trained_on()[-1] == train["nodeLabels"]
+                assert self.deployment()["nodeSelector"] == servers["nodeLabels"]
+
+
+async def evicted(world):
+    world.kueue.evict()
+    await world.look()
+    world.stop_work()
+    await world.look(4)
+    assert not world.holds("QuotaReserved")
+
+
+async def test_the_nodes_of_the_flavors_reach_the_pods_of_each_set():
+    world = FlavoredWorld()
+    await world.look()
+    world.kueue.admit()
+    world.restart()  # what Kueue chose is read, never remembered
+    await world.look(2)
+
+    (submitted,) = world.kfp.submitted
+    train = submitted.pipeline_spec["queued"].nodes[TRAIN]
+    assert train == Nodes(labels={"kind": "spot"}, tolerations=tuple(SPOT["tolerations"]))
+    assert world.deployment()["nodeSelector"] == {"kind": "owned"}
+    assert "tolerations" not in world.deployment()
+
+
+async def test_after_an_eviction_the_next_attempt_runs_where_kueue_says_then():
+    world = FlavoredWorld()
+    await world.look()
+    world.kueue.admit()
+    await world.look(2)
+    await evicted(world)
+    await world.happens("other nodes")
+    world.kueue.admit()
+    await world.look(2)
+
+    assert world.trained_on() == [{"kind": "spot"}, {"kind": "owned"}]
+    assert world.deployment()["nodeSelector"] == {"kind": "spot"}
+    assert world.deployment()["tolerations"] == SPOT["tolerations"]
+
+
+async def test_a_later_phase_and_an_operator_that_was_killed_keep_to_the_nodes():
+    world = FlavoredWorld()
+    await world.look()
+    world.kueue.admit()
+    await world.look(2)
+    made = world.deployment()
+    world.restart()
+    world.finish_phase()
+    await world.look(3)
+
+    assert world.trained_on() == [{"kind": "spot"}, {"kind": "spot"}]
+    assert world.deployment() == made
+
+
+async def test_nothing_starts_while_a_flavor_is_not_there():
+    world = FlavoredWorld()
+    await world.look()
+    world.kueue.admit()
+    del world.kueue.flavors["spot"]
+    await world.look(2)
+
+    assert world.kfp.submitted == []
+    assert world.cluster.servers(UID) == {}
+    assert world.conditions()["Progressing"] == ("Unknown", "KubernetesRefused")
+    assert world.status["message"] == "Kueue: there is no ResourceFlavor spot"
+    world.kueue.flavors["spot"] = SPOT
+    await world.look(2)
+    assert world.trained_on() == [{"kind": "spot"}]
+
+
+async def test_servers_follow_a_flavor_that_is_changed():
+    world = FlavoredWorld()
+    await world.look()
+    world.kueue.admit()
+    await world.look(2)
+    world.kueue.flavors["owned"] = {"nodeLabels": {"kind": "bought"}}
+    world.pass_time(11)
+    await world.look()
+
+    assert world.deployment()["nodeSelector"] == {"kind": "bought"}
+
+
+NODES_EVENTS = ("other nodes", "same nodes", "urgent", "calm", "unheard of", "no class")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(EVENTS + KUEUE_EVENTS * 2 + NODES_EVENTS), max_size=30))
+def test_looking_twice_asks_kueue_for_what_looking_once_does(events):
+    async def story():
+        world = FlavoredWorld()
+        world.kueue.classes |= {"urgent": 100, "calm": 1}
+        for event in events:
+            await world.happens(event)
+        for _ in range(14):  # as long as there is anything to do at once
+            await world.look()
+        before = {name: str(child) for name, child in world.cluster.children.items()}
+        told = world.cluster.told
+        await world.look(2)
+        assert before == {name: str(child) for name, child in world.cluster.children.items()}
+        assert world.cluster.told == told
+
+    asyncio.run(story())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(EVENTS + KUEUE_EVENTS * 2 + NODES_EVENTS), max_size=50))
+def test_whatever_happens_each_attempt_runs_where_kueue_said_last(events):
+    async def story():
+        world = FlavoredWorld()
+        world.kueue.classes |= {"urgent": 100, "calm": 1}
+        await world.through(events)
+        await world.happens("urgent")
+        await world.to_the_end()
+        assert world.status["phase"] == "Succeeded", world.status
+        for labels in world.trained_on():
+            assert labels in (SPOT["nodeLabels"], OWNED["nodeLabels"])
+
+    asyncio.run(story())
+
+
+class Counted:
+    """Kueue with two flavors, one of which nobody may read."""
+
+    def __init__(self, status):
+        self.asked = []
+        self.status = status
+
+    async def workload(self, namespace, name):
+        flavors = {"train": {"cpu": "spot", "memory": "spot", "nvidia.com/gpu": "devices"}}
+        assignments = [{"name": name, "flavors": flavors[name]} for name in flavors]
+        admitted = {"type": "Admitted", "status": "True"}
+        status = {"admission": {"podSetAssignments": assignments}, "conditions": [admitted]}
+        return {"metadata": {}, "status": status}
+
+    async def flavor(self, name):
+        self.asked.append(name)
+        if name == "devices" and self.status is not None:
+            retryable = self.status >= 500
+            raise KubernetesError("Kubernetes: no", status=self.status, retryable=retryable)
+        return {"spec": {"nodeLabels": {name: "yes"}}}
+
+
+def queued_resource(**labels):
+    cluster = MemoryCluster(MemoryKfp())
+    key = cluster.add("demo", "kubeflow", UID, SPEC | {"compute": {"queue": "training"}})
+    cluster.label(key, **labels)
+    return resource.read(cluster.body(key), PLATFORM)
+
+
+async def test_flavors_of_one_pod_set_come_together_and_are_asked_for_once_in_a_while():
+    kueue, now = Counted(None), [0.0]
+    quotas = Quotas(kueue, PLATFORM, lambda: now[0])
+    for _ in range(3):
+        seen = await quotas.look(queued_resource(), Status())
+        assert seen.nodes == {"train": Nodes(labels={"spot": "yes", "devices": "yes"})}
+    assert sorted(kueue.asked) == ["devices", "spot"]
+    now[0] = 10.0
+    await quotas.look(queued_resource(), Status())
+    assert sorted(kueue.asked) == ["devices", "devices", "spot", "spot"]
+
+
+async def test_what_nobody_may_read_is_said_and_what_may_pass_is_tried_again():
+    seen = await Quotas(Counted(403), PLATFORM, lambda: 0.0).look(queued_resource(), Status())
+    assert seen.nodes == Unknown(why="Kubernetes: no")
+    with pytest.raises(KubernetesError):
+        await Quotas(Counted(503), PLATFORM, lambda: 0.0).look(queued_resource(), Status())
+
+
+def priority(world):
+    spec = world.workload["spec"]
+    return spec.get("priorityClassRef", {}).get("name"), spec.get("priority")
+
+
+async def test_a_workload_has_the_priority_of_the_class_that_the_label_names():
+    world = QueuedWorld()
+    world.kueue.classes["urgent"] = 100
+    world.cluster.label(world.key, **{CLASS: "urgent"})
+    await world.look(2)
+
+    assert world.workload["spec"]["priorityClassRef"] == {
+        "group": "kueue.x-k8s.io",
+        "kind": "WorkloadPriorityClass",
+        "name": "urgent",
+    }
+    assert world.workload["spec"]["priority"] == 100
+    world.kueue.classes["urgent"] = 7  # Kueue itself brings Workloads up to date
+    world.restart()
+    await world.look(2)
+    assert priority(world) == ("urgent", 100)
+
+
+async def test_a_label_that_names_no_class_is_told_and_nothing_starts():
+    world = QueuedWorld()
+    world.cluster.label(world.key, **{CLASS: "unheard-of"})
+    await world.look(2)
+    world.kueue.admit()
+    await world.look()
+
+    assert world.workload is None
+    assert world.kfp.submitted == []
+    assert world.conditions()["Admitted"] == ("False", "NoPriorityClass")
+    assert world.conditions()["Progressing"] == ("False", "NoPriorityClass")
+    assert world.status["message"] == (
+        "not in the queue: metadata.labels.kueue.x-k8s.io/priority-class: there is no "
+        "WorkloadPriorityClass unheard-of; make it, or correct the label"
+    )
+    assert ("Warning", "NoPriorityClass") in {one[:2] for one in world.cluster.events}
+    world.kueue.classes["unheard-of"] = 5
+    await world.look(2)
+    assert priority(world) == ("unheard-of", 5)
+    assert world.conditions()["Admitted"] == ("False", "Queued")
+
+
+async def test_a_run_in_the_queue_leaves_it_when_its_label_names_no_class():
+    world = QueuedWorld()
+    await world.look()
+    world.cluster.label(world.key, **{CLASS: "unheard-of"})
+    await world.look(2)
+    assert world.workload is None
+    world.cluster.label(world.key, **{CLASS: None})
+    await world.look(2)
+    assert priority(world) == (None, None)
+
+
+async def test_a_manifest_with_mistakes_keeps_its_place_in_the_queue_as_it_is():
+    world = QueuedWorld()
+    world.kueue.classes["urgent"] = 100
+    await world.look()
+    world.cluster.edit(world.key, seed=-1)
+    world.cluster.label(world.key, **{CLASS: "urgent"})
+    await world.look()
+    version = world.workload["metadata"]["resourceVersion"]
+    await world.look(3)
+
+    assert world.workload["metadata"]["resourceVersion"] == version
+    assert priority(world) == (None, None)
+    world.cluster.edit(world.key, seed=1)
+    await world.look(2)
+    assert priority(world) == ("urgent", 100)
+
+
+async def test_a_run_at_work_changes_its_class_and_goes_on():
+    world = QueuedWorld()
+    world.kueue.classes |= {"urgent": 100, "calm": 1}
+    world.cluster.label(world.key, **{CLASS: "calm"})
+    await world.look()
+    world.kueue.admit()
+    await world.look(2)
+    world.cluster.label(world.key, **{CLASS: "urgent"})
+    await world.look(2)
+    assert priority(world) == ("urgent", 100)
+
+    world.cluster.label(world.key, **{CLASS: "unheard-of"})
+    await world.look(2)
+    assert priority(world) == ("urgent", 100)
+    assert world.conditions()["Admitted"] == ("True", "Admitted")
+    told = next(one for one in world.status["conditions"] if one["type"] == "Admitted")
+    assert "there is no WorkloadPriorityClass unheard-of" in told["message"]
+    assert len(world.kfp.submitted) == 1
+
+
+async def test_a_class_that_comes_or_goes_while_quota_is_held_counts_from_the_next_queue_on():
+    world = QueuedWorld()
+    world.kueue.classes["urgent"] = 100
+    await world.look()
+    world.kueue.admit()
+    await world.look(2)
+    world.cluster.label(world.key, **{CLASS: "urgent"})
+    await world.look(2)
+    assert priority(world) == (None, None)  # as Kueue has it
+    assert world.conditions()["Progressing"] == ("True", "Running")
+
+    await evicted(world)
+    await world.look()
+    assert priority(world) == ("urgent", 100)
+
+
+async def test_pods_that_kueue_admits_by_themselves_are_told_the_class():
+    world = World(Platform(tracking=Mlflow(uri="http://m.test")), compute={"queue": "training"})
+    world.cluster.label(world.key, **{CLASS: "urgent"})
+    await world.look(2)
+
+    (submitted,) = world.kfp.submitted
+    assert submitted.pipeline_spec["queued"].priority_class == "urgent"
+
+
+def test_a_workload_made_by_hand_may_have_no_priority_class():
+    body = {"metadata": {}, "spec": {"priority": 3}}
+    assert workload.read(body).priority_class is None
+    assert workload.prioritized(None) == {"priorityClassRef": None, "priority": None}
+    named = workload.prioritized(Priority(name="urgent", value=100))
+    assert named["priority"] == 100

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agentrl_components.mlflow_tracker import Finish, Reply, Target
+from agentrl_components.mlflow_target import Finish, Reply, Target
 from agentrl_components.outbox import Artifact, Episodes, Job, Metrics, Model, Params
 
 _FOREIGN = re.compile(r"[^\w\-. :/]+", re.ASCII)

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from agentrl_components.errors import StoreError
-from agentrl_components.mlflow_tracker import MlflowTracker, target, worker_environment
+from agentrl_components.mlflow_target import target, worker_environment
+from agentrl_components.mlflow_tracker import MlflowTracker
 from agentrl_components.tracker import Tracker
 
 SERVE = """
 import pickle, sys
-from agentrl_components.mlflow_tracker import Finish, Reply, Target
+from agentrl_components.mlflow_target import Finish, Reply, Target
 from agentrl_components.outbox import Metrics
 def serve(answer):
     while True:

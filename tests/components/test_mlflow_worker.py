@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentrl_components.mlflow_tracker import WORKER, Finish, Reply, Target
+from agentrl_components.mlflow_target import Finish, Reply, Target
+from agentrl_components.mlflow_tracker import WORKER
 from agentrl_components.outbox import Artifact, Episodes, Job, Metrics, Model, Params
 from agentrl_components.trajectory import Ending, Trajectory, Turn
 

@@ -134,7 +134,7 @@ def test_a_run_that_has_done_nothing_has_no_past():
 
 WORKER = """
 import pickle, sys
-from agentrl_components.mlflow_tracker import Reply
+from agentrl_components.mlflow_target import Reply
 while True:
     try:
         job = pickle.load(sys.stdin.buffer)

@@ -6,7 +6,7 @@ terse form, with synthetic recipes:
 
     goal craft rope ; rope using wheel 2 wood ; wheel using 2 sand ; have nothing
     > get 2 sand
-    have 2 sand
+    have 2 sand ; can wheel
     > craft wheel
     have wheel
 

@@ -105,33 +105,35 @@ class AgentGymForm:
 
 
 class TerseForm:
-    """One line, one word an item, and what is held in every observation.
+    """One line, one word an item; what is held, and what can be made of it, in every observation.
 
     goal craft axe ; axe using 2 plate rod ; 2 plate using iron ; have nothing
-    have iron
+    have iron ; can plate
     have 2 plate
     cannot ; have 2 plate
 
     A count of one is not said, and what a command did can be seen from what is held: so a product
     stands a step or two from what it is made of, which is what a small model has to find. The goal
-    comes first, so that each recipe can be read with it in mind. An item that one recipe shown
-    makes is crafted by name (`craft plate`); where there are several, the ingredients are named
-    too. Counts above `most` read `many`.
+    comes first and the goal's recipe next, which a model that starts from nothing does not find
+    among the others within minutes; these follow in the order shown. What can be made now follows
+    from the recipes and what is held. An item that one recipe shown makes is crafted by name
+    (`craft plate`); where there are several, the ingredients are named too. Counts above `most`
+    read `many`.
     """
 
     spells_out = False
-    words = ("goal", "craft", "using", "get", "have", "nothing", "cannot", ";")
+    words = ("goal", "craft", "using", "get", "have", "nothing", "can", "cannot", ";")
     many = "many"
 
     def __init__(self, most: int) -> None:
         self.most = most
 
     def opening(self, workshop: Workshop) -> str:
-        lines = " ; ".join(
+        lines = [
             f"{self._some(recipe.makes, recipe.count)} using {self._all(recipe.needs)}"
             for recipe in workshop.recipes
-        )
-        return f"goal craft {workshop.goal} ; {lines} ; {self._have(workshop)}"
+        ]
+        return _told(workshop.goal, lines, self._have(workshop))
 
     def telling(self, outcome: Outcome, workshop: Workshop) -> str:
         have = self._have(workshop)
@@ -153,13 +155,17 @@ class TerseForm:
         return ()
 
     def relabel(self, opening: str, goal: str) -> str:
-        before, mark, after = opening.partition(" ; ")
-        if not (mark and before.startswith("goal ")):
+        before, *told = opening.split(" ; ")
+        if not (len(told) > 1 and before.startswith("goal ")):
             raise TaskError(_NO_OPENING.format(opening[:80]))
-        return f"goal {goal} ; {after}"
+        return _told(goal.removeprefix("craft "), told[:-1], told[-1])
 
     def _have(self, workshop: Workshop) -> str:
-        return f"have {self._all(sorted(workshop.held.items()))}" if workshop.held else _EMPTY
+        if not workshop.held:
+            return _EMPTY
+        have = f"have {self._all(sorted(workshop.held.items()))}"
+        can = dict.fromkeys(recipe.makes for recipe, _ in workshop.possible())
+        return f"{have} ; can {' '.join(can)}" if can else have
 
     def _all(self, counted: Iterable[tuple[str, int]]) -> str:
         # Said in every observation: the bare name, which is the rule, without a call.
@@ -169,6 +175,12 @@ class TerseForm:
         if count == 1:
             return item
         return f"{count if count <= self.most else self.many} {item}"
+
+
+def _told(goal: str, lines: Iterable[str], have: str) -> str:
+    """The terse opening: the recipes `lines`, those that make `goal` first."""
+    first = sorted(lines, key=lambda line: line.partition(" using ")[0].split()[-1] != goal)
+    return " ; ".join((f"goal craft {goal}", *first, have))
 
 
 def _words(item: str) -> str:

@@ -209,7 +209,7 @@ def test_a_craft_without_ingredients_is_told_to_name_them():
 # The terse form.
 
 
-def test_the_terse_form_is_one_line_with_the_inventory():
+def test_the_terse_form_is_one_line_with_what_is_held_and_what_can_be_made_of_it():
     env = playing("terse")
     seen = env.reset(Task(id="textcraft-0", category="depth 3", payload=SIGN))
     assert seen.text == (
@@ -217,16 +217,35 @@ def test_the_terse_form_is_one_line_with_the_inventory():
         " ; 4 birch_planks using birch_logs ; 4 stick using 2 planks ; stick using 2 bamboo"
         " ; wool using wool_dye 4 string ; have nothing"
     )
-    assert say(env, "get 2 bamboo") == "have 2 bamboo"
-    assert say(env, "craft oak_planks") == "cannot ; have 2 bamboo"
+    assert say(env, "get 2 bamboo") == "have 2 bamboo ; can stick"
+    assert say(env, "craft oak_planks") == "cannot ; have 2 bamboo ; can stick"
     assert say(env, "craft stick") == "have stick"
-    assert say(env, "get 900 bamboo") == "have many bamboo stick"
+    assert say(env, "get 900 bamboo") == "have many bamboo stick ; can stick"
+
+
+def test_a_terse_observation_names_each_item_that_can_be_crafted_once():
+    env = playing("terse")
+    say(env, "get oak_logs", "get 2 bamboo")
+    # Two of the recipes shown make sticks, and the planks and the bamboo do for one each.
+    assert say(env, "craft oak_planks") == "have 2 bamboo 4 oak_planks ; can stick"
+
+
+def test_a_terse_opening_tells_the_goals_recipe_first_and_the_others_as_they_were_shown():
+    tasks = TextCraftTasks(TextCraftOptions(text="terse", recipes="synthetic", depths=(2,)))
+    shown = tasks.task("train", 0)
+    goal, *lines, have = tasks.environment().reset(shown).text.split(" ; ")
+    made = [makes for makes, _, _ in shown.payload["recipes"]]
+    made.remove(shown.payload["goal"])
+    assert goal == f"goal craft {shown.payload['goal']}"
+    assert have == "have nothing"
+    products = [line.split(" using ")[0].split()[-1] for line in lines]
+    assert products == [shown.payload["goal"], *made]
 
 
 def test_a_terse_get_without_a_count_takes_one():
     env = playing("terse")
     assert say(env, "get bamboo") == "have bamboo"
-    assert say(env, "get 1 bamboo") == "have 2 bamboo"
+    assert say(env, "get 1 bamboo") == "have 2 bamboo ; can stick"
 
 
 def test_agentgyms_get_has_to_name_its_count():

@@ -182,6 +182,13 @@ def test_relabelling_changes_the_goal_and_nothing_else(tasks):
     assert tasks.relabel(changed, f"craft {goal}") == text
 
 
+def test_a_terse_relabelling_tells_the_new_goals_recipe_first():
+    seen = "goal craft axe ; axe using 2 plate rod ; 2 plate using iron ; have nothing"
+    assert SYNTHETIC.relabel(seen, "craft plate") == (
+        "goal craft plate ; 2 plate using iron ; axe using 2 plate rod ; have nothing"
+    )
+
+
 @BOTH
 def test_what_is_no_first_observation_cannot_be_relabelled(tasks):
     for text in ("Got 1 diamond", "have diamond", "cannot ; have diamond", "goal"):

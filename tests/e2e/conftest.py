@@ -94,9 +94,27 @@ def install(helm: str, kubeconfig: str, values: Mapping[str, str]) -> None:
 
 
 @pytest.fixture(scope="session")
-def calm(installed: Installed) -> tuple[str, str]:
-    """A run that nothing happened to, rollout and update apart: its name and uid."""
-    run = manifest("calm", compute={"placement": "disaggregated"})
-    uid = installed.apply(run)
-    installed.until_phase("calm", "Succeeded", 900)
+def paused(installed: Installed) -> tuple[str, int]:
+    """A run that is suspended half way, until nothing of it is left, and resumed. Its uid, and the
+    iterations it had done."""
+    name, label = "pause", {"agentrl.dev/run": "pause"}
+    uid = installed.apply(manifest(name))
+    installed.until_iteration(name, 4, 400)
+    installed.suspend(name, True)
+    installed.until_phase(name, "Suspended", 120)
+    gone = "a suspended run's pods are gone"
+    installed.until(gone, lambda: not list(installed.pods(**label)), 60)
+    before = installed.status(name)["iteration"]
+    installed.suspend(name, False)
+    return uid, before
+
+
+@pytest.fixture(scope="session")
+def calm(installed: Installed, request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A run that nothing happened to, rollout and update apart: its name and uid. Beside it, since
+    both wait a lot, is the one that is `paused`."""
+    uid = installed.apply(manifest("calm", compute={"placement": "disaggregated"}))
+    request.getfixturevalue("paused")
+    for name in ("calm", "pause"):
+        installed.until_phase(name, "Succeeded", 900)
     return "calm", uid

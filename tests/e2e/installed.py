@@ -77,6 +77,11 @@ class Installed:
         uid: str = self.get("agentrlruns", manifest["metadata"]["name"])["metadata"]["uid"]
         return uid
 
+    def suspend(self, name: str, asked: bool) -> None:
+        """Suspend a run, or let it go on."""
+        change = json.dumps({"spec": {"suspend": asked}})
+        self.kubectl("patch", "arl", name, "--type=merge", f"-p={change}")
+
     def status(self, name: str) -> dict[str, Any]:
         """The run's status; empty before there is one."""
         told: dict[str, Any] = self.get("agentrlruns", name).get("status", {})

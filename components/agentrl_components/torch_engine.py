@@ -58,13 +58,6 @@ class _Row:
     allowed: list[tuple[int, ...]] = field(default_factory=list)
 
 
-def _fail(rows: Sequence[_Row], error: Exception) -> None:
-    """Tell everybody who still waits."""
-    for row in rows:
-        if not row.answer.done():
-            row.answer.set_exception(error)
-
-
 class TorchEngine:
     """An `Engine` over a `Decoder` in this process. Serves one event loop."""
 
@@ -113,6 +106,7 @@ class TorchEngine:
             self._ready.append(row)
             if self._pump is None or self._pump.done():
                 self._pump = asyncio.create_task(self._run())
+                self._pump.add_done_callback(self._ended)
         return await row.answer
 
     async def release(self, session: int) -> None:
@@ -176,18 +170,27 @@ class TorchEngine:
         """Forward passes for as long as there are rows. Between two, episodes go on."""
         while self._ready:
             # A row nobody waits for any more may have lost its slot to another session.
-            rows = [row for row in self._ready if not row.answer.done()]
-            self._ready = []
+            rows = self._ready = [row for row in self._ready if not row.answer.done()]
             if not rows:
                 break
             try:
                 self._ready = [row for row in self._step(rows) if not row.answer.done()]
             except RuntimeError as error:  # torch's own, out of memory among them
-                _fail(rows, EngineError(f"forward pass failed: {error}"))
-            except Exception as error:  # a bug: those who wait hear of it, too
-                _fail(rows, error)
-                raise
+                self._fail(EngineError(f"forward pass failed: {error}"))
             await asyncio.sleep(0)
+
+    def _ended(self, pump: asyncio.Task[None]) -> None:
+        """A bug in a step ends the pump: those who wait hear of it."""
+        error = None if pump.cancelled() else pump.exception()
+        if error is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Tell everybody who still waits."""
+        rows, self._ready = self._ready, []
+        for row in rows:
+            if not row.answer.done():
+                row.answer.set_exception(error)
 
     @torch.inference_mode()
     def _step(self, rows: Sequence[_Row]) -> Iterable[_Row]:

@@ -154,11 +154,8 @@ class MemoryCluster:
         """One of each KFP run that works, and what `troubles` says of it. A run's own are named
         after it."""
         self._asked()
-        mine = {
-            one.run_id
-            for one in self._kfp.submitted
-            if one.run_id in values or one.name.partition(":")[0] in values
-        }
+        named = (one for one in self._kfp.submitted if one.name.partition(":")[0] in values)
+        mine = {one.run_id for one in named}
         return [
             Pod(part="train", run_id=run_id, ended=False, trouble=self.troubles.get(run_id, ""))
             for run_id in sorted(self._kfp.working & (mine | set(values)))

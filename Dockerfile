@@ -23,8 +23,11 @@ ENV VIRTUAL_ENV=/opt/agentrl \
     USER=agentrl \
     MPLCONFIGDIR=/tmp/matplotlib \
     GIT_PYTHON_REFRESH=quiet
-# Some libraries ask for the user's name.
-RUN python3 -m venv --without-pip /opt/agentrl \
+# Python's own images leave out the bytecode of its library, and nothing here writes any when it
+# runs. Some libraries ask for the user's name.
+RUN python3 -m compileall -q -x '/(test|tests|lib2to3|(site|dist)-packages)/' \
+      "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
+ && python3 -m venv --without-pip /opt/agentrl \
  && echo 'agentrl:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd \
  && echo 'agentrl:x:65532:' >> /etc/group
 COPY requirements/install.sh requirements/installer.txt requirements/build.txt /opt/agentrl/requirements/

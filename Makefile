@@ -79,7 +79,7 @@ cluster-down: ## Stop it, where it was started here; nothing of it is left
 images: $(VENV)/.installed ## Build the images, and hand them to that cluster
 	@$(BIN)/python tests/cluster/choice.py images
 
-# On two cores about twenty-five minutes, the first time three quarters of an hour.
+# On two cores half an hour, the first time an hour.
 e2e: cluster images kueue ## Install AgentRL on that cluster, train there, and break everything meanwhile
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "cluster or e2e" tests/cluster tests/e2e tests/operator
 

@@ -15,8 +15,9 @@ The API server has been up for a while before the first run is made.
 - `rss_mib`: the most memory that the operator held; `takeover_rss_mib`: the new one, which reads
   everything at once.
 - `requests_per_run`: what the operator asked of the API server until all were reconciled.
-- `operator_ms_per_run`, `apiserver_ms_per_run`: processor time that it took of each, which tells
-  more than `reconciled_s` does on a machine that has other work.
+- `operator_ms_per_run`, `apiserver_ms_per_run`, `etcd_ms_per_run`: processor time that it took of
+  each, which tells more than `reconciled_s` does on a machine that has other work;
+  `benchmark_ms_per_run`: of this program and the stub, which a cluster would not have.
 """
 
 from __future__ import annotations
@@ -34,9 +35,8 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import click
@@ -48,14 +48,13 @@ sys.path.insert(0, str(ROOT / "tests" / "operator"))
 import operator_process  # noqa: E402
 from apiserver import TOKEN, ApiServer, free_ports, missing  # noqa: E402
 from operator_process import NAMESPACE, Operator, processor_s  # noqa: E402
+from run_watch import RUNS, Seen, watching  # noqa: E402
 
-RUNS = f"apis/agentrl.dev/v1alpha1/namespaces/{NAMESPACE}/agentrlruns"
 MINE = ("agentrlruns", "deployments", "services", "secrets", "events", "workflows", "pods")
 SPEC = {
     "environments": [{"name": "babyai", "builtin": "babyai"}],
     "horizon": {"phases": [{"maxTurns": 3, "iterations": 20}, {"maxTurns": 6, "iterations": 20}]},
 }
-STARTED = ("Submitting", "Running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +72,8 @@ class Result:
     requests_per_run: float
     operator_ms_per_run: float
     apiserver_ms_per_run: float
+    etcd_ms_per_run: float
+    benchmark_ms_per_run: float
 
 
 @click.command()
@@ -142,15 +143,14 @@ async def measured(server: ApiServer, folder: Path, count: int, changes: int) ->
             try:
                 await operator.ready()
                 before = await requests(api, server)
-                used = operator.processor_s(), processor_s(server.processes[1].pid)
+                used = spent(server, operator, stub)
                 began = time.monotonic()
                 await create(api, server, count)
                 created_s = time.monotonic() - began
                 await seen.until(lambda: len(seen.started) == count, 900)
                 reconciled_s = time.monotonic() - began
                 asked = await requests(api, server) - before - count
-                operator_s = operator.processor_s() - used[0]
-                apiserver_s = processor_s(server.processes[1].pid) - used[1]
+                by_now = spent(server, operator, stub)
                 latencies = await changed(api, server, seen, count, changes)
                 rss = operator.most_memory_mib()
                 operator.stop()
@@ -175,39 +175,22 @@ async def measured(server: ApiServer, folder: Path, count: int, changes: int) ->
         rss_mib=round(rss, 1),
         takeover_rss_mib=round(takeover_rss, 1),
         requests_per_run=round(asked / count, 2),
-        operator_ms_per_run=round(operator_s / count * 1e3, 1),
-        apiserver_ms_per_run=round(apiserver_s / count * 1e3, 1),
+        **{
+            f"{name}_ms_per_run": round((seconds - used[name]) / count * 1e3, 1)
+            for name, seconds in by_now.items()
+        },
     )
 
 
-@dataclass
-class Seen:
-    """What a watch on all runs has shown."""
-
-    started: set[str] = field(default_factory=set)
-    """Whose KFP run is there and whose status says so."""
-    answered: dict[str, int] = field(default_factory=dict)
-    """Generation that the status answers, by name."""
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def take(self, run: dict[str, Any]) -> None:
-        """A run as it is now."""
-        name, status = run["metadata"]["name"], run.get("status") or {}
-        self.answered[name] = status.get("observedGeneration", 0)
-        for condition in status.get("conditions", ()):
-            if condition["type"] == "Progressing" and condition["reason"] in STARTED:
-                self.started.add(name)
-        self.news.set()
-
-    async def until(self, wanted: Any, seconds: float) -> None:
-        """Wait for it."""
-        try:
-            async with asyncio.timeout(seconds):
-                while not wanted():
-                    self.news.clear()
-                    await self.news.wait()
-        except TimeoutError:
-            raise click.ClickException(f"after {seconds} s: {len(self.started)} started") from None
+def spent(server: ApiServer, operator: Operator, stub: subprocess.Popen[bytes]) -> dict[str, float]:
+    """Processor seconds so far, by who took them."""
+    etcd, apiserver = (processor_s(process.pid) for process in server.processes)
+    return {
+        "operator": operator.processor_s(),
+        "apiserver": apiserver,
+        "etcd": etcd,
+        "benchmark": processor_s(stub.pid) + time.process_time(),
+    }
 
 
 @asynccontextmanager
@@ -216,28 +199,6 @@ async def connected(server: ApiServer) -> AsyncIterator[aiohttp.ClientSession]:
     connector = aiohttp.TCPConnector(ssl=False, limit=32)
     async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
         yield session
-
-
-@asynccontextmanager
-async def watching(api: aiohttp.ClientSession, server: ApiServer) -> AsyncIterator[Seen]:
-    """A watch runs meanwhile."""
-    seen = Seen()
-
-    async def watch() -> None:
-        url = f"{server.url}/{RUNS}?watch=1"
-        timeout = aiohttp.ClientTimeout(total=None)
-        async with api.get(url, timeout=timeout) as response:
-            pending = b""
-            async for chunk in response.content.iter_any():
-                *lines, pending = (pending + chunk).split(b"\n")
-                for line in lines:
-                    seen.take(json.loads(line)["object"])
-
-    task = asyncio.create_task(watch())
-    try:
-        yield seen
-    finally:
-        task.cancel()
 
 
 async def create(api: aiohttp.ClientSession, server: ApiServer, count: int) -> None:

@@ -19,6 +19,7 @@ from agentrl_components.journal import Journal
 from agentrl_components.lag import Ahead, ahead
 from agentrl_components.learner import Learner
 from agentrl_components.pace import Pace
+from agentrl_components.pool import Hands
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.store import Store
 from agentrl_components.tasks import Drawn, Upcoming
@@ -42,9 +43,11 @@ class RunContext:
         should_stop: Callable[[], str | None],
         *,
         learns: bool = True,
+        hands: Hands | None = None,
     ) -> None:
         """`should_stop` says why the run should end at the next safe point, or None. A process
-        that does not learn plays for one that does: what the run remembers is not its own."""
+        that does not learn plays for one that does: what the run remembers is not its own. `hands`
+        are as `Crew` takes them."""
         self.run, self.spec = run, run.spec
         self.store, self.tracker, self.view = store, tracker, view
         self.journal = Journal(store)
@@ -68,6 +71,7 @@ class RunContext:
         self.pace = Pace()
         self._should_stop = should_stop
         self._learns = learns
+        self._hands = hands
         self._scratch = TemporaryDirectory(prefix="agentrl-")
         self.scratch = Path(self._scratch.name)
 
@@ -75,7 +79,8 @@ class RunContext:
         with contextlib.ExitStack() as opened:
             opened.callback(self._scratch.cleanup)
             self.journal.check(self.run)
-            self.crew = opened.enter_context(contextlib.closing(Crew(self.spec, self.scratch)))
+            crew = Crew(self.spec, self.scratch, self._hands)
+            self.crew = opened.enter_context(contextlib.closing(crew))
             self.lead, self.players = self.crew.lead, self.crew.players
             self.players.note = self.view.note
             upcoming = Upcoming(self.crew.draw, self.spec.rollout.tasks)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import torch
 
+from agentrl_components import nursery
 from agentrl_components.home import Home
 from agentrl_components.players import Players
-from agentrl_components.pool import InProcess, Pool, Processes, keep_memory
+from agentrl_components.pool import Hands, InProcess, Pool, Processes, keep_memory
 from agentrl_components.spec import Compute, RunSpec
 from agentrl_components.tasks import Drawn, TaskSource
 from agentrl_components.weights import materialise
@@ -25,9 +26,10 @@ from agentrl_envs.session import World
 class Crew:
     """The workers of a run, their model and their tasks, kept warm until `close`."""
 
-    def __init__(self, spec: RunSpec, scratch: Path) -> None:
-        """`scratch` is a folder for a model that is made or fetched. Raises what opening a world
-        or a model raises, and leaves nothing open then."""
+    def __init__(self, spec: RunSpec, scratch: Path, hands: Hands | None = None) -> None:
+        """`scratch` is a folder for a model that is made or fetched; `hands` are processes for its
+        workers, made here where they are wanted and none are given. Raises what opening a world or
+        a model raises, and leaves nothing open then but the hands it was given."""
         keep_memory()
         self.home = Home()
         with ExitStack() as opened:
@@ -40,7 +42,7 @@ class Crew:
             setup = Setup(spec=spec, folder=self.folder, device=device(spec.compute))
             self.lead = Worker(setup)
             self._opened = opened.pop_all()
-        self.pool: Pool = open_pool(self.lead, setup)
+        self.pool: Pool = open_pool(self.lead, setup, hands)
         self.instructions = {name: w.instructions() for name, w in self.worlds.items()}
         self.players = Players(spec, self.pool, self.instructions)
         self.source = TaskSource(spec.environments, self.worlds)
@@ -58,12 +60,27 @@ class Crew:
         self._opened.close()
 
 
-def open_pool(lead: Worker, setup: Setup) -> Pool:
+def open_pool(lead: Worker, setup: Setup, hands: Hands | None) -> Pool:
     """As many workers as the manifest asks for."""
-    size = setup.spec.compute.workers or min(2, os.cpu_count() or 1)
-    if size == 1 or setup.device != "cpu":
+    size = processes(setup.spec.compute)
+    if size == 1:
         return InProcess(lead)
-    return Processes(lead, setup, size)
+    return Processes(lead, setup, hands or Hands(size, nursery.server()))
+
+
+def early_hands(compute: Compute) -> Hands | None:
+    """Processes for workers, before there is a model: forks of this process, if it has no other
+    threads yet. None: there is no use for them, or no way to have them now."""
+    size = processes(compute)
+    context = nursery.own() if size > 1 else None
+    return Hands(size, context) if context is not None else None
+
+
+def processes(compute: Compute) -> int:
+    """How many workers there are; on a GPU one, in this process."""
+    if device(compute) != "cpu":
+        return 1
+    return compute.workers or min(2, os.cpu_count() or 1)
 
 
 def vocabulary(worlds: dict[str, World]) -> list[str]:

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+DATABASE = "mlflow.db"
+"""MLflow's database in a run's folder, where no server is named."""
+
 _CHILD_ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -70,7 +73,7 @@ def target(
         uri = os.environ.get("MLFLOW_TRACKING_URI")
     local = uri is None
     return Target(
-        uri=uri if uri is not None else f"sqlite:///{folder / 'mlflow.db'}",
+        uri=uri if uri is not None else database_uri(folder),
         artifacts=(folder / "mlartifacts").as_uri() if local else None,
         experiment=experiment,
         run_name=run_name,
@@ -79,10 +82,15 @@ def target(
     )
 
 
+def database_uri(folder: Path) -> str:
+    """The tracking URI of the database in a run's folder."""
+    return f"sqlite:///{folder.absolute() / DATABASE}"
+
+
 def worker_environment(uri: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """The worker's variables, without those that are of another run, or of another server than
-    `uri`."""
+    """The worker's variables: `uri` is its server, and those that are of another run, or of another
+    server, are left out."""
     other = environment.get("MLFLOW_TRACKING_URI", uri).rstrip("/") != uri.rstrip("/")
     foreign = _OF_A_TASK + (_OF_A_SERVER if other else ())
     kept = {name: value for name, value in environment.items() if name not in foreign}
-    return {**_CHILD_ENVIRONMENT, **kept}
+    return {**_CHILD_ENVIRONMENT, **kept, "MLFLOW_TRACKING_URI": uri}

@@ -42,6 +42,8 @@ class MlflowTracker:
     `past`, given the time in ms, is asked once, from that thread too, as soon as MLflow answers:
     for all that was done before, since who did it may have been killed or have met a server that
     was down.
+
+    The thread starts with the first thing to record, the worker with it or with `prepare`.
     """
 
     def __init__(
@@ -78,7 +80,6 @@ class MlflowTracker:
         self.problem: str | None = None
         """Why nothing is recorded at present, for a person who watches. None: all is well."""
         self._thread = threading.Thread(target=self._send_all, name="mlflow", daemon=True)
-        self._thread.start()
 
     @property
     def uri(self) -> str:
@@ -90,28 +91,32 @@ class MlflowTracker:
         """Of the MLflow run; None until the tracker has answered."""
         return self._run_id
 
-    def params(self, values: Mapping[str, str]) -> None:
-        """They come first, so the worker is started here: it loads MLflow while the caller loads
-        its model, and the thread would wait for the lock that imports hold."""
+    def prepare(self) -> None:
+        """Start the worker now: it loads MLflow while the caller loads its model."""
         with contextlib.suppress(OSError):  # it is tried again, and told, in the thread
             self._begin()
-        self._outbox.params(values)
+
+    def params(self, values: Mapping[str, str]) -> None:
+        """They come first, and the thread would wait for the lock that the caller's imports hold:
+        so the worker is started here."""
+        self.prepare()
+        self._waiting().params(values)
 
     def metrics(self, iteration: int, values: Mapping[str, float]) -> None:
-        self._outbox.metrics(iteration, _now_ms(), values)
+        self._waiting().metrics(iteration, _now_ms(), values)
 
     def episodes(self, iteration: int, name: str, episodes: Sequence[Trajectory]) -> None:
-        self._outbox.episodes(iteration, name, _now_ms(), episodes)
+        self._waiting().episodes(iteration, name, _now_ms(), episodes)
 
     def artifact(self, path: Path) -> None:
-        self._outbox.add(Artifact(path=path.absolute()))
+        self._waiting().add(Artifact(path=path.absolute()))
 
     def model(self, folder: Path, name: str) -> None:
-        self._outbox.add(Model(folder=folder.absolute(), name=name))
+        self._waiting().add(Model(folder=folder.absolute(), name=name))
 
     def close(self, status: str) -> list[str]:
         self._status = self._status or status
-        self._outbox.close()
+        self._waiting().close()
         self._thread.join(self._deadline_s)
         if self._thread.is_alive():
             known = self.problem
@@ -128,6 +133,13 @@ class MlflowTracker:
         if left and self._past is not None:
             left.append("the same command again records what the run's store holds of this")
         return failed + ([self.problem] if left and self.problem else []) + left
+
+    def _waiting(self) -> Outbox:
+        """What is to be sent, and that it is being sent."""
+        with self._beginning:
+            if self._thread.ident is None:
+                self._thread.start()
+        return self._outbox
 
     def _send_all(self) -> None:
         pause_s = self._pause_s

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from agentrl_components.loading import loading
+from agentrl_components.mlflow_import import lighten
 from agentrl_components.mlflow_target import Finish, Reply, Target
 from agentrl_components.outbox import Artifact, Episodes, Job, Metrics, Model, Params
 
@@ -156,8 +158,9 @@ class Recorder:
 
 def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
     """Answer every job until the input ends."""
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
+    with loading():
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
 
     recorder: Recorder | None = None
     while True:
@@ -186,6 +189,7 @@ def main() -> None:
     """Serve on the standard streams."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's to handle
     os.nice(10)
+    lighten(os.environ.get("MLFLOW_TRACKING_URI", ""))
     # MLflow prints; what it prints belongs in the log.
     with os.fdopen(os.dup(1), "wb") as replies:
         os.dup2(2, 1)

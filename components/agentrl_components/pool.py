@@ -9,18 +9,19 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
-from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
+from multiprocessing.queues import SimpleQueue
 from typing import Protocol, TypeVar
 
-import torch.multiprocessing as torch_multiprocessing
+import torch.multiprocessing  # noqa: F401  tensors in a setup are shared, not copied
 
+from agentrl_components import nursery
 from agentrl_components.errors import RunError
 from agentrl_components.worker import Setup, Worker
 
@@ -56,36 +57,48 @@ class InProcess:
         self._worker.close()
 
 
+class Hands:
+    """Worker processes that wait to be told what they are made from."""
+
+    def __init__(self, size: int, context: BaseContext) -> None:
+        """`context` is one of `nursery`. All start now, side by side, while this process goes
+        on."""
+        self.size = size
+        self._setups = context.SimpleQueue()
+        self._waiting = True
+        self.executor = ProcessPoolExecutor(
+            size, mp_context=context, initializer=_start, initargs=(self._setups,)
+        )
+        with nursery.uninterrupted():
+            self._starting = [self.executor.submit(_call, _ready) for _ in range(size)]
+
+    def tell(self, setup: Setup | None) -> None:
+        """What they are made from. None: they were not needed."""
+        self._waiting = False
+        for _ in range(self.size):
+            self._setups.put(setup)
+
+    def close(self) -> None:
+        """End them. May be called twice."""
+        if self._waiting:
+            self.tell(None)
+        self.executor.shutdown(cancel_futures=True)
+
+
 class Processes:
     """Several workers, each a process with one thread of arithmetic. `lead` is a worker of this
     process whose weights they share; it does no work itself, so this process stays free to
     record."""
 
-    def __init__(self, lead: Worker, setup: Setup, size: int) -> None:
-        self.size = size
+    def __init__(self, lead: Worker, setup: Setup, hands: Hands) -> None:
+        self.size = hands.size
         self._lead = lead
-        shared = replace(
-            setup,
-            policy=lead.policy.shared,
-            critic=lead.values.shared if lead.critic is not None else None,
-        )
-        self._executor = ProcessPoolExecutor(
-            size,
-            mp_context=torch_multiprocessing.get_context("spawn"),
-            initializer=_start,
-            initargs=(shared,),
-        )
-        # All start now, side by side, while this process goes on. Ctrl-C reaches the whole process
-        # group, and only the parent decides what it means: workers inherit that it is blocked.
-        resource_tracker.ensure_running()  # it would lift the block as it starts
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            self._starting = [self._executor.submit(_call, _ready) for _ in range(size)]
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._hands = hands
+        critic = lead.values.shared if lead.critic is not None else None
+        hands.tell(replace(setup, policy=lead.policy.shared, critic=critic))
 
     def map(self, method: Callable[..., T], calls: Sequence[tuple[object, ...]]) -> list[T]:
-        futures = [self._executor.submit(_call, method, *arguments) for arguments in calls]
+        futures = [self._hands.executor.submit(_call, method, *arguments) for arguments in calls]
         try:
             return [future.result() for future in futures]
         except BrokenProcessPool as error:
@@ -94,19 +107,21 @@ class Processes:
             ) from error
 
     def close(self) -> None:
-        self._executor.shutdown(cancel_futures=True)
+        self._hands.close()
         self._lead.close()
 
 
 _worker: Worker | None = None
 
 
-def _start(setup: Setup) -> None:
-    """Make this process's worker."""
+def _start(setups: SimpleQueue[Setup | None]) -> None:
+    """Make this process's worker, once it is told from what."""
     global _worker
     threading.Thread(target=_end_with_parent, daemon=True).start()
     keep_memory()
-    _worker = Worker(setup)
+    setup = setups.get()
+    if setup is not None:
+        _worker = Worker(setup)
 
 
 def _ready(worker: Worker) -> None:

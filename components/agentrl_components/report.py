@@ -16,6 +16,7 @@ from statistics import fmean
 from agentrl_components import checkpoint, layout
 from agentrl_components.evaluation import Evaluated
 from agentrl_components.history import IterationRecord, best_checkpoint
+from agentrl_components.mlflow_target import DATABASE, database_uri
 from agentrl_components.outcome import (
     Alarmed,
     Between,
@@ -192,8 +193,7 @@ def _checkpoints(
 
 def database(root: Path) -> str | None:
     """The tracking URI of MLflow's database in a run's folder. None: nothing made one."""
-    path = root.absolute() / "mlflow.db"
-    return f"sqlite:///{path}" if path.exists() else None
+    return database_uri(root) if (root / DATABASE).exists() else None
 
 
 def _mlflow(run: AgentRLRun, tracked: Tracked, root: Path | None) -> Mlflow:

@@ -6,7 +6,7 @@ each session's keys stay cached between its turns, and nobody waits for anybody.
 On CPU, with one thread, a reply depends on its own request alone and not on what else was in the
 batch: shapes are padded until every number is computed by the same code, masked attention ignores
 padding exactly, and the random number of a token is a hash of (request seed, index of the token).
-`tests/components/test_torch_engine.py` holds it to that, bit for bit.
+`tests/components/torch_engine/test_bits.py` holds it to that, bit for bit.
 
 Legend: N packed new tokens, B rows, L queries of a row, Q = L x query heads of a key head, T keys,
 V vocabulary.

@@ -9,19 +9,23 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from agentrl_components import architecture
 from agentrl_components.decoder import Decoder
-from agentrl_components.dialogue.words import word_tokenizer
+from agentrl_components.dialogue import Dialogue, Template, dialogue_for, words
+from agentrl_components.dialogue.plain import END, PAD, PlainDialogue
 from agentrl_components.errors import ModelError
 from agentrl_components.seeds import derive
 from agentrl_components.spec import Model
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -51,12 +55,12 @@ def materialise(model: Model, vocabulary: Sequence[str], seed: int, folder: Path
 
 def make_tiny(model: Model, vocabulary: Sequence[str], seed: int, folder: Path) -> Path:
     """Random weights and a word-level tokenizer of the environments' own vocabulary."""
-    tokenizer = word_tokenizer(vocabulary)
+    tokenizer = words.word_tokenizer(vocabulary)
     shape = model.tiny
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
-        "vocab_size": len(tokenizer),
+        "vocab_size": tokenizer.get_vocab_size(),
         "hidden_size": shape.hidden,
         "intermediate_size": shape.intermediate,
         "num_hidden_layers": shape.layers,
@@ -69,12 +73,12 @@ def make_tiny(model: Model, vocabulary: Sequence[str], seed: int, folder: Path) 
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
         "tie_word_embeddings": True,
         "bos_token_id": None,
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.token_to_id(END),
+        "pad_token_id": tokenizer.token_to_id(PAD),
         "dtype": "float32",
     }
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save_pretrained(folder)
+    words.save(tokenizer, folder)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     decoder = Decoder(architecture.read(folder))
     decoder.initialise(torch.Generator().manual_seed(derive(seed, "weights")))
@@ -128,6 +132,16 @@ def from_registry(model: Model, folder: Path) -> Path:
     if not configs:
         raise ModelError(f"{model.source}: no config.json in that version")
     return configs[0].parent
+
+
+def open_dialogue(folder: Path, template: Template, tiny: bool) -> Dialogue:
+    """How the model in `folder` is spoken with. Raises what `open_tokenizer` and `dialogue_for`
+    raise."""
+    if template in ("auto", "plain"):
+        ids = words.read(folder)
+        if ids is not None:
+            return PlainDialogue(ids)
+    return dialogue_for(template, open_tokenizer(folder), tiny)
 
 
 def open_tokenizer(folder: Path) -> Tokenizer:

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from agentrl_components import adapters
 from agentrl_components.critic import Critic
 from agentrl_components.decoder import Decoder
-from agentrl_components.dialogue import dialogue_for
 from agentrl_components.drift import CheckedEngine
 from agentrl_components.engine import Engine
 from agentrl_components.episode import Job, Rules
@@ -41,7 +40,7 @@ from agentrl_components.torch_engine import TorchEngine
 from agentrl_components.trajectory import Trajectory
 from agentrl_components.vllm_engine import VllmEngine
 from agentrl_components.vllm_process import VllmOptions
-from agentrl_components.weights import exported, open_decoder, open_tokenizer
+from agentrl_components.weights import exported, open_decoder, open_dialogue
 from agentrl_components.worlds import open_worlds
 from agentrl_envs.session import World
 
@@ -85,8 +84,8 @@ class Worker:
         if spec.algorithm.name == "ppo":
             self.critic = Critic(open_decoder(setup.folder, dtype, device))
             self.values = FlatParameters(self.critic, setup.critic)
-        tokenizer = open_tokenizer(setup.folder)
-        self.dialogue = dialogue_for(spec.model.template, tokenizer, spec.model.source == "tiny")
+        tiny = spec.model.source == "tiny"
+        self.dialogue = open_dialogue(setup.folder, spec.model.template, tiny)
         self._loop = asyncio.new_event_loop()
         with ExitStack() as opened:
             opened.callback(self._loop.close)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,9 +12,18 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from agentrl_operator.lease import Name, Timing
+
 if TYPE_CHECKING:
     from agentrl_operator.app import Options
     from agentrl_pipelines.platform import Platform
+
+
+def _lease(_: click.Context, __: click.Parameter, text: str | None) -> Name | None:
+    try:
+        return Name.read(text) if text is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command()
@@ -31,6 +41,19 @@ if TYPE_CHECKING:
     multiple=True,
     help="Serve this namespace only; may be given again. Default: all of them.",
 )
+@click.option(
+    "--lease",
+    metavar="NAMESPACE/NAME",
+    callback=_lease,
+    help="Act only while holding this Lease. Default: act at once, as the only operator.",
+)
+@click.option(
+    "--lease-seconds",
+    default=15,
+    show_default=True,
+    type=click.IntRange(min=3),
+    help="After so long another operator takes it over from one that is gone.",
+)
 @click.option("--metrics-host", default="0.0.0.0", show_default=True, help="Address of the probes.")
 @click.option("--metrics-port", default=8080, show_default=True, help="0: the system chooses.")
 @click.option("--workers", default=16, show_default=True, help="Runs looked at side by side.")
@@ -40,6 +63,8 @@ if TYPE_CHECKING:
 def main(
     path: Path,
     namespaces: tuple[str, ...],
+    lease: Name | None,
+    lease_seconds: int,
     metrics_host: str,
     metrics_port: int,
     workers: int,
@@ -56,7 +81,7 @@ def main(
     log_to_stderr(log_format)
     options = Options(namespaces=namespaces, host=metrics_host, port=metrics_port, workers=workers)
     try:
-        asyncio.run(_operated(load(path), options))
+        asyncio.run(_operated(load(path), options, lease, lease_seconds))
     except (SpecError, Trouble) as error:
         raise click.ClickException(str(error)) from None
 
@@ -67,25 +92,32 @@ def without_the_official_client() -> None:
     sys.modules.setdefault("kubernetes", None)  # type: ignore[arg-type]
 
 
-async def _operated(platform: Platform, options: Options) -> None:
+async def _operated(platform: Platform, options: Options, lease: Name | None, lease_s: int) -> None:
     from agentrl_operator.app import operate
     from agentrl_operator.kfp_api import KfpApi
     from agentrl_operator.kubernetes_api import KubernetesApi
+    from agentrl_operator.leadership import Leadership
     from agentrl_operator.mlflow_api import MlflowApi
     from agentrl_operator.neighbours import Neighbours
     from agentrl_operator.standing import Standings, opened
+    from agentrl_operator.term import Term
     from agentrl_pipelines.binding import bind
 
     gc.collect()
     gc.freeze()  # what was loaded stays: to look through it again and again is time and memory
+    stop = asyncio.Event()
+    for one in (signal.SIGINT, signal.SIGTERM):  # before Kopf's: an init process ignores others
+        asyncio.get_running_loop().add_signal_handler(one, stop.set)
     async with AsyncExitStack() as stack:
-        cluster, tracking = KubernetesApi(), MlflowApi()
+        term = Term()
+        cluster, tracking = KubernetesApi(term=term), MlflowApi(term=term)
         stores = Standings(opened)
         pipelines = KfpApi(
             platform.kfp.url,
             cluster,
             multi_user=platform.kfp.multi_user,
             token_file=platform.kfp.token_file,
+            term=term,
         )
         stack.callback(stores.close)
         for api in (cluster, tracking, pipelines):
@@ -93,7 +125,11 @@ async def _operated(platform: Platform, options: Options) -> None:
         neighbours = Neighbours(
             cluster=cluster, pipelines=pipelines, stores=stores, tracking=tracking, bind=bind
         )
-        await operate(neighbours, platform, options)
+        leadership = None
+        if lease is not None:
+            timing = Timing(duration_s=lease_s)
+            leadership = Leadership(cluster.leases, lease, term, timing=timing)
+        await operate(neighbours, platform, options, leadership=leadership, stop=stop)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""The operator as a whole: watches, workers, a heartbeat and probes in one loop."""
+"""The operator as a whole: watches, workers, a heartbeat and probes in one loop. All but the probes
+begin when it holds the Lease, where there is to be one."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 
 import kopf
@@ -13,6 +14,7 @@ from agentrl_operator import watches
 from agentrl_operator.cluster import Cluster
 from agentrl_operator.controller import Controller
 from agentrl_operator.errors import KubernetesError
+from agentrl_operator.leadership import Leadership
 from agentrl_operator.neighbours import Neighbours
 from agentrl_operator.probes import Health, probed
 from agentrl_pipelines.platform import Platform
@@ -41,24 +43,45 @@ async def operate(
     platform: Platform,
     options: Options,
     *,
+    leadership: Leadership | None = None,
     stop: asyncio.Event | None = None,
     ready: asyncio.Event | None = None,
 ) -> None:
-    """Until a signal, or until `stop` is set. `ready` is set when the watches run."""
+    """Until a signal, or until `stop` is set. `ready` is set when the watches run. `leadership`:
+    whether this operator is the one to act; none: it is."""
     controller = Controller(neighbours, platform, workers=options.workers)
     health = Health(lambda: controller.last_event, controller.metrics)
     stop, ready = stop or asyncio.Event(), ready or asyncio.Event()
+
+    async def stopped() -> None:
+        stop.set()  # a signal is Kopf's own affair: it would wait for who waits for this
+        if leadership is not None:
+            await leadership.step_down()
+
     async with AsyncExitStack() as stack:
         port = await stack.enter_async_context(probed(health, options.host, options.port))
         logger.info("probes and metrics on port %d", port)
+        if leadership is not None:
+            await stack.enter_async_context(leadership.campaign(health.waits))
+            await _first(leadership.held, stop)
+        if stop.is_set():
+            return
+        health.acts()
         await stack.enter_async_context(controller.working())
+        stack.push_async_callback(stopped)
         beating = asyncio.create_task(
             _heartbeat(controller, neighbours.cluster, options.namespaces, health, ready)
         )
         stack.callback(beating.cancel)
-        await _served(controller, neighbours.cluster, options.namespaces)
+        await _served(controller, neighbours.cluster, options.namespaces, stop)
+        if stop.is_set():
+            return
         await kopf.operator(
-            registry=watches.watched(controller, workloads=platform.kueue.admission == "run"),
+            registry=watches.watched(
+                controller,
+                workloads=platform.kueue.admission == "run",
+                stops=stopped,
+            ),
             settings=watches.settings(namespaced=bool(options.namespaces)),
             standalone=True,
             clusterwide=not options.namespaces,
@@ -68,17 +91,33 @@ async def operate(
         )
 
 
-async def _served(controller: Controller, cluster: Cluster, namespaces: tuple[str, ...]) -> None:
-    """Wait for Kubernetes and for the resource's definition: Kopf only watches, in a namespace of
-    its own, what is defined when it starts. Then look which servers there are already."""
+async def _first(*events: asyncio.Event) -> None:
+    """Wait until one of them is set."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def _served(
+    controller: Controller, cluster: Cluster, namespaces: tuple[str, ...], stop: asyncio.Event
+) -> None:
+    """Wait for Kubernetes and for the resource's definition, unless told to stop: Kopf only
+    watches, in a namespace of its own, what is defined when it starts. Then look which servers
+    there are already."""
     places = namespaces or (None,)
-    while True:
+    while not stop.is_set():
         try:
             await cluster.answers(places[0])
-            return await _servers_listed(controller, cluster, places)
+            await _servers_listed(controller, cluster, places)
+            return
         except KubernetesError as error:
             logger.warning("waiting for the API of AgentRLRuns: %s", error)
-            await asyncio.sleep(SERVED_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SERVED_S):
+                    await stop.wait()
 
 
 async def _heartbeat(

@@ -42,7 +42,7 @@ class Cluster(Protocol):
         ...
 
     async def apply(self, manifest: Manifest) -> None:
-        """Make an object, or bring it up to date."""
+        """Make a Deployment, or bring it up to date."""
         ...
 
     async def remove_deployment(self, namespace: str, name: str) -> None:

@@ -23,6 +23,10 @@ class KubernetesError(Trouble):
         """HTTP status; 0: no answer."""
 
 
+class LeaseError(KubernetesError):
+    """This operator may change nothing any more: another one may act."""
+
+
 class KfpError(Trouble):
     """Kubeflow Pipelines refused or cannot be reached."""
 

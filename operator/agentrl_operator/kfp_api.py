@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import aiohttp
 
+from agentrl_operator.answers import parsed, why
 from agentrl_operator.errors import KfpError
 from agentrl_operator.observed import KfpRun
+from agentrl_operator.term import Term
 
 _API = "apis/v2beta1"
 _PAGE = 50
@@ -50,7 +53,8 @@ class Submission:
 
 
 class Pipelines(Protocol):
-    """What the operator asks of KFP. Every method may raise `KfpError`."""
+    """What the operator asks of KFP. Every method may raise `KfpError`, and those that change
+    something `LeaseError`."""
 
     async def get(self, run_id: str) -> KfpRun | None:
         """A run. None: KFP does not know it."""
@@ -91,13 +95,16 @@ class KfpApi:
         *,
         multi_user: bool = False,
         token_file: Path | None = None,
+        term: Term | None = None,
         requests_at_once: int = 16,
         timeout_s: float = 30.0,
     ) -> None:
+        """Changes nothing outside of `term`. None: it has no end."""
         self._url = url.rstrip("/")
         self._workflows = workflows
         self._multi_user = multi_user
         self._token_file = token_file
+        self._term = term or Term()
         self._limit = requests_at_once
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
@@ -225,24 +232,26 @@ class KfpApi:
         query: Mapping[str, str],
         patience_s: float | None = None,
     ) -> tuple[int, Mapping[str, Any]]:
+        free = method == "GET"
+        with nullcontext() if free else self._term.change(f"KFP: {method} {path}"):
+            try:
+                async with self._connected().request(
+                    method,
+                    f"{self._url}/{_API}/{path}",
+                    json=body,
+                    params=dict(query),
+                    headers=self._headers(),
+                    timeout=aiohttp.ClientTimeout(patience_s or self._timeout_s, sock_connect=5),
+                ) as response:
+                    return response.status, parsed(await response.read())
+            except (TimeoutError, aiohttp.ClientError, OSError) as error:
+                raise KfpError(f"KFP: {method} {path}: {why(error)}") from error
+
+    def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=self._limit)
             self._session = aiohttp.ClientSession(connector=connector)
-        url = f"{self._url}/{_API}/{path}"
-        timeout = aiohttp.ClientTimeout(total=patience_s or self._timeout_s, sock_connect=5)
-        try:
-            async with self._session.request(
-                method,
-                url,
-                json=body,
-                params=dict(query),
-                headers=self._headers(),
-                timeout=timeout,
-            ) as response:
-                return response.status, _parsed(await response.text())
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            why = str(error) or type(error).__name__
-            raise KfpError(f"KFP: {method} {path}: {why}") from error
+        return self._session
 
     def _headers(self) -> dict[str, str]:
         """Read for each request, because the kubelet renews the token."""
@@ -253,14 +262,6 @@ class KfpApi:
         except OSError as error:
             raise KfpError(f"KFP: token: {self._token_file}: {error.strerror}") from error
         return {"Authorization": f"Bearer {token}"}
-
-
-def _parsed(text: str) -> Mapping[str, Any]:
-    try:
-        answer = json.loads(text) if text else {}
-    except json.JSONDecodeError:
-        return {"message": text[:300]}
-    return answer if isinstance(answer, dict) else {"message": text[:300]}
 
 
 def _accepted(status: int, answer: Mapping[str, Any]) -> None:

@@ -1,53 +1,30 @@
-"""The one place that writes to Kubernetes. Reading what changes is Kopf's part.
-
-Plain REST on aiohttp: Kopf has it loaded, nothing blocks, and the official client would take as
-much memory as the rest of the operator together.
-"""
+"""The one place that writes to Kubernetes. Reading what changes is Kopf's part."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import quote
 
-import aiohttp
 import kopf
 
 from agentrl_components.spec import GROUP, KIND, VERSION
 from agentrl_components.spec.crd import PLURAL
 from agentrl_operator import pods
 from agentrl_operator.children import MANAGED_BY, MANAGER, Manifest
+from agentrl_operator.connection import Connection, login
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.kueue_api import KueueApi
+from agentrl_operator.lease_api import LEASES, LeaseApi
 from agentrl_operator.pods import Pod
 from agentrl_operator.resource import FINALIZER, Resource
+from agentrl_operator.term import Term
 from agentrl_pipelines.binding import RUN_ID_LABEL
 
 WORKFLOWS = "apis/argoproj.io/v1alpha1"
 _PAGE = 100
 _NO_SUCCESS = "status.phase%21%3DSucceeded"
-
-
-@dataclass(slots=True)
-class _Connection:
-    server: str
-    session: aiohttp.ClientSession
-
-
-def login() -> kopf.ConnectionInfo:
-    """Where the API server is and who we are: the pod's service account, else KUBECONFIG."""
-    settings = kopf.OperatorSettings()
-    info = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(
-        settings=settings
-    )
-    if info is None:
-        raise KubernetesError(
-            "Kubernetes: no service account and no kubeconfig; set KUBECONFIG", retryable=False
-        )
-    return info
 
 
 class KubernetesApi:
@@ -57,25 +34,27 @@ class KubernetesApi:
         self,
         login: Callable[[], kopf.ConnectionInfo] = login,
         *,
+        term: Term | None = None,
         requests_at_once: int = 32,
         timeout_s: float = 30.0,
     ) -> None:
-        self._login = login
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=5)
-        self._limit = requests_at_once
-        self._connection: _Connection | None = None
+        """Changes nothing but Leases outside of `term`. None: it has no end."""
+        self._connection = Connection(
+            login,
+            term or Term(),
+            free=LEASES,
+            requests_at_once=requests_at_once,
+            timeout_s=timeout_s,
+        )
+        self._ask = self._connection.ask
+        self.close = self._connection.close
         self.kueue = KueueApi(self._ask)
-        self.requests = 0
-        """Sent so far."""
+        self.leases = LeaseApi(self._ask)
 
-    async def close(self) -> None:
-        """Let the connections go."""
-        if self._connection is not None:
-            connector = self._connection.session.connector
-            if connector is not None:
-                await connector.close(abort_ssl=True)  # no farewell: nothing would read the answer
-            await self._connection.session.close()
-            self._connection = None
+    @property
+    def requests(self) -> int:
+        """Sent so far."""
+        return self._connection.requests
 
     async def hold(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         metadata = body["metadata"]
@@ -139,14 +118,13 @@ class KubernetesApi:
         return True
 
     async def apply(self, manifest: Manifest) -> None:
+        # Server-side apply would do for both, and is much dearer (an API server reads its YAML
+        # twice), while most of these are made once and never changed.
+        if await self.create(manifest):
+            return
         path = f"{_collection(manifest)}/{manifest['metadata']['name']}"
-        await self._ask(
-            "PATCH",
-            f"{path}?fieldManager={MANAGER}&force=true",
-            manifest,
-            kind="application/apply-patch+yaml",
-            read=False,
-        )
+        kind = "application/strategic-merge-patch+json"
+        await self._ask("PATCH", path, _replacing(manifest), kind=kind, read=False)
 
     async def remove_deployment(self, namespace: str, name: str) -> None:
         path = f"apis/apps/v1/namespaces/{namespace}/deployments/{name}"
@@ -202,76 +180,6 @@ class KubernetesApi:
     async def _delete(self, path: str, options: Mapping[str, Any] | None = None) -> None:
         await self._ask("DELETE", path, options, absent_is_fine=True, read=False)
 
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        kind: str = "application/merge-patch+json",
-        absent_is_fine: bool = False,
-        read: bool = True,
-    ) -> Mapping[str, Any]:
-        """The answer; empty where the object is absent and that is fine, and where nobody is to
-        `read` it. A login that has run out is renewed once."""
-        for again in (True, False):
-            status, answer = await self._sent(method, path, body, kind)
-            if status == 401 and again:
-                await self.close()
-                continue
-            if status == 404 and absent_is_fine:
-                return {}
-            if status >= 400:
-                raise _refused(method, path, status, _parsed(answer))
-            return _parsed(answer) if read else {}
-        raise AssertionError("unreachable")
-
-    async def _sent(
-        self, method: str, path: str, body: Mapping[str, Any] | None, kind: str
-    ) -> tuple[int, bytes]:
-        connection = self._connected()
-        headers = {"Content-Type": kind if method == "PATCH" else "application/json"}
-        data = None if body is None else json.dumps(body)
-        self.requests += 1
-        try:
-            async with connection.session.request(
-                method, f"{connection.server}/{path}", data=data, headers=headers
-            ) as response:
-                return response.status, await response.read()
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise KubernetesError(f"Kubernetes: {method} {path}: {_why(error)}") from error
-
-    def _connected(self) -> _Connection:
-        if self._connection is None:
-            info = self._login()
-            connector = aiohttp.TCPConnector(limit=self._limit, ssl=info.as_ssl_context())
-            session = aiohttp.ClientSession(
-                connector=connector, headers=info.as_http_headers(), timeout=self._timeout
-            )
-            self._connection = _Connection(info.server.rstrip("/"), session)
-        return self._connection
-
-
-def _refused(method: str, path: str, status: int, answer: Mapping[str, Any]) -> KubernetesError:
-    reason = answer.get("message") or answer.get("reason") or "no reason given"
-    return KubernetesError(
-        f"Kubernetes: {method} {path.partition('?')[0]}: {status}: {reason}",
-        status=status,
-        retryable=status in (401, 409, 429) or status >= 500,
-    )
-
-
-def _parsed(data: bytes) -> Mapping[str, Any]:
-    try:
-        answer = json.loads(data) if data else {}
-    except ValueError:
-        answer = None
-    return answer if isinstance(answer, dict) else {"message": data[:300].decode(errors="replace")}
-
-
-def _why(error: BaseException) -> str:
-    return str(error) or type(error).__name__
-
 
 def _phases(found: Mapping[str, Any]) -> list[str]:
     return [(item.get("status") or {}).get("phase") or "" for item in found.get("items", ())]
@@ -279,6 +187,19 @@ def _phases(found: Mapping[str, Any]) -> list[str]:
 
 def _labelled(api: str, namespace: str, plural: str, run_id: str) -> str:
     return f"{api}/namespaces/{namespace}/{plural}?labelSelector={RUN_ID_LABEL}%3D{run_id}"
+
+
+def _replacing(manifest: Manifest) -> Manifest:
+    """The patch that makes an object like this; what its labels and its pods had before goes."""
+
+    def whole(part: Mapping[str, Any]) -> Manifest:
+        return {"$patch": "replace", **part}
+
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    return manifest | {
+        "metadata": metadata | {"labels": whole(metadata["labels"])},
+        "spec": spec | {"template": whole(spec["template"])},
+    }
 
 
 def _run_path(namespace: str, name: str) -> str:

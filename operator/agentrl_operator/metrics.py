@@ -38,6 +38,11 @@ class Metrics:
             ["neighbour"],
             registry=self.registry,
         )
+        self.acts = Gauge(
+            "agentrl_operator_acts",
+            "1: this operator acts. 0: it waits for the lease, which another one holds.",
+            registry=self.registry,
+        )
         self.event_age = Gauge(
             "agentrl_operator_last_event_age_seconds",
             "Since the last event of any watch.",

@@ -11,7 +11,9 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from agentrl_operator.answers import why
 from agentrl_operator.errors import MlflowError
+from agentrl_operator.term import Term
 
 _API = "api/2.0/mlflow"
 _UID_TAG = "agentrl.uid"
@@ -32,7 +34,9 @@ class Tracking(Protocol):
 class MlflowApi:
     """`Tracking` over HTTP. To be closed."""
 
-    def __init__(self, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, *, term: Term | None = None, timeout_s: float = 10.0) -> None:
+        """Changes nothing outside of `term`. None: it has no end."""
+        self._term = term or Term()
         self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=3)
         self._session: aiohttp.ClientSession | None = None
 
@@ -60,18 +64,21 @@ class MlflowApi:
             "start_time": int(time.time() * 1000),
             "tags": [{"key": key, "value": value} for key, value in tags.items()],
         }
-        made = await self._ask(uri, "POST", "runs/create", run)
+        with self._term.change("MLflow: runs/create"):
+            made = await self._ask(uri, "POST", "runs/create", run)
         return str(made["run"]["info"]["run_id"])
 
     async def close_run(self, uri: str, run_id: str, status: str) -> None:
         ended = {"run_id": run_id, "status": status, "end_time": int(time.time() * 1000)}
-        await self._ask(uri, "POST", "runs/update", ended)
+        with self._term.change("MLflow: runs/update"):
+            await self._ask(uri, "POST", "runs/update", ended)
 
     async def _experiment(self, uri: str, name: str) -> str:
         found = await self._named(uri, name)
         if found is not None:
             return found
-        status, answer = await self._sent(uri, "POST", "experiments/create", {"name": name}, {})
+        with self._term.change("MLflow: experiments/create"):
+            status, answer = await self._sent(uri, "POST", "experiments/create", {"name": name}, {})
         if status < 400:
             return str(answer["experiment_id"])
         found = await self._named(uri, name)  # someone else made it meanwhile
@@ -113,7 +120,7 @@ class MlflowApi:
             ) as response:
                 answer = await response.json(content_type=None)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise MlflowError(f"MLflow: {path}: {str(error) or type(error).__name__}") from error
+            raise MlflowError(f"MLflow: {path}: {why(error)}") from error
         return response.status, answer if isinstance(answer, dict) else {}
 
 

@@ -21,6 +21,7 @@ class Health:
     def __init__(self, last_event: Callable[[], float], metrics: Metrics) -> None:
         self.started = False
         """The watches run."""
+        self._waits_for = ""
         self._last_event = last_event
         self._answered: float | None = None
         self._metrics = metrics
@@ -29,6 +30,16 @@ class Health:
     def answered(self) -> None:
         """Kubernetes has answered just now."""
         self._answered = time.monotonic()
+
+    def waits(self, holder: str) -> None:
+        """Kubernetes has answered just now, and another operator holds the Lease."""
+        self._waits_for = f"the lease, which {holder} holds"
+        self.answered()
+
+    def acts(self) -> None:
+        """This operator is the one that acts."""
+        self._waits_for = ""
+        self._metrics.acts.set(1)
 
     def application(self) -> web.Application:
         """The three pages."""
@@ -54,10 +65,13 @@ class Health:
         return web.json_response({"ok": True})
 
     async def _ready(self, _: web.Request) -> web.Response:
+        """To act, or to take over: a second operator that waits is as it should be."""
         age_s = self._answer_age()
-        ready = self.started and age_s < SILENCE_S
+        ready = (self.started or bool(self._waits_for)) and age_s < SILENCE_S
+        waits_for = {"waitsFor": self._waits_for} if self._waits_for else {}
         page = {
             "ready": ready,
+            **waits_for,
             "lastEventAgeSeconds": round(time.monotonic() - self._last_event(), 1),
             "lastAnswerAgeSeconds": round(age_s, 1) if self._answered is not None else None,
         }
@@ -67,7 +81,8 @@ class Health:
 @asynccontextmanager
 async def probed(health: Health, host: str, port: int) -> AsyncIterator[int]:
     """The pages are served meanwhile; yields the port, which the system chooses for 0."""
-    runner = web.AppRunner(health.application(), access_log=None)
+    # No connection is kept: Kopf would wait for its end when the operator stops.
+    runner = web.AppRunner(health.application(), access_log=None, keepalive_timeout=0)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)

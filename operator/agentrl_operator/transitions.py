@@ -37,7 +37,8 @@ def transitions(before: Status, after: Status) -> Iterator[Transition]:
             continue
         told = condition.status == "True" or condition.type == Kind.PROGRESSING
         refused = condition.type == Kind.ACCEPTED and condition.status == "False"
-        quiet = condition.type == Kind.ACCEPTED and condition.status == "True" and was is None
+        # What is said first of a new run is no change; that it works is soon told.
+        quiet = was is None and condition.reason in (Reason.VALID, Reason.SUBMITTING)
         ended = condition.type == Kind.PROGRESSING and condition.reason in (
             Reason.ENDED,
             Reason.SUSPENDED,

@@ -5,7 +5,7 @@ while this operator works by what is there."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import kopf
@@ -13,8 +13,8 @@ import kopf
 from agentrl_components.spec import GROUP, VERSION
 from agentrl_components.spec.crd import PLURAL
 from agentrl_operator.children import FINGERPRINT, MANAGED_BY, MANAGER, RUN_UID
+from agentrl_operator.connection import login
 from agentrl_operator.controller import Controller
-from agentrl_operator.kubernetes_api import login
 from agentrl_operator.observed import Servers
 from agentrl_operator.workload import GROUP as KUEUE
 from agentrl_operator.workload import PLURAL as KUEUE_PLURAL
@@ -24,8 +24,15 @@ DEPLOYMENTS = ("apps", "v1", "deployments")
 WORKLOADS = (KUEUE, KUEUE_VERSION, KUEUE_PLURAL)
 
 
-def watched(controller: Controller, *, workloads: bool) -> kopf.OperatorRegistry:
-    """Everything that Kopf has to call; with `workloads`, for Kueue's too."""
+def watched(
+    controller: Controller,
+    *,
+    workloads: bool,
+    stops: Callable[[], Awaitable[None]],
+) -> kopf.OperatorRegistry:
+    """Everything that Kopf has to call; with `workloads`, for Kueue's too. `stops` is what to do
+    when the operator is told to stop: Kopf then waits up to five seconds for every task that began
+    after its own."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -46,6 +53,10 @@ def watched(controller: Controller, *, workloads: bool) -> kopf.OperatorRegistry
             controller.gone(body["metadata"]["namespace"], body["metadata"]["name"])
         else:
             controller.seen(body)
+
+    @kopf.on.cleanup(registry=registry)
+    async def stopping(**_: Any) -> None:
+        await stops()
 
     if workloads:
 

@@ -7,7 +7,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from agentrl_components.errors import StoreError
 from agentrl_components.expansion import Decision, decide
 from agentrl_components.history import records
 from agentrl_components.journal import Journal
+from agentrl_components.loading import loading
 from agentrl_components.spec import AgentRLRun, flatten
 from agentrl_components.state import read_verdict
 from agentrl_components.store import Store
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 ANSWER_S = 900.0
 """Seconds that environments may take to answer: images are pulled, task sets are read."""
+ENDS = {"finish": "FINISHED", "stop": "FAILED"}
+"""How the MLflow run of a run that ends with a decision is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +126,13 @@ def update(step: Step) -> None:
 
 
 def evaluate(step: Step) -> None:
-    """Held-out play, and the run's report so far."""
-    with working(step) as context:
+    """Held-out play, and the run's report so far. The last that MLflow is told of a run."""
+    with working(step, last=True) as context:
         from agentrl_components import report
         from agentrl_components.stages.evaluate import evaluate_phase
 
-        found = evaluate_phase(context, decision_of(context))
+        decision = decision_of(context)
+        found = evaluate_phase(context, decision)
         context.journal.state("running", f"held-out success {found.success:.1%}")
         report.write(report.build(context.store, step.run), step.scratch)
         for name in ("report.json", "report.html", "curve.png"):
@@ -136,29 +140,29 @@ def evaluate(step: Step) -> None:
         told = found.model_dump(include={"success", "low", "high", "n", "score", "wellformed"})
         step.artifacts.describe("evaluation", {"iteration": len(context.history)} | told)
         step.artifacts.put("report", (step.scratch / "report.html").read_bytes())
+        if decision.action == "finish" and context.spec.tracking.register_as is not None:
+            from agentrl_pipelines.tracking import best_model
+
+            model = best_model(context.store, context.spec, context.history, step.scratch)
+            context.tracker.model(model, context.spec.tracking.register_as)
 
 
 def expand(step: Step) -> None:
     """What follows; at the end of the run, its last words."""
     from agentrl_components.stages.expand import expand as written
-    from agentrl_pipelines.tracking import best_model
 
-    spec, store = step.run.spec, step.store()
+    store = step.store()
     told = checkpoint.progress(store, checkpoint.complete(store)[-1])
     history = records(told["history"])
     journal = Journal(store)
-    decision = written(journal, spec.horizon, history, told["rolled_back"], step.phase)
+    horizon = step.run.spec.horizon
+    decision = written(journal, horizon, history, told["rolled_back"], step.phase)
     step.artifacts.put("decision", json.dumps(asdict(decision), indent=1).encode())
     if decision.action == "finish":
-        with tracking(step, store, "FINISHED") as tracker:
-            if spec.tracking.register_as is not None:
-                model = best_model(store, spec, history, step.scratch)
-                tracker.model(model, spec.tracking.register_as)
         journal.state("succeeded", f"{len(history)} iterations")
     elif decision.action == "stop":
         reason = f"stopped after iteration {len(history)}: {decision.reason}"
-        with tracking(step, store, "FAILED"):
-            journal.state("failed", reason, reason="CollapseError", final=True)
+        journal.state("failed", reason, reason="CollapseError", final=True)
 
 
 def settle(step: Step) -> None:
@@ -182,37 +186,49 @@ STEPS: dict[str, Callable[[Step], None]] = {
 
 @contextmanager
 def working(
-    step: Step, tracker: Tracker | None = None, *, learns: bool = True
+    step: Step, tracker: Tracker | None = None, *, learns: bool = True, last: bool = False
 ) -> Iterator[RunContext]:
-    """The run, opened for work; MLflow goes on after it."""
-    store = step.store()
-    with tracking(step, store, "RUNNING", tracker) as told:
-        told.params(flatten(step.run))
+    """The run, opened for work. The MLflow run goes on after it, unless this is the `last` to work
+    on a run that ends here."""
+    run, store = step.run, step.store()
+    told, status = tracker or tracker_of(step, store), "RUNNING"
+    with ExitStack() as opened:
+        opened.callback(lambda: close(told, status, step.view))
         # Only now, as in the stages above: MLflow's process loads beside this, and takes as long.
-        from agentrl_components.context import RunContext
+        with loading():
+            from agentrl_components.context import RunContext
+            from agentrl_components.crew import early_hands
 
-        context = RunContext(step.run, store, told, step.view, lambda: None, learns=learns)
+        # While this process has one thread, which the tracker's first word is the end of.
+        hands = early_hands(run.spec.compute)
+        if hands is not None:
+            opened.callback(hands.close)
+        told.params(flatten(run))
+        context = RunContext(run, store, told, step.view, lambda: None, learns=learns, hands=hands)
         with context:
             step.view.note(f"ready after {time.monotonic() - step.began:.1f} s")
             yield context
+            if last:
+                status = ENDS.get(decision_of(context).action, status)
 
 
-@contextmanager
-def tracking(
-    step: Step, store: Store, status: str, tracker: Tracker | None = None
-) -> Iterator[Tracker]:
-    """The run's tracker, or `tracker`; the MLflow run is left as `status`."""
-    from agentrl_components.tracker import SilentTracker
+def close(tracker: Tracker, status: str, view: View) -> None:
+    """Send what is left, and say what could not be sent."""
+    for line in tracker.close(status):
+        view.note(f"tracking: {line}")
+
+
+def tracker_of(step: Step, store: Store) -> Tracker:
+    """MLflow, where the manifest names one; its process begins to load."""
+    if step.run.spec.tracking.uri is None:
+        from agentrl_components.tracker import SilentTracker
+
+        return SilentTracker()
     from agentrl_pipelines.tracking import open_tracker
 
-    if tracker is None:
-        named = step.run.spec.tracking.uri is not None
-        tracker = open_tracker(step.run, step.scratch, store) if named else SilentTracker()
-    try:
-        yield tracker
-    finally:
-        for line in tracker.close(status):
-            step.view.note(f"tracking: {line}")
+    tracker = open_tracker(step.run, step.scratch, store)
+    tracker.prepare()
+    return tracker
 
 
 def decision_of(context: RunContext) -> Decision:

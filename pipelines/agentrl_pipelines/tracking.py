@@ -14,10 +14,9 @@ from agentrl_components.past import past
 from agentrl_components.spec import AgentRLRun, RunSpec
 from agentrl_components.state import read_tracked
 from agentrl_components.store import Store
-from agentrl_components.tracker import Tracker
 
 
-def open_tracker(run: AgentRLRun, root: Path, store: Store) -> Tracker:
+def open_tracker(run: AgentRLRun, root: Path, store: Store) -> MlflowTracker:
     """MLflow, on the run it recorded before, if it did; what `store` holds that it does not show it
     is told. Where the manifest names no server, its database is in `root`."""
 

@@ -50,6 +50,8 @@ def begin() -> None:
         BIN / "kubelet", "--config", configured("kubelet.yaml"),
         "--kubeconfig", STATE / "node.kubeconfig", "--hostname-override", NODE, "--node-ip", IP,
         "--root-dir", STATE / "kubelet", "--cert-dir", STATE / "kubelet/pki",
+        # nobody asks here what each container uses, and hundreds that are over lie about
+        "--housekeeping-interval=60s",
     ])  # fmt: skip
     start("kube-proxy", [BIN / "kube-proxy", "--config", configured("kube-proxy.yaml")])
     start("firewall", [sys.executable, HERE / "firewall.py"])

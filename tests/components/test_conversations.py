@@ -11,7 +11,8 @@ from agentrl_components.dialogue.words import word_tokenizer
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import RunSpec
 
-DIALOGUE = PlainDialogue(word_tokenizer(("look", "door", "left", "push", "walk")))
+WORDS = word_tokenizer(("look", "door", "left", "push", "walk"))
+DIALOGUE = PlainDialogue(WORDS.get_vocab())
 SPEC = RunSpec.model_validate(
     {
         "model": {"context": 64},

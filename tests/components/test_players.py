@@ -31,7 +31,7 @@ from agentrl_envs.serving import running
 from agentrl_envs.session import LocalWorld
 
 TASKS = CorridorTasks()
-DIALOGUE = PlainDialogue(word_tokenizer(TASKS.vocabulary()))
+DIALOGUE = PlainDialogue(word_tokenizer(TASKS.vocabulary()).get_vocab())
 WORLD = {"name": "corridor", "builtin": "corridor"}
 
 

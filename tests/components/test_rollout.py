@@ -18,7 +18,7 @@ from agentrl_envs.faults import Faults, FaultyTaskSet
 from agentrl_envs.session import LocalWorld
 
 TASKS = CorridorTasks()
-DIALOGUE = PlainDialogue(word_tokenizer(TASKS.vocabulary()))
+DIALOGUE = PlainDialogue(word_tokenizer(TASKS.vocabulary()).get_vocab())
 END = DIALOGUE.stop[0]
 
 

@@ -6,7 +6,6 @@ import asyncio
 import importlib.util
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,21 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import torch
+from tiny_qwen import (
+    ACTIONS,
+    CONTEXT,
+    FREE,
+    LOOSE,
+    STOP,
+    ask,
+    chance_of,
+    expected,
+    logits_after,
+    make_model,
+    weights_of,
+)
 
-from agentrl_components.engine import Request, Sampling, Stop
+from agentrl_components.engine import Stop
 from agentrl_components.errors import EngineError, ModelError
 from agentrl_components.torch_engine import TorchEngine
 from agentrl_components.vllm_engine import VllmEngine
@@ -31,14 +43,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
 
-VOCABULARY = 96
-STOP = 2
-CONTEXT = 256
-FREE = Sampling(temperature=1.0, top_p=1.0, max_tokens=12, stop=(STOP,))
-LOOSE = Sampling(temperature=1.0, top_p=1.0, max_tokens=12, stop=())
-# Two actions begin alike, one is the beginning of another, one is alone.
-ACTIONS = ((10, 11, 12), (10, 11, 13, 14), (20,), (20, 21), (30, 31, 32, 33))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
@@ -49,35 +53,6 @@ class Bench:
     folder: Path
 
 
-def make_model(seed: int) -> Any:
-    """A Qwen2 with random weights, large enough that its replies are not near uniform."""
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return Qwen2ForCausalLM(
-            Qwen2Config(
-                vocab_size=VOCABULARY,
-                hidden_size=128,
-                intermediate_size=128,
-                num_hidden_layers=2,
-                num_attention_heads=4,
-                num_key_value_heads=2,
-                max_position_embeddings=CONTEXT,
-                initializer_range=0.1,
-                tie_word_embeddings=True,
-                bos_token_id=None,
-                eos_token_id=STOP,
-                pad_token_id=None,
-            )
-        ).eval()
-
-
-def weights_of(model: Any) -> dict[str, torch.Tensor]:
-    """Named as on disk: the tied head is left out."""
-    return {k: v.clone() for k, v in model.state_dict().items() if k != "lm_head.weight"}
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def bench(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("qwen")
@@ -86,34 +61,6 @@ async def bench(tmp_path_factory: pytest.TempPathFactory):
     engine = VllmEngine(folder, VllmOptions(context=CONTEXT, cache_bytes=16 << 20))
     yield Bench(engine=engine, model=model, folder=folder)
     await engine.close()
-
-
-def ask(ids: Sequence[int], seed: int, sampling: Sampling = FREE, **more: Any) -> Request:
-    return Request(session=0, ids=ids, seed=seed, sampling=sampling, **more)
-
-
-@torch.no_grad()
-def logits_after(model: Any, prompt: Sequence[int], reply: Sequence[int]) -> torch.Tensor:
-    """[R, V]: what transformers says before each token of the reply."""
-    logits_TV = model(torch.tensor([[*prompt, *reply]])).logits[0]
-    return logits_TV[len(prompt) - 1 : -1]
-
-
-def expected(model: Any, prompt: Sequence[int], reply: Sequence[int]) -> list[float]:
-    logprobs_RV = logits_after(model, prompt, reply).log_softmax(-1)
-    return logprobs_RV.gather(1, torch.tensor(reply)[:, None])[:, 0].tolist()
-
-
-def chance_of(
-    model: Any, prompt: Sequence[int], reply: tuple[int, ...], temperature: float
-) -> float:
-    """Probability of an admissible reply: at each token a softmax over what ACTIONS leave."""
-    chance = 1.0
-    for place, logits_V in enumerate(logits_after(model, prompt, reply) / temperature):
-        words = [(*action, STOP) for action in ACTIONS]
-        choices = sorted({w[place] for w in words if w[:place] == reply[:place]})
-        chance *= float(logits_V[choices].softmax(-1)[choices.index(reply[place])])
-    return chance
 
 
 async def test_logprobs_are_those_of_transformers(bench: Bench):

@@ -18,6 +18,7 @@ from agentrl_components.weights import (
     make_tiny,
     materialise,
     open_decoder,
+    open_dialogue,
     open_tokenizer,
     read_weights,
 )
@@ -51,6 +52,16 @@ def test_transformers_opens_a_tiny_model_whole(folder):
     ours = exported(opened(folder))
     theirs = model.state_dict()
     assert all(torch.equal(theirs[name], tensor) for name, tensor in ours.items())
+
+
+def test_a_tiny_model_speaks_as_transformers_reads_its_tokenizer(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    opening = open_dialogue(folder, "auto", tiny=True).opening("go left", "red ball")
+    assert opening == tokenizer.encode("<obs> go left red ball <act>")
+    assert open_dialogue(folder, "plain", tiny=False).encode_action("go red dragon") == [
+        *tokenizer.encode("go red"),
+        tokenizer.unk_token_id,
+    ]
 
 
 def test_a_folder_of_the_manifest_is_used_where_it_is(folder, tmp_path):

@@ -24,6 +24,16 @@ def test_the_chart_tests_itself(installed: Installed, helm: str) -> None:
     assert "Phase:          Succeeded" in done.stdout
 
 
+def test_the_lease_names_the_pod_that_acts(installed: Installed) -> None:
+    def holder() -> bool | None:
+        pods = installed.get("pods", "-l", "app.kubernetes.io/component=operator")["items"]
+        spec = installed.get("lease", "agentrl")["spec"]
+        names = [pod["metadata"]["name"] for pod in pods]
+        return spec.get("holderIdentity", "").rpartition("_")[0] in names or None
+
+    installed.until("the operator holds its lease", holder, 60)
+
+
 def test_a_cluster_takes_the_plain_manifests(installed: Installed) -> None:
     told = installed.kubectl("apply", "--dry-run=server", "-k", str(ROOT / "helm/plain"))
     assert "customresourcedefinition.apiextensions.k8s.io/agentrlruns.agentrl.dev" in told

@@ -88,6 +88,14 @@ def test_metrics_and_played_episodes_are_in_mlflow(installed: Installed, calm: C
     assert traces.raise_for_status().json()["traces"]
 
 
+def test_the_best_model_is_registered(installed: Installed, calm: Calm) -> None:
+    del calm
+    asked = {"filter": f"run_id='{installed.status('calm')['mlflowRun']}'"}
+    where = f"{installed.mlflow}/api/2.0/mlflow/model-versions/search"
+    found = httpx.get(where, params=asked).raise_for_status().json()
+    assert [version["name"] for version in found["model_versions"]] == ["babyai-agent"]
+
+
 def test_nothing_is_left_running(installed: Installed, calm: Calm) -> None:
     del calm
     installed.until(

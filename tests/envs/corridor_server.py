@@ -8,6 +8,10 @@ from agentrl_envs.env import Task, TaskSet, content_id
 from agentrl_envs.host import ThreadHost
 from agentrl_envs.server import ServerOptions, create_app
 from agentrl_envs.serving import running
+from agentrl_envs.transport import Patience
+
+HURRIED = Patience(call_s=2.0, retry_s=0.3, capacity_s=0.3)
+QUICK = Patience(call_s=2.0, retry_s=0.3, capacity_s=1.0, look_s=0.05)
 
 
 def red_left_2() -> Task:

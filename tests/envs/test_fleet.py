@@ -1,26 +1,17 @@
+"""Servers that come and go at other addresses."""
+
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 
 import pytest
-from corridor_server import red_left_2, served
-from pydantic import SecretStr
-from starlette.responses import PlainTextResponse
+from corridor_server import QUICK, red_left_2, served
 
 from agentrl_envs.client import RemoteSession, RemoteTaskSet
-from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
-from agentrl_envs.env import Observation, Task
+from agentrl_envs.corridor import CorridorTasks
 from agentrl_envs.errors import CapacityError, SessionError, UnreachableError, WorldError
-from agentrl_envs.host import ThreadHost
-from agentrl_envs.server import ServerOptions, create_app
-from agentrl_envs.serving import running
-from agentrl_envs.transport import Patience, Server
-from agentrl_envs.wire import EnvironmentAnswer
-
-QUICK = Patience(call_s=2.0, retry_s=0.3, capacity_s=1.0, look_s=0.05)
-NOBODY = "http://127.0.0.1:9"
+from agentrl_envs.transport import Patience
 
 
 class Rewriting(CorridorTasks):
@@ -35,21 +26,6 @@ class Others(CorridorTasks):
 
     def task(self, split, index):
         return super().task(split, index + 1)
-
-
-class Door:
-    """A server behind a proxy that says, while it is shut, that nobody is there."""
-
-    def __init__(self, **options) -> None:
-        tasks = CorridorTasks()
-        self.away = False
-        self._app = create_app(tasks, ThreadHost(tasks), ServerOptions(**options))
-
-    async def __call__(self, scope, receive, send) -> None:
-        if scope["type"] == "http" and self.away:
-            await PlainTextResponse("away", status_code=503)(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
 
 
 class Roll:
@@ -152,56 +128,6 @@ async def test_tasks_and_goals_go_on_when_the_first_server_is_gone():
             assert time.monotonic() - began < 2
 
 
-async def test_a_fixed_server_is_passed_over_while_it_is_away_and_taken_in_when_it_is_back():
-    door = Door(capacity=1)
-    with running(door) as one, served(capacity=1) as other:
-        patience = Patience(call_s=5.0, capacity_s=10.0, look_s=0.05)
-        async with RemoteTaskSet.connected(one, other, patience=patience) as remote:
-            door.away = True
-            first, second = remote.session(), remote.session()
-            await first.reset(red_left_2())
-            waiting = asyncio.create_task(second.reset(red_left_2()))
-            await asyncio.sleep(0.2)
-            assert not waiting.done()
-            door.away = False
-            assert (await waiting).text.endswith("left 2")
-            await first.close()
-            await second.close()
-
-
-async def test_a_session_keeps_its_place_on_a_server_that_was_away_for_a_moment():
-    door = Door(capacity=1)
-    with running(door) as url:
-        patience = Patience(call_s=5.0, capacity_s=0.1, look_s=0.05)
-        async with RemoteTaskSet.connected(url, patience=patience) as remote:
-            session = remote.session()
-            await session.reset(red_left_2())
-            door.away = True
-            again = asyncio.create_task(session.reset(red_left_2()))
-            await asyncio.sleep(0.2)
-            assert not again.done()
-            door.away = False
-            assert (await again).text.endswith("left 2")
-            await session.close()
-
-
-async def test_a_server_that_answers_but_opens_no_session_in_time_is_not_asked_for_ever():
-    class Stuck(CorridorTasks):
-        def environment(self):
-            class Waiting(CorridorEnvironment):
-                def reset(self, task: Task) -> Observation:
-                    time.sleep(3.0)
-                    return super().reset(task)
-
-            return Waiting()
-
-    with served(Stuck()) as url:
-        patience = Patience(call_s=1.0, retry_s=0.3, look_s=0.05)
-        async with RemoteTaskSet.connected(url, patience=patience) as remote:
-            with pytest.raises(UnreachableError, match=r"got no answer in 1 s"):
-                await asyncio.wait_for(remote.session().reset(red_left_2()), 20)
-
-
 async def test_lost_capacity_comes_back_with_the_server_that_takes_its_place():
     with ExitStack() as first, served(capacity=2) as other:
         roll = Roll(first.enter_context(served(capacity=2)), other)
@@ -285,50 +211,3 @@ async def test_one_looks_for_all_and_not_all_the_time():
         assert roll.most_at_once == 1
         assert 2 <= len(roll.looks) <= 6
         assert min(gaps) >= 0.1
-
-
-async def test_a_world_opens_with_the_servers_that_answer():
-    with served() as url:
-        began = time.monotonic()
-        async with RemoteTaskSet.connected(NOBODY, url, patience=Patience()) as remote:
-            assert (await remote.session().reset(red_left_2())).text.endswith("left 2")
-        assert time.monotonic() - began < 5
-
-
-class Names(asyncio.SelectorEventLoop):
-    """A loop that knows one name more: `worlds.test`, once it has been asked for twice in vain."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = 0
-
-    async def getaddrinfo(self, host, port, **options):
-        if host not in ("worlds.test", b"worlds.test"):
-            return await super().getaddrinfo(host, port, **options)
-        self.asked += 1
-        if self.asked <= 2:
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return await super().getaddrinfo("127.0.0.1", port, **options)
-
-
-def test_a_name_without_an_address_is_tried_again_and_looked_up_for_every_connection():
-    async def asked(url: str) -> None:
-        server = Server(url, token="t", patience=Patience(call_s=5.0, retry_s=5.0))
-        assert (await server.get("/v1/environment", EnvironmentAnswer)).name == "corridor"
-        await asyncio.gather(*(server.get("/v1/environment", EnvironmentAnswer) for _ in range(3)))
-        await server.close()
-
-    with served(token=SecretStr("t")) as url, asyncio.Runner(loop_factory=Names) as runner:
-        runner.run(asked(url.replace("127.0.0.1", "worlds.test")))
-        assert runner.get_loop().asked == 5
-
-
-def test_a_name_that_never_has_an_address_is_a_session_error():
-    async def asked() -> None:
-        server = Server("http://worlds.test", token=None, patience=QUICK)
-        with pytest.raises(UnreachableError, match=r"http://worlds\.test: .*not known"):
-            await server.get("/v1/environment", EnvironmentAnswer, patient=False)
-        await server.close()
-
-    with asyncio.Runner(loop_factory=Names) as runner:
-        runner.run(asked())

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from demo_run import PLATFORM, SERVED, UID, run
 from policies import Pod, network
-from test_reconcile import PLATFORM, SERVED, UID, run
 
 from agentrl_operator import children
 from agentrl_pipelines.binding import bind

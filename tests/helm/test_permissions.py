@@ -20,6 +20,7 @@ OPERATOR: Granted = {
     ("", "events"): {"create"},
     ("argoproj.io", "workflows"): {"list", "delete"},
 }
+OWN_LEASE: Granted = {("coordination.k8s.io", "leases"): {"get", "update", "create"}}
 EVERYWHERE: Granted = {
     ("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"},
 }
@@ -77,7 +78,10 @@ def test_what_kueue_keeps_in_no_namespace_is_read_by_a_cluster_role_and_nothing_
     objects = render(
         {"kueue": {"admission": "run"}, "watchNamespaces": ["a"], "rbac": {"aggregate": False}}
     )
-    role, cluster_role = sorted(roles(objects), key=lambda one: one["kind"], reverse=True)
+    own, role, cluster_role = sorted(
+        roles(objects), key=lambda one: (one["kind"], one["metadata"]["name"]), reverse=True
+    )
+    assert (own["kind"], granted(own)) == ("Role", OWN_LEASE)
     assert (role["kind"], granted(role)) == ("Role", OPERATOR | KUEUE)
     assert (cluster_role["kind"], granted(cluster_role)) == ("ClusterRole", KUEUE_EVERYWHERE)
     (binding,) = (one for one in objects if one["kind"] == "ClusterRoleBinding")
@@ -91,14 +95,34 @@ def test_in_named_namespaces_it_has_roles_there_and_no_cluster_role(render: Rend
     objects = render({"watchNamespaces": ["a", "b"], "rbac": {"aggregate": False}})
     assert [
         (one["kind"], one["metadata"]["namespace"], granted(one)) for one in roles(objects)
-    ] == [("Role", "a", OPERATOR), ("Role", "b", OPERATOR)]
+    ] == [("Role", "kubeflow", OWN_LEASE), ("Role", "a", OPERATOR), ("Role", "b", OPERATOR)]
     assert "ClusterRoleBinding" not in {one["kind"] for one in objects}
     bindings = [one for one in objects if one["kind"] == "RoleBinding"]
-    assert [one["metadata"]["namespace"] for one in bindings] == ["a", "b"]
+    assert [one["metadata"]["namespace"] for one in bindings] == ["kubeflow", "a", "b"]
     for binding in bindings:
         assert binding["subjects"] == [
             {"kind": "ServiceAccount", "name": "agentrl", "namespace": "kubeflow"}
         ]
+
+
+@pytest.mark.parametrize("watched", [[], ["agents"], ["kubeflow"]])
+def test_in_its_own_namespace_it_may_hold_the_lease_that_it_is_told_of_and_no_other(
+    render: Render, watched: list[str]
+) -> None:
+    objects = render({"watchNamespaces": watched, "fullnameOverride": "mine"})
+    (role,) = (one for one in roles(objects) if one["metadata"]["name"] == "mine-lease")
+    assert (role["kind"], role["metadata"]["namespace"]) == ("Role", "kubeflow")
+    assert [(rule["verbs"], rule.get("resourceNames")) for rule in role["rules"]] == [
+        (["get", "update"], ["mine"]),
+        (["create"], None),
+    ]
+    (operator,) = (one for one in objects if one["kind"] == "Deployment")
+    (container,) = operator["spec"]["template"]["spec"]["containers"]
+    assert "--lease=$(POD_NAMESPACE)/mine" in container["args"]
+    assert {
+        "name": "POD_NAMESPACE",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+    } in container["env"]
 
 
 def test_no_rule_holds_a_wildcard(render: Render, everything: Manifest) -> None:

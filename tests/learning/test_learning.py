@@ -112,7 +112,7 @@ def solution(task: Task) -> list[str]:
 def solved(count: int) -> str:
     """Solved corridors of the training split, a line each."""
     tasks = CorridorTasks()
-    dialogue = PlainDialogue(word_tokenizer(tasks.vocabulary()))
+    dialogue = PlainDialogue(word_tokenizer(tasks.vocabulary()).get_vocab())
     rules = Rules(
         max_turns=6,
         context=256,

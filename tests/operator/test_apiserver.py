@@ -3,45 +3,25 @@
 import asyncio
 import copy
 import time
-from contextlib import asynccontextmanager
 
 import pytest
 from apiserver import Refused
-from test_reconcile import SPEC
+from cluster_runs import (
+    MERGE,
+    NAMESPACE,
+    RULES,
+    RUNS,
+    SERVED,
+    Outside,
+    condition,
+    manifest,
+    phase,
+    until,
+    until_gone,
+)
+from demo_run import SPEC
 
-from agentrl_components.state import State, Verdict
-from agentrl_operator.app import Options, operate
 from agentrl_operator.errors import KubernetesError
-from agentrl_operator.kubernetes_api import KubernetesApi
-from agentrl_operator.memory import MemoryKfp
-from agentrl_operator.memory_stores import MemoryStores, MemoryTracking
-from agentrl_operator.neighbours import Neighbours
-from agentrl_pipelines.platform import Kfp, Platform
-
-NAMESPACE = "kubeflow"
-RUNS = f"apis/agentrl.dev/v1alpha1/namespaces/{NAMESPACE}/agentrlruns"
-MERGE = "application/merge-patch+json"
-SERVED = SPEC | {"environments": [{"name": "babyai", "builtin": "babyai"}]}
-RULES = [
-    {
-        "apiGroups": ["agentrl.dev"],
-        "resources": ["agentrlruns"],
-        "verbs": ["list", "watch", "patch", "delete"],
-    },
-    {"apiGroups": ["agentrl.dev"], "resources": ["agentrlruns/status"], "verbs": ["patch"]},
-    {"apiGroups": ["agentrl.dev"], "resources": ["agentrlruns/finalizers"], "verbs": ["update"]},
-    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
-    {"apiGroups": [""], "resources": ["services"], "verbs": ["create"]},
-    {
-        "apiGroups": ["apps"],
-        "resources": ["deployments"],
-        "verbs": ["list", "watch", "create", "patch", "delete"],
-    },
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-    {"apiGroups": ["argoproj.io"], "resources": ["workflows"], "verbs": ["list", "delete"]},
-]
-"""All that the operator may do: the chart's rules, but for those that KFP itself asks for."""
 
 
 @pytest.fixture(scope="module")
@@ -64,95 +44,10 @@ def server(api_server):
     return api_server
 
 
-class Outside:
-    """What surrounds the operator besides Kubernetes."""
-
-    def __init__(self):
-        self.kfp, self.stores, self.tracking = MemoryKfp(), MemoryStores(), MemoryTracking()
-        self.cluster = KubernetesApi()
-        self.platform = Platform(kfp=Kfp(namespace=NAMESPACE), poll_seconds=0.1)
-
-    @asynccontextmanager
-    async def operating(self):
-        neighbours = Neighbours(
-            cluster=self.cluster,
-            pipelines=self.kfp,
-            stores=self.stores,
-            tracking=self.tracking,
-            bind=lambda run, uid, platform, queued: {"pipeline_spec": {}},
-        )
-        options = Options(namespaces=(NAMESPACE,), host="127.0.0.1", port=0, workers=4)
-        stop, ready = asyncio.Event(), asyncio.Event()
-        task = asyncio.create_task(
-            operate(neighbours, self.platform, options, stop=stop, ready=ready)
-        )
-        try:
-            async with asyncio.timeout(60):
-                await ready.wait()
-            yield
-        finally:
-            stop.set()
-            async with asyncio.timeout(60):
-                await task
-            await self.cluster.close()
-            await asyncio.sleep(0.05)  # Kopf's own connections say goodbye
-
-    def finish_phase(self, run, phase, action):
-        spec = run["spec"]
-        name, uid = run["metadata"]["name"], run["metadata"]["uid"]
-        shelf = self.stores.shelf(f"s3://mlpipeline/agentrl/{NAMESPACE}/{name}-{uid[:8]}")
-        shelf.standing = State(status="running", phase=phase, iteration=2)
-        following = min(phase + 1, len(spec["horizon"]["phases"]) - 1)
-        shelf.verdicts[phase] = Verdict(action=action, phase=following, max_turns=6, reason="")
-        self.kfp.end(run["status"]["kfpRun"], "SUCCEEDED")
-
-
 @pytest.fixture
 def outside(server, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(server.operator_kubeconfig))
     return Outside()
-
-
-def manifest(name, spec=SPEC):
-    return {
-        "apiVersion": "agentrl.dev/v1alpha1",
-        "kind": "AgentRLRun",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": spec,
-    }
-
-
-async def until(server, name, wanted, seconds=30.0, runs=RUNS):
-    """The run, once `wanted` is true of it."""
-    deadline = time.monotonic() + seconds
-    while True:
-        run = await asyncio.to_thread(server.ask, "GET", f"{runs}/{name}")
-        if wanted(run):
-            return run
-        assert time.monotonic() < deadline, run.get("status")
-        await asyncio.sleep(0.03)
-
-
-async def until_gone(server, path, seconds=30.0):
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            await asyncio.to_thread(server.ask, "GET", path)
-        except Refused as refusal:
-            if refusal.status != 404:
-                raise
-            return
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.03)
-
-
-def phase(run):
-    return run.get("status", {}).get("phase")
-
-
-def condition(run, kind):
-    conditions = run.get("status", {}).get("conditions", ())
-    return next((one for one in conditions if one["type"] == kind), {})
 
 
 async def test_a_run_goes_from_created_to_succeeded_and_its_children_are_its_own(server, outside):
@@ -333,14 +228,14 @@ def lasting(server):
     ("path", "value", "field"),
     [
         ("seed", 7, "spec.seed"),
-        ("model.context", 2048, "spec.model"),
-        ("model.lora", {}, "spec.model"),
-        ("algorithm.name", "ppo", "spec.algorithm"),
-        ("horizon.phases.0.iterations", 3, "spec.horizon"),
+        ("model.context", 2048, "spec.model.context"),
+        ("model.lora", {}, "spec.model.lora"),
+        ("algorithm.name", "ppo", "spec.algorithm.name"),
+        ("horizon.phases.0.iterations", 3, "spec.horizon.phases"),
         ("warmStart", {"algorithm": "hindsight"}, "spec.warmStart"),
         ("rollout.tasks", 17, "spec.rollout.tasks"),
         ("update.learningRate", 1e-3, "spec.update.learningRate"),
-        ("evaluation.every", 3, "spec.evaluation"),
+        ("evaluation.every", 3, "spec.evaluation.every"),
         ("storage", {"url": "s3://other/place", "endpoint": "s3.test"}, "spec.storage.url"),
         ("environments.0.name", "other", "spec.environments"),
         ("environments.0.options", {"levels": ["a"]}, "spec.environments[0].options"),

@@ -2,7 +2,7 @@ import base64
 import json
 import re
 
-from test_reconcile import PLATFORM, SPEC, UID, run
+from demo_run import PLATFORM, SPEC, UID, run
 
 from agentrl_components.spec.rules.environments import GIVEN_VARIABLES
 from agentrl_operator import children

@@ -3,7 +3,7 @@
 import json
 import tracemalloc
 
-from test_world import PLATFORM, SPEC, UID
+from world import PLATFORM, SPEC, UID
 
 from agentrl_components.spec import GROUP, KIND, VERSION
 from agentrl_operator.known import Known, Manifests

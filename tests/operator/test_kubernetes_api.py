@@ -59,3 +59,40 @@ async def test_pods_that_did_not_succeed_are_found_by_their_labels(api_server, c
         "servers"
     ]
     assert await cluster.pods(LAB, kfp, (OTHER[:-1] + "9",)) == []
+
+
+def servers(labels, **pods):
+    common = {"app": "servers"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "servers", "namespace": LAB, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": common},
+            "template": {
+                "metadata": {"labels": common},
+                "spec": {"containers": [{"name": "main", "image": "none"}], **pods},
+            },
+        },
+    }
+
+
+async def test_a_deployment_brought_up_to_date_keeps_nothing_that_its_manifest_no_longer_says(
+    api_server, cluster
+):
+    somewhere = [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    placed = {"nodeSelector": {"pool": "spot"}, "tolerations": somewhere}
+    await cluster.apply(servers({"team": "one", "queue": "main"}, **placed))
+    await cluster.apply(servers({"team": "two"}, nodeSelector={"zone": "a"}))
+
+    path = f"apis/apps/v1/namespaces/{LAB}/deployments/servers"
+    found = api_server.ask("GET", path)
+    pods = found["spec"]["template"]["spec"]
+    assert found["metadata"]["labels"] == {"team": "two"}
+    assert (pods["nodeSelector"], pods.get("tolerations")) == ({"zone": "a"}, None)
+    assert found["metadata"]["generation"] == 2
+    assert {one["manager"] for one in found["metadata"]["managedFields"]} == {"agentrl-operator"}
+
+    await cluster.apply(servers({"team": "two"}, nodeSelector={"zone": "a"}))
+    again = api_server.ask("GET", path)
+    assert again["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]

@@ -1,59 +1,29 @@
 """The operator on a real kube-apiserver with a real Kueue that has quota for one run at a time."""
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import kueue
 import pytest
 from apiserver import Refused
-from kfp_stub import KfpStub
+from cluster_runs import condition, phase, until_gone
 from kueue import Kueue
-from test_apiserver import MERGE, RULES, condition, phase, until, until_gone
-from test_reconcile import SPEC
-
-from agentrl_components.state import State, Verdict
-from agentrl_envs.serving import running
-from agentrl_operator.app import Options, operate
-from agentrl_operator.kfp_api import KfpApi
-from agentrl_operator.kubernetes_api import KubernetesApi
-from agentrl_operator.memory_stores import MemoryStores, MemoryTracking
-from agentrl_operator.neighbours import Neighbours
-from agentrl_pipelines import platform
-from agentrl_pipelines.binding import bind
+from kueue_lab import (
+    ANYWHERE,
+    CLASS,
+    DEPLOYMENTS,
+    LAB,
+    MAY,
+    RUNS,
+    WORKLOADS,
+    Lab,
+    kind,
+    named,
+    queues,
+    waits,
+    works,
+)
 
 pytestmark = pytest.mark.cluster
-
-LAB = "lab"
-RUNS = f"apis/agentrl.dev/v1alpha1/namespaces/{LAB}/agentrlruns"
-WORKLOADS = f"{kueue.API}/namespaces/{LAB}/workloads"
-DEPLOYMENTS = f"apis/apps/v1/namespaces/{LAB}/deployments"
-QUEUED = SPEC | {
-    "environments": [{"name": "babyai", "builtin": "babyai"}],
-    "compute": {"queue": "training"},
-    "backoffLimit": 0,
-}
-MAY = [
-    *RULES,
-    {
-        "apiGroups": ["kueue.x-k8s.io"],
-        "resources": ["workloads"],
-        "verbs": ["get", "list", "watch", "create", "patch", "delete"],
-    },
-    {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads/status"], "verbs": ["patch"]},
-]
-ANYWHERE = [
-    {
-        "apiGroups": ["kueue.x-k8s.io"],
-        "resources": ["resourceflavors", "workloadpriorityclasses"],
-        "verbs": ["get"],
-    },
-]
-CLASS = "kueue.x-k8s.io/priority-class"
-ONE = [
-    {"name": "cpu", "nominalQuota": "1250m"},
-    {"name": "memory", "nominalQuota": "4Gi"},
-]
-"""A trainer (1 core, 2 GiB) and an environment server (250m, 256 MiB); not one more of either."""
 
 
 @pytest.fixture(scope="module")
@@ -74,157 +44,6 @@ def server(api_server, tmp_path_factory):
         for manifest in queues():
             api_server.create(manifest)
         yield api_server
-
-
-def queues():
-    """Two LocalQueues, and the quota behind them: nodes of any kind; spot nodes, then owned ones.
-    And two classes of runs."""
-    spot = {
-        "nodeLabels": {"kind": "spot"},
-        "nodeTaints": [{"key": "spot", "value": "true", "effect": "NoSchedule"}],
-        "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}],
-    }
-    yield kind("ResourceFlavor", {"name": "default"})
-    yield kind("ResourceFlavor", {"name": "spot"}, spec=spot)
-    yield kind("ResourceFlavor", {"name": "owned"}, spec={"nodeLabels": {"kind": "owned"}})
-    for local, name, flavors in (
-        ("training", "team", ("default",)),
-        ("mixed", "nodes", ("spot", "owned")),
-    ):
-        given = [{"name": one, "resources": ONE} for one in flavors]
-        cluster_queue = {
-            "namespaceSelector": {},
-            "preemption": {"withinClusterQueue": "LowerPriority"},
-            "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": given}],
-        }
-        yield kind("ClusterQueue", {"name": name}, spec=cluster_queue)
-        meta = {"name": local, "namespace": LAB}
-        yield kind("LocalQueue", meta, spec={"clusterQueue": name})
-    for name, value in (("calm", 1), ("urgent", 100)):
-        yield kind("WorkloadPriorityClass", {"name": name}, value=value)
-
-
-def kind(name, metadata, **more):
-    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": name, "metadata": metadata} | more
-
-
-class Lab:
-    """What surrounds the operator besides Kubernetes and Kueue."""
-
-    def __init__(self, server):
-        self.server = server
-        self.stub, self.stores = KfpStub(), MemoryStores()
-
-    @asynccontextmanager
-    async def operating(self):
-        cluster = KubernetesApi()
-        with running(self.stub.app()) as url:
-            pipelines = KfpApi(url, cluster)
-            neighbours = Neighbours(
-                cluster=cluster,
-                pipelines=pipelines,
-                stores=self.stores,
-                tracking=MemoryTracking(),
-                bind=bind,
-            )
-            about = platform.Platform(
-                kfp=platform.Kfp(namespace=LAB),
-                kueue=platform.Kueue(admission="run"),
-                poll_seconds=0.2,
-            )
-            options = Options(namespaces=(LAB,), host="127.0.0.1", port=0, workers=4)
-            stop, ready = asyncio.Event(), asyncio.Event()
-            task = asyncio.create_task(operate(neighbours, about, options, stop=stop, ready=ready))
-            try:
-                async with asyncio.timeout(60):
-                    await ready.wait()
-                yield
-                await self.cleared()
-            finally:
-                stop.set()
-                async with asyncio.timeout(60):
-                    await task
-                await pipelines.close()
-                await cluster.close()
-                await asyncio.sleep(0.05)  # Kopf's own connections say goodbye
-
-    async def cleared(self):
-        """Every run is deleted, and leaves no Workload."""
-        for run in (await self.ask("GET", RUNS))["items"]:
-            await self.ask("DELETE", f"{RUNS}/{run['metadata']['name']}")
-            await until_gone(self.server, f"{RUNS}/{run['metadata']['name']}")
-        assert (await self.ask("GET", WORKLOADS))["items"] == []
-
-    async def ask(self, method, path, body=None, content=MERGE):
-        return await asyncio.to_thread(self.server.ask, method, path, body, content)
-
-    async def create(self, name, queue="training", **labels):
-        manifest = {
-            "apiVersion": "agentrl.dev/v1alpha1",
-            "kind": "AgentRLRun",
-            "metadata": {"name": name, "namespace": LAB, "labels": labels},
-            "spec": QUEUED | {"compute": {"queue": queue}},
-        }
-        return await asyncio.to_thread(self.server.create, manifest)
-
-    async def until(self, name, wanted):
-        return await until(self.server, name, wanted, runs=RUNS)
-
-    async def workload(self, run):
-        return await self.ask("GET", f"{WORKLOADS}/{named(run, 'workload')}")
-
-    async def until_workload(self, run, **wanted):
-        """Once its conditions are so."""
-        async with asyncio.timeout(30):
-            while True:
-                body = await self.workload(run)
-                conditions = body.get("status", {}).get("conditions", ())
-                seen = {one["type"]: one["status"] for one in conditions}
-                if wanted.items() <= seen.items():
-                    return body
-                await asyncio.sleep(0.05)
-
-    def finish(self, run):
-        """The run's stages do its phase, and say that it was the last."""
-        name, uid = run["metadata"]["name"], run["metadata"]["uid"]
-        shelf = self.stores.shelf(f"s3://mlpipeline/agentrl/{LAB}/{name}-{uid[:8]}")
-        shelf.standing = State(status="running", phase=0, iteration=2)
-        shelf.verdicts[0] = Verdict(action="finish", phase=1, max_turns=6, reason="")
-        self.stub.end(run["status"]["kfpRun"], "SUCCEEDED")
-
-    def posted(self, run):
-        """Its KFP runs, in order."""
-        name = f"{run['metadata']['name']}:"
-        return [one for one in self.stub.posted if one["display_name"].startswith(name)]
-
-    def states(self, run):
-        return [self.stub.runs[one["run_id"]]["state"] for one in self.posted(run)]
-
-    async def places(self, run):
-        """Node labels and tolerated taints of its newest trainer, and of its servers."""
-        pods = self.posted(run)[-1]["pipeline_spec"]["platform_spec"]["platforms"]["kubernetes"]
-        trainer = pods["deploymentSpec"]["executors"]["exec-train"]
-        deployment = await self.ask("GET", f"{DEPLOYMENTS}/{named(run, 'babyai')}")
-        servers = deployment["spec"]["template"]["spec"]
-        return [
-            (labels, [one["key"] for one in pod.get("tolerations", ())])
-            for pod, labels in (
-                (trainer, trainer.get("nodeSelector", {}).get("labels")),
-                (servers, servers.get("nodeSelector")),
-            )
-        ]
-
-
-def named(run, part):
-    return f"{run['metadata']['name']}-{run['metadata']['uid'][:8]}-{part}"
-
-
-def works(run):
-    return phase(run) == "Running" and condition(run, "Progressing")["reason"] == "Running"
-
-
-def waits(run):
-    return condition(run, "Progressing").get("reason") == "Queued"
 
 
 @pytest.fixture

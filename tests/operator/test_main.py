@@ -1,6 +1,10 @@
 import subprocess
 import sys
 
+from click.testing import CliRunner
+
+from agentrl_operator.__main__ import main
+
 HEAVY = ("torch", "vllm", "ray", "numpy", "mlflow", "transformers", "kfp", "kubernetes")
 
 
@@ -35,3 +39,10 @@ def test_a_platform_with_a_mistake_is_told_in_a_sentence(tmp_path):
     assert done.returncode == 1
     assert "kfp.adress: Extra inputs are not permitted" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_lease_without_a_namespace_is_refused():
+    refused = CliRunner().invoke(main, ["--lease", "agentrl"])
+
+    assert refused.exit_code == 2
+    assert "'agentrl': a Lease is named NAMESPACE/NAME" in refused.output

@@ -6,8 +6,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from agentrl_envs.serving import running
-from agentrl_operator.errors import MlflowError
+from agentrl_operator.errors import LeaseError, MlflowError
 from agentrl_operator.mlflow_api import MlflowApi
+from agentrl_operator.term import Term
 
 
 class MlflowStub:
@@ -79,3 +80,14 @@ async def test_an_mlflow_that_is_not_there_is_an_error_of_its_own():
     with pytest.raises(MlflowError, match="MLflow: experiments/get-by-name"):
         await api.open("http://127.0.0.1:9", "agentrl", "demo", "uid-1")
     await api.close()
+
+
+async def test_outside_of_its_term_an_operator_makes_no_experiment():
+    term = Term()
+    term.until = 0.0
+    stub, api = MlflowStub(), MlflowApi(term=term)
+    with running(stub.app()) as url:
+        with pytest.raises(LeaseError):
+            await api.open(url, "agentrl", "demo", "uid-1")
+        await api.close()
+    assert stub.experiments == {}

@@ -27,6 +27,22 @@ async def test_ready_means_that_the_watches_run_and_kubernetes_answers():
     assert page == '{"ready": true, "lastEventAgeSeconds": 3.0, "lastAnswerAgeSeconds": 0.0}'
 
 
+async def test_one_that_waits_for_the_lease_is_ready_and_says_who_holds_it():
+    metrics = Metrics()
+    health = Health(time.monotonic, metrics)
+    async with probed(health, "127.0.0.1", 0) as port:
+        health.waits("agentrl-7d9f_0a1b2c3d")
+        status, page = await asked(port, "/readyz")
+        assert status == 200
+        assert '"waitsFor": "the lease, which agentrl-7d9f_0a1b2c3d holds"' in page
+        assert "agentrl_operator_acts 0.0" in (await asked(port, "/metrics"))[1]
+        health.acts()
+        status, page = await asked(port, "/readyz")
+        assert status == 503
+        assert "waitsFor" not in page
+        assert "agentrl_operator_acts 1.0" in (await asked(port, "/metrics"))[1]
+
+
 async def test_metrics_tell_of_runs_by_phase():
     metrics = Metrics()
     metrics.runs_by_phase(lambda: ["Running", "Running", "Failed"])

@@ -65,8 +65,9 @@ def dialogue_for(
     Raises `ModelError` when the tokenizer cannot carry that template, `DriftError` when its chat
     template rewrites what was said before.
     """
-    if template == "plain" or (template == "auto" and (tiny or speaks_plain(tokenizer))):
-        return PlainDialogue(tokenizer)
+    ids = tokenizer.get_vocab()
+    if template == "plain" or (template == "auto" and (tiny or speaks_plain(ids))):
+        return PlainDialogue(ids, tokenizer.name_or_path)
     if template == "react":
         return ReactDialogue(tokenizer)
     return ChatDialogue(tokenizer, ends)

@@ -28,8 +28,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
-from jinja2 import TemplateError
-
 from agentrl_components.dialogue.codec import Codec
 from agentrl_components.errors import DriftError, ModelError
 
@@ -171,6 +169,8 @@ class _Template:
         return Pieces(before=before, prompt=prompt, closer=closer, glue=glue)
 
     def _render(self, system: str | None, texts: Sequence[str]) -> str:
+        from jinja2 import TemplateError  # only models that chat need it
+
         roles = ("user", "assistant")
         messages = [] if system is None else [{"role": "system", "content": system}]
         messages += [{"role": roles[i % 2], "content": text} for i, text in enumerate(texts)]

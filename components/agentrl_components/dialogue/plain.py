@@ -9,14 +9,10 @@ is read as an unknown word, so no observation can forge the boundary of a turn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from agentrl_components.errors import ModelError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 PAD, UNKNOWN, OBSERVE, ACT, END = SPECIALS = ("<pad>", "<unk>", "<obs>", "<act>", "<end>")
 """The separators, in the order of their ids."""
@@ -28,19 +24,18 @@ REMEMBERED_TEXTS = 65536
 class PlainDialogue:
     """`<obs> text <act> reply <end>`, over and over."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        table: dict[str, int] = dict(tokenizer.get_vocab())
-        missing = [token for token in SPECIALS if token not in table]
+    def __init__(self, ids: Mapping[str, int], name: str = "") -> None:
+        """`ids`: of every word, the separators among them. `name`: of the model, for errors.
+        Raises `ModelError` where a separator is not among them."""
+        missing = [token for token in SPECIALS if token not in ids]
         if missing:
             raise ModelError(
-                f"tokenizer of {tokenizer.name_or_path or 'the model'} lacks {' '.join(missing)}, "
+                f"tokenizer of {name or 'the model'} lacks {' '.join(missing)}, "
                 "which `template: plain` needs; say `template: chat` or `template: react`"
             )
-        self._unknown, self._observe, self._act, self._end = (
-            table[token] for token in SPECIALS[1:]
-        )
-        self._words = {index: word for word, index in table.items()}
-        self._ids = {word: index for word, index in table.items() if word not in SPECIALS}
+        self._unknown, self._observe, self._act, self._end = (ids[token] for token in SPECIALS[1:])
+        self._words = {index: word for word, index in ids.items()}
+        self._ids = {word: index for word, index in ids.items() if word not in SPECIALS}
         self.stop: tuple[int, ...] = (self._end,)
         self._encode = lru_cache(maxsize=REMEMBERED_TEXTS)(self._look_up)
 
@@ -64,6 +59,6 @@ class PlainDialogue:
         return list(self._encode(action))
 
 
-def speaks_plain(tokenizer: PreTrainedTokenizerBase) -> bool:
+def speaks_plain(words: Collection[str]) -> bool:
     """Whether the vocabulary has every separator."""
-    return set(SPECIALS) <= set(tokenizer.get_vocab())
+    return set(SPECIALS) <= set(words)

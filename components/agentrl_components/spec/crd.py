@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from agentrl_components.spec.edits import freedom
 from agentrl_components.spec.locks import lock, served_or_not
 from agentrl_components.spec.rules import RULES
 from agentrl_components.spec.run import GROUP, KIND, VERSION, RunSpec
@@ -92,12 +93,14 @@ def _root() -> Schema:
             "status": STATUS,
         },
         "x-kubernetes-validations": [
-            {
-                "rule": "size(self.metadata.name) <= 52"
-                " && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-                "message": "metadata.name names everything that belongs to the run: at most 52 "
-                "characters, lower-case letters, digits and dashes, a letter first",
-            }
+            _at_first(
+                {
+                    "rule": "size(self.metadata.name) <= 52"
+                    " && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+                    "message": "metadata.name names everything that belongs to the run: at most 52 "
+                    "characters, lower-case letters, digits and dashes, a letter first",
+                }
+            )
         ],
     }
 
@@ -108,7 +111,7 @@ def spec_schema() -> Schema:
     schema = structural(source, source.get("$defs", {}))
     for rule in RULES:
         if rule.cel is not None:
-            _place(schema, rule.cel, rule.says, rule.reads[0])
+            _place(schema, rule.cel, rule.says, rule.reads)
     environments = schema["properties"]["environments"]
     environments["x-kubernetes-list-type"] = "map"
     environments["x-kubernetes-list-map-keys"] = ["name"]
@@ -129,12 +132,12 @@ def _default(schema: Schema) -> Any:
     return {name: _default(one) for name, one in inner.items()}
 
 
-def _place(schema: Schema, cel: str, says: str, read: str) -> None:
+def _place(schema: Schema, cel: str, says: str, reads: tuple[str, ...]) -> None:
     """Put a rule where everything is that it looks at. Whenever a rule reads a field of `self`, an
     API server copies the schemas of all fields beside it, so a rule at the top is a dear one.
 
     A broken rule is told of what it reads first; of a list, of the list."""
-    field = read.split(".*")[0].split(".")
+    field = reads[0].split(".*")[0].split(".")
     looks = [path.split(".")[1:] for path in re.findall(r"\bself((?:\.\w+)+)", cel)]
     home: list[str] = []
     for names in zip(field, *looks, strict=False):
@@ -144,11 +147,19 @@ def _place(schema: Schema, cel: str, says: str, read: str) -> None:
             break
         schema, home = inner, [*home, names[0]]
     rule = {"rule": cel.replace(".".join(("self", *home)), "self"), "message": says}
+    if all(freedom(read) == "fixed" for read in reads):
+        rule = _at_first(rule)
     if field[len(home) :]:
         rule["fieldPath"] = "." + ".".join(field[len(home) :])
     schema.setdefault("x-kubernetes-validations", []).append(rule)
     if "default" in schema:
         schema["default"] = _default(schema)
+
+
+def _at_first(rule: Schema) -> Schema:
+    """A rule that is asked when a run is made, and not again: nothing that it reads may change. An
+    API server asks every rule at each write, of a status or a finalizer, too."""
+    return rule | {"rule": f"oldSelf.hasValue() || ({rule['rule']})", "optionalOldSelf": True}
 
 
 def _keep_off_folders(url: Schema) -> None:

@@ -4,6 +4,10 @@ A rule stands at the field that it is about, so the refusal names it. A field th
 watched from the object around it, since no rule of its own is asked where it comes or goes. Where a
 field has no schema, as an environment's options, CEL sees values that change and keys that come or
 go, but not keys that only take each other's place (measured on Kubernetes 1.36).
+
+To compare two objects, an API server copies the schemas of all their fields five times for each
+field (also measured), and does so at each write of a status, too: the fields of a large object are
+rather watched one by one.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ from agentrl_components.spec.edits import freedom
 Schema = dict[str, Any]
 
 NO_EDIT = "cannot change while the run lives; make a new run"
+_LARGE = 5
+"""Fields of an object, from which on it is cheaper to compare them one by one."""
 
 
 def lock(schema: Schema, path: str = "", but: str | None = None) -> None:
@@ -29,6 +35,8 @@ def lock(schema: Schema, path: str = "", but: str | None = None) -> None:
             case "partly", "array":
                 _lock_items(field, inner)
             case "partly", _:
+                lock(field, inner)
+            case "fixed", _ if always and len(field.get("properties", ())) >= _LARGE:
                 lock(field, inner)
             case "fixed", _ if always:
                 _add(field, {"rule": "self == oldSelf", "message": _says(inner)})

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from agentrl_components.loading import loading
 from agentrl_pipelines.commands.mistakes import told
 
 
@@ -39,22 +40,24 @@ def stage(
     expand, settle. What is done already is not done twice."""
     began = time.monotonic()
     with told():
-        import yaml
+        with loading():
+            import yaml
 
-        from agentrl_components.errors import SpecError
-        from agentrl_components.spec.load import parse
+            from agentrl_components.errors import SpecError
+            from agentrl_components.spec.load import parse
 
         text = Path(manifest[1:]).read_text("utf-8") if manifest.startswith("@") else manifest
         run = parse(yaml.safe_load(text))
 
-        import logging
+        with loading():
+            import logging
 
-        from rich.console import Console
+            from rich.console import Console
 
-        from agentrl_pipelines.artifacts import Artifacts
-        from agentrl_pipelines.progress import view_for
-        from agentrl_pipelines.step import end_with
-        from agentrl_pipelines.steps import STEPS, Step
+            from agentrl_pipelines.artifacts import Artifacts
+            from agentrl_pipelines.progress import view_for
+            from agentrl_pipelines.step import end_with
+            from agentrl_pipelines.steps import STEPS, Step
 
         if name not in STEPS:
             raise SpecError([f"NAME: there is no stage {name}; use one of {', '.join(STEPS)}"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import spoken
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
@@ -9,13 +10,12 @@ from transformers import PreTrainedTokenizerFast
 
 from agentrl_components.dialogue import dialogue_for
 from agentrl_components.dialogue.plain import PlainDialogue
-from agentrl_components.dialogue.words import word_tokenizer
 from agentrl_components.errors import ModelError
 
 UNKNOWN, OBS, ACT, END = 1, 2, 3, 4
 BALL, GO, RED, TO = 5, 6, 7, 8
-TOKENIZER = word_tokenizer(["go", "to", "red", "ball"])
-DIALOGUE = PlainDialogue(TOKENIZER)
+TOKENIZER = spoken.opened(["go", "to", "red", "ball"])
+DIALOGUE = PlainDialogue(TOKENIZER.get_vocab())
 
 
 def test_a_prompt_holds_instructions_and_observation_up_to_the_reply() -> None:
@@ -89,7 +89,7 @@ def test_a_tokenizer_without_the_separators_is_named_with_the_way_out() -> None:
     other = PreTrainedTokenizerFast(tokenizer_object=model, name_or_path="org/other")
     lacking = r"org/other lacks <pad> <obs> <act> <end>, .*template: chat"
     with pytest.raises(ModelError, match=lacking):
-        PlainDialogue(other)
+        dialogue_for("plain", other, tiny=False)
 
 
 def test_a_tiny_model_speaks_plainly_unless_told_otherwise() -> None:

@@ -3,14 +3,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import spoken
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from agentrl_components.dialogue.words import word_tokenizer
+from agentrl_components.dialogue.words import read, save, word_tokenizer
 
 VOCABULARY = ("go", "to", ".", ",", "'s", "ball", "n't", "12")
-TOKENIZER = word_tokenizer(VOCABULARY)
+TOKENIZER = spoken.opened(VOCABULARY)
+"""As transformers has it."""
 
 
 def test_separators_come_first_then_words_in_sorted_order() -> None:
@@ -44,16 +46,30 @@ def test_what_cannot_be_one_word_is_refused(word: str) -> None:
         word_tokenizer(["go", word])
 
 
-def test_a_saved_tokenizer_loads_through_transformers_unchanged(tmp_path: Path) -> None:
-    TOKENIZER.save_pretrained(tmp_path)
-    loaded = AutoTokenizer.from_pretrained(tmp_path)
-    assert loaded.get_vocab() == TOKENIZER.get_vocab()
-    assert loaded.chat_template == TOKENIZER.chat_template
-    assert loaded.eos_token == "<end>"
-    assert loaded.pad_token == "<pad>"
+def test_transformers_saves_what_it_opened_as_it_was(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.mkdir()
+    save(word_tokenizer(VOCABULARY), ours)
+    loaded = AutoTokenizer.from_pretrained(ours)
+    loaded.save_pretrained(theirs)
+    again = AutoTokenizer.from_pretrained(theirs)
+    assert again.get_vocab() == loaded.get_vocab() == word_tokenizer(VOCABULARY).get_vocab()
+    assert again.chat_template == loaded.chat_template
+    assert (loaded.eos_token, loaded.pad_token) == ("<end>", "<pad>")
     text = "go to 12 ball , 's n't ."
-    assert loaded.encode(text) == TOKENIZER.encode(text)
+    assert again.encode(text) == loaded.encode(text)
     assert loaded.decode(loaded.encode(text)) == text
+    assert read(theirs) == read(ours) == loaded.get_vocab()
+
+
+def test_what_is_not_of_words_is_not_read(tmp_path: Path) -> None:
+    assert read(tmp_path) is None
+    for text in ("{", "[]", "{}", '{"model": {"type": "BPE", "vocab": {}}, "added_tokens": []}'):
+        (tmp_path / "tokenizer.json").write_text(text)
+        assert read(tmp_path) is None
+    other = '{"model": {"type": "WordLevel", "vocab": {"go": 0}}, "added_tokens": []}'
+    (tmp_path / "tokenizer.json").write_text(other)
+    assert read(tmp_path) is None
 
 
 def test_a_chat_only_ever_grows() -> None:

@@ -1,0 +1,55 @@
+"""A torch engine on a small decoder, and how it is asked."""
+
+import asyncio
+
+import torch
+
+from agentrl_components.architecture import Architecture, Rope
+from agentrl_components.decoder import Decoder
+from agentrl_components.engine import Request, Sampling
+from agentrl_components.torch_engine import TorchEngine
+
+STOP = 1
+FREE = Sampling(temperature=1.0, top_p=1.0, max_tokens=9, stop=(STOP,))
+
+
+def decoder(heads=4, kv_heads=2, width=8, vocabulary=41, hidden=32, seed=5, scale=1.0) -> Decoder:
+    shape = Architecture(
+        family="llama",
+        vocabulary=vocabulary,
+        hidden=hidden,
+        intermediate=48,
+        layers=2,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_width=width,
+        eps=1e-6,
+        rope=Rope(),
+        tied=True,
+        qkv_bias=False,
+        out_bias=False,
+        mlp_bias=False,
+        normed=False,
+    )
+    made = Decoder(shape)
+    made.initialise(torch.Generator().manual_seed(seed))
+    with torch.no_grad():  # far from uniform, so that a wrong key shows
+        for parameter in made.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(scale)
+    return made.eval()
+
+
+def request(session, ids, seed=0, sampling=FREE, admissible=None) -> Request:
+    return Request(session=session, ids=ids, seed=seed, sampling=sampling, admissible=admissible)
+
+
+async def once(engine, *arguments, **named):
+    try:
+        return await engine.generate(request(*arguments, **named))
+    finally:
+        await engine.close()
+
+
+def answer(made, ids, **named):
+    return asyncio.run(once(TorchEngine(made), 1, ids, **named))

@@ -1,0 +1,49 @@
+"""The corridor's server, asked over plain HTTP."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+
+from agentrl_envs.corridor import CorridorTasks
+from agentrl_envs.env import TaskSet
+from agentrl_envs.host import ThreadHost
+from agentrl_envs.server import ServerOptions, create_app
+from agentrl_envs.serving import running
+
+RED_LEFT_2 = {
+    "id": "corridor-00",
+    "category": "walk-2",
+    "payload": {"cells": 5, "start": 2, "side": "left", "colour": "red"},
+}
+
+
+class Watch:
+    """A clock that is turned by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextmanager
+def served(
+    tasks: TaskSet | None = None, clock: Watch | None = None, **options
+) -> Iterator[httpx.Client]:
+    tasks = tasks or CorridorTasks()
+    app = create_app(tasks, ThreadHost(tasks), ServerOptions(**options), clock=clock)
+    with running(app) as url, httpx.Client(base_url=url, timeout=10) as http:
+        yield http
+
+
+def opened(http: httpx.Client, key: str = "k", **fields) -> httpx.Response:
+    return http.post("/v1/sessions", json={"task": RED_LEFT_2, "key": key, **fields})
+
+
+def stepped(http: httpx.Client, session: str, n: int, action: str) -> httpx.Response:
+    return http.post(f"/v1/sessions/{session}/steps", json={"n": n, "action": action})
+
+
+def error_of(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]["type"]

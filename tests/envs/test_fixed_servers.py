@@ -1,0 +1,92 @@
+"""Servers at fixed addresses, while one of them is away."""
+
+import asyncio
+import time
+
+import pytest
+from corridor_server import red_left_2, served
+from starlette.responses import PlainTextResponse
+
+from agentrl_envs.client import RemoteTaskSet
+from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
+from agentrl_envs.env import Observation, Task
+from agentrl_envs.errors import UnreachableError
+from agentrl_envs.host import ThreadHost
+from agentrl_envs.server import ServerOptions, create_app
+from agentrl_envs.serving import running
+from agentrl_envs.transport import Patience
+
+NOBODY = "http://127.0.0.1:9"
+
+
+class Door:
+    """A server behind a proxy that says, while it is shut, that nobody is there."""
+
+    def __init__(self, **options) -> None:
+        tasks = CorridorTasks()
+        self.away = False
+        self._app = create_app(tasks, ThreadHost(tasks), ServerOptions(**options))
+
+    async def __call__(self, scope, receive, send) -> None:
+        if scope["type"] == "http" and self.away:
+            await PlainTextResponse("away", status_code=503)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+async def test_a_fixed_server_is_passed_over_while_it_is_away_and_taken_in_when_it_is_back():
+    door = Door(capacity=1)
+    with running(door) as one, served(capacity=1) as other:
+        patience = Patience(call_s=5.0, capacity_s=10.0, look_s=0.05)
+        async with RemoteTaskSet.connected(one, other, patience=patience) as remote:
+            door.away = True
+            first, second = remote.session(), remote.session()
+            await first.reset(red_left_2())
+            waiting = asyncio.create_task(second.reset(red_left_2()))
+            await asyncio.sleep(0.2)
+            assert not waiting.done()
+            door.away = False
+            assert (await waiting).text.endswith("left 2")
+            await first.close()
+            await second.close()
+
+
+async def test_a_session_keeps_its_place_on_a_server_that_was_away_for_a_moment():
+    door = Door(capacity=1)
+    with running(door) as url:
+        patience = Patience(call_s=5.0, capacity_s=0.1, look_s=0.05)
+        async with RemoteTaskSet.connected(url, patience=patience) as remote:
+            session = remote.session()
+            await session.reset(red_left_2())
+            door.away = True
+            again = asyncio.create_task(session.reset(red_left_2()))
+            await asyncio.sleep(0.2)
+            assert not again.done()
+            door.away = False
+            assert (await again).text.endswith("left 2")
+            await session.close()
+
+
+async def test_a_server_that_answers_but_opens_no_session_in_time_is_not_asked_for_ever():
+    class Stuck(CorridorTasks):
+        def environment(self):
+            class Waiting(CorridorEnvironment):
+                def reset(self, task: Task) -> Observation:
+                    time.sleep(3.0)
+                    return super().reset(task)
+
+            return Waiting()
+
+    with served(Stuck()) as url:
+        patience = Patience(call_s=1.0, retry_s=0.3, look_s=0.05)
+        async with RemoteTaskSet.connected(url, patience=patience) as remote:
+            with pytest.raises(UnreachableError, match=r"got no answer in 1 s"):
+                await asyncio.wait_for(remote.session().reset(red_left_2()), 20)
+
+
+async def test_a_world_opens_with_the_servers_that_answer():
+    with served() as url:
+        began = time.monotonic()
+        async with RemoteTaskSet.connected(NOBODY, url, patience=Patience()) as remote:
+            assert (await remote.session().reset(red_left_2())).text.endswith("left 2")
+        assert time.monotonic() - began < 5

@@ -1,0 +1,89 @@
+"""What an environment server refuses, and with which words."""
+
+import pytest
+from corridor_http import error_of, opened, served, stepped
+from pydantic import SecretStr
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        (b"{", 400, None),
+        (b"\xff\xfe", 400, None),
+        (b"[]", 422, None),
+        (b'{"n": 0, "action": "left"}', 422, "n"),
+        (b'{"n": 1, "action": 5}', 422, "action"),
+        (b'{"n": 1, "action": "left", "more": 1}', 422, "more"),
+        (b'{"n": 1, "action": "' + b"x" * 300_000 + b'"}', 422, "action"),
+        (b'{"n": 1, "action": "' + b"x" * 2_000_000 + b'"}', 413, None),
+        (b"[" * 100_000, 400, None),
+    ],
+)
+def test_garbage_is_refused_and_the_server_goes_on(body, status, field):
+    with served() as http:
+        session = opened(http).json()["id"]
+        answer = http.post(
+            f"/v1/sessions/{session}/steps",
+            content=body,
+            headers={"content-type": "application/json"},
+        )
+        assert error_of(answer) == (status, "invalid")
+        assert answer.json()["error"]["field"] == field
+        assert stepped(http, session, 1, "left").status_code == 200
+
+
+def test_a_body_of_another_type_is_refused_so_that_web_pages_cannot_post():
+    with served() as http:
+        answer = http.post("/v1/sessions", content="{}", headers={"content-type": "text/plain"})
+        assert error_of(answer) == (415, "invalid")
+
+
+def test_unknown_routes_methods_and_splits_have_typed_errors():
+    with served() as http:
+        assert error_of(http.get("/v2/nothing")) == (404, "not_found")
+        assert error_of(http.put("/v1/sessions")) == (405, "not_found")
+        assert error_of(http.get("/v1/tasks/test")) == (404, "not_found")
+        assert error_of(http.get("/v1/tasks/train?start=-1")) == (400, "invalid")
+        assert error_of(http.get("/v1/tasks/train?count=1001")) == (400, "invalid")
+
+
+def test_a_token_is_asked_for_everywhere_but_at_the_probes():
+    with served(token=SecretStr("sesame")) as http:
+        for path in ("/healthz", "/readyz", "/metrics"):
+            assert http.get(path).status_code in (200, 503)
+        assert error_of(http.get("/v1/environment")) == (401, "unauthorized")
+        for given in ("Bearer wrong", "sesame", "Bearer sesame2", "bearer sesamé".encode()):
+            wrong = http.get("/v1/environment", headers={"authorization": given})
+            assert error_of(wrong) == (401, "unauthorized")
+        right = http.get("/v1/environment", headers={"authorization": "Bearer sesame"})
+        assert right.status_code == 200
+
+
+def test_without_a_token_only_loopback_names_are_answered():
+    with served() as http:
+        rebound = http.get("/v1/environment", headers={"host": "evil.example"})
+        assert rebound.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/v1/steps", {"steps": []}, "steps"),
+        ("/v1/steps", {"steps": [{"session": "s", "n": 0, "action": ""}]}, "steps.0.n"),
+        ("/v1/steps", {"steps": [{"session": "s", "n": 1, "action": ""}] * 257}, "steps"),
+        ("/v1/relabel", {"openings": [{"observation": "", "goal": ""}] * 65}, "openings"),
+        ("/v1/relabel", {"openings": [{"observation": 1, "goal": ""}]}, "openings.0.observation"),
+    ],
+)
+def test_requests_of_many_are_bounded_and_checked(path, body, field):
+    with served() as http:
+        answer = http.post(path, json=body)
+        assert error_of(answer) == (422, "invalid")
+        assert answer.json()["error"]["field"] == field
+
+
+def test_a_server_whose_task_set_rewrites_no_goals_refuses_to():
+    with served() as http:
+        assert http.get("/v1/environment").json()["relabels"] is False
+        answer = http.post("/v1/relabel", json={"openings": [{"observation": "o", "goal": "g"}]})
+        assert error_of(answer) == (422, "task")

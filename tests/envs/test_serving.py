@@ -1,0 +1,114 @@
+"""Environment servers as processes: ports, threads, and many requests at once."""
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import httpx
+import pytest
+from corridor_http import error_of, opened, served, stepped
+
+from agentrl_envs import registry
+from agentrl_envs.corridor import CorridorTasks
+from agentrl_envs.faults import Faults, FaultyTaskSet
+from agentrl_envs.host import ProcessHost
+from agentrl_envs.server import ServerOptions, create_app
+from agentrl_envs.serving import ServingError, check_exposure, listening, running
+
+
+def test_a_server_is_not_opened_to_a_network_without_a_token():
+    with pytest.raises(ServingError, match=r"0\.0\.0\.0 can be reached from other machines"):
+        check_exposure("0.0.0.0", has_token=False)
+    check_exposure("127.0.0.1", has_token=False)
+    check_exposure("::1", has_token=False)
+    check_exposure("0.0.0.0", has_token=True)
+
+
+def test_a_taken_port_is_told_with_its_number():
+    with listening("127.0.0.1", 0) as bound:
+        bound.listen()
+        with pytest.raises(
+            ServingError, match=f"cannot listen on 127.0.0.1:{bound.getsockname()[1]}"
+        ):
+            listening("127.0.0.1", bound.getsockname()[1])
+
+
+def test_a_slow_environment_blocks_neither_the_probe_nor_the_others():
+    slow = FaultyTaskSet(CorridorTasks(), Faults(latency_s=0.3))
+    with served(slow) as http, ThreadPoolExecutor(8) as pool:
+        began = time.monotonic()
+        opening = [pool.submit(opened, http, f"k{number}") for number in range(8)]
+        time.sleep(0.05)
+        probe = time.monotonic()
+        assert http.get("/healthz").status_code == 200
+        assert time.monotonic() - probe < 0.2
+        assert {answer.result().status_code for answer in opening} == {201}
+        assert time.monotonic() - began < 1.2  # one after the other it would be 2.4 s
+
+
+def test_a_step_that_takes_too_long_loses_its_session_and_frees_its_place():
+    slow = FaultyTaskSet(CorridorTasks(), Faults(latency_s=0.4))
+    with served(slow, timeout_s=0.1, capacity=1) as http:
+        for key in ("a", "b"):
+            answer = opened(http, key)
+            assert error_of(answer) == (500, "session")
+            assert "took longer than 0.1 s" in answer.text
+
+
+def test_sixty_four_sessions_at_once_do_not_hear_each_other():
+    tasks = CorridorTasks()
+    with served(tasks, capacity=64) as http, ThreadPoolExecutor(16) as pool:
+
+        def episode(index: int) -> list[str]:
+            task = tasks.task("train", index)
+            body = {
+                "task": {"id": task.id, "category": task.category, "payload": dict(task.payload)},
+                "key": f"k{index}",
+            }
+            answer = http.post("/v1/sessions", json=body).json()
+            seen = [answer["observation"]["text"]]
+            for n, action in enumerate(("left", "right", "left"), start=1):
+                step = stepped(http, answer["id"], n, action).json()["step"]
+                seen.append(step["observation"]["text"])
+            return seen
+
+        def alone(index: int) -> list[str]:
+            environment = tasks.environment()
+            seen = [environment.reset(tasks.task("train", index)).text]
+            return seen + [environment.step(a).observation.text for a in ("left", "right", "left")]
+
+        assert list(pool.map(episode, range(64))) == [alone(index) for index in range(64)]
+
+
+def test_two_identical_steps_in_flight_are_one_step():
+    slow = FaultyTaskSet(CorridorTasks(), Faults(latency_s=0.1))
+    with served(slow) as http, ThreadPoolExecutor(4) as pool:
+        session = opened(http).json()["id"]
+        answers = list(pool.map(lambda _: stepped(http, session, 1, "left").json(), range(4)))
+        assert answers == [answers[0]] * 4
+        assert "left 1" in json.dumps(answers[0])
+
+
+def test_no_thread_of_a_server_outlives_it():
+    before = threading.active_count()
+    with served() as http:
+        opened(http)
+    for _ in range(100):
+        if threading.active_count() <= before:
+            break
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+
+
+def test_worker_processes_play_the_same_episodes():
+    factory = partial(registry.task_set, "corridor", {"turns": 6})
+    app = create_app(factory(), ProcessHost(factory, workers=1), ServerOptions())
+    with running(app) as url, httpx.Client(base_url=url, timeout=20) as http:
+        session = opened(http).json()["id"]
+        texts = [
+            stepped(http, session, n, "left").json()["step"]["observation"]["text"] for n in (1, 2)
+        ]
+        assert texts == ["corridor 5 red door left 1", "corridor 5 red door here"]
+        assert http.delete(f"/v1/sessions/{session}").status_code == 204

@@ -1,0 +1,107 @@
+"""Servers that answer otherwise than the contract says, or as servers of before did."""
+
+import asyncio
+
+import pytest
+from corridor_server import HURRIED
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from agentrl_envs.client import RemoteTaskSet
+from agentrl_envs.env import Task
+from agentrl_envs.errors import ContractError
+from agentrl_envs.serving import running
+
+
+class Liar:
+    """A server that answers as it likes."""
+
+    def __init__(self, step: object) -> None:
+        self.step = step
+        self.busy = 0
+
+    def app(self) -> Starlette:
+        async def environment(request: Request) -> Response:
+            if self.busy > 0:
+                self.busy -= 1
+                return PlainTextResponse("starting", status_code=503)
+            return JSONResponse(
+                {
+                    "name": "liar", "instructions": "", "vocabulary": None, "train": None,
+                    "heldout": None, "capacity": 1, "ttl_s": 1.0, "version": "1",
+                    "tasks_hash": "0",
+                }
+            )  # fmt: skip
+
+        async def opened(request: Request) -> Response:
+            seen = {"text": "hello", "admissible": None}
+            return JSONResponse({"id": "s", "ttl_s": 1.0, "observation": seen})
+
+        async def stepped(request: Request) -> Response:
+            return JSONResponse(self.step)
+
+        return Starlette(
+            routes=[
+                Route("/v1/environment", environment),
+                Route("/v1/sessions", opened, methods=["POST"]),
+                Route("/v1/sessions/s/steps", stepped, methods=["POST"]),
+            ]
+        )
+
+
+def said(**fields) -> dict[str, object]:
+    step: dict[str, object] = {
+        "observation": {"text": "hi", "admissible": None},
+        "reward": 0.0,
+        "terminated": False,
+        "truncated": False,
+        "info": {"wellformed": True, "success": False, "raw_score": 0.0},
+    }
+    return {"step": step | fields}
+
+
+@pytest.mark.parametrize(
+    ("answer", "finding"),
+    [
+        (said(reward="1"), r"POST /v1/sessions/s/steps: step\.reward is '1'"),
+        (said(reward=None), r"step\.reward is None"),
+        (said(reward=7.0), r"step: reward is 7\.0"),
+        (said(terminated=True, truncated=True), "truncated is True"),
+        (said(info={"success": False, "raw_score": 0.0}), r"info\.wellformed is None"),
+        (said(observation={"text": 5, "admissible": None}), r"step\.observation\.text is 5"),
+        (
+            said(observation={"text": "x", "admissible": ["a", "a"]}),
+            r"observation\.admissible is \('a', 'a'\)",
+        ),
+        ({"reward": 1.0}, "step"),
+        ("text", "the answer is"),
+    ],
+)
+async def test_a_lie_is_a_contract_error_that_names_call_and_value(answer, finding):
+    with running(Liar(answer).app()) as url:
+        async with RemoteTaskSet.connected(url, patience=HURRIED) as remote:
+            session = remote.session()
+            await session.reset(Task(id="x-0", category="x", payload={}))
+            with pytest.raises(ContractError, match=finding):
+                await session.step("hello")
+
+
+async def test_a_proxy_that_says_503_is_asked_again():
+    liar = Liar(said())
+    liar.busy = 2
+    with running(liar.app()) as url:
+        async with RemoteTaskSet.connected(url) as remote:
+            assert remote.name == "liar"
+
+
+async def test_a_server_of_before_takes_each_step_alone():
+    with running(Liar(said()).app()) as url:
+        async with RemoteTaskSet.connected(url, patience=HURRIED) as remote:
+            assert (remote.served.most_steps, remote.relabels) == (0, False)
+            sessions = [remote.session() for _ in range(3)]
+            task = Task(id="x-0", category="x", payload={})
+            await asyncio.gather(*(session.reset(task) for session in sessions))
+            steps = await asyncio.gather(*(session.step("hello") for session in sessions))
+            assert [step.observation.text for step in steps] == ["hi"] * 3

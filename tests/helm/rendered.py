@@ -1,0 +1,28 @@
+"""What Helm rendered, and how it is read."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agentrl_pipelines import platform
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "helm" / "agentrl"
+Manifest = dict[str, Any]
+Render = Callable[..., list[Manifest]]
+Template = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def the(objects: list[Manifest], kind: str, name: str) -> Manifest:
+    return next(one for one in objects if one["kind"] == kind and one["metadata"]["name"] == name)
+
+
+def kinds(objects: list[Manifest]) -> list[str]:
+    return sorted(one["kind"] for one in objects)
+
+
+def settings(objects: list[Manifest], folder: Path) -> platform.Platform:
+    path = folder / "platform.yaml"
+    path.write_text(the(objects, "ConfigMap", "agentrl-platform")["data"]["platform.yaml"])
+    return platform.load(path)

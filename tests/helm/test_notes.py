@@ -1,0 +1,49 @@
+"""What `helm install` says at its end."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from rendered import CHART, Manifest, Template
+
+
+@pytest.fixture
+def notes(template: Template, tmp_path: Path) -> Callable[..., str]:
+    """What `helm install` prints at its end; without a cluster Helm keeps it to itself."""
+    chart = tmp_path / "agentrl"
+    shutil.copytree(CHART, chart)
+    shutil.copy(chart / "templates" / "NOTES.txt", chart / "notes.txt")
+    shown = 'notes: {{ tpl (.Files.Get "notes.txt") . | toJson }}\n'
+    (chart / "templates" / "shown.yaml").write_text(shown)
+
+    def told(values: Manifest | None = None, namespace: str = "kubeflow") -> str:
+        ended = template(
+            values, "--show-only", "templates/shown.yaml", chart=chart, namespace=namespace
+        )
+        assert ended.returncode == 0, ended.stderr
+        (shown,) = (one for one in yaml.safe_load_all(ended.stdout) if one)
+        return str(shown["notes"])
+
+    return told
+
+
+def test_the_notes_give_the_next_three_commands(notes: Callable[..., str]) -> None:
+    assert [line.strip() for line in notes().splitlines() if line.startswith("  kubectl")] == [
+        "kubectl -n kubeflow rollout status deployment/agentrl",
+        "kubectl -n kubeflow apply -f examples/babyai.yaml",
+        "kubectl -n kubeflow get arl --watch",
+    ]
+
+
+def test_the_notes_say_when_a_secret_is_needed_elsewhere(notes: Callable[..., str]) -> None:
+    assert "Secret" not in notes()
+    told = notes({"minio": {"enabled": True}}, namespace="agents")
+    assert "The Secret agentrl-minio must be in agents and in kubeflow." in told
+
+
+def test_the_notes_leave_the_profile_to_a_person_where_there_are_many(
+    notes: Callable[..., str],
+) -> None:
+    assert "kubectl -n PROFILE apply -f examples/babyai.yaml" in notes({"kfp": {"multiUser": True}})

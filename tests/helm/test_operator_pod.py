@@ -1,0 +1,62 @@
+"""The operator's pod, as the chart makes it."""
+
+from rendered import Manifest, Render, the
+
+from agentrl_operator.__main__ import main
+from agentrl_pipelines import platform
+
+
+def test_one_operator_decides_and_a_new_configuration_restarts_it(render: Render) -> None:
+    before = the(render(), "Deployment", "agentrl")["spec"]
+    after = the(render({"pollSeconds": 9}), "Deployment", "agentrl")["spec"]
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    assert (before["replicas"], before["strategy"]) == (1, rolling)
+    mark = "checksum/platform"
+    assert (
+        before["template"]["metadata"]["annotations"][mark]
+        != after["template"]["metadata"]["annotations"][mark]
+    )
+
+
+def test_the_operator_is_told_which_namespaces_to_watch(render: Render) -> None:
+    pod = the(render({"watchNamespaces": ["a", "b"]}), "Deployment", "agentrl")["spec"]["template"]
+    assert pod["spec"]["containers"][0]["args"] == [
+        "--platform=/etc/agentrl/platform.yaml",
+        "--namespace=a",
+        "--namespace=b",
+        "--lease=$(POD_NAMESPACE)/agentrl",
+        "--lease-seconds=15",
+        "--metrics-port=8080",
+        "--log-format=json",
+    ]
+
+
+def test_the_operator_understands_what_it_is_told(render: Render, everything: Manifest) -> None:
+    values = everything | {"watchNamespaces": ["a", "b"]}
+    pod = the(render(values), "Deployment", "agentrl")["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert container["command"] == ["python3", "-m", "agentrl_operator"]
+    told = main.make_context("agentrl_operator", list(container["args"])).params
+    assert told["path"] == platform.ADDRESS
+    assert tuple(told["namespaces"]) == ("a", "b")
+    assert (str(told["lease"]), told["lease_seconds"]) == ("$(POD_NAMESPACE)/agentrl", 15)
+    assert told["metrics_port"] == container["ports"][0]["containerPort"]
+    assert told["log_format"] == "json"
+
+
+def test_everything_about_the_operators_pod_can_be_set(
+    render: Render, everything: Manifest
+) -> None:
+    template = the(render(everything), "Deployment", "agentrl")["spec"]["template"]
+    pod = template["spec"]
+    assert template["metadata"]["labels"]["c"] == "d"
+    assert template["metadata"]["annotations"]["e"] == "f"
+    assert pod["nodeSelector"] == {"disk": "ssd"}
+    assert pod["tolerations"] == [{"key": "control", "operator": "Exists"}]
+    assert pod["affinity"] == {"nodeAffinity": {}}
+    assert pod["priorityClassName"] == "high"
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert pod["containers"][0]["image"] == "ghcr.io/agentrl/agentrl-operator:1.2"
+    assert {"name": "SSL_CERT_FILE", "value": "/ca/ca.crt"} in pod["containers"][0]["env"]
+    assert {"name": "ca", "mountPath": "/ca"} in pod["containers"][0]["volumeMounts"]
+    assert {"name": "ca", "configMap": {"name": "ca"}} in pod["volumes"]

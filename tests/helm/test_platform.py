@@ -1,0 +1,104 @@
+"""What the operator is told of the platform."""
+
+from pathlib import Path
+
+from rendered import Manifest, Render, settings, the
+
+from agentrl_pipelines import platform
+
+
+def test_the_defaults_describe_kubeflow_pipelines_as_it_installs_itself(
+    render: Render, tmp_path: Path
+) -> None:
+    told = settings(render(), tmp_path)
+    assert told.kfp.url == "http://ml-pipeline.kubeflow.svc:8888"
+    assert (told.kfp.namespace, told.kfp.multi_user, told.kfp.token_file) == (
+        "kubeflow",
+        False,
+        None,
+    )
+    assert told.storage.url == "s3://mlpipeline/agentrl"
+    assert told.storage.endpoint == "http://minio-service.kubeflow.svc:9000"
+    assert told.storage.secret == platform.StorageSecret(
+        name="mlpipeline-minio-artifact", access_key="accesskey", secret_key="secretkey"
+    )
+    assert told.tracking == platform.Mlflow(uri=None, ui_url=None)
+    assert told.images.stage == "ghcr.io/agentrl/agentrl:0.1.0"
+    assert told.kueue.admission == "pods"
+    assert told.poll_seconds == 5
+
+
+def test_a_store_and_a_tracker_of_ones_own_reach_the_operator(
+    render: Render, tmp_path: Path
+) -> None:
+    values = {
+        "storage": {
+            "url": "s3://models/agents",
+            "region": "eu-west-1",
+            "existingSecret": "keys",
+            "accessKey": "AK",
+            "secretKey": "SK",
+        },
+        "tracking": {"uri": "https://mlflow.example.org"},
+        "images": {
+            "stage": {"repository": "registry:5000/agentrl", "digest": "sha256:" + "0" * 64}
+        },
+        "kueue": {"admission": "run"},
+        "pollSeconds": 0.5,
+    }
+    told = settings(render(values), tmp_path)
+    assert (told.storage.url, told.storage.endpoint) == ("s3://models/agents", None)
+    assert told.storage.region == "eu-west-1"
+    assert told.storage.secret == platform.StorageSecret(
+        name="keys", access_key="AK", secret_key="SK"
+    )
+    assert told.tracking.uri == "https://mlflow.example.org"
+    assert told.images.stage == "registry:5000/agentrl@sha256:" + "0" * 64
+    assert told.kueue.admission == "run"
+    assert told.poll_seconds == 0.5
+
+
+def test_the_try_out_servers_are_what_the_operator_is_told_of(
+    render: Render, everything: Manifest, tmp_path: Path
+) -> None:
+    objects = render(everything)
+    told = settings(objects, tmp_path)
+    assert told.storage.url == "s3://agentrl"
+    assert told.storage.endpoint == "http://agentrl-minio.kubeflow.svc:9000"
+    assert told.tracking.uri == "http://agentrl-mlflow.kubeflow.svc:5000"
+    secret = the(objects, "Secret", told.storage.secret.name)
+    assert set(secret["data"]) == {told.storage.secret.access_key, told.storage.secret.secret_key}
+    bucket = the(objects, "Deployment", "agentrl-minio")["spec"]["template"]["spec"][
+        "initContainers"
+    ][0]
+    assert bucket["command"][-1] == "/data/agentrl"
+
+
+def test_mlflow_answers_by_its_services_names_and_the_ones_it_is_given(
+    render: Render, everything: Manifest
+) -> None:
+    server = the(render(everything), "Deployment", "agentrl-mlflow")
+    environment = {
+        one["name"]: one["value"]
+        for one in server["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
+    assert {
+        "localhost:*",
+        "agentrl-mlflow.kubeflow.svc:*",
+        "agentrl-mlflow.kubeflow.svc.cluster.local:*",
+        "mlflow.example.org",
+    } <= set(environment["MLFLOW_SERVER_ALLOWED_HOSTS"].split(","))
+
+
+def test_for_many_users_the_operator_carries_a_token_of_its_own(
+    render: Render, tmp_path: Path
+) -> None:
+    objects = render({"kfp": {"multiUser": True}})
+    pod = the(objects, "Deployment", "agentrl")["spec"]["template"]["spec"]
+    mount = next(m for m in pod["containers"][0]["volumeMounts"] if m["name"] == "kfp-token")
+    volume = next(v for v in pod["volumes"] if v["name"] == "kfp-token")
+    token = volume["projected"]["sources"][0]["serviceAccountToken"]
+    assert token["audience"] == "pipelines.kubeflow.org"
+    told = settings(objects, tmp_path)
+    assert told.kfp.multi_user
+    assert str(told.kfp.token_file) == f"{mount['mountPath']}/{token['path']}"

@@ -1,0 +1,39 @@
+"""Manifests that cannot be run, and what happens while they cannot."""
+
+from demo_run import SPEC, plan, started
+
+from agentrl_operator import actions
+from agentrl_operator.conditions import Kind, Reason
+from agentrl_operator.observed import KfpRun, Observed
+
+
+def test_a_mistake_is_shown_and_nothing_starts_until_it_is_corrected():
+    wrong = SPEC | {"seed": -1}
+    got = plan(wrong)
+
+    assert [type(one) for one in got.actions] == []
+    assert got.status.phase == "Failed"
+    assert got.status.says(Kind.ACCEPTED, "False", Reason.INVALID_SPEC)
+    assert got.status.says(Kind.FAILED, "True", Reason.INVALID_SPEC)
+    assert "spec.seed" in got.status.condition(Kind.ACCEPTED).message
+    assert got.requeue_s is None
+    mended = plan(SPEC, got.status)
+    assert [type(one) for one in mended.actions] == [actions.OpenTracker, actions.StartRun]
+    assert mended.status.phase == "Pending"
+    assert mended.status.says(Kind.FAILED, "False")
+
+
+def test_a_mistake_made_later_leaves_running_work_alone():
+    got = plan(SPEC | {"seed": -1}, started(), Observed(kfp=KfpRun(state="RUNNING")))
+
+    assert got.actions == ()
+    assert got.status.phase == "Running"
+    assert got.status.says(Kind.ACCEPTED, "False", Reason.INVALID_SPEC)
+
+
+def test_a_run_outside_the_namespace_of_kfp_is_refused_with_the_fix():
+    got = plan(namespace="team-a")
+
+    assert got.status.message == (
+        "metadata.namespace: Kubeflow Pipelines runs its pods in kubeflow; make the run there"
+    )

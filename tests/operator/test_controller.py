@@ -1,0 +1,83 @@
+"""The controller beside neighbours that do not answer, bugs, and many runs."""
+
+import asyncio
+
+from world import PLATFORM, SPEC, STORE, World
+
+from agentrl_operator.controller import Controller
+from agentrl_operator.neighbours import Neighbours
+
+
+async def test_a_run_whose_start_was_not_answered_is_adopted():
+    world = World()
+    world.kfp.deaf = True
+    await world.look()
+    assert world.conditions()["Progressing"] == ("Unknown", "KfpUnavailable")
+
+    world.kfp.deaf = False
+    await world.look()
+
+    assert len(world.kfp.submitted) == 1
+    assert world.conditions()["Progressing"] == ("True", "Running")
+
+
+async def test_mlflow_that_is_down_stops_nothing():
+    world = World()
+    world.tracking.down = True
+    await world.look(2)
+
+    assert world.conditions()["Progressing"] == ("True", "Running")
+    assert "mlflowRun" not in world.status
+    world.stores.shelf(STORE).mlflow_run = "made-by-a-stage"
+    await world.look()
+    assert world.status["mlflowRun"] == "made-by-a-stage"
+
+
+async def test_a_neighbour_that_does_not_answer_shows_in_the_metrics():
+    world = World()
+    await world.look(3)
+    world.kfp.down = True
+    await world.look()
+    world.kfp.down, world.stores.down = False, True
+    await world.look()
+    registry = world.controller.metrics.registry
+    for neighbour in ("Kfp", "Standing"):
+        counted = {"neighbour": neighbour}
+        assert registry.get_sample_value("agentrl_operator_troubles_total", counted) == 1
+
+
+async def test_a_bug_in_one_look_shows_in_the_metrics_and_the_run_is_tried_again():
+    world = World()
+
+    def broken(run, uid, platform, queued):
+        raise ZeroDivisionError
+
+    neighbours = Neighbours(
+        cluster=world.cluster,
+        pipelines=world.kfp,
+        stores=world.stores,
+        tracking=world.tracking,
+        bind=broken,
+    )
+    controller = Controller(neighbours, PLATFORM, workers=2)
+    async with controller.working():
+        controller.seen(world.cluster.body(world.key))
+        async with asyncio.timeout(30):
+            while not controller.metrics.registry.get_sample_value(
+                "agentrl_operator_reconciles_total", {"result": "bug"}
+            ):
+                await asyncio.sleep(0.01)
+
+
+async def test_many_runs_are_worked_on_side_by_side():
+    world, count = World(), 300
+    keys = [
+        world.cluster.add(f"run-{n}", "kubeflow", f"6a1b2c3d-0000-4000-8000-{n:012}", SPEC)
+        for n in range(1000, 1000 + count)
+    ]
+    async with world.controller.working(), asyncio.timeout(60):
+        for key in keys:
+            world.controller.seen(world.cluster.body(key))
+        while len(world.kfp.submitted) < count:
+            await asyncio.sleep(0.01)
+    assert len({one.run_id for one in world.kfp.submitted}) == count

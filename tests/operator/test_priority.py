@@ -1,0 +1,134 @@
+"""How urgent a run is to Kueue, in a world in memory."""
+
+from queued_world import CLASS, QueuedWorld, evicted
+from world import World
+
+from agentrl_operator import workload
+from agentrl_operator.workload import Priority
+from agentrl_pipelines.platform import Mlflow, Platform
+
+
+def priority(world):
+    spec = world.workload["spec"]
+    return spec.get("priorityClassRef", {}).get("name"), spec.get("priority")
+
+
+async def test_a_workload_has_the_priority_of_the_class_that_the_label_names():
+    world = QueuedWorld()
+    world.kueue.classes["urgent"] = 100
+    world.cluster.label(world.key, **{CLASS: "urgent"})
+    await world.look(2)
+
+    assert world.workload["spec"]["priorityClassRef"] == {
+        "group": "kueue.x-k8s.io",
+        "kind": "WorkloadPriorityClass",
+        "name": "urgent",
+    }
+    assert world.workload["spec"]["priority"] == 100
+    world.kueue.classes["urgent"] = 7  # Kueue itself brings Workloads up to date
+    world.restart()
+    await world.look(2)
+    assert priority(world) == ("urgent", 100)
+
+
+async def test_a_label_that_names_no_class_is_told_and_nothing_starts():
+    world = QueuedWorld()
+    world.cluster.label(world.key, **{CLASS: "unheard-of"})
+    await world.look(2)
+    world.kueue.admit()
+    await world.look()
+
+    assert world.workload is None
+    assert world.kfp.submitted == []
+    assert world.conditions()["Admitted"] == ("False", "NoPriorityClass")
+    assert world.conditions()["Progressing"] == ("False", "NoPriorityClass")
+    assert world.status["message"] == (
+        "not in the queue: metadata.labels.kueue.x-k8s.io/priority-class: there is no "
+        "WorkloadPriorityClass unheard-of; make it, or correct the label"
+    )
+    assert ("Warning", "NoPriorityClass") in {one[:2] for one in world.cluster.events}
+    world.kueue.classes["unheard-of"] = 5
+    await world.look(2)
+    assert priority(world) == ("unheard-of", 5)
+    assert world.conditions()["Admitted"] == ("False", "Queued")
+
+
+async def test_a_run_in_the_queue_leaves_it_when_its_label_names_no_class():
+    world = QueuedWorld()
+    await world.look()
+    world.cluster.label(world.key, **{CLASS: "unheard-of"})
+    await world.look(2)
+    assert world.workload is None
+    world.cluster.label(world.key, **{CLASS: None})
+    await world.look(2)
+    assert priority(world) == (None, None)
+
+
+async def test_a_manifest_with_mistakes_keeps_its_place_in_the_queue_as_it_is():
+    world = QueuedWorld()
+    world.kueue.classes["urgent"] = 100
+    await world.look()
+    world.cluster.edit(world.key, seed=-1)
+    world.cluster.label(world.key, **{CLASS: "urgent"})
+    await world.look()
+    version = world.workload["metadata"]["resourceVersion"]
+    await world.look(3)
+
+    assert world.workload["metadata"]["resourceVersion"] == version
+    assert priority(world) == (None, None)
+    world.cluster.edit(world.key, seed=1)
+    await world.look(2)
+    assert priority(world) == ("urgent", 100)
+
+
+async def test_a_run_at_work_changes_its_class_and_goes_on():
+    world = QueuedWorld()
+    world.kueue.classes |= {"urgent": 100, "calm": 1}
+    world.cluster.label(world.key, **{CLASS: "calm"})
+    await world.look()
+    world.kueue.admit()
+    await world.look(2)
+    world.cluster.label(world.key, **{CLASS: "urgent"})
+    await world.look(2)
+    assert priority(world) == ("urgent", 100)
+
+    world.cluster.label(world.key, **{CLASS: "unheard-of"})
+    await world.look(2)
+    assert priority(world) == ("urgent", 100)
+    assert world.conditions()["Admitted"] == ("True", "Admitted")
+    told = next(one for one in world.status["conditions"] if one["type"] == "Admitted")
+    assert "there is no WorkloadPriorityClass unheard-of" in told["message"]
+    assert len(world.kfp.submitted) == 1
+
+
+async def test_a_class_that_comes_or_goes_while_quota_is_held_counts_from_the_next_queue_on():
+    world = QueuedWorld()
+    world.kueue.classes["urgent"] = 100
+    await world.look()
+    world.kueue.admit()
+    await world.look(2)
+    world.cluster.label(world.key, **{CLASS: "urgent"})
+    await world.look(2)
+    assert priority(world) == (None, None)  # as Kueue has it
+    assert world.conditions()["Progressing"] == ("True", "Running")
+
+    await evicted(world)
+    await world.look()
+    assert priority(world) == ("urgent", 100)
+
+
+async def test_pods_that_kueue_admits_by_themselves_are_told_the_class():
+    world = World(Platform(tracking=Mlflow(uri="http://m.test")), compute={"queue": "training"})
+    world.cluster.label(world.key, **{CLASS: "urgent"})
+    await world.look(2)
+
+    (submitted,) = world.kfp.submitted
+    assert submitted.pipeline_spec["queued"].priority_class == "urgent"
+
+
+def test_a_workload_made_by_hand_may_have_no_priority_class():
+    body = {"metadata": {}, "spec": {"priority": 3}}
+    assert workload.read(body).priority_class is None
+    assert workload.prioritized(None) == {"priorityClassRef": None, "priority": None}
+    named = workload.prioritized(Priority(name="urgent", value=100))
+    assert named["priority"] == 100

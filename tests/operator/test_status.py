@@ -1,0 +1,33 @@
+"""A run's status as it is read and written."""
+
+from datetime import timedelta
+
+from demo_run import NOW, plan
+
+from agentrl_operator import status as statuses
+from agentrl_operator.conditions import Kind
+from agentrl_operator.observed import KfpRun, Observed
+from agentrl_operator.status import Status
+
+
+def test_a_condition_keeps_its_time_while_its_status_stays():
+    first = plan()
+    later = NOW + timedelta(minutes=5)
+    second = plan(status=first.status, observed=Observed(kfp=KfpRun(state="RUNNING")), now=later)
+
+    progressing = second.status.condition(Kind.PROGRESSING)
+    assert progressing.reason == "Running"
+    assert progressing.last_transition_time == NOW
+
+
+def test_a_damaged_status_counts_as_lost():
+    assert statuses.read({"phaseIndex": "one"}) == Status()
+
+
+def test_a_status_patch_says_only_what_changed():
+    before = {"phase": "Pending", "kfpRun": "a", "attempt": 0}
+    assert statuses.patch(before, {"phase": "Running", "attempt": 0}) == {
+        "phase": "Running",
+        "kfpRun": None,
+    }
+    assert statuses.patch(before, dict(before)) == {}

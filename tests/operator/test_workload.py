@@ -1,0 +1,161 @@
+"""What a run's Workload asks Kueue for, and what Kueue is told in its status."""
+
+from datetime import UTC, datetime
+
+import pytest
+from queued_world import NAME, PLATFORM, QueuedWorld
+from world import UID
+
+from agentrl_components.spec import parse
+from agentrl_operator import news, resource, workload
+from agentrl_operator.errors import KubernetesError
+
+
+def asked(**spec):
+    body = {
+        "apiVersion": "agentrl.dev/v1alpha1",
+        "kind": "AgentRLRun",
+        "metadata": {"name": "demo", "namespace": "kubeflow"},
+    }
+    horizon = {"phases": [{"maxTurns": 3, "iterations": 2}]}
+    manifest = body | {"spec": {"horizon": horizon} | spec}
+    one = resource.read(manifest | {"metadata": body["metadata"] | {"uid": UID}}, PLATFORM)
+    assert one.run is not None, one.mistakes
+    return workload.manifest(one, parse(manifest))
+
+
+def test_a_workload_asks_for_the_trainer_and_every_server():
+    made = asked(
+        environments=[
+            {"name": "babyai", "builtin": "babyai", "replicas": 3},
+            {"name": "inside", "builtin": "babyai", "replicas": 0},
+            {"name": "elsewhere", "url": "http://elsewhere.test"},
+        ],
+        compute={
+            "queue": "training",
+            "cpu": "4",
+            "memory": "8Gi",
+            "gpus": 2,
+            "nodeSelector": {"gpu": "h100"},
+            "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        },
+    )
+
+    assert made["apiVersion"] == "kueue.x-k8s.io/v1beta2"
+    assert made["metadata"]["ownerReferences"][0]["uid"] == UID
+    requests = {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "2"}
+    served = {"cpu": "250m", "memory": "256Mi"}
+    assert made["spec"] == {
+        "queueName": "training",
+        "podSets": [
+            {
+                "name": "train",
+                "count": 1,
+                "template": {
+                    "spec": {
+                        "containers": [{"name": "main", "resources": {"requests": requests}}],
+                        "nodeSelector": {"gpu": "h100"},
+                        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+                    }
+                },
+            },
+            {
+                "name": "environment-babyai",
+                "count": 3,
+                "template": {
+                    "spec": {"containers": [{"name": "main", "resources": {"requests": served}}]}
+                },
+            },
+        ],
+    }
+
+
+def test_apart_rollout_and_update_are_asked_for_side_by_side():
+    made = asked(
+        environments=[{"name": "babyai", "url": "http://babyai.test"}],
+        compute={"queue": "training", "placement": "disaggregated"},
+    )
+
+    assert [one["name"] for one in made["spec"]["podSets"]] == ["rollout", "update"]
+
+
+def test_the_longest_names_and_the_most_environments_fit_into_a_workload():
+    names = [f"{'x' * 38}{chr(97 + n)}" for n in range(16)]
+    made = asked(
+        environments=[{"name": name, "builtin": "babyai"} for name in names],
+        compute={"queue": "training", "placement": "disaggregated"},
+    )
+
+    assert len(made["spec"]["podSets"]) == 18  # as many as Kueue takes
+    assert max(len(one["name"]) for one in made["spec"]["podSets"]) <= 63
+
+
+def test_checks_that_are_not_done_are_named():
+    body = {
+        "metadata": {"name": NAME},
+        "status": {
+            "conditions": [
+                {"type": "QuotaReserved", "status": "True", "message": "Quota reserved in all"}
+            ],
+            "admissionChecks": [
+                {"name": "nodes", "state": "Pending", "message": "asking for two nodes"},
+                {"name": "budget", "state": "Ready"},
+            ],
+        },
+    }
+
+    seen = workload.read(body)
+    assert (seen.reserved, seen.admitted) == (True, False)
+    assert seen.says == "waiting for admission checks: nodes: asking for two nodes"
+
+
+def test_what_gives_the_quota_back_after_an_eviction_is_what_kueue_expects():
+    noon = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+    def said(kind, status, reason):
+        stamp = {"lastTransitionTime": "2026-11-21T11:59:00Z", "observedGeneration": 1}
+        return {"type": kind, "status": status, "reason": reason, "message": reason} | stamp
+
+    body = {
+        "metadata": {"name": NAME, "resourceVersion": "7", "generation": 2},
+        "status": {
+            "admission": {"clusterQueue": "team"},
+            "accumulatedPastExecutionTimeSeconds": 30,
+            "conditions": [
+                said("QuotaReserved", "True", "QuotaReserved"),
+                said("Admitted", "True", "Admitted"),
+                said("Evicted", "True", "ClusterQueueStopped"),
+            ],
+        },
+    }
+    change = news.told(body, "stopped", noon)
+
+    assert change["metadata"] == {"resourceVersion": "7"}
+    assert change["status"]["admission"] is None
+    assert change["status"]["accumulatedPastExecutionTimeSeconds"] == 90
+    assert [
+        (one["type"], one["status"], one["reason"]) for one in change["status"]["conditions"]
+    ] == [
+        ("Evicted", "True", "ClusterQueueStopped"),
+        ("Requeued", "False", "ClusterQueueStopped"),  # Kueue's to change, with the queue
+        ("QuotaReserved", "False", "Pending"),
+        ("Admitted", "False", "NoReservation"),
+    ]
+    assert change["status"]["conditions"][2]["lastTransitionTime"] == "2026-11-21T12:00:00Z"
+    after = body | {"status": change["status"]}
+    assert news.told(after, "stopped", noon) is None
+
+
+async def test_what_kueue_wrote_meanwhile_is_not_written_over():
+    world = QueuedWorld()
+    await world.look()
+    world.kueue.admit()
+    await world.look()
+    old = dict(world.workload["metadata"])
+    world.kueue.evict()
+    stale = {"metadata": old, "status": {"conditions": []}}
+    with pytest.raises(KubernetesError) as caught:
+        await world.kueue.tell("kubeflow", NAME, stale)
+
+    assert caught.value.status == 409
+    assert world.holds("Evicted")

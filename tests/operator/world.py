@@ -1,0 +1,197 @@
+"""One run and its surroundings in memory, and everything that can happen to them."""
+
+from datetime import UTC, datetime, timedelta
+
+from agentrl_components.state import State, Verdict
+from agentrl_operator.controller import Controller
+from agentrl_operator.memory import MemoryCluster, MemoryKfp
+from agentrl_operator.memory_stores import MemoryStores, MemoryTracking
+from agentrl_operator.neighbours import Neighbours
+from agentrl_pipelines.platform import Mlflow, Platform
+
+UID = "6a1b2c3d-0000-4000-8000-000000000001"
+PLATFORM = Platform(tracking=Mlflow(uri="http://mlflow.test"))
+SPEC = {
+    "environments": [{"name": "babyai", "builtin": "babyai"}],
+    "horizon": {
+        "phases": [
+            {"maxTurns": 3, "iterations": 2},
+            {"maxTurns": 6, "iterations": 2},
+            {"maxTurns": 9, "iterations": 2},
+        ],
+    },
+    "backoffLimit": 100,
+}
+STORE = "s3://mlpipeline/agentrl/kubeflow/demo-6a1b2c3d"
+
+
+class World:
+    """One run, its surroundings, and an operator that can be killed and started again."""
+
+    def __init__(self, platform=PLATFORM, **spec):
+        self.platform = platform
+        self.kfp = MemoryKfp()
+        self.cluster = MemoryCluster(self.kfp)
+        self.stores = MemoryStores()
+        self.tracking = MemoryTracking()
+        self.time = datetime(2026, 11, 21, 12, tzinfo=UTC)
+        self.key = self.cluster.add("demo", "kubeflow", UID, SPEC | spec)
+        self.older = [{}]
+        self.shown = set()
+        self.restart()
+
+    def restart(self):
+        self.controller = Controller(
+            Neighbours(
+                cluster=self.cluster,
+                pipelines=self.kfp,
+                stores=self.stores,
+                tracking=self.tracking,
+                bind=lambda run, uid, platform, queued: {"queued": queued},
+            ),
+            self.platform,
+            now=lambda: self.time,
+            clock=lambda: self.time.timestamp(),
+        )
+
+    async def look(self, times=1):
+        for _ in range(times):
+            if self.key in self.cluster.resources:
+                self.controller.seen(self.cluster.body(self.key))
+            there = self.cluster.servers(UID)
+            for name, servers in (dict.fromkeys(self.shown) | there).items():
+                self.controller.servers_seen(UID, name, servers)
+            self.shown = set(there)
+            await self.controller.look(self.key)
+            self.check()
+
+    def check(self):
+        posted = [one.run_id for one in self.kfp.submitted]
+        assert len(posted) == len(set(posted)), "a run was posted twice"
+        assert len(self.kfp.working) <= 1, "two attempts at work at once"
+        phases = [one.parameters["phase"] for one in self.kfp.submitted]
+        assert phases == sorted(phases), "a phase was gone back to"
+
+    @property
+    def status(self):
+        return self.cluster.resources[self.key].get("status", {})
+
+    def conditions(self):
+        return {one["type"]: (one["status"], one["reason"]) for one in self.status["conditions"]}
+
+    def pass_time(self, seconds):
+        self.time += timedelta(seconds=seconds)
+
+    def finish_phase(self, state="SUCCEEDED"):
+        """The stages of whatever is at work do their phase."""
+        for run_id in list(self.kfp.working):
+            phase = next(
+                one.parameters["phase"] for one in self.kfp.submitted if one.run_id == run_id
+            )
+            shelf = self.stores.shelf(STORE)
+            if state == "SUCCEEDED":
+                action = "advance" if phase < 2 else "finish"
+                shelf.verdicts[phase] = Verdict(
+                    action=action, phase=min(phase + 1, 2), max_turns=3, reason=""
+                )
+            shelf.standing = State(status="running", phase=phase, iteration=2 * phase + 2)
+            self.kfp.end(run_id, state)
+
+    def stop_work(self):
+        """What was asked to stop has stopped."""
+        for run_id in list(self.kfp.working):
+            if self.kfp.states.get(run_id) == "CANCELING":
+                self.kfp.end(run_id, "FAILED")
+
+    async def happens(self, event):
+        match event:
+            case "look":
+                await self.look()
+            case "time":
+                self.pass_time(20)
+            case "long time":
+                self.pass_time(400)
+            case "phase done":
+                self.finish_phase()
+            case "phase failed":
+                self.finish_phase("FAILED")
+            case "stopped":
+                self.stop_work()
+            case "suspend":
+                self.cluster.edit(self.key, suspend=True)
+            case "resume":
+                self.cluster.edit(self.key, suspend=False)
+            case "operator killed":
+                self.restart()
+            case "status lost":
+                self.cluster.lose_status(self.key)
+            case "status old":
+                self.cluster.lose_status(self.key, self.older[len(self.older) // 2])
+            case "workflow lost":
+                self.kfp.working.clear()
+            case "servers deleted":
+                self.cluster.children.clear()
+            case "answers lost":
+                self.kfp.deaf = not self.kfp.deaf
+            case _:
+                name = event.removesuffix(" down")
+                neighbour = getattr(self, name)
+                neighbour.down = not neighbour.down
+        self.older.append(dict(self.status))
+
+    async def to_the_end(self):
+        """Everything is well again, and nothing more goes wrong."""
+        for neighbour in (self.kfp, self.cluster, self.stores, self.tracking):
+            neighbour.down = False
+        self.kfp.deaf = False
+        self.cluster.edit(self.key, suspend=False)
+        for _ in range(400):
+            self.goes_well()
+            await self.look()
+            if self.status.get("phase") in ("Succeeded", "Failed"):
+                return
+            self.stop_work()
+            self.finish_phase()
+            self.pass_time(61)
+
+    def goes_well(self):
+        """What others do between two looks when nothing goes wrong."""
+
+    async def through(self, events):
+        """They happen, and each is looked at."""
+        for event in events:
+            await self.happens(event)
+            await self.look()
+
+    async def deleted(self):
+        """Somebody deletes it, and as much as four minutes pass."""
+        self.cluster.down = self.stores.down = False
+        self.cluster.delete(self.key, self.time.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        for _ in range(120):
+            await self.look()
+            if self.key not in self.cluster.resources:
+                return
+            self.stop_work()
+            self.pass_time(2)
+
+
+EVENTS = (
+    "look",
+    "time",
+    "long time",
+    "phase done",
+    "phase failed",
+    "stopped",
+    "suspend",
+    "resume",
+    "operator killed",
+    "status lost",
+    "status old",
+    "workflow lost",
+    "servers deleted",
+    "answers lost",
+    "kfp down",
+    "cluster down",
+    "stores down",
+    "tracking down",
+)

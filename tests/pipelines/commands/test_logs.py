@@ -1,0 +1,103 @@
+"""`agentrl logs`, against a small stand-in for the Kubernetes API."""
+
+from typing import Any
+
+from kubernetes_stub import DONE, Api, agentrl, cluster, pod, status
+
+from agentrl_pipelines.cluster_client import Cluster
+from agentrl_pipelines.commands.logs import followed
+
+
+def a_phase(**more: Any) -> Api:
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    return Api(
+        pods=[
+            pod("update-1", "update", "abc", DONE, 2),
+            pod("rollout-1", "rollout", "abc", DONE, 1),
+            pod("evaluate-1", "evaluate", "abc", waiting, 3),
+            pod("driver", None, "abc", DONE, 0),
+            pod("earlier", "rollout", "xyz", DONE, 0),
+        ],
+        logs={
+            "rollout-1": "2026-01-01T00:00:01.000000000Z plays\n"
+            "2026-01-01T00:00:03.000000000Z 8 of 8 \x1b[2Jsolved\n",
+            "update-1": "2026-01-01T00:00:02.000000000Z learns\n",
+        },
+        **more,
+    )
+
+
+def test_logs_of_the_stages_are_laid_side_by_side_by_time(tmp_path, monkeypatch, manifest):
+    api = a_phase(statuses=[status("Running", kfpRun="abc")])
+    with cluster(tmp_path, monkeypatch, api):
+        agentrl("submit", manifest)
+        done = agentrl("logs", "first-try")
+        last = agentrl("logs", "first-try", "--stage", "rollout", "--tail", "1")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines() == [
+        "rollout   plays",
+        "update    learns",
+        "rollout   8 of 8 �[2Jsolved",
+    ]
+    assert done.stderr == "evaluate: has not started (ImagePullBackOff: no such image)\n"
+    assert last.stdout == "rollout   8 of 8 �[2Jsolved\n"
+    assert api.asked == [
+        "pipeline/runid=abc,agentrl.dev/stage",
+        "pipeline/runid=abc,agentrl.dev/stage=rollout",
+    ]
+
+
+def test_logs_are_followed_from_phase_to_phase_until_the_run_ends(tmp_path, monkeypatch, manifest):
+    api = a_phase(
+        statuses=[
+            {},
+            status("Running", kfpRun="xyz"),
+            status("Running", 1, kfpRun="abc"),
+            status("Succeeded", 1, kfpRun="abc"),
+        ]
+    )
+    api.logs["earlier"] = "2026-01-01T00:00:00.000000000Z first phase\n"
+    with cluster(tmp_path, monkeypatch, api):
+        agentrl("submit", manifest)
+        said = list(followed(Cluster.open(), "first-try", None, poll_s=0.1))
+    assert said[0] == ("rollout", "first phase")
+    assert sorted(said[1:]) == [
+        ("rollout", "8 of 8 \x1b[2Jsolved"),
+        ("rollout", "plays"),
+        ("update", "learns"),
+    ]
+
+
+def test_a_run_without_a_stage_yet_is_told_so(tmp_path, monkeypatch, manifest):
+    with cluster(tmp_path, monkeypatch, Api()):
+        agentrl("submit", manifest)
+        done = agentrl("logs", "first-try")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == (
+        "first-try: no stage has begun in this phase; see: agentrl status first-try\n"
+    )
+
+
+def test_what_kubeflow_and_argo_say_around_a_stage_is_shown_on_demand(
+    tmp_path, monkeypatch, manifest
+):
+    said = [
+        'time="2026-01-01T00:00:00.446Z" level=info msg="capturing logs" argo=true',
+        "plays",
+        "solved",
+        "I0101 00:00:03.502999      27 launcher_v2.go:181] publish success.",
+    ]
+    timed = [f"2026-01-01T00:00:0{at}.000000000Z {line}\n" for at, line in enumerate(said)]
+    api = Api(
+        pods=[pod("rollout-1", "rollout", "abc", DONE, 1)],
+        logs={"rollout-1": "".join(timed)},
+        statuses=[status("Running", kfpRun="abc"), status("Succeeded", kfpRun="abc")],
+    )
+    with cluster(tmp_path, monkeypatch, api):
+        agentrl("submit", manifest)
+        followed_to_the_end = agentrl("logs", "first-try", "--follow")
+        last = agentrl("logs", "first-try", "--tail", "1")
+        everything = agentrl("logs", "first-try", "--all")
+    assert followed_to_the_end.stdout == "rollout   plays\nrollout   solved\n"
+    assert last.stdout == "rollout   solved\n"
+    assert everything.stdout.splitlines() == [f"rollout   {line}" for line in said]

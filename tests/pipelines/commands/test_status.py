@@ -1,0 +1,86 @@
+"""`agentrl status`, against a small stand-in for the Kubernetes API."""
+
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+import yaml
+from kubernetes_stub import MANIFEST, Api, agentrl, cluster, status
+from rich.console import Console
+
+from agentrl_pipelines.commands.status import age, parts
+
+RUNNING = {
+    "metadata": {
+        "name": "first-try", "namespace": "lab", "creationTimestamp": "2026-01-01T00:00:00Z",
+    },
+    "spec": yaml.safe_load(MANIFEST)["spec"],
+    "status": status(
+        "Running", 1, 25, success="40% [35, 45]", attempt=1,
+        message="phase 2 is \x1b[31mplayed\x1b[0m",
+        startTime="2026-01-01T00:01:00Z", kfpRun="abc", kfpUrl="http://kfp/#/runs/abc",
+        mlflowUrl="http://mlflow/#/1", bestCheckpoint="s3://agentrl/lab/checkpoints/000020",
+        cost={"tokens": 1234567, "environmentSeconds": 83, "deviceSeconds": 3723},
+        conditions=[
+            {"type": "Progressing", "status": "True", "reason": "Running", "message": "it runs",
+             "lastTransitionTime": "2026-01-01T01:59:15Z"},
+        ],
+    ),
+}  # fmt: skip
+
+
+def test_status_shows_how_a_run_stands():
+    console = Console(width=100, record=True, file=io.StringIO())
+    for part in parts(RUNNING, datetime(2026, 1, 1, 2, tzinfo=UTC)):
+        console.print(part)
+    text = console.export_text()
+    for told in (
+        "first-try in namespace lab",
+        "Running (started anew 1 time)",
+        "25 of 50",
+        "40% [35, 45]",
+        "s3://agentrl/lab/checkpoints/000020",
+        "http://kfp/#/runs/abc",
+        "http://mlflow/#/1",
+        "1,234,567 tokens, environments 1:23, devices 1:02:03",
+        "created 2h ago, began 1h59m ago",
+    ):
+        assert told in text
+    assert "\x1b" not in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["✓", "1", "3", "20"] in rows
+    assert ["▶", "2", "8", "30"] in rows
+    assert ["Progressing", "True", "Running", "45s", "it", "runs"] in rows
+
+
+def test_a_run_that_the_operator_has_not_seen_yet_has_a_status_too(tmp_path, monkeypatch, manifest):
+    with cluster(tmp_path, monkeypatch, Api()):
+        agentrl("submit", manifest)
+        done = agentrl("status", "first-try")
+        assert json.loads(agentrl("status", "first-try", "-o", "json").stdout)["spec"]
+    assert done.exit_code == 0
+    assert "Pending" in done.stdout
+
+
+def test_the_status_of_a_run_that_is_not_there_says_where_was_looked(tmp_path, monkeypatch):
+    with cluster(tmp_path, monkeypatch, Api()):
+        done = agentrl("status", "first-try")
+    assert done.exit_code == 1
+    assert done.stderr == (
+        "error: first-try: there is no such run in namespace lab; choose another with -n\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        ("2026-01-01T00:00:45+00:00", "45s"),
+        ("2026-01-01T00:12:10+00:00", "12m"),
+        ("2026-01-01T03:20:00+00:00", "3h20m"),
+        ("2026-01-03T04:00:00+00:00", "2d4h"),
+        ("2025-12-31T00:00:00+00:00", "0s"),
+    ],
+)
+def test_an_age_is_told_as_kubectl_tells_it(now, told):
+    assert age("2026-01-01T00:00:00Z", datetime.fromisoformat(now)) == told

@@ -1,0 +1,139 @@
+"""`agentrl submit`, against a small stand-in for the Kubernetes API."""
+
+import pytest
+from kubernetes_stub import Api, agentrl, cluster, status
+
+from agentrl_components.view import SilentView
+from agentrl_pipelines.cluster_client import Cluster
+from agentrl_pipelines.commands.submit import watched
+
+
+def test_submit_creates_the_run_and_says_what_to_do_next(tmp_path, monkeypatch, manifest):
+    api = Api()
+    with cluster(tmp_path, monkeypatch, api):
+        done = agentrl("submit", manifest, "--seed", "7", "--set", "rollout.tasks=12")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "first-try: created in namespace lab",
+        "  agentrl status first-try -n lab",
+        "  agentrl logs first-try -n lab -f",
+    ]
+    created = api.runs["lab", "first-try"]
+    assert (created["spec"]["seed"], created["spec"]["rollout"]["tasks"]) == (7, 12)
+    assert created["metadata"] == {"name": "first-try", "namespace": "lab"}
+    assert "algorithm" not in created["spec"]  # defaults are the API server's
+
+
+def test_submit_tells_every_mistake_of_the_manifest_and_asks_nobody(
+    tmp_path, monkeypatch, manifest
+):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    done = agentrl("submit", manifest, "--set", "rollout.tasks=0", "--set", "seed=-1")
+    assert done.exit_code == 2
+    told = done.stderr.splitlines()
+    assert [line.split(":")[0] for line in told] == ["spec.rollout.tasks", "spec.seed"]
+
+
+def test_a_name_that_is_taken_is_told_with_the_way_out(tmp_path, monkeypatch, manifest):
+    with cluster(tmp_path, monkeypatch, Api()):
+        agentrl("submit", manifest, "-n", "other")
+        done = agentrl("submit", manifest, "-n", "other")
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "metadata.name: a run 'first-try' is in namespace other already; change the name, or "
+        "delete that run: kubectl delete agentrlrun first-try -n other\n"
+    )
+
+
+def test_a_dry_run_asks_the_api_server_and_creates_nothing(tmp_path, monkeypatch, manifest):
+    api = Api()
+    with cluster(tmp_path, monkeypatch, api):
+        done = agentrl("submit", manifest, "--dry-run=server")
+    assert done.exit_code == 0
+    assert done.stdout == "first-try: the API server would create it in namespace lab\n"
+    assert api.runs == {}
+
+
+def test_each_cause_of_the_api_servers_refusal_is_a_line(tmp_path, monkeypatch, manifest):
+    causes = [
+        {"reason": "FieldValueInvalid", "field": "spec.seed", "message": "must be less than 9"},
+        {"reason": "FieldValueTypeInvalid", "field": "spec.new", "message": "unknown field"},
+    ]
+    refusal = {"kind": "Status", "code": 422, "message": "m", "details": {"causes": causes}}
+    with cluster(tmp_path, monkeypatch, Api(refusal=refusal)):
+        done = agentrl("submit", manifest)
+    assert done.exit_code == 2
+    assert done.stderr == "spec.seed: must be less than 9\nspec.new: unknown field\n"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        ({"kind": "Status", "code": 404, "message": "the server could not find it"}, "knows no"),
+        (
+            {"kind": "Status", "code": 404, "details": {"name": "lab", "kind": "namespaces"}},
+            "namespace: there is no lab; choose another with -n",
+        ),
+        ({"kind": "Status", "code": 403, "message": "u cannot create"}, "u cannot create; ask who"),
+        ({"kind": "Status", "code": 500, "message": "etcd is gone"}, "500: etcd is gone"),
+    ],
+)
+def test_what_the_cluster_lacks_is_an_error_with_a_fix(
+    tmp_path, monkeypatch, manifest, refusal, told
+):
+    with cluster(tmp_path, monkeypatch, Api(refusal=refusal)):
+        done = agentrl("submit", manifest)
+    assert done.exit_code == 1
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_cluster_the_command_says_so(tmp_path, monkeypatch, manifest):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert "error: kubeconfig: " in agentrl("submit", manifest).stderr
+    with cluster(tmp_path, monkeypatch, Api()):
+        pass  # the server is gone, its kubeconfig is not
+    done = agentrl("status", "first-try")
+    assert done.exit_code == 1
+    assert "cannot be reached" in done.stderr
+
+
+COURSE = [
+    {},
+    status("Running", message="phase 1 began"),
+    status("Running", iteration=12, message="phase 1 began"),
+    status("Running", 1, 25, success="40% [35, 45]"),
+    status("Succeeded", 1, 50, success="81% [77, 85]"),
+]
+
+
+def test_a_run_that_is_watched_is_shown_phase_by_phase_until_it_ends(
+    tmp_path, monkeypatch, manifest
+):
+    view = SilentView()
+    with cluster(tmp_path, monkeypatch, Api(statuses=list(COURSE))):
+        agentrl("submit", manifest)
+        end = watched(Cluster.open(), "first-try", view, poll_s=0.0)
+    assert end["phase"] == "Succeeded"
+    assert view.stages == ["pending", "phase 1/2 · 3 turns", "phase 2/2 · 8 turns"]
+    assert view.done == 5  # iterations of the second phase, when it was last seen
+    assert view.notes == [
+        "phase 1 began",
+        "held-out success 40% [35, 45] after 25 iterations",
+        "held-out success 81% [77, 85] after 50 iterations",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "told"),
+    [
+        (status("Succeeded", success="81% [77, 85]"), 0, "first-try: succeeded; held-out success"),
+        (status("Failed", message="the model is too large"), 1, "first-try: failed"),
+    ],
+)
+def test_submit_that_waits_ends_as_the_run_does(tmp_path, monkeypatch, manifest, end, code, told):
+    with cluster(tmp_path, monkeypatch, Api(statuses=[end])):
+        done = agentrl("submit", manifest, "--wait")
+    assert done.exit_code == code
+    assert told in done.stdout
+    assert done.stderr == ("the model is too large\n" if code else "")

@@ -1,0 +1,157 @@
+"""A run that is stopped: by its deadline, by Ctrl-C, or by a kill; no process is left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from walk import FORK, manifest
+from walked import done, interruptible, killed
+
+from agentrl_components import checkpoint, layout
+from agentrl_components.errors import Stopped
+from agentrl_components.spec import Compute, dump
+from agentrl_components.stores import DirectoryStore
+from agentrl_components.tracker import MemoryTracker
+from agentrl_components.view import SilentView
+from agentrl_pipelines.cli import main
+from agentrl_pipelines.local import run_local
+
+NEEDS_PROC = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="looks for processes in /proc"
+)
+AGENTRL = str(Path(sys.executable).with_name("agentrl"))
+
+
+def test_a_deadline_stops_the_run_where_it_can_go_on(tmp_path):
+    endless = {"phases": [{"maxTurns": 2, "iterations": 100_000}]}
+    run = manifest(horizon=endless, activeDeadlineSeconds=1, evaluation={"every": 0})
+    store = DirectoryStore(tmp_path / "store")
+    for _ in range(20):  # a busy machine may spend a whole start before its first iteration
+        with pytest.raises(Stopped, match=r"spec\.activeDeadlineSeconds \(1\) has passed"):
+            done(run, tmp_path)
+        played = len(list(store.list(layout.ITERATIONS)))
+        if played:
+            break
+    assert played > 0
+    assert checkpoint.complete(store)[-1] == played
+    assert json.loads(store.get(layout.STATE))["status"] == "stopped"
+
+
+def children(pid: int) -> list[int]:
+    """Every process that descends from `pid`."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(stat.rsplit(")", 1)[1].split()[1])
+    found = [pid]
+    for one in found:  # grows while it is gone through
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; a zombie that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def waited_for(what: Callable[[], bool], seconds: float) -> bool:
+    """Whether `what` came true in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if what():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_ctrl_c_stops_the_run_where_it_can_go_on(tmp_path):
+    endless = {"phases": [{"maxTurns": 2, "iterations": 100_000}]}
+    run = manifest(horizon=endless, evaluation={"every": 0}, update={"checkpointEvery": 1000})
+    process = FORK.Process(target=interruptible, args=(run, tmp_path))
+    process.start()
+    records = tmp_path / "store" / layout.ITERATIONS
+    assert waited_for(lambda: records.is_dir() and any(records.iterdir()), 60)
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    assert process.exitcode == 1  # the error `Stopped`; the command makes 130 of it
+    store = DirectoryStore(tmp_path / "store")
+    assert json.loads(store.get(layout.STATE))["message"] == "interrupted"
+    assert checkpoint.complete(store)[-1] == len(list(store.list(layout.ITERATIONS)))
+
+
+@NEEDS_PROC
+def test_workers_do_not_outlive_a_run_that_is_killed(tmp_path):
+    run = manifest(compute={"workers": 2})
+    process = FORK.Process(target=run_local, args=(run, tmp_path, SilentView(), MemoryTracker()))
+    process.start()
+    assert waited_for(lambda: len(children(process.pid)) >= 2, 60)
+    workers = children(process.pid)
+    process.kill()
+    process.join()
+    assert waited_for(lambda: not any(map(alive, workers)), 90)
+
+
+@pytest.mark.slow
+@NEEDS_PROC
+def test_the_command_stopped_killed_and_finished_with_two_workers_tells_what_one_tells(tmp_path):
+    phases = [{"maxTurns": 2, "iterations": 40}, {"maxTurns": 4, "iterations": 40}]
+    one = manifest(horizon={"phases": phases}, update={"checkpointEvery": 20})
+    two = one.model_copy(
+        update={"spec": one.spec.model_copy(update={"compute": Compute(workers=2, device="cpu")})}
+    )
+    file, root, calm = tmp_path / "run.yaml", tmp_path / "root", tmp_path / "calm"
+    file.write_text(dump(two))
+    records = root / "store" / layout.ITERATIONS
+
+    def started() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [AGENTRL, "run", str(file), "--root", str(root)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def played() -> int:
+        return len(list(records.glob("*.json"))) if records.is_dir() else 0
+
+    interrupted = started()
+    assert waited_for(lambda: played() >= 3, 200)
+    interrupted.send_signal(signal.SIGINT)
+    output, _ = interrupted.communicate(timeout=180)
+    assert interrupted.returncode == 130
+    assert "stopped: interrupted. The same command goes on from here." in output
+    assert "Traceback" not in output
+
+    done_before = played()
+    assert done_before < 80
+    shot = started()
+    assert waited_for(lambda: played() > done_before, 200)
+    descendants = children(shot.pid)
+    assert len(descendants) >= 2
+    shot.kill()
+    shot.communicate(timeout=180)
+    assert waited_for(lambda: not any(map(alive, descendants)), 90)
+
+    last = started()
+    output, _ = last.communicate(timeout=300)
+    assert last.returncode == 0, output
+    assert not killed(one, calm, 60.0)
+    assert lines(root) == lines(calm)
+
+
+def lines(root: Path) -> str:
+    return CliRunner().invoke(main, ["metrics", "--root", str(root)]).output

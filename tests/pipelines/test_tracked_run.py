@@ -1,0 +1,32 @@
+"""What MLflow has of a run whose stages were run one by one, with nobody else to end it."""
+
+import sqlite3
+from contextlib import closing
+
+from staged_walk import manifest, step
+
+from agentrl_pipelines.step import run_step
+
+
+def test_the_last_evaluation_ends_the_mlflow_run_and_registers_the_best_model(tmp_path):
+    database = tmp_path / "mlflow.db"
+    run = manifest(
+        tmp_path / "kept",
+        horizon={"phases": [{"maxTurns": 2, "iterations": 2}]},
+        tracking={"uri": f"sqlite:///{database}", "registerAs": "walker"},
+    )
+
+    def rows(query: str) -> list[tuple[str, ...]]:
+        with closing(sqlite3.connect(database)) as mlflow:
+            return mlflow.execute(query).fetchall()
+
+    for name in ("provision", "train"):
+        assert run_step(name, step(run, tmp_path / "scratch", 0)) == 0
+    [(run_id, status)] = rows("select run_uuid, status from runs")
+    assert status == "RUNNING"
+    assert rows("select name from registered_models") == []
+
+    for name in ("evaluate", "expand"):
+        assert run_step(name, step(run, tmp_path / "scratch", 0)) == 0
+    assert rows("select run_uuid, status from runs") == [(run_id, "FINISHED")]
+    assert rows("select name, run_id from model_versions") == [("walker", run_id)]

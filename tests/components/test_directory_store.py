@@ -66,6 +66,43 @@ def test_what_a_killed_writer_left_is_removed_after_an_hour(tmp_path: Path) -> N
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [".b.new.part", "b"]
 
 
+CLASH = """
+import sys
+from pathlib import Path
+from agentrl_components.stores import DirectoryStore
+ready = sys.stdin.readline()
+for number in range(400):
+    store = DirectoryStore(Path(sys.argv[1]), durable=False)
+    store.put("deep/folder/same", b"1")
+    store.put(f"deep/folder/{sys.argv[2]}", b"1")
+    store.replace("deep/other/moving", sys.argv[2].encode())
+    assert [key for key in store.list("deep") if key.endswith(sys.argv[2])]
+    for key in ("folder/same", f"folder/{sys.argv[2]}", "other/moving"):
+        store.delete(f"deep/{key}")
+"""
+
+
+def test_processes_that_write_and_delete_side_by_side_do_not_disturb_each_other(
+    tmp_path: Path,
+) -> None:
+    """Each opens the store, and empties the folders that the others are about to write into."""
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", CLASH, str(tmp_path), name],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in "abc"
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    assert [writer.communicate()[1] for writer in writers] == ["", "", ""]
+    assert list(tmp_path.iterdir()) == []
+
+
 FULL = """
 import resource, signal, sys
 from pathlib import Path

@@ -7,16 +7,20 @@ with a dot, which no key part does; what a killed process left of them is remove
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import filecmp
+import fnmatch
+import itertools
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+import tenacity
 
 from agentrl_components.errors import StoreError
 from agentrl_components.store import absent, checked_key, different, is_key
@@ -40,25 +44,14 @@ class DirectoryStore:
             _remove_stale(self.folder)
 
     def put(self, key: str, data: bytes) -> None:
-        path = self._path(key)
-        with _named(key, self.url):
-            if not self._write(path, lambda file: file.write(data), once=True) and (
-                path.read_bytes() != data
-            ):
-                raise different(key, self.url)
+        self._put(key, lambda file: file.write(data), lambda there: there.read_bytes() == data)
 
     def put_file(self, key: str, path: Path) -> None:
-        target = self._path(key)
-
         def copy(file: BinaryIO) -> None:
             with path.open("rb") as source:
                 shutil.copyfileobj(source, file, 1 << 20)
 
-        with _named(key, self.url):
-            if not self._write(target, copy, once=True) and not filecmp.cmp(
-                path, target, shallow=False
-            ):
-                raise different(key, self.url)
+        self._put(key, copy, lambda there: filecmp.cmp(path, there, shallow=False))
 
     def replace(self, key: str, data: bytes) -> None:
         path = self._path(key)
@@ -91,10 +84,9 @@ class DirectoryStore:
                 path.unlink()
             except (FileNotFoundError, NotADirectoryError):
                 return
-            for folder in path.parents:
-                if folder == self.folder or any(folder.iterdir()):
+            for folder in itertools.takewhile(lambda folder: folder != self.folder, path.parents):
+                if not _removed(folder):
                     return
-                folder.rmdir()
 
     def _path(self, key: str) -> Path:
         return self.folder / checked_key(key)
@@ -107,6 +99,21 @@ class DirectoryStore:
                 key = (Path(folder) / name).relative_to(self.folder).as_posix()
                 if key.startswith(prefix) and is_key(key):
                     yield key
+
+    def _put(
+        self, key: str, fill: Callable[[BinaryIO], object], same: Callable[[Path], bool]
+    ) -> None:
+        path = self._path(key)
+        with _named(key, self.url):
+            while not self._write(path, fill, once=True):
+                try:
+                    if not same(path):
+                        raise different(key, self.url)
+                    return
+                except FileNotFoundError:
+                    if path.is_file():  # it is what should be put that is missing
+                        raise
+                    # another process deleted the key in between
 
     def _write(self, path: Path, fill: Callable[[BinaryIO], object], *, once: bool) -> bool:
         """Make `path` whole. False: `once`, and something was there already."""
@@ -129,20 +136,23 @@ class DirectoryStore:
             part.unlink(missing_ok=True)
         return True
 
+    # Another process's `delete` may remove an empty folder while this is made; a file that stands
+    # in a folder's place stays there, and is told of after the last attempt.
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception_type((FileNotFoundError, FileExistsError)),
+        stop=tenacity.stop_after_attempt(100),
+        reraise=True,
+    )
     def _temporary(self, path: Path) -> tuple[Path, BinaryIO]:
-        while True:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                descriptor, name = tempfile.mkstemp(
-                    dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part"
-                )
-            except FileNotFoundError:
-                continue  # another process's `delete` removed the empty folder in between
-            os.fchmod(descriptor, 0o644)
-            return Path(name), os.fdopen(descriptor, "wb")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part"
+        )
+        os.fchmod(descriptor, 0o644)
+        return Path(name), os.fdopen(descriptor, "wb")
 
 
-@contextmanager
+@contextlib.contextmanager
 def _named(key: str, url: str) -> Iterator[None]:
     """Turns the operating system's errors into `StoreError`s that name the key."""
     try:
@@ -158,8 +168,24 @@ def _named(key: str, url: str) -> Iterator[None]:
         raise StoreError(f"{key}: in {url}: {reason}") from error
 
 
-def _remove_stale(folder: Path) -> None:
+def _removed(folder: Path) -> bool:
+    """Remove `folder` if it is empty. Asking first would be too late: another process writes into
+    it meanwhile, or removes it."""
+    try:
+        folder.rmdir()
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+            return False
+        raise
+    return True
+
+
+def _remove_stale(root: Path) -> None:
+    """Files and folders that other processes remove meanwhile are none of its business."""
     oldest = time.time() - _STALE_S
-    for part in folder.rglob(".*.part"):
-        if part.stat().st_mtime < oldest:
-            part.unlink(missing_ok=True)
+    for folder, _, names in os.walk(root):
+        for name in fnmatch.filter(names, ".*.part"):
+            part = Path(folder, name)
+            with contextlib.suppress(FileNotFoundError):
+                if part.stat().st_mtime < oldest:
+                    part.unlink()

@@ -15,11 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-SMALLEST_BATCH = 4
-"""Fewer rows take another matrix kernel, whose bits differ."""
+from agentrl_components.rounding import Rows
+
+FEWEST_QUERIES = 4
+"""Fewer queries of a key head take another matrix kernel, whose bits differ."""
 ONE_BLOCK = 192
 """Matrix products sum up to so many keys in one go. Where there are more, where the sum is cut
 depends on their number, so rows share an attention call only with rows of as many."""
+MANY_QUERIES = 192
+"""From so many queries of a key head on, attention is computed in larger pieces, and with AVX2 the
+number of keys tells where sums over them are cut even where there are few."""
 VECTOR = 64
 """Activations are computed so many at a time, what is left over by scalar code, whose bits differ;
 the packed tokens are padded until nothing is left over. No padding for usual models."""
@@ -55,17 +60,17 @@ class Batch:
         starts_B: NDArray[np.int64],
         slots_B: NDArray[np.int64],
         group: int,
-        step: int,
+        rows: Rows,
     ) -> None:
         """`sizes_B` new tokens after `starts_B` cached ones, by row; `group` query heads for each
-        key head; tokens are padded to a multiple of `step`."""
+        key head; tokens, and last tokens, are padded to numbers of `rows`."""
         self._sizes, self._starts, self._slots, self._group = sizes_B, starts_B, slots_B, group
         self._ends = sizes_B.cumsum()
         self._firsts = self._ends - sizes_B
         self._keys = key_widths(starts_B + sizes_B)
         self.real = int(self._ends[-1])
         """Tokens that are not padding; they come first."""
-        self.size = -(-max(self.real, SMALLEST_BATCH) // step) * step
+        self.size = rows.padded(self.real)
         """Tokens, N."""
         self.slots = int(slots_B.max()) + 1
         """Slots that the cache must have."""
@@ -75,9 +80,9 @@ class Batch:
         """Of each token in its session."""
         offsets = np.repeat(starts_B - self._firsts, sizes_B)
         self.positions_N[: self.real] = np.arange(self.real) + offsets
-        spare = max(0, SMALLEST_BATCH - len(sizes_B))
+        spare = rows.padded(len(sizes_B)) - len(sizes_B)
         self.last_B = np.concatenate([self._ends - 1, np.full(spare, self.real - 1)])
-        """The place of each row's last token, of at least four rows."""
+        """The place of each row's last token, and again of the last row's."""
 
     def places(self, slot_tokens: int) -> NDArray[np.int64]:
         """Where each token's key goes [N] in a cache of so many tokens a slot. Padding goes to
@@ -90,9 +95,10 @@ class Batch:
     def likes(self) -> Iterator[Likes]:
         """Rows grouped by new tokens, to the next power of two, so that little is padded, and by
         keys where there are many."""
-        least = -(-SMALLEST_BATCH // self._group)
+        least = -(-FEWEST_QUERIES // self._group)
         widths = np.maximum(least, 2 ** np.ceil(np.log2(self._sizes)).astype(np.int64))
-        classes = np.maximum(self._keys, ONE_BLOCK)
+        free = (self._keys <= ONE_BLOCK) & (widths * self._group < MANY_QUERIES)
+        classes = np.where(free, ONE_BLOCK, self._keys)
         for width, kind in sorted(set(zip(widths.tolist(), classes.tolist(), strict=True))):
             yield self._alike(np.flatnonzero((widths == width) & (classes == kind)), width)
 
@@ -109,7 +115,7 @@ class Batch:
         )
 
 
-def row_step(intermediate: int) -> int:
+def activation_step(intermediate: int) -> int:
     """Tokens come in multiples of so many, for a model whose feed-forward layers are this wide."""
     return VECTOR // math.gcd(VECTOR, intermediate)
 

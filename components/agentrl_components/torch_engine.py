@@ -23,8 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from agentrl_components import rounding
 from agentrl_components.attention import Bucket, Cached, SlotCache
-from agentrl_components.batch import Batch, Likes, row_step
+from agentrl_components.batch import Batch, Likes, activation_step
 from agentrl_components.decoder import Decoder
 from agentrl_components.engine import Generation, Request, Stop
 from agentrl_components.errors import EngineError
@@ -75,7 +76,9 @@ class TorchEngine:
             shape.layers, shape.kv_heads, shape.head_width, weight.dtype, weight.device
         )
         self._group = shape.heads // shape.kv_heads
-        self._row_step = row_step(shape.intermediate)
+        self._rows = rounding.rows(shape, weight.dtype, weight.device).by(
+            activation_step(shape.intermediate)
+        )
         self._loading: asyncio.Event | None = None
         """Set when new weights are in; None when none are on their way."""
         self._slots = 1  # slot 0 takes the padding of small batches
@@ -243,13 +246,13 @@ class TorchEngine:
         )
 
     def _forward(self, rows: Sequence[_Row]) -> Tensor:
-        """Hidden states [max(B, 4), E] of each row's last token, the rest being repeats."""
+        """Hidden states [B or more, E] of each row's last token, the rest being repeats."""
         batch = Batch(
             sizes_B=np.array([len(row.fresh) for row in rows]),
             starts_B=np.array([row.session.cached for row in rows]),
             slots_B=np.array([row.session.slot for row in rows]),
             group=self._group,
-            step=self._row_step,
+            rows=self._rows,
         )
         self._cache.fit(max(batch.slots, self._slots), batch.tokens)
         ids = np.zeros(batch.size, dtype=np.int64)

@@ -13,12 +13,14 @@ STOP = 1
 FREE = Sampling(temperature=1.0, top_p=1.0, max_tokens=9, stop=(STOP,))
 
 
-def decoder(heads=4, kv_heads=2, width=8, vocabulary=41, hidden=32, seed=5, scale=1.0) -> Decoder:
+def decoder(
+    heads=4, kv_heads=2, width=8, vocabulary=41, hidden=32, intermediate=48, seed=5, scale=1.0
+) -> Decoder:
     shape = Architecture(
         family="llama",
         vocabulary=vocabulary,
         hidden=hidden,
-        intermediate=48,
+        intermediate=intermediate,
         layers=2,
         heads=heads,
         kv_heads=kv_heads,

@@ -2,7 +2,10 @@
 to the last bit."""
 
 import asyncio
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 from small_engine import STOP, decoder, request
@@ -80,6 +83,14 @@ SHAPES = {
     "a key head each": {"heads": 2, "kv_heads": 2, "width": 16},
     "eight share one": {"heads": 8, "kv_heads": 1, "width": 8, "hidden": 64},
     "the demo's": {"heads": 3, "kv_heads": 1, "width": 32, "hidden": 96, "vocabulary": 68},
+    "millions of parameters": {
+        "heads": 4,
+        "kv_heads": 2,
+        "width": 64,
+        "hidden": 256,
+        "intermediate": 512,
+        "vocabulary": 504,
+    },
 }
 
 
@@ -111,3 +122,19 @@ def test_the_cache_gives_what_computing_everything_anew_gives():
     assert [reply.ids for reply in kept] == [reply.ids for reply in anew]
     for old, new in zip(kept, anew, strict=True):
         assert old.logprobs == pytest.approx(new.logprobs, abs=1e-5)
+
+
+OLDER = {
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "OMP_NUM_THREADS": "1",
+}
+"""Libraries choose their kernels when they are loaded, hence a process."""
+
+
+def test_processors_without_avx_512_give_the_same_bits_too():
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    command += ["-k", "same_seeds and (demo or eight)"]
+    played = subprocess.run(command, env=os.environ | OLDER, capture_output=True, text=True)
+    assert "4 passed" in played.stdout, played.stdout + played.stderr

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from agentrl_operator.conditions import Kind, Reason
 from agentrl_operator.plan import Plan, waiting
-from agentrl_operator.resource import Resource
+from agentrl_operator.situation import Situation
 from agentrl_operator.status import Status
 
 
-def checked(resource: Resource, status: Status, now: datetime) -> Status:
+def checked(situation: Situation, status: Status) -> Status:
     """The status with what is to be said of the manifest."""
+    resource, now = situation.resource, situation.now
     if resource.run is None:
         message = "; ".join(resource.mistakes)
         return status.told(Kind.ACCEPTED, "False", Reason.INVALID_SPEC, message, now)
@@ -23,10 +22,10 @@ def checked(resource: Resource, status: Status, now: datetime) -> Status:
     return status
 
 
-def refused(resource: Resource, status: Status, now: datetime) -> Plan:
+def refused(situation: Situation, status: Status) -> Plan:
     """A mistake is the user's: nothing is started until the manifest changes. What runs already
     goes on by the manifest it was started with."""
-    message = "; ".join(resource.mistakes)
+    message, now = "; ".join(situation.resource.mistakes), situation.now
     if status.start_time is None:
         status = status.with_(phase="Failed").told(
             Kind.FAILED, "True", Reason.INVALID_SPEC, message, now

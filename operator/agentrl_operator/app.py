@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import kopf
 
 from agentrl_operator import watches
-from agentrl_operator.cluster import Cluster
 from agentrl_operator.controller import Controller
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.leadership import Leadership
 from agentrl_operator.neighbours import Neighbours
 from agentrl_operator.probes import Health, probed
+from agentrl_operator.relist import Relist
 from agentrl_pipelines.platform import Platform
 
 logger = logging.getLogger(__name__)
@@ -69,11 +69,12 @@ async def operate(
         health.acts()
         await stack.enter_async_context(controller.working())
         stack.push_async_callback(stopped)
-        beating = asyncio.create_task(
-            _heartbeat(controller, neighbours.cluster, options.namespaces, health, ready)
+        relist = Relist(
+            controller=controller, cluster=neighbours.cluster, namespaces=options.namespaces
         )
+        beating = asyncio.create_task(_heartbeat(relist, health, ready))
         stack.callback(beating.cancel)
-        await _served(controller, neighbours.cluster, options.namespaces, stop)
+        await _served(relist, stop)
         if stop.is_set():
             return
         await kopf.operator(
@@ -101,17 +102,14 @@ async def _first(*events: asyncio.Event) -> None:
             wait.cancel()
 
 
-async def _served(
-    controller: Controller, cluster: Cluster, namespaces: tuple[str, ...], stop: asyncio.Event
-) -> None:
+async def _served(relist: Relist, stop: asyncio.Event) -> None:
     """Wait for Kubernetes and for the resource's definition, unless told to stop: Kopf only
     watches, in a namespace of its own, what is defined when it starts. Then look which servers
     there are already."""
-    places = namespaces or (None,)
     while not stop.is_set():
         try:
-            await cluster.answers(places[0])
-            await _servers_listed(controller, cluster, places)
+            await relist.answered()
+            await relist.servers()
             return
         except KubernetesError as error:
             logger.warning("waiting for the API of AgentRLRuns: %s", error)
@@ -120,51 +118,20 @@ async def _served(
                     await stop.wait()
 
 
-async def _heartbeat(
-    controller: Controller,
-    cluster: Cluster,
-    namespaces: tuple[str, ...],
-    health: Health,
-    ready: asyncio.Event,
-) -> None:
-    """Ask Kubernetes now and then whether it is there, and, less often, what there is: a watch that
-    fell silent then costs minutes, not a run."""
+async def _heartbeat(relist: Relist, health: Health, ready: asyncio.Event) -> None:
+    """Ask Kubernetes now and then whether it is there, and, less often, what there is."""
     await ready.wait()
     health.started = True
-    places = namespaces or (None,)
     beat = 0
     while True:
         beat += 1
         try:
             if beat % BEATS_A_RELIST:
-                await cluster.answers(places[0])
+                await relist.answered()
             else:
-                await _relist(controller, cluster, places)
+                await relist.runs()
+                await relist.servers()
             health.answered()
         except KubernetesError as error:
             logger.warning("no heartbeat: %s", error)
         await asyncio.sleep(HEARTBEAT_S)
-
-
-async def _relist(controller: Controller, cluster: Cluster, places: tuple[str | None, ...]) -> None:
-    before = controller.keys()
-    there = set()
-    for place in places:
-        async for body in cluster.runs(place):
-            there.add((body["metadata"]["namespace"], body["metadata"]["name"]))
-            controller.seen(body)
-    for key in before - there:
-        controller.gone(*key)
-    await _servers_listed(controller, cluster, places)
-
-
-async def _servers_listed(
-    controller: Controller, cluster: Cluster, places: tuple[str | None, ...]
-) -> None:
-    before = controller.servers()
-    there = set()
-    for place in places:
-        async for body in cluster.deployments(place):
-            there.add(watches.servers_seen(controller, body))
-    for uid, name in before - there:
-        controller.servers_seen(uid, name, None)

@@ -103,7 +103,7 @@ def _deployment(
             "revisionHistoryLimit": 1,
             "selector": {"matchLabels": labels},
             "template": {
-                "metadata": {"labels": _common(resource) | labels | queue},
+                "metadata": _carried(_common(resource) | labels | queue, nodes),
                 "spec": {
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
@@ -124,6 +124,14 @@ def _deployment(
     }
 
 
+def _carried(own: dict[str, str], nodes: Nodes) -> Manifest:
+    """A pod's labels and annotations: its own, and those that let it onto the nodes."""
+    carried: Manifest = {"labels": {**nodes.pod_labels, **own}}
+    if nodes.pod_annotations:
+        carried["annotations"] = dict(nodes.pod_annotations)
+    return carried
+
+
 def _where(nodes: Nodes) -> Manifest:
     where = {
         "nodeSelector": kueue.selector({}, nodes),
@@ -133,7 +141,7 @@ def _where(nodes: Nodes) -> Manifest:
 
 
 def _container(resource: Resource, environment: Environment, platform: Platform) -> Manifest:
-    secret = placement.child_name(resource.name, resource.uid, TOKEN_PART)
+    secret = resource.child(TOKEN_PART)
     shown = SecretVariable(name=placement.ENVIRONMENT_TOKEN, secret=secret, key=TOKEN_KEY)
     container: Manifest = {
         "name": "environment",
@@ -201,7 +209,7 @@ def _common(resource: Resource) -> dict[str, str]:
 def metadata(resource: Resource, part: str, labels: dict[str, str]) -> Manifest:
     """Of an object that the run owns."""
     return {
-        "name": placement.child_name(resource.name, resource.uid, part),
+        "name": resource.child(part),
         "namespace": resource.namespace,
         "labels": _common(resource) | {RUN_UID: resource.uid} | labels,
         "ownerReferences": [

@@ -104,28 +104,14 @@ class Condition(BaseModel):
     observed_generation: int = 0
 
 
-def changed(
-    conditions: Iterable[Condition],
-    kind: Kind,
-    status: Truth,
-    reason: Reason,
-    message: str,
-    *,
-    generation: int,
-    now: datetime,
-) -> tuple[Condition, ...]:
+def changed(conditions: Iterable[Condition], told: Condition) -> tuple[Condition, ...]:
     """`conditions` with this one set, in a fixed order. Its transition time moves only when its
     status does."""
     kept = {condition.type: condition for condition in conditions}
-    before = kept.get(kind)
-    same = before is not None and before.status == status
-    kept[kind] = Condition(
-        type=kind,
-        status=status,
-        reason=reason,
-        message=message[:32768],
-        last_transition_time=before.last_transition_time if before is not None and same else now,
-        observed_generation=generation,
-    )
+    before = kept.get(told.type)
+    if before is not None and before.status == told.status:
+        since = before.last_transition_time
+        told = told.model_copy(update={"last_transition_time": since})
+    kept[told.type] = told
     order = {kind.value: place for place, kind in enumerate(Kind)}
     return tuple(sorted(kept.values(), key=lambda one: (order.get(one.type, 99), one.type)))

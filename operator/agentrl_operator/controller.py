@@ -276,5 +276,4 @@ def _troubled(status: Status, trouble: Trouble, now: datetime) -> Status:
         reason = Reason.STORE_UNAVAILABLE
     else:
         reason = Reason.KUBERNETES_REFUSED
-    message = str(trouble)
-    return status.told(Kind.PROGRESSING, truth, reason, message, now).with_(message=message[:4096])
+    return status.progressing(truth, reason, str(trouble), now)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.state import State
 from agentrl_operator import progress, stopping
-from agentrl_operator.actions import Action, TerminateRun
+from agentrl_operator.actions import TerminateRun
 from agentrl_operator.conditions import Reason, rfc3339, stage_reason
 from agentrl_operator.observed import KfpRun, Observed, Unknown
 from agentrl_operator.plan import Plan, ended, unavailable, waiting
-from agentrl_operator.resource import Resource
+from agentrl_operator.situation import Situation
 from agentrl_operator.status import Status
-from agentrl_pipelines.platform import Platform
 
 FIRST_BACKOFF_S = 10.0
 LONGEST_BACKOFF_S = 300.0
 
 
-def backing_off(
-    resource: Resource, run: AgentRLRun, status: Status, platform: Platform, now: datetime
-) -> Plan:
+def backing_off(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     """Wait for the time of the next attempt."""
+    now = situation.now
     left = (status.retry_time - now).total_seconds() if status.retry_time is not None else 0.0
     if left <= 0:
         return Plan(status=status, requeue_s=0.0)
@@ -30,48 +28,32 @@ def backing_off(
     return waiting(status, "True", Reason.BACKING_OFF, message, now, requeue_s=left)
 
 
-def judged(
-    resource: Resource,
-    run: AgentRLRun,
-    status: Status,
-    observed: Observed,
-    kfp: KfpRun,
-    platform: Platform,
-    now: datetime,
-) -> Plan:
+def judged(situation: Situation, run: AgentRLRun, status: Status, kfp: KfpRun) -> Plan:
     """An attempt came to nothing: try again, unless that would fail alike or was tried enough."""
+    observed, now = situation.observed, situation.now
     standing = observed.standing
     if isinstance(standing, Unknown):
-        return unavailable(status, Reason.STORE_UNAVAILABLE, standing, platform, now)
+        return unavailable(situation, status, Reason.STORE_UNAVAILABLE, standing)
     why, reason = _cause(standing, observed, kfp)
     if observed.pods:
         message = f"{why}; waiting for {observed.pods} pods to end"
-        return waiting(status, "True", Reason.STOPPING, message, now, requeue_s=stopping.LOOK_S)
-    run_id = resource.run_id(status.phase_index, status.attempt)
-    lost = observed.workflow == "lost" and kfp.alive
-    actions: tuple[Action, ...] = (TerminateRun(run_id=run_id),) if lost else ()
+        return stopping.awaited(situation, status, message)
+    actions = (TerminateRun(run_id=situation.run_id(status)),) if observed.lost else ()
     if standing is not None and standing.status == "failed" and standing.final:
-        return ended(status, observed, "Failed", reason, why, now, actions)
+        return ended(situation, status, "Failed", reason, why, actions)
     failures = status.failures + 1
     if failures > run.spec.backoff_limit:
         message = f"{failures} attempts at {progress.where(run, status)} failed, the last: {why}"
-        return ended(
-            status, observed, "Failed", Reason.BACKOFF_LIMIT_EXCEEDED, message, now, actions
-        )
+        return ended(situation, status, "Failed", Reason.BACKOFF_LIMIT_EXCEEDED, message, actions)
     delay_s = min(FIRST_BACKOFF_S * 2 ** (failures - 1), LONGEST_BACKOFF_S)
     status = status.with_(
         attempt=status.attempt + 1,
         failures=failures,
         retry_time=now + timedelta(seconds=delay_s),
     )
+    message = f"{why}; trying again in {delay_s:.0f} s"
     return waiting(
-        status,
-        "True",
-        Reason.BACKING_OFF,
-        f"{why}; trying again in {delay_s:.0f} s",
-        now,
-        actions=actions,
-        requeue_s=delay_s,
+        status, "True", Reason.BACKING_OFF, message, now, actions=actions, requeue_s=delay_s
     )
 
 
@@ -86,23 +68,15 @@ def for_good(observed: Observed) -> bool:
     )
 
 
-def cut_short(resource: Resource, status: Status, observed: Observed, now: datetime) -> Plan:
+def cut_short(situation: Situation, status: Status) -> Plan:
     """Stop a KFP run that would only try the stage again."""
+    observed = situation.observed
     assert isinstance(observed.standing, State)
     assert isinstance(observed.kfp, KfpRun)
-    run_id = resource.run_id(status.phase_index, status.attempt)
     stopped = observed.kfp.state == "CANCELING"
-    actions = () if stopped else (TerminateRun(run_id=run_id),)
+    actions = () if stopped else (TerminateRun(run_id=situation.run_id(status)),)
     message = f"{observed.standing.reason}: {observed.standing.message}; stopping the KFP run"
-    return waiting(
-        status,
-        "True",
-        Reason.STOPPING,
-        message,
-        now,
-        actions=actions,
-        requeue_s=stopping.LOOK_S,
-    )
+    return stopping.awaited(situation, status, message, actions)
 
 
 def _cause(standing: State | None, observed: Observed, kfp: KfpRun) -> tuple[str, Reason]:
@@ -110,7 +84,7 @@ def _cause(standing: State | None, observed: Observed, kfp: KfpRun) -> tuple[str
     if standing is not None and standing.status == "failed":
         name = f"{standing.reason}: " if standing.reason else ""
         return f"{name}{standing.message}", stage_reason(standing.reason)
-    if kfp.alive and observed.workflow == "lost":
+    if observed.lost:
         return "the Workflow of the KFP run is gone", Reason.WORKFLOW_LOST
     if kfp.succeeded:
         return "the KFP run succeeded but decided nothing", Reason.STAGE_FAILED

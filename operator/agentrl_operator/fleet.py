@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator import children, workload
@@ -11,37 +10,29 @@ from agentrl_operator.actions import Action, ApplyEnvironment, ApplyToken, Remov
 from agentrl_operator.conditions import Kind, Reason
 from agentrl_operator.observed import Observed, Unknown
 from agentrl_operator.resource import Resource
+from agentrl_operator.situation import Situation
 from agentrl_operator.status import Status
 from agentrl_pipelines import placement
 from agentrl_pipelines.kueue import ANYWHERE, Nodes
-from agentrl_pipelines.platform import Platform
 
 
 def removed(resource: Resource) -> list[Action]:
     """What removes every server that the run may have, seen yet or not: none may work when its
     quota is given back, and what was made a moment ago is not seen at once."""
     environments = _served(resource.run) if resource.run is not None else []
-    names = [placement.child_name(resource.name, resource.uid, one.name) for one in environments]
-    return [RemoveServers(deployment=name) for name in names]
+    return [RemoveServers(deployment=resource.child(one.name)) for one in environments]
 
 
-def served(
-    resource: Resource,
-    run: AgentRLRun,
-    status: Status,
-    observed: Observed,
-    platform: Platform,
-    now: datetime,
-) -> tuple[list[Action], Status]:
+def served(situation: Situation, run: AgentRLRun, status: Status) -> tuple[list[Action], Status]:
     """What brings the servers to what the manifest says, and the condition that tells of them."""
+    resource, observed, now = situation.resource, situation.observed, situation.now
     changed: list[Environment] = []
     behind: list[str] = []
     environments = _served(run)
     for environment in environments:
-        name = placement.child_name(resource.name, resource.uid, environment.name)
-        servers = observed.servers.get(name)
+        servers = observed.servers.get(resource.child(environment.name))
         if servers is None or servers.manifest != children.fingerprint(
-            resource, run, environment, platform, _nodes(environment, observed)
+            resource, run, environment, situation.platform, _nodes(environment, observed)
         ):
             changed.append(environment)
         ready, wanted = (servers.ready, servers.wanted) if servers else (0, environment.replicas)

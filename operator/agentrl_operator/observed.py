@@ -86,6 +86,16 @@ class Observed:
     """The MLflow run that the run's store names."""
 
     @property
+    def done(self) -> bool:
+        """Whether KFP says that the attempt did all its work."""
+        return isinstance(self.kfp, KfpRun) and self.kfp.succeeded
+
+    @property
+    def lost(self) -> bool:
+        """Whether KFP alone says that the attempt works: its Workflow is lost."""
+        return isinstance(self.kfp, KfpRun) and self.kfp.alive and self.workflow == "lost"
+
+    @property
     def silent(self) -> list[str]:
         """Who did not answer, as the metrics name them."""
         asked = {"Kfp": (self.kfp,), "Standing": (self.standing, self.verdict)}

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Literal
 
 from agentrl_operator.actions import Action, CloseTracker, RemoveServers
-from agentrl_operator.conditions import Kind, Reason
+from agentrl_operator.conditions import Kind, Reason, Truth
 from agentrl_operator.observed import Observed, Unknown
+from agentrl_operator.situation import Situation
 from agentrl_operator.status import Status
-from agentrl_pipelines.platform import Platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Plan:
 
 def waiting(
     status: Status,
-    truth: Literal["True", "False", "Unknown"],
+    truth: Truth,
     reason: Reason,
     message: str,
     now: datetime,
@@ -37,37 +37,34 @@ def waiting(
     actions: Iterable[Action] = (),
 ) -> Plan:
     """A plan whose Progressing condition says what is waited for."""
-    told = status.told(Kind.PROGRESSING, truth, reason, message, now).with_(message=message[:4096])
+    told = status.progressing(truth, reason, message, now)
     return Plan(actions=tuple(actions), status=told, requeue_s=requeue_s)
 
 
-def unavailable(
-    status: Status, reason: Reason, unknown: Unknown, platform: Platform, now: datetime
-) -> Plan:
+def unavailable(situation: Situation, status: Status, reason: Reason, unknown: Unknown) -> Plan:
     """Nothing is decided while a neighbour does not answer."""
-    return waiting(
-        status, "Unknown", reason, unknown.why, now, requeue_s=max(platform.poll_seconds, 5.0)
-    )
+    again_s = max(situation.platform.poll_seconds, 5.0)
+    return waiting(status, "Unknown", reason, unknown.why, situation.now, requeue_s=again_s)
 
 
 def ended(
+    situation: Situation,
     status: Status,
-    observed: Observed,
     outcome: Literal["Succeeded", "Failed"],
     reason: Reason,
     message: str,
-    now: datetime,
     actions: Iterable[Action] = (),
 ) -> Plan:
     """The run is over for good."""
+    observed, now = situation.observed, situation.now
     well = outcome == "Succeeded"
     kind, other = (Kind.SUCCEEDED, Kind.FAILED) if well else (Kind.FAILED, Kind.SUCCEEDED)
     status = (
         rested(status, now)
-        .with_(phase=outcome, completion_time=now, retry_time=None, message=message[:4096])
+        .with_(phase=outcome, completion_time=now, retry_time=None)
         .told(kind, "True", reason, message, now)
         .told(other, "False", Reason.ENDED, f"the run {outcome.lower()}", now)
-        .told(Kind.PROGRESSING, "False", Reason.ENDED, message, now)
+        .progressing("False", Reason.ENDED, message, now)
     )
     closing: list[Action] = [*actions, *without_servers(observed)]
     if status.mlflow_run is not None:

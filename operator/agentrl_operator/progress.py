@@ -5,17 +5,15 @@ from __future__ import annotations
 from agentrl_components import layout
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.state import Found, State
-from agentrl_operator.observed import Observed
-from agentrl_operator.resource import Resource
+from agentrl_operator.situation import Situation
 from agentrl_operator.status import Cost, Status
 from agentrl_pipelines import placement
 from agentrl_pipelines.platform import Platform
 
 
-def shown(
-    resource: Resource, run: AgentRLRun, status: Status, observed: Observed, platform: Platform
-) -> Status:
+def shown(situation: Situation, run: AgentRLRun, status: Status) -> Status:
     """`status` with everything that is only there to be looked at."""
+    observed, platform = situation.observed, situation.platform
     phases = run.spec.horizon.phases
     at = min(status.phase_index, len(phases) - 1)
     tracked = status.mlflow_run or observed.mlflow_run
@@ -33,7 +31,7 @@ def shown(
     if standing.heldout is not None:
         status = status.with_(success=success(standing.heldout))
     if standing.best is not None:
-        url = placement.storage(run, resource.uid, platform).url
+        url = placement.storage(run, situation.resource.uid, platform).url
         status = status.with_(best_checkpoint=f"{url}/{layout.checkpoint(standing.best)}")
     cost = Cost(
         tokens=int(standing.tokens),

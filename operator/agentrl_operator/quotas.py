@@ -3,6 +3,7 @@ may be. All of it is asked anew: an operator that was started a moment ago sees 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from agentrl_operator.observed import Unknown
 from agentrl_operator.resource import Resource
 from agentrl_operator.status import Status
 from agentrl_operator.workload import Priority, Workload
-from agentrl_pipelines.kueue import PRIORITY_LABEL, Nodes, selector, tolerated
+from agentrl_pipelines.kueue import ANYWHERE, PRIORITY_LABEL, Nodes
 from agentrl_pipelines.platform import Platform
 
 Answer = TypeVar("Answer")
@@ -68,17 +69,19 @@ class Quotas:
                 return Unknown(why=f"Kueue: there is no ResourceFlavor {name}")
             self._flavors[name] = (self._clock(), _nodes(body))
         return {
-            pod_set: _together(self._flavors[name][1] for name in names)
-            for pod_set, names in seen.flavors.items()
+            pod_set: _together(
+                [self._flavors[name][1] for name in seen.flavors.get(pod_set, ())]
+                + [seen.checked.get(pod_set, ANYWHERE)]
+            )
+            for pod_set in {*seen.flavors, *seen.checked}
         }
 
     async def _priority(
         self, resource: Resource, seen: Workload | None
     ) -> Priority | Unknown | None:
         named = resource.priority_class
-        queued = resource.run is not None and resource.run.spec.compute.queue is not None
         has_it = seen is not None and seen.priority_class == named
-        if named is None or has_it or not queued:
+        if named is None or has_it or resource.queue is None:
             return None
         body = await self._kueue.priority_class(named)
         if body is None:
@@ -106,12 +109,6 @@ def _nodes(flavor: Mapping[str, Any]) -> Nodes:
     )
 
 
-def _together(flavors: Iterable[Nodes]) -> Nodes:
-    """Nodes that are of each flavor: one for devices, say, and one for the rest."""
-    together = Nodes()
-    for one in flavors:
-        together = Nodes(
-            labels=selector(together.labels, one),
-            tolerations=tuple(tolerated(together.tolerations, one)),
-        )
-    return together
+def _together(kinds: Iterable[Nodes]) -> Nodes:
+    """Nodes that are of each kind: one flavor's for devices, say, another's for the rest."""
+    return functools.reduce(Nodes.and_, kinds, ANYWHERE)

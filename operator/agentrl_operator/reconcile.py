@@ -13,6 +13,7 @@ nothing of the one before is left.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from agentrl_components.spec import AgentRLRun
@@ -23,6 +24,7 @@ from agentrl_operator.conditions import Kind, Reason
 from agentrl_operator.observed import KfpRun, Observed, Unknown
 from agentrl_operator.plan import Plan, ended, unavailable, waiting, without_servers
 from agentrl_operator.resource import Resource
+from agentrl_operator.situation import Situation
 from agentrl_operator.status import Status
 from agentrl_pipelines.platform import Platform
 
@@ -31,171 +33,133 @@ def reconcile(
     resource: Resource, status: Status, observed: Observed, platform: Platform, now: datetime
 ) -> Plan:
     """What to do now, and what to say of the run."""
+    situation = Situation(resource=resource, observed=observed, platform=platform, now=now)
     status = status.with_(observed_generation=resource.generation)
     if resource.deleted_at is not None:
-        return stopping.deleted(resource, status, observed, now)
-    status = acceptance.checked(resource, status, now)
+        return stopping.deleted(situation, status)
+    status = acceptance.checked(situation, status)
     if status.finished:
-        return _afterwards(resource, status, observed, now)
+        return _afterwards(situation, status)
     held: tuple[Action, ...] = () if resource.held else (Hold(),)
-    plan = _decided(resource, status, observed, platform, now)
-    return Plan(actions=held + plan.actions, status=plan.status, requeue_s=plan.requeue_s)
+    plan = _decided(situation, status)
+    return replace(plan, actions=(*held, *plan.actions))
 
 
-def _decided(
-    resource: Resource, status: Status, observed: Observed, platform: Platform, now: datetime
-) -> Plan:
-    run = resource.run
+def _decided(situation: Situation, status: Status) -> Plan:
+    run, observed = situation.resource.run, situation.observed
     if run is not None:
-        status = progress.shown(resource, run, status, observed, platform)
-    done = run is not None and isinstance(observed.kfp, KfpRun) and observed.kfp.succeeded
-    if resource.suspend or status.says(Kind.SUSPENDED, "False", Reason.SUSPENDING):
-        if run is not None and done:  # a status that was lost: work may be further on
-            return _worked(resource, run, status, observed, platform, now)
-        return stopping.suspended(resource, status, observed, now)
+        status = progress.shown(situation, run, status)
+    if situation.resource.suspend or status.says(Kind.SUSPENDED, "False", Reason.SUSPENDING):
+        if run is not None and observed.done:  # a status that was lost: work may be further on
+            return _worked(situation, run, status)
+        return stopping.suspended(situation, status)
     if isinstance(observed.kfp, Unknown):
-        return unavailable(status, Reason.KFP_UNAVAILABLE, observed.kfp, platform, now)
-    status = _resumed(status, observed, now)
-    queued = admission.awaited(resource, status, observed, platform, now)
-    if queued is not None and not done:
-        return queued
-    if run is None:
-        return acceptance.refused(resource, status, now)
+        return unavailable(situation, status, Reason.KFP_UNAVAILABLE, observed.kfp)
+    status = _resumed(situation, status)
+    queued = admission.awaited(situation, status)
     if queued is not None:  # what is done stays done: on to the next phase, to wait there
-        return _worked(resource, run, status, observed, platform, now)
+        return _worked(situation, run, status) if run is not None and observed.done else queued
+    if run is None:
+        return acceptance.refused(situation, status)
     if isinstance(observed.nodes, Unknown):
-        return unavailable(status, Reason.KUBERNETES_REFUSED, observed.nodes, platform, now)
-    telling, status = admission.granted(resource, status, observed, now)
-    serving, status = fleet.served(resource, run, status, observed, platform, now)
+        return unavailable(situation, status, Reason.KUBERNETES_REFUSED, observed.nodes)
+    telling, status = admission.granted(situation, status)
+    serving, status = fleet.served(situation, run, status)
     limit_s = run.spec.active_deadline_seconds
-    over = limit_s is not None and status.active_for(now) >= limit_s
-    if limit_s is not None and over and not done:
-        return stopping.out_of_time(resource, status, observed, limit_s, now)
-    plan = _worked(resource, run, status, observed, platform, now)
+    if limit_s is not None and status.active_for(situation.now) >= limit_s and not observed.done:
+        return stopping.out_of_time(situation, status, limit_s)
+    plan = _worked(situation, run, status)
     if plan.status.finished:
         return plan
     if any(isinstance(one, StartRun) for one in plan.actions):
         serving = fleet.renewed(run, observed)
-    actions = (*telling, *serving, *plan.actions)
-    return Plan(actions=actions, status=plan.status, requeue_s=plan.requeue_s)
+    return replace(plan, actions=(*telling, *serving, *plan.actions))
 
 
-def _resumed(status: Status, observed: Observed, now: datetime) -> Status:
+def _resumed(situation: Situation, status: Status) -> Status:
     """After a suspension the phase is begun anew, which counts as no failure."""
     if status.says(Kind.SUSPENDED, "True"):
-        attempt = observed.attempt + (1 if stopping.was_stopped(observed) else 0)
         status = status.with_(
-            attempt=attempt,
+            attempt=stopping.next_attempt(situation.observed),
             phase="Pending" if status.start_time is None else "Running",
-            active_time=None if status.start_time is None else now,
+            active_time=None if status.start_time is None else situation.now,
         )
-    return status.told(
-        Kind.SUSPENDED, "False", Reason.NOT_SUSPENDED, "the run is not suspended", now
-    )
+    message = "the run is not suspended"
+    return status.told(Kind.SUSPENDED, "False", Reason.NOT_SUSPENDED, message, situation.now)
 
 
-def _worked(
-    resource: Resource,
-    run: AgentRLRun,
-    status: Status,
-    observed: Observed,
-    platform: Platform,
-    now: datetime,
-) -> Plan:
+def _worked(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     """A step of the loop over phases."""
+    observed = situation.observed
+    kfp, verdict = observed.kfp, observed.verdict
     if status.attempt > observed.attempt:
-        return failure.backing_off(resource, run, status, platform, now)
+        return failure.backing_off(situation, run, status)
     status = status.with_(attempt=observed.attempt)
-    kfp = observed.kfp
     if not isinstance(kfp, KfpRun):
-        return _started(resource, run, status, observed, platform, now)
-    run_id = resource.run_id(status.phase_index, status.attempt)
-    status = status.with_(
+        return _started(situation, run, status)
+    status = _at_work(situation, status).with_(phase="Running", retry_time=None)
+    if kfp.alive and not observed.lost:
+        return _running(situation, run, status)
+    if isinstance(verdict, Unknown):
+        return unavailable(situation, status, Reason.STORE_UNAVAILABLE, verdict)
+    if verdict is not None and verdict.action in ("advance", "finish", "stop"):
+        return _followed(situation, run, status, verdict)
+    return failure.judged(situation, run, status, kfp)
+
+
+def _at_work(situation: Situation, status: Status) -> Status:
+    """`status` that names the attempt's KFP run, with the clock of work going."""
+    run_id = situation.run_id(status)
+    return status.with_(
         kfp_run=run_id,
-        kfp_url=progress.kfp_url(run_id, platform),
-        start_time=status.start_time or now,
-        active_time=status.active_time or now,
-        phase="Running",
-        retry_time=None,
+        kfp_url=progress.kfp_url(run_id, situation.platform),
+        start_time=status.start_time or situation.now,
+        active_time=status.active_time or situation.now,
     )
-    if kfp.alive and observed.workflow != "lost":
-        return _running(resource, run, status, observed, platform, now)
-    if isinstance(observed.verdict, Unknown):
-        return unavailable(status, Reason.STORE_UNAVAILABLE, observed.verdict, platform, now)
-    if observed.verdict is not None and observed.verdict.action in ("advance", "finish", "stop"):
-        return _followed(run, status, observed, observed.verdict, now)
-    return failure.judged(resource, run, status, observed, kfp, platform, now)
 
 
-def _running(
-    resource: Resource,
-    run: AgentRLRun,
-    status: Status,
-    observed: Observed,
-    platform: Platform,
-    now: datetime,
-) -> Plan:
+def _running(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
+    observed, poll_s = situation.observed, situation.platform.poll_seconds
     if failure.for_good(observed):
-        return failure.cut_short(resource, status, observed, now)
+        return failure.cut_short(situation, status)
     doing = observed.standing.message if isinstance(observed.standing, State) else ""
     told = [progress.where(run, status), doing, observed.trouble]
     message = ": ".join(one for one in told if one)
-    return waiting(status, "True", Reason.RUNNING, message, now, requeue_s=platform.poll_seconds)
+    return waiting(status, "True", Reason.RUNNING, message, situation.now, requeue_s=poll_s)
 
 
-def _started(
-    resource: Resource,
-    run: AgentRLRun,
-    status: Status,
-    observed: Observed,
-    platform: Platform,
-    now: datetime,
-) -> Plan:
+def _started(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     """Begin an attempt, once its time has come."""
-    if status.retry_time is not None and now < status.retry_time:
-        return failure.backing_off(resource, run, status, platform, now)
-    run_id = resource.run_id(status.phase_index, status.attempt)
-    status = status.with_(
-        kfp_run=run_id,
-        kfp_url=progress.kfp_url(run_id, platform),
-        start_time=status.start_time or now,
-        active_time=status.active_time or now,
-    )
+    nodes, poll_s = situation.observed.nodes, situation.platform.poll_seconds
+    if status.retry_time is not None and situation.now < status.retry_time:
+        return failure.backing_off(situation, run, status)
+    status = _at_work(situation, status)
     actions: list[Action] = []
     if status.phase_index == 0 and status.attempt == 0 and status.mlflow_run is None:
         actions.append(OpenTracker())
     start = StartRun(
-        run_id=run_id,
+        run_id=situation.run_id(status),
         phase=status.phase_index,
         attempt=status.attempt,
-        first=not resource.held,
-        nodes={} if isinstance(observed.nodes, Unknown) else observed.nodes,
+        first=not situation.resource.held,
+        nodes={} if isinstance(nodes, Unknown) else nodes,
     )
     actions.append(start)
-    message = f"submitting {progress.where(run, status)}"
+    message, now = f"submitting {progress.where(run, status)}", situation.now
     return waiting(
-        status,
-        "True",
-        Reason.SUBMITTING,
-        message,
-        now,
-        actions=actions,
-        requeue_s=platform.poll_seconds,
+        status, "True", Reason.SUBMITTING, message, now, actions=actions, requeue_s=poll_s
     )
 
 
-def _followed(
-    run: AgentRLRun, status: Status, observed: Observed, verdict: Verdict, now: datetime
-) -> Plan:
+def _followed(situation: Situation, run: AgentRLRun, status: Status, verdict: Verdict) -> Plan:
     """Do as the phase's decision says."""
     last = len(run.spec.horizon.phases) - 1
     if verdict.action == "stop":
-        return ended(
-            status, observed, "Failed", Reason.COLLAPSE_ERROR, verdict.reason or "stopped", now
-        )
+        message = verdict.reason or "stopped"
+        return ended(situation, status, "Failed", Reason.COLLAPSE_ERROR, message)
     if verdict.action == "finish" or status.phase_index >= last:
         message = verdict.reason or "the schedule is done"
-        return ended(status, observed, "Succeeded", Reason.SCHEDULE_DONE, message, now)
+        return ended(situation, status, "Succeeded", Reason.SCHEDULE_DONE, message)
     following = min(max(verdict.phase, status.phase_index + 1), last)
     status = status.with_(
         phase_index=following,
@@ -207,17 +171,17 @@ def _followed(
         kfp_url=None,
     )
     message = verdict.reason or f"on to {progress.where(run, status)}"
-    return waiting(status, "True", Reason.SUBMITTING, message, now, requeue_s=0.0)
+    return waiting(status, "True", Reason.SUBMITTING, message, situation.now, requeue_s=0.0)
 
 
-def _afterwards(resource: Resource, status: Status, observed: Observed, now: datetime) -> Plan:
+def _afterwards(situation: Situation, status: Status) -> Plan:
     """The run is over: nothing is left running, and at its time it goes."""
-    actions = without_servers(observed) or admission.closed(resource, status, observed, now)
-    ttl_s = resource.run.spec.ttl_seconds_after_finished if resource.run is not None else None
+    run = situation.resource.run
+    actions = without_servers(situation.observed) or admission.closed(situation, status)
+    ttl_s = run.spec.ttl_seconds_after_finished if run is not None else None
     if ttl_s is None or status.completion_time is None:
         return Plan(actions=tuple(actions), status=status, requeue_s=None)
-    left_s = ttl_s - (now - status.completion_time).total_seconds()
+    left_s = ttl_s - (situation.now - status.completion_time).total_seconds()
     if left_s <= 0:
-        actions.append(DeleteResource())
-        return Plan(actions=tuple(actions), status=status, requeue_s=None)
+        return Plan(actions=(*actions, DeleteResource()), status=status, requeue_s=None)
     return Plan(actions=tuple(actions), status=status, requeue_s=left_s)

@@ -10,6 +10,7 @@ from uuid import UUID, uuid5
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import GROUP, AgentRLRun, parse
+from agentrl_pipelines import placement
 from agentrl_pipelines.kueue import PRIORITY_LABEL
 from agentrl_pipelines.platform import Platform
 
@@ -42,6 +43,15 @@ class Resource:
     def experiment(self) -> str:
         """The name of its KFP experiment."""
         return f"{self.name}-{self.uid[:8]}"
+
+    @property
+    def queue(self) -> str | None:
+        """Kueue's LocalQueue that its manifest names."""
+        return self.run.spec.compute.queue if self.run is not None else None
+
+    def child(self, part: str) -> str:
+        """The name of an object that it owns."""
+        return placement.child_name(self.name, self.uid, part)
 
     def run_id(self, phase: int, attempt: int) -> str:
         """The id of a KFP run: whoever asks gets the same one, so starting is idempotent."""

@@ -79,24 +79,23 @@ class Status(_Part):
         return self.model_copy(update=fields)
 
     def told(
-        self,
-        kind: Kind,
-        status: Truth,
-        reason: Reason,
-        message: str,
-        now: datetime,
+        self, kind: Kind, status: Truth, reason: Reason, message: str, now: datetime
     ) -> Status:
         """A copy with this condition, for the generation that the status answers."""
-        conditions = changed(
-            self.conditions,
-            kind,
-            status,
-            reason,
-            message,
-            generation=self.observed_generation,
-            now=now,
+        condition = Condition(
+            type=kind,
+            status=status,
+            reason=reason,
+            message=message[:32768],
+            last_transition_time=now,
+            observed_generation=self.observed_generation,
         )
-        return self.with_(conditions=conditions)
+        return self.with_(conditions=changed(self.conditions, condition))
+
+    def progressing(self, truth: Truth, reason: Reason, message: str, now: datetime) -> Status:
+        """A copy that says how it goes, in the Progressing condition and where people look."""
+        told = self.told(Kind.PROGRESSING, truth, reason, message, now)
+        return told.with_(message=message[:4096])
 
     def active_for(self, now: datetime) -> float:
         """Seconds of work, time spent suspended not counted."""

@@ -7,7 +7,6 @@ begin, or the run be let go. Only a deletion gives up waiting.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from agentrl_operator import fleet
 from agentrl_operator.actions import (
@@ -23,7 +22,7 @@ from agentrl_operator.actions import (
 from agentrl_operator.conditions import Kind, Reason
 from agentrl_operator.observed import KfpRun, Observed, Unknown
 from agentrl_operator.plan import Plan, ended, rested, scaled_down, waiting, without_servers
-from agentrl_operator.resource import Resource
+from agentrl_operator.situation import Situation
 from agentrl_operator.status import Status
 
 LOOK_S = 1.0
@@ -47,11 +46,12 @@ class Left:
     """What stops it."""
 
 
-def left(resource: Resource, status: Status, observed: Observed) -> Left | None:
+def left(situation: Situation, status: Status) -> Left | None:
     """What has not stopped yet. None: nothing works any more."""
+    observed = situation.observed
     if isinstance(observed.kfp, Unknown):
         return Left(why=observed.kfp.why)
-    alive = _alive(resource, status, observed)
+    alive = _alive(situation, status)
     if alive:
         ask = [run_id for run_id, one in alive.items() if one.state != "CANCELING"]
         runs = "the KFP run is" if len(alive) == 1 else f"{len(alive)} KFP runs are"
@@ -62,21 +62,23 @@ def left(resource: Resource, status: Status, observed: Observed) -> Left | None:
     return Left(why=f"{observed.pods} pods have not ended") if observed.pods else None
 
 
-def _alive(resource: Resource, status: Status, observed: Observed) -> dict[str, KfpRun]:
+def _alive(situation: Situation, status: Status) -> dict[str, KfpRun]:
     """KFP runs that may still work, by id."""
+    observed = situation.observed
     runs = dict(observed.others)
-    if isinstance(observed.kfp, KfpRun) and observed.workflow != "lost":
-        runs[resource.run_id(status.phase_index, observed.attempt)] = observed.kfp
+    if isinstance(observed.kfp, KfpRun) and not observed.lost:
+        runs[situation.resource.run_id(status.phase_index, observed.attempt)] = observed.kfp
     return {run_id: one for run_id, one in runs.items() if one.alive}
 
 
-def suspended(resource: Resource, status: Status, observed: Observed, now: datetime) -> Plan:
+def suspended(situation: Situation, status: Status) -> Plan:
     """Stop, keep what there is, and say so."""
+    observed, now = situation.observed, situation.now
     status = status.with_(attempt=max(status.attempt, observed.attempt))
-    working = left(resource, status, observed)
+    working = left(situation, status)
     if working is not None:
         told = status.told(Kind.SUSPENDED, "False", Reason.SUSPENDING, "work is stopping", now)
-        return patiently(told, observed, working, "suspending", now)
+        return patiently(situation, told, working, "suspending")
     message = "suspended; set spec.suspend to false to go on from the last checkpoint"
     status = (
         rested(status, now)
@@ -92,86 +94,84 @@ def suspended(resource: Resource, status: Status, observed: Observed, now: datet
         Reason.SUSPENDED,
         message,
         now,
-        actions=removing or unqueued(resource, observed),
-        requeue_s=None if resource.suspend else 0.0,
+        actions=removing or unqueued(situation),
+        requeue_s=None if situation.resource.suspend else 0.0,
     )
 
 
-def out_of_time(
-    resource: Resource, status: Status, observed: Observed, limit_s: int, now: datetime
-) -> Plan:
+def out_of_time(situation: Situation, status: Status, limit_s: int) -> Plan:
     """Stop, then fail."""
-    working = left(resource, status, observed)
+    working = left(situation, status)
     if working is not None:
-        return patiently(status, observed, working, "out of time", now)
+        return patiently(situation, status, working, "out of time")
     message = f"stopped after {limit_s} s of work, as activeDeadlineSeconds says"
-    return ended(status, observed, "Failed", Reason.DEADLINE_EXCEEDED, message, now)
+    return ended(situation, status, "Failed", Reason.DEADLINE_EXCEEDED, message)
 
 
-def deleted(resource: Resource, status: Status, observed: Observed, now: datetime) -> Plan:
+def deleted(situation: Situation, status: Status) -> Plan:
     """Stop whatever runs in the run's KFP experiment, clean up, let go. A KFP that is gone, pods
     that never end and a store that never answers hold a deletion up for a while, not for ever."""
+    resource, observed, now = situation.resource, situation.observed, situation.now
     if not resource.held or resource.deleted_at is None:
         return Plan(status=status, requeue_s=None)
     status = status.with_(attempt=max(status.attempt, observed.attempt))
     waited_s = (now - resource.deleted_at).total_seconds()
-    working = left(resource, status, observed)
+    working = left(situation, status)
     if working is None or waited_s >= PODS_PATIENCE_S:
-        return _released(resource, status, observed, (), waited_s)
+        return _released(situation, status, (), waited_s)
     actions = working.actions
     silent = isinstance(observed.kfp, Unknown)
     late = waited_s >= (KFP_PATIENCE_S if silent else WORKFLOW_PATIENCE_S)
     if late or observed.kfp is None:
-        run_id = resource.run_id(status.phase_index, status.attempt)
-        others = _alive(resource, status, observed) if late else ()
-        removing = [RemoveWorkflow(run_id=one) for one in dict.fromkeys((run_id, *others))]
+        own, others = situation.run_id(status), _alive(situation, status) if late else ()
+        removing = [RemoveWorkflow(run_id=one) for one in dict.fromkeys((own, *others))]
         actions = (*removing, *(() if late else working.actions))
         if silent and observed.pods == 0:
-            return _released(resource, status, observed, actions, waited_s)
+            return _released(situation, status, actions, waited_s)
     why = f"deleting: {working.why}"
     return waiting(status, "False", Reason.DELETING, why, now, actions=actions, requeue_s=LOOK_S)
 
 
 def _released(
-    resource: Resource,
-    status: Status,
-    observed: Observed,
-    actions: tuple[Action, ...],
-    waited_s: float,
+    situation: Situation, status: Status, actions: tuple[Action, ...], waited_s: float
 ) -> Plan:
-    last = [*actions, *unqueued(resource, observed)]
+    run = situation.resource.run
+    last = [*actions, *unqueued(situation)]
     if status.mlflow_run is not None and not status.finished:
         last.append(CloseTracker(run_id=status.mlflow_run, status="KILLED"))
-    erase = resource.run is not None and resource.run.spec.storage.on_delete == "delete"
+    erase = run is not None and run.spec.storage.on_delete == "delete"
     if erase and waited_s < ERASE_PATIENCE_S:
         last += [ForgetRuns(), EraseStore()]
     return Plan(actions=(*last, Release()), status=status, requeue_s=LOOK_S)
 
 
-def patiently(status: Status, observed: Observed, working: Left, why: str, now: datetime) -> Plan:
+def patiently(situation: Situation, status: Status, working: Left, why: str) -> Plan:
     """Ask for the stop, or wait for what is asked."""
-    if isinstance(observed.kfp, Unknown):
+    kfp, now = situation.observed.kfp, situation.now
+    if isinstance(kfp, Unknown):
         return waiting(
-            status, "Unknown", Reason.KFP_UNAVAILABLE, observed.kfp.why, now, requeue_s=5 * LOOK_S
+            status, "Unknown", Reason.KFP_UNAVAILABLE, kfp.why, now, requeue_s=5 * LOOK_S
         )
-    return waiting(
-        status,
-        "True",
-        Reason.STOPPING,
-        f"{why}: {working.why}",
-        now,
-        actions=working.actions,
-        requeue_s=LOOK_S,
-    )
+    return awaited(situation, status, f"{why}: {working.why}", working.actions)
 
 
-def unqueued(resource: Resource, observed: Observed) -> list[Action]:
+def awaited(
+    situation: Situation, status: Status, message: str, actions: tuple[Action, ...] = ()
+) -> Plan:
+    """Look again soon: something is about to stop."""
+    now = situation.now
+    return waiting(status, "True", Reason.STOPPING, message, now, actions=actions, requeue_s=LOOK_S)
+
+
+def unqueued(situation: Situation) -> list[Action]:
     """Kueue need not hold quota for what does not work."""
-    if observed.workload is None:
+    if situation.observed.workload is None:
         return []
-    return [*fleet.removed(resource), RemoveWorkload()]
+    return [*fleet.removed(situation.resource), RemoveWorkload()]
 
 
-def was_stopped(observed: Observed) -> bool:
-    """Whether the attempt that was suspended ended without doing its phase."""
-    return isinstance(observed.kfp, KfpRun) and not (observed.kfp.alive or observed.kfp.succeeded)
+def next_attempt(observed: Observed) -> int:
+    """With which work goes on: what was stopped before its end is begun anew."""
+    kfp = observed.kfp
+    stopped = isinstance(kfp, KfpRun) and not (kfp.alive or kfp.succeeded)
+    return observed.attempt + (1 if stopped else 0)

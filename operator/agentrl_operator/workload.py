@@ -14,7 +14,7 @@ from agentrl_operator.children import FINGERPRINT, Manifest, metadata
 from agentrl_operator.resource import Resource
 from agentrl_pipelines import placement
 from agentrl_pipelines.binding import GPU
-from agentrl_pipelines.kueue import SIDE_BY_SIDE
+from agentrl_pipelines.kueue import ANYWHERE, SIDE_BY_SIDE, Nodes
 
 GROUP, VERSION, PLURAL = "kueue.x-k8s.io", "v1beta2", "workloads"
 PART = "workload"
@@ -52,11 +52,13 @@ class Workload:
     """The WorkloadPriorityClass that it names."""
     flavors: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """The names of those that Kueue assigned, by pod set."""
+    checked: Mapping[str, Nodes] = field(default_factory=lambda: MappingProxyType({}))
+    """What admission checks add to the pods, by pod set."""
 
 
 def name(resource: Resource) -> str:
     """Of a run's Workload."""
-    return placement.child_name(resource.name, resource.uid, PART)
+    return resource.child(PART)
 
 
 def manifest(resource: Resource, run: AgentRLRun, priority: Priority | None = None) -> Manifest:
@@ -140,6 +142,7 @@ def read(body: Mapping[str, Any]) -> Workload:
         says=str(eviction["message"]) if idle or (evicted and reserved) else _words(body),
         priority_class=((body.get("spec") or {}).get("priorityClassRef") or {}).get("name"),
         flavors=_flavors(body),
+        checked=_checked(body),
     )
 
 
@@ -151,6 +154,21 @@ def _flavors(body: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         for one in assigned
         if one.get("flavors")
     }
+
+
+def _checked(body: Mapping[str, Any]) -> dict[str, Nodes]:
+    """Of every check, in their order; Kueue evicts where two contradict each other."""
+    found: dict[str, Nodes] = {}
+    for check in status(body).get("admissionChecks") or ():
+        for update in check.get("podSetUpdates") or ():
+            added = Nodes(
+                labels=update.get("nodeSelector") or {},
+                tolerations=tuple(update.get("tolerations") or ()),
+                pod_labels=update.get("labels") or {},
+                pod_annotations=update.get("annotations") or {},
+            )
+            found[update["name"]] = found.get(update["name"], ANYWHERE).and_(added)
+    return found
 
 
 def _words(body: Mapping[str, Any]) -> str:

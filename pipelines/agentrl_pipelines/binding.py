@@ -16,7 +16,7 @@ import yaml
 
 from agentrl_components.spec import AgentRLRun, Compute
 from agentrl_pipelines import kueue
-from agentrl_pipelines.kueue import ANYWHERE, UNQUEUED, Queued
+from agentrl_pipelines.kueue import ANYWHERE, UNQUEUED, Nodes, Queued
 from agentrl_pipelines.placement import ENVIRONMENT_TOKEN, child_name, served
 from agentrl_pipelines.platform import Platform
 
@@ -111,12 +111,17 @@ def pod(run: AgentRLRun, uid: str, platform: Platform, stage: str, queued: Queue
         "secretAsEnv": secrets,
         "emptyDirMounts": [{"volumeName": "scratch", "mountPath": "/tmp"}],
     }
-    return out | (nodes(compute, stage, queued) if stage in HEAVY else {})
-
-
-def nodes(compute: Compute, stage: str, queued: Queued) -> Data:
-    """Where a stage's pod may run: as the manifest says, on nodes that Kueue chose."""
+    if stage not in HEAVY:
+        return out
     chosen = queued.nodes.get(kueue.pod_set(stage, compute), ANYWHERE)
+    out["podMetadata"] = {"labels": {**chosen.pod_labels, **labels}}
+    if chosen.pod_annotations:
+        out["podMetadata"]["annotations"] = dict(chosen.pod_annotations)
+    return out | nodes(compute, chosen)
+
+
+def nodes(compute: Compute, chosen: Nodes) -> Data:
+    """Where a stage's pod may run: as the manifest says, on nodes that Kueue chose."""
     labels = kueue.selector(compute.node_selector, chosen)
     own = [one.model_dump(exclude_none=True) for one in compute.tolerations]
     tolerations = kueue.tolerated(own, chosen)

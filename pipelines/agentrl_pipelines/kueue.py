@@ -31,6 +31,19 @@ class Nodes:
     """Of the nodes."""
     tolerations: tuple[Toleration, ...] = ()
     """For the taints of the nodes."""
+    pod_labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """That a pod must carry to be let onto them..."""
+    pod_annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """...and annotations: by these a cluster autoscaler knows for whom it made room."""
+
+    def and_(self, other: Nodes) -> Nodes:
+        """Nodes that are of both kinds; where the two differ in a value, the other's counts."""
+        return Nodes(
+            labels={**self.labels, **other.labels},
+            tolerations=tuple(tolerated(self.tolerations, other)),
+            pod_labels={**self.pod_labels, **other.pod_labels},
+            pod_annotations={**self.pod_annotations, **other.pod_annotations},
+        )
 
 
 ANYWHERE = Nodes()

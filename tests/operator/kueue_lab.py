@@ -4,6 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import kueue
+from apiserver import PATIENCE_S
 from cluster_runs import MERGE, RULES, condition, phase, until, until_gone
 from demo_run import SPEC
 from kfp_stub import KfpStub
@@ -21,6 +22,7 @@ from agentrl_pipelines.binding import bind
 LAB = "lab"
 RUNS = f"apis/agentrl.dev/v1alpha1/namespaces/{LAB}/agentrlruns"
 WORKLOADS = f"{kueue.API}/namespaces/{LAB}/workloads"
+CHECKS = f"{kueue.API}/admissionchecks"
 DEPLOYMENTS = f"apis/apps/v1/namespaces/{LAB}/deployments"
 QUEUED = SPEC | {
     "environments": [{"name": "babyai", "builtin": "babyai"}],
@@ -52,8 +54,8 @@ ONE = [
 
 
 def queues():
-    """Two LocalQueues, and the quota behind them: nodes of any kind; spot nodes, then owned ones.
-    And two classes of runs."""
+    """Three LocalQueues, and the quota behind them: nodes of any kind; spot nodes, then owned ones;
+    nodes for which somebody makes room. And two classes of runs."""
     spot = {
         "nodeLabels": {"kind": "spot"},
         "nodeTaints": [{"key": "spot", "value": "true", "effect": "NoSchedule"}],
@@ -62,9 +64,11 @@ def queues():
     yield kind("ResourceFlavor", {"name": "default"})
     yield kind("ResourceFlavor", {"name": "spot"}, spec=spot)
     yield kind("ResourceFlavor", {"name": "owned"}, spec={"nodeLabels": {"kind": "owned"}})
-    for local, name, flavors in (
-        ("training", "team", ("default",)),
-        ("mixed", "nodes", ("spot", "owned")),
+    yield kind("AdmissionCheck", {"name": "room"}, spec={"controllerName": "agentrl.dev/lab"})
+    for local, name, flavors, checks in (
+        ("training", "team", ("default",), []),
+        ("mixed", "nodes", ("spot", "owned"), []),
+        ("checked", "checked", ("default",), [{"name": "room"}]),
     ):
         given = [{"name": one, "resources": ONE} for one in flavors]
         cluster_queue = {
@@ -72,6 +76,8 @@ def queues():
             "preemption": {"withinClusterQueue": "LowerPriority"},
             "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": given}],
         }
+        if checks:
+            cluster_queue["admissionChecksStrategy"] = {"admissionChecks": checks}
         yield kind("ClusterQueue", {"name": name}, spec=cluster_queue)
         meta = {"name": local, "namespace": LAB}
         yield kind("LocalQueue", meta, spec={"clusterQueue": name})
@@ -111,13 +117,13 @@ class Lab:
             stop, ready = asyncio.Event(), asyncio.Event()
             task = asyncio.create_task(operate(neighbours, about, options, stop=stop, ready=ready))
             try:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(PATIENCE_S):
                     await ready.wait()
                 yield
                 await self.cleared()
             finally:
                 stop.set()
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(PATIENCE_S):
                     await task
                 await pipelines.close()
                 await cluster.close()
@@ -150,7 +156,7 @@ class Lab:
 
     async def until_workload(self, run, **wanted):
         """Once its conditions are so."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 body = await self.workload(run)
                 conditions = body.get("status", {}).get("conditions", ())
@@ -158,6 +164,19 @@ class Lab:
                 if wanted.items() <= seen.items():
                     return body
                 await asyncio.sleep(0.05)
+
+    async def make_room(self, run, **update):
+        """As the controller of the check does: it is ready, and adds this to the run's pods."""
+        stamp = {"lastTransitionTime": "2026-11-21T12:00:00Z"}
+        active = {"type": "Active", "status": "True", "reason": "Lab", "message": ""} | stamp
+        await self.ask("PATCH", f"{CHECKS}/room/status", {"status": {"conditions": [active]}})
+        async with asyncio.timeout(PATIENCE_S):
+            while not (body := await self.workload(run)).get("status", {}).get("admissionChecks"):
+                await asyncio.sleep(0.05)
+        updates = [{"name": one["name"]} | update for one in body["spec"]["podSets"]]
+        ready = {"name": "room", "state": "Ready", "message": "", "podSetUpdates": updates} | stamp
+        path = f"{WORKLOADS}/{named(run, 'workload')}/status"
+        await self.ask("PATCH", path, {"status": {"admissionChecks": [ready]}})
 
     def finish(self, run):
         """The run's stages do its phase, and say that it was the last."""
@@ -177,10 +196,7 @@ class Lab:
 
     async def places(self, run):
         """Node labels and tolerated taints of its newest trainer, and of its servers."""
-        pods = self.posted(run)[-1]["pipeline_spec"]["platform_spec"]["platforms"]["kubernetes"]
-        trainer = pods["deploymentSpec"]["executors"]["exec-train"]
-        deployment = await self.ask("GET", f"{DEPLOYMENTS}/{named(run, 'babyai')}")
-        servers = deployment["spec"]["template"]["spec"]
+        trainer, servers = self.trainer(run), (await self.servers(run))["spec"]
         return [
             (labels, [one["key"] for one in pod.get("tolerations", ())])
             for pod, labels in (
@@ -188,6 +204,20 @@ class Lab:
                 (servers, servers.get("nodeSelector")),
             )
         ]
+
+    async def carried(self, run):
+        """The metadata of the same pods."""
+        return [self.trainer(run)["podMetadata"], (await self.servers(run))["metadata"]]
+
+    def trainer(self, run):
+        """The pod of its newest trainer, as KFP is told of it."""
+        pods = self.posted(run)[-1]["pipeline_spec"]["platform_spec"]["platforms"]["kubernetes"]
+        return pods["deploymentSpec"]["executors"]["exec-train"]
+
+    async def servers(self, run):
+        """The template of its servers' pods."""
+        deployment = await self.ask("GET", f"{DEPLOYMENTS}/{named(run, 'babyai')}")
+        return deployment["spec"]["template"]
 
 
 def named(run, part):

@@ -153,6 +153,22 @@ def test_servers_run_on_the_nodes_that_kueue_chose():
     assert annotation != children.fingerprint(resource, resource.run, environment, PLATFORM)
 
 
+def test_what_lets_servers_onto_the_nodes_is_on_their_pods_and_changes_no_selector():
+    resource = run(SERVED)
+    environment = resource.run.spec.environments[0]
+    room = Nodes(
+        pod_labels={"cost-center": "7", "agentrl.dev/environment": "another"},
+        pod_annotations={"consume-provisioning-request": "room-1"},
+    )
+    chosen = children.deployment(resource, resource.run, environment, PLATFORM, room)
+    carried = chosen["spec"]["template"]["metadata"]
+
+    assert carried["annotations"] == {"consume-provisioning-request": "room-1"}
+    assert carried["labels"]["cost-center"] == "7"
+    assert carried["labels"]["agentrl.dev/environment"] == "babyai"
+    assert "annotations" not in made()["spec"]["template"]["metadata"]
+
+
 def test_servers_that_kueue_admits_by_themselves_name_their_priority_class():
     resource = run(SERVED, labels={"kueue.x-k8s.io/priority-class": "urgent"})
     named = children.deployment(resource, resource.run, resource.run.spec.environments[0], PLATFORM)

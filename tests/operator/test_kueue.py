@@ -4,7 +4,7 @@ import asyncio
 
 import kueue
 import pytest
-from apiserver import Refused
+from apiserver import PATIENCE_S, Refused
 from cluster_runs import condition, phase, until_gone
 from kueue import Kueue
 from kueue_lab import (
@@ -96,7 +96,7 @@ async def test_a_preempted_run_makes_room_and_goes_on_afterwards(lab):
         assert lab.states(run) == ["FAILED"]  # as KFP ends what it terminates
         with pytest.raises(Refused, match="404"):
             await lab.ask("GET", f"{DEPLOYMENTS}/{named(run, 'babyai')}")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while "admission" not in (await lab.ask("GET", f"{WORKLOADS}/urgent")).get(
                 "status", {}
             ):
@@ -172,6 +172,21 @@ async def test_pods_run_on_the_nodes_that_kueue_chose_and_on_others_after_an_evi
         on_owned = ({"kind": "owned"}, [])
         assert await lab.places(run) == [on_owned, on_owned]
         assert (run["status"]["attempt"], run["status"]["failures"]) == (1, 0)
+
+
+async def test_what_an_admission_check_adds_reaches_the_pods_once_room_is_made(lab):
+    async with lab.operating():
+        await lab.create("roomy", queue="checked")
+        run = await lab.until("roomy", waits)
+        room = {"annotations": {"consume-room": "1"}, "labels": {"cost-center": "7"}}
+        await lab.make_room(run, nodeSelector={"pool": "bought"}, **room)
+        run = await lab.until("roomy", works)
+
+        bought = ({"pool": "bought"}, [])
+        assert await lab.places(run) == [bought, bought]
+        for carried in await lab.carried(run):
+            assert carried["annotations"] == room["annotations"]
+            assert carried["labels"]["cost-center"] == "7"
 
 
 async def test_a_run_of_an_urgent_class_goes_before_a_calm_one(lab):

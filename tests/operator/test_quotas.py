@@ -61,8 +61,9 @@ class FlavoredWorld(QueuedWorld):
             if len(self.kfp.submitted) > before:
                 chosen = workload.read(self.workload).flavors
                 train, servers = (self.kueue.flavors[chosen[one][0]] for one in (TRAIN, SERVERS))
-                assert self.trained_on()[-1] == train["nodeLabels"]
-                assert self.deployment()["nodeSelector"] == servers["nodeLabels"]
+                assert self.trained_on()[-1].items() >= train["nodeLabels"].items()
+                on = self.deployment()["nodeSelector"]
+                assert on.items() >= servers["nodeLabels"].items()
 
 
 async def test_the_nodes_of_the_flavors_reach_the_pods_of_each_set():
@@ -77,6 +78,25 @@ async def test_the_nodes_of_the_flavors_reach_the_pods_of_each_set():
     assert train == Nodes(labels={"kind": "spot"}, tolerations=tuple(SPOT["tolerations"]))
     assert world.deployment()["nodeSelector"] == {"kind": "owned"}
     assert "tolerations" not in world.deployment()
+
+
+async def test_what_admission_checks_add_reaches_the_pods_beside_the_flavors():
+    world = FlavoredWorld()
+    await world.look()
+    room = {"nodeSelector": {"pool": "bought"}, "annotations": {"room": "1"}}
+    both = [{"name": name} | room for name in (TRAIN, SERVERS)]
+    check = {"name": "room", "state": "Ready", "podSetUpdates": both}
+    world.workload.setdefault("status", {})["admissionChecks"] = [check]
+    world.kueue.admit()
+    await world.look(2)
+
+    (submitted,) = world.kfp.submitted
+    assert submitted.pipeline_spec["queued"].nodes[TRAIN] == Nodes(
+        labels={"kind": "spot", "pool": "bought"},
+        tolerations=tuple(SPOT["tolerations"]),
+        pod_annotations={"room": "1"},
+    )
+    assert world.deployment()["nodeSelector"] == {"kind": "owned", "pool": "bought"}
 
 
 async def test_after_an_eviction_the_next_attempt_runs_where_kueue_says_then():
@@ -139,7 +159,7 @@ async def test_servers_follow_a_flavor_that_is_changed():
 NODES_EVENTS = ("other nodes", "same nodes", "urgent", "calm", "unheard of", "no class")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from(EVENTS + KUEUE_EVENTS * 2 + NODES_EVENTS), max_size=30))
 def test_looking_twice_asks_kueue_for_what_looking_once_does(events):
     async def story():
@@ -158,7 +178,7 @@ def test_looking_twice_asks_kueue_for_what_looking_once_does(events):
     asyncio.run(story())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from(EVENTS + KUEUE_EVENTS * 2 + NODES_EVENTS), max_size=50))
 def test_whatever_happens_each_attempt_runs_where_kueue_said_last(events):
     async def story():

@@ -9,6 +9,7 @@ from world import UID
 from agentrl_components.spec import parse
 from agentrl_operator import news, resource, workload
 from agentrl_operator.errors import KubernetesError
+from agentrl_pipelines.kueue import Nodes
 
 
 def asked(**spec):
@@ -107,6 +108,36 @@ def test_checks_that_are_not_done_are_named():
     seen = workload.read(body)
     assert (seen.reserved, seen.admitted) == (True, False)
     assert seen.says == "waiting for admission checks: nodes: asking for two nodes"
+
+
+def test_what_every_check_adds_to_the_pods_of_a_set_is_taken_together():
+    room = {
+        "name": "train",
+        "annotations": {"consume-provisioning-request": "room-1"},
+        "nodeSelector": {"pool": "bought", "kind": "spot"},
+        "tolerations": [{"key": "bought", "operator": "Exists"}],
+    }
+    budget = {"name": "train", "labels": {"cost-center": "7"}, "nodeSelector": {"kind": "owned"}}
+    body = {
+        "metadata": {"name": NAME},
+        "status": {
+            "admissionChecks": [
+                {"name": "room", "state": "Ready", "podSetUpdates": [room]},
+                {"name": "budget", "state": "Ready", "podSetUpdates": [budget, {"name": "other"}]},
+                {"name": "nothing", "state": "Ready"},
+            ],
+        },
+    }
+
+    assert workload.read(body).checked == {
+        "train": Nodes(
+            labels={"pool": "bought", "kind": "owned"},
+            tolerations=({"key": "bought", "operator": "Exists"},),
+            pod_labels={"cost-center": "7"},
+            pod_annotations={"consume-provisioning-request": "room-1"},
+        ),
+        "other": Nodes(),
+    }
 
 
 def test_what_gives_the_quota_back_after_an_eviction_is_what_kueue_expects():

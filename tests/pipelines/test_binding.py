@@ -134,6 +134,22 @@ def test_stages_run_on_the_nodes_that_kueue_chose_for_each():
     assert "nodeSelector" not in pods["exec-provision"]
 
 
+def test_what_lets_pods_onto_the_nodes_is_on_them_and_takes_none_of_our_own_labels():
+    room = Nodes(
+        pod_labels={"cost-center": "7", "agentrl.dev/stage": "another"},
+        pod_annotations={"consume-provisioning-request": "room-1"},
+    )
+    _, pods = executors(bind(manifest(), UID, Platform(), Queued(nodes={"rollout": room})))
+    metadata = {name: pod["podMetadata"] for name, pod in pods.items()}
+    carried = {"consume-provisioning-request": "room-1"}
+    assert metadata["exec-rollout"]["annotations"] == carried
+    assert metadata["exec-rollout"]["labels"]["cost-center"] == "7"
+    assert metadata["exec-rollout"]["labels"]["agentrl.dev/stage"] == "rollout"
+    assert metadata["exec-evaluate"]["annotations"] == carried
+    assert "annotations" not in metadata["exec-update"]
+    assert "annotations" not in metadata["exec-expand"]
+
+
 def test_a_trainer_and_its_evaluation_share_the_nodes_of_one_pod_set():
     bare = manifest(placement="colocated", nodeSelector={}, tolerations=[])
     _, pods = executors(bind(bare, UID, Platform(), Queued(nodes={"train": SPOT})))

@@ -196,8 +196,8 @@ def _checked(
             content.parent.mkdir(parents=True, exist_ok=True)
             store.get_file(key, content)
     except StoreError as error:
-        if store.exists(key):
-            raise
+        if store.exists(key) or not store.exists(layout.checkpoint(iteration, layout.MANIFEST)):
+            raise  # without its manifest it is not damaged: who keeps the newest removed it
         raise _DamagedError(f"{key}: in {store.url}: damaged: missing") from error
     found = _measure(content)
     if found != measure:

@@ -17,7 +17,7 @@ from agentrl_components.expansion import Decision
 from agentrl_components.history import IterationRecord
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.edits import changes as edited
-from agentrl_components.state import Found, read_state
+from agentrl_components.state import Found, State, read_state
 from agentrl_components.store import Store
 
 PLAYED = ("rollout", "evaluate", "warm start: play")
@@ -58,7 +58,10 @@ class Journal:
 
     def state(self, status: str, message: str, **known: Any) -> None:
         """Move the pointer that says where the run stands; `known` are fields of `State` that
-        change with it."""
+        change with it. What another process failed of for good meanwhile stays told: it is the
+        cause of whatever this one still does."""
+        there = read_state(self.store)
+        cause = {"status", "message", "reason", "final"} if self._failed_meanwhile(there) else set()
         wall = {name: round(seconds, 3) for name, seconds in self.wall_seconds.items()}
         cleared = {"reason": "", "final": False}
         played = sum(s for name, s in wall.items() if name.startswith(PLAYED))
@@ -70,8 +73,12 @@ class Journal:
             "wall_seconds": wall,
         }
         self.standing = self.standing.model_copy(update=cleared | changed | known)
-        data = self.standing.model_dump_json(indent=1)
-        self.store.replace(layout.STATE, data.encode())
+        told = self.standing.model_copy(update=there.model_dump(include=cause))
+        self.store.replace(layout.STATE, told.model_dump_json(indent=1).encode())
+
+    def _failed_meanwhile(self, there: State) -> bool:
+        """What is stored is a failure for good that this journal did not begin with."""
+        return there.final and not self.standing.final
 
     def evaluated(self, found: Found) -> None:
         """Keep the policy's newest evaluation where the run's standing is read."""

@@ -44,6 +44,9 @@ class MlflowTracker:
     was down.
 
     The thread starts with the first thing to record, the worker with it or with `prepare`.
+
+    `close` gives up after `deadline_s`. A server that is away is known sooner, from its requests;
+    the rest is for a machine so busy that the worker, which gives way to all others, hardly runs.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class MlflowTracker:
         uid: str | None = None,
         on_run: Callable[[str], None] | None = None,
         past: Callable[[int], Iterable[Job]] | None = None,
-        deadline_s: float = 60.0,
+        deadline_s: float = 300.0,
         pause_s: float = 1.0,
         worker: Sequence[str] = WORKER,
     ) -> None:
@@ -76,6 +79,8 @@ class MlflowTracker:
         self._run_id: str | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._beginning = threading.Lock()
+        self._given_up = False
+        """Nobody waits for a worker any more: none is started."""
         self._connected = False
         self.problem: str | None = None
         """Why nothing is recorded at present, for a person who watches. None: all is well."""
@@ -120,8 +125,7 @@ class MlflowTracker:
         self._thread.join(self._deadline_s)
         if self._thread.is_alive():
             known = self.problem
-            if self._process is not None:
-                self._process.kill()
+            self._give_up()
             self._thread.join(5.0)
             self.problem = known or f"MLflow at {self.uri} did not answer in time"
         failed, self._failed = self._failed, []
@@ -206,10 +210,19 @@ class MlflowTracker:
             self._failed.append(f"what the run's store holds could not be told again: {error}")
 
     def _begin(self) -> None:
-        """The worker, unless it runs already."""
+        """The worker, unless it runs already. Raises `OSError` where it cannot be started."""
         with self._beginning:
+            if self._given_up:
+                raise ConnectionAbortedError("there was no answer in time")
             if self._process is None:
                 self._process = self._start()
+
+    def _give_up(self) -> None:
+        """End the worker, whatever it does. The thread must not start another for what waits."""
+        with self._beginning:
+            self._given_up = True
+            if self._process is not None:
+                self._process.kill()
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -243,7 +256,8 @@ class MlflowTracker:
 
     def _stop(self) -> None:
         """Of what it has answered nothing is left to do, so the worker need not end by itself."""
-        process, self._process, self._connected = self._process, None, False
+        with self._beginning:
+            process, self._process, self._connected = self._process, None, False
         if process is None:
             return
         process.kill()

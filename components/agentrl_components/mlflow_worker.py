@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from agentrl_components.loading import loading
+from agentrl_components.mlflow_database import make_database
 from agentrl_components.mlflow_import import lighten
 from agentrl_components.mlflow_target import Finish, Reply, Target
 from agentrl_components.outbox import Artifact, Episodes, Job, Metrics, Model, Params
@@ -38,6 +39,7 @@ class Recorder:
     def __init__(self, target: Target) -> None:
         from mlflow import MlflowClient
 
+        make_database(target.uri)
         self._client = MlflowClient(tracking_uri=target.uri, registry_uri=target.uri)
         self._uri = target.uri
         run = self._resumed(target) or self._created(target)

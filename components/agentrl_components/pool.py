@@ -27,6 +27,8 @@ from agentrl_components.worker import Setup, Worker
 
 T = TypeVar("T")
 
+DIED = "a worker process died (out of memory?); run the same command again to resume"
+
 
 class Pool(Protocol):
     """Runs a method of `Worker` once for each tuple of arguments."""
@@ -61,16 +63,20 @@ class Hands:
     """Worker processes that wait to be told what they are made from."""
 
     def __init__(self, size: int, context: BaseContext) -> None:
-        """`context` is one of `nursery`. All start now, side by side, while this process goes
-        on."""
+        """`context` is one of `nursery`. All start now, side by side, while this process goes on.
+        Raises `RunError` where the server that they come from has died."""
         self.size = size
         self._setups = context.SimpleQueue()
         self._waiting = True
         self.executor = ProcessPoolExecutor(
             size, mp_context=context, initializer=_start, initargs=(self._setups,)
         )
-        with nursery.uninterrupted():
-            self._starting = [self.executor.submit(_call, _ready) for _ in range(size)]
+        try:
+            with nursery.uninterrupted():
+                self._starting = [self.executor.submit(_call, _ready) for _ in range(size)]
+        except (EOFError, OSError) as error:
+            self.close()
+            raise RunError(DIED) from error
 
     def tell(self, setup: Setup | None) -> None:
         """What they are made from. None: they were not needed."""
@@ -102,9 +108,7 @@ class Processes:
         try:
             return [future.result() for future in futures]
         except BrokenProcessPool as error:
-            raise RunError(
-                "a worker process died (out of memory?); run the same command again to resume"
-            ) from error
+            raise RunError(DIED) from error
 
     def close(self) -> None:
         self._hands.close()

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from agentrl_components import layout
 from agentrl_components.evaluation import Evaluated
 from agentrl_components.replay import Replay, replay
-from agentrl_components.state import State, Stored, Tracked, checked, read_state, read_tracked
+from agentrl_components.state import (
+    State,
+    Stored,
+    Tracked,
+    checked,
+    known,
+    read_state,
+    read_tracked,
+)
 from agentrl_components.store import Store
 from agentrl_components.trajectory_codec import decode
 
@@ -59,15 +67,16 @@ class Records:
 
 def read(store: Store) -> Records:
     """The records in `store`, as far as there are any. Raises `StoreError`, which names the key,
-    where one is damaged."""
+    where one is damaged. Those that a run which goes on removes meanwhile are left out."""
     evaluations = {}
     for key in store.list(layout.EVALUATIONS):
         name = key.removeprefix(layout.EVALUATIONS).removesuffix(".json")
         if key == layout.evaluation(name):
             evaluations[name] = checked(store, key, Evaluated)
+    iterations = [known(store, key, Iteration) for key in store.list(layout.ITERATIONS)]
     return Records(
         state=read_state(store),
-        iterations=[checked(store, key, Iteration) for key in store.list(layout.ITERATIONS)],
+        iterations=[one for one in iterations if one is not None],
         evaluations=evaluations,
         before=_replays(store, layout.episodes("before")),
         after=_replays(store, layout.episodes("after")),

@@ -33,6 +33,7 @@ from agentrl_components.replay import Replay
 from agentrl_components.spec import AgentRLRun, Horizon
 from agentrl_components.state import State, Tracked
 from agentrl_components.store import Store
+from agentrl_components.stores import DirectoryStore
 
 __all__ = ["Report", "build", "database", "write"]
 
@@ -72,20 +73,16 @@ def build(store: Store, run: AgentRLRun, root: Path | None = None) -> Report:
 
 
 def write(report: Report, root: Path) -> None:
-    """Leave report.json, report.html and curve.png in `root`, each whole or not at all."""
+    """Leave report.json, report.html and curve.png in `root`, each whole or not at all. Raises
+    `StoreError` where the folder cannot be written to."""
     from agentrl_components import curve, page
 
-    root.mkdir(parents=True, exist_ok=True)
+    # A run that ends, and whoever asks for its report meanwhile, write at once.
+    folder = DirectoryStore(root, durable=False)
     figure = curve.draw(report)
-    _put(root / "curve.png", curve.png(figure))
-    _put(root / "report.html", page.html(report, curve.svg(figure)).encode())
-    _put(root / "report.json", (report.model_dump_json(indent=1) + "\n").encode())
-
-
-def _put(path: Path, data: bytes) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(data)
-    part.replace(path)
+    folder.replace("curve.png", curve.png(figure))
+    folder.replace("report.html", page.html(report, curve.svg(figure)).encode())
+    folder.replace("report.json", (report.model_dump_json(indent=1) + "\n").encode())
 
 
 def _step(one: Iteration) -> Step:

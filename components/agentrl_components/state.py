@@ -99,7 +99,12 @@ def read_tracked(store: Store) -> Tracked:
 
 def known(store: Store, key: str, kind: type[Read]) -> Read | None:
     """What is under `key`, if anything is. Raises `StoreError` where it is damaged."""
-    return checked(store, key, kind) if store.exists(key) else None
+    try:
+        return checked(store, key, kind) if store.exists(key) else None
+    except StoreError:
+        if store.exists(key):
+            raise
+        return None  # another process removed it meanwhile
 
 
 def checked(store: Store, key: str, kind: type[Read]) -> Read:

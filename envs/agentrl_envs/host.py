@@ -156,6 +156,8 @@ class ProcessHost:
         try:
             if worker.pid is None:
                 worker.pid = await asyncio.wrap_future(worker.pool.submit(os.getpid))
+            if worker not in self._workers:  # another call gave it up meanwhile
+                raise BrokenProcessPool
             future = worker.pool.submit(call, *args, **kwargs)
             self._last[session] = future
             return await asyncio.wrap_future(future)

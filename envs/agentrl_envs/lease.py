@@ -101,8 +101,11 @@ class Leases:
 
     def expired(self) -> list[Lease]:
         """Leases whose time has run out and that no call uses."""
-        now = self._clock()
-        return [held for held in self._by_id.values() if held.users == 0 and held.expires_at <= now]
+        return [held for held in self._by_id.values() if self.is_expired(held)]
+
+    def is_expired(self, lease: Lease) -> bool:
+        """Whether its time has run out and no call uses it."""
+        return lease.users == 0 and lease.expires_at <= self._clock()
 
     def all(self) -> list[Lease]:
         """Every lease, in the order in which they were granted."""

@@ -97,11 +97,14 @@ class Sessions:
 
     async def reap(self) -> int:
         """Close what has run out of time; returns how many."""
-        expired = self._leases.expired()
-        for lease in expired:
-            self._metrics.expired.inc()
-            await self.close(lease.id)
-        return len(expired)
+        reaped = 0
+        for lease in self._leases.expired():
+            # While the one before it was closed, its client may have come back.
+            if not lease.lost and self._leases.is_expired(lease):
+                self._metrics.expired.inc()
+                await self.close(lease.id)
+                reaped += 1
+        return reaped
 
     async def shut(self) -> None:
         """Close every environment. Sessions do not outlive their server."""

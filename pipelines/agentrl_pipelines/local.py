@@ -25,7 +25,7 @@ from agentrl_components.stages.evaluate import evaluate_phase
 from agentrl_components.stages.expand import expand
 from agentrl_components.stages.provision import provision
 from agentrl_components.stages.train import train
-from agentrl_components.stores import open_store
+from agentrl_components.stores import DirectoryStore, open_store
 from agentrl_components.tracker import Tracker
 from agentrl_components.view import View
 from agentrl_pipelines.run_folder import writing
@@ -66,7 +66,7 @@ def follow(context: RunContext, root: Path) -> Report:
             context.crew.home.run(provision(context.run, worlds, context.journal))
         if context.spec.storage.url is not None:
             # `agentrl report` and `metrics` find a run whose store is elsewhere by this.
-            (root / "run.json").write_bytes(context.store.get(layout.RUN))
+            DirectoryStore(root).replace(layout.RUN, context.store.get(layout.RUN))
         context.tracker.params(flatten(context.run))
         begin(context)
         decision = play_phases(context)

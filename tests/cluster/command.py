@@ -13,7 +13,7 @@ from place import IP, KUBECONFIG, SOCKET, ClusterError
 def run(
     *argv: object,
     stdin: str | None = None,
-    seconds: float = 60,
+    seconds: float = 300,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> str:
@@ -44,7 +44,7 @@ def works(*argv: object, seconds: float = 10) -> bool:
     return True
 
 
-def kubectl(*argv: object, stdin: str | None = None, seconds: float = 60) -> str:
+def kubectl(*argv: object, stdin: str | None = None, seconds: float = 300) -> str:
     return run("kubectl", "--kubeconfig", KUBECONFIG, *argv, stdin=stdin, seconds=seconds)
 
 

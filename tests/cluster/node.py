@@ -62,7 +62,7 @@ def begin() -> None:
 
 
 def wait() -> None:
-    until("the node to be Ready", ready, log=LOGS / "kubelet.log", seconds=90)
+    until("the node to be Ready", ready, log=LOGS / "kubelet.log", seconds=300)
     until("the first rules", WRITTEN.exists, log=LOGS / "firewall.log")
 
 

@@ -85,7 +85,7 @@ def named(name: str) -> Process:
     return known[name]
 
 
-def kill(name: str, number: signal.Signals = signal.SIGKILL, seconds: float = 10) -> Process:
+def kill(name: str, number: signal.Signals = signal.SIGKILL, seconds: float = 120) -> Process:
     """Kill a process with its children, and wait until it is gone."""
     process = named(name)
     signal_group(process, number)
@@ -108,7 +108,7 @@ def restart(name: str) -> Process:
     return process
 
 
-def wait_ready(process: Process, seconds: float = 60) -> None:
+def wait_ready(process: Process, seconds: float = 300) -> None:
     if process.ready:
         until(f"{process.name} to serve", lambda: serves(process), log=process.log, seconds=seconds)
 
@@ -127,7 +127,7 @@ def answers(url: str) -> bool:
         return False
 
 
-def until(what: str, done: Callable[[], bool], *, log: Path, seconds: float = 60) -> None:
+def until(what: str, done: Callable[[], bool], *, log: Path, seconds: float = 300) -> None:
     """Wait for something, for so long at most."""
     deadline = time.monotonic() + seconds
     while not done():

@@ -105,7 +105,7 @@ def pod_cgroups() -> list[Path]:
 
 def mounts() -> None:
     for target in sorted(mounted(), reverse=True):
-        subprocess.run(["umount", "-l", target], check=False, capture_output=True, timeout=20)
+        subprocess.run(["umount", "-l", target], check=False, capture_output=True, timeout=300)
 
 
 def mounted() -> list[str]:
@@ -126,7 +126,7 @@ def network() -> None:
 
 def quiet(*argv: str) -> None:
     """Often there is nothing to remove."""
-    subprocess.run(argv, check=False, capture_output=True, timeout=20)
+    subprocess.run(argv, check=False, capture_output=True, timeout=300)
 
 
 def leftovers() -> list[str]:

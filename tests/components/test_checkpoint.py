@@ -206,3 +206,21 @@ def test_keys_of_the_layout_sort_by_iteration() -> None:
     assert layout.phase(2, "decision.json") == "phases/02/decision.json"
     assert layout.checkpoint_number("checkpoints/000012/config.json") == 12
     assert layout.checkpoint_number("checkpoints/best/config.json") == -1
+
+
+class Pruned(MemoryStore):
+    """A run that goes on removes checkpoint 2 when somebody has just begun to read it."""
+
+    def get_file(self, key: str, path: Path) -> None:
+        checkpoint.prune(self, 1)
+        super().get_file(key, path)
+
+
+def test_a_checkpoint_that_is_removed_while_it_is_read_is_not_called_damaged(
+    tmp_path: Path,
+) -> None:
+    store = Pruned()
+    checkpoint.save(store, at(2))
+    checkpoint.save(store, at(4))
+    with pytest.raises(StoreError, match=r"^checkpoints/000002/config.json: not in memory:$"):
+        checkpoint.fetch(store, 2, tmp_path)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrl_components.history import best_checkpoint
@@ -76,7 +76,6 @@ phases = st.lists(
     cut=st.integers(0, 40),
     holds=st.booleans(),
 )
-@settings(deadline=None)
 def test_any_prefix_continued_equals_the_run_that_was_never_interrupted(
     phases, advance, window, successes, cut, holds
 ):

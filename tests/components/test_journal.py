@@ -8,6 +8,7 @@ from agentrl_components import layout
 from agentrl_components.errors import SpecError
 from agentrl_components.journal import Journal
 from agentrl_components.spec import AgentRLRun, parse
+from agentrl_components.state import read_state
 from agentrl_components.stores import MemoryStore
 
 SPEC = {
@@ -58,3 +59,24 @@ def test_another_run_is_refused_by_the_names_of_what_differs():
             ("metadata.name", "'demo'", "'other'"),
         )
     ]
+
+
+def test_who_goes_on_does_not_write_over_why_its_partner_failed_for_good():
+    """As where the playing side fails while the learning side is busy with the last iteration."""
+    store = MemoryStore()
+    learning = Journal(store)
+    learning.state("running", "", iteration=3)
+    Journal(store).state("failed", "rollout: no such task", reason="TaskError", final=True)
+    for done in (4, 5):
+        learning.state("running", "the horizon grows", iteration=done)
+        state = read_state(store)
+        assert (state.status, state.message) == ("failed", "rollout: no such task")
+        assert (state.reason, state.final, state.iteration) == ("TaskError", True, done)
+
+
+def test_who_begins_after_a_failure_begins_anew():
+    store = MemoryStore()
+    Journal(store).state("failed", "rollout: no such task", reason="TaskError", final=True)
+    Journal(store).state("running", "the environments answer")
+    state = read_state(store)
+    assert (state.status, state.reason, state.final) == ("running", "", False)

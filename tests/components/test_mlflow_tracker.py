@@ -6,6 +6,7 @@ The workers here are a few lines each; `test_mlflow_worker` runs the real one.
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ PICKY = (
 serve(lambda job: Reply(error="nan") if isinstance(job, Metrics) else Reply(run_id="run-1"))
 """
 )
-HANGS = "import time; time.sleep(60)"
+HANGS = "import time; time.sleep(3600)"
 DIES = "import sys; sys.exit('no disk')"
 
 
@@ -67,8 +68,16 @@ def tracker(folder: Path, script: str, **options: object) -> MlflowTracker:
         folder,
         worker=(sys.executable, "-c", script),
         pause_s=0.05,
-        **{"deadline_s": 20.0, **options},  # type: ignore[arg-type]
+        **{"deadline_s": 300.0, **options},  # type: ignore[arg-type]
     )
+
+
+def until(wanted: Callable[[], bool]) -> None:
+    """On a busy machine a worker is long in answering at all."""
+    deadline = time.monotonic() + 300
+    while not wanted():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_jobs_arrive_and_the_run_is_finished(tmp_path: Path) -> None:
@@ -98,16 +107,12 @@ def test_a_tracker_that_is_down_costs_nothing_and_says_what_is_missing(
     tmp_path: Path, script: str, reason: str
 ) -> None:
     tracking = tracker(tmp_path, script, deadline_s=1.0)
-    started = time.perf_counter()
     tracking.params({"seed": "0"})
     for iteration in range(1000):
         tracking.metrics(iteration, {"success": 0.5})
-    assert time.perf_counter() - started < 5  # nobody waited for the worker, which sleeps a minute
-    while script != HANGS and tracking.problem is None and time.perf_counter() - started < 15:
-        time.sleep(0.02)  # on a busy machine it is long in answering at all
-    started = time.perf_counter()
+    if script != HANGS:  # for which one would wait an hour
+        until(lambda: tracking.problem is not None)
     failed = tracking.close("FAILED")
-    assert time.perf_counter() - started < 8
     assert tracking.run_id is None
     assert reason in failed[0]
     assert failed[1] == "not recorded: the run's parameters"
@@ -115,12 +120,22 @@ def test_a_tracker_that_is_down_costs_nothing_and_says_what_is_missing(
     assert len(failed) == 12
 
 
+TELLS_ITS_START = "import sys; print('started', file=sys.stderr, flush=True); " + HANGS
+
+
+def test_a_worker_that_was_given_up_is_not_followed_by_another(tmp_path: Path) -> None:
+    tracking = tracker(tmp_path, TELLS_ITS_START, deadline_s=0.1)
+    tracking.metrics(0, {"success": 0.5})
+    log = tmp_path / "mlflow.log"
+    until(lambda: log.exists() and log.read_text() != "")
+    assert tracking.close("FINISHED")[1:] == ["not recorded: metrics of iterations 0 to 0"]
+    assert log.read_text() == "started\n"
+
+
 def test_a_tracker_that_comes_back_gets_everything(tmp_path: Path) -> None:
     tracking = tracker(tmp_path, RECOVERS)
     tracking.metrics(0, {"success": 0.5})
-    deadline = time.monotonic() + 15
-    while tracking.run_id is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: tracking.run_id is not None)
     tracking.metrics(1, {"success": 0.75})
     assert tracking.close("FINISHED") == []
     assert tracking.problem is None
@@ -211,9 +226,6 @@ TELLS_ITS_END = DIARY + "print('ended', file=sys.stderr, flush=True)"
 
 def test_the_worker_ends_when_the_run_is_killed(tmp_path: Path) -> None:
     subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path), TELLS_ITS_END], timeout=20, check=False
+        [sys.executable, "-c", KILLED, str(tmp_path), TELLS_ITS_END], timeout=300, check=False
     )
-    deadline = time.monotonic() + 10
-    while "ended" not in (tmp_path / "mlflow.log").read_text():
-        assert time.monotonic() < deadline, "the worker outlived the run"
-        time.sleep(0.02)
+    until(lambda: "ended" in (tmp_path / "mlflow.log").read_text())

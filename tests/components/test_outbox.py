@@ -97,6 +97,6 @@ def test_closing_wakes_who_waits() -> None:
     waiter = threading.Thread(target=lambda: taken.append(outbox.take()))
     waiter.start()
     outbox.close()
-    waiter.join(5)
+    waiter.join(300)
     assert taken == [None]
     outbox.wait_closed(60)

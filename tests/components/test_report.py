@@ -133,6 +133,22 @@ def store():
     return store
 
 
+class GoesOn(MemoryStore):
+    """When somebody has seen what there is, a run goes on after its second iteration."""
+
+    def list(self, prefix):
+        keys = list(super().list(prefix))
+        if prefix == layout.ITERATIONS:
+            del self.kept[layout.iteration(2)], self.kept[layout.iteration(3)]
+        return iter(keys)
+
+
+def test_iterations_that_a_run_drops_meanwhile_are_left_out(store):
+    meanwhile = GoesOn()
+    meanwhile.kept = dict(store.kept)
+    assert [step.iteration for step in build(meanwhile, RUN).training] == [0, 1]
+
+
 def test_held_out_success_is_what_the_evaluations_found(store):
     heldout = build(store, RUN).heldout
     assert (heldout.random.success, heldout.before.low, heldout.after.high) == (0.2, 0.32, 0.55)

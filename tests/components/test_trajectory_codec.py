@@ -168,7 +168,7 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(trajectories(), max_size=4))
 def test_whatever_was_recorded_comes_back_exactly(group: list[Trajectory]) -> None:
     again = decode(encode(group))

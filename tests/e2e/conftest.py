@@ -48,7 +48,7 @@ def installed(request: pytest.FixtureRequest) -> Iterator[Installed]:
     if where["name"] == "given" and strange:
         pytest.fail(f"runs that are not of these tests are there: {', '.join(strange)}")
     install(request.getfixturevalue("helm"), where["kubeconfig"], where["values"])
-    there.kubectl("delete", "agentrlruns", "--all", "--timeout=100s")
+    there.kubectl("delete", "agentrlruns", "--all", "--timeout=600s")
     if there.own:
         yield there
         return
@@ -61,14 +61,14 @@ def installed(request: pytest.FixtureRequest) -> Iterator[Installed]:
             kubectl = ("kubectl", "--kubeconfig", where["kubeconfig"], "-n", NAMESPACE)
             forward = Forward(kubectl, service, port)
             urls[name] = stack.enter_context(forward)
-            assert forward.answers(60), f"service/{service} is not reached by port-forward"
+            assert forward.answers(300), f"service/{service} is not reached by port-forward"
         yield Installed(where["kubeconfig"], own=False, root=store, **urls)
 
 
 def chosen() -> dict[str, Any]:
     """The cluster, as choice.py says."""
     choice = [sys.executable, str(ROOT / "tests/cluster/choice.py"), "where"]
-    told = subprocess.run(choice, capture_output=True, text=True, timeout=60, check=False)
+    told = subprocess.run(choice, capture_output=True, text=True, timeout=300, check=False)
     if told.returncode:
         pytest.fail(told.stderr)
     where: dict[str, Any] = json.loads(told.stdout)
@@ -86,9 +86,9 @@ def install(helm: str, kubeconfig: str, values: Mapping[str, str]) -> None:
     told = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     subprocess.run(
         [helm, "upgrade", "--install", "agentrl", ROOT / "helm/agentrl", "-n", NAMESPACE,
-         "--wait", "--timeout", "600s", *told],
+         "--wait", "--timeout", "1200s", *told],
         env={**os.environ, "KUBECONFIG": kubeconfig},
-        timeout=660,
+        timeout=1260,
         check=True,
     )  # fmt: skip
 
@@ -99,11 +99,11 @@ def paused(installed: Installed) -> tuple[str, int]:
     iterations it had done."""
     name, label = "pause", {"agentrl.dev/run": "pause"}
     uid = installed.apply(manifest(name))
-    installed.until_iteration(name, 4, 400)
+    installed.until_iteration(name, 4, 1200)
     installed.suspend(name, True)
-    installed.until_phase(name, "Suspended", 120)
+    installed.until_phase(name, "Suspended", 600)
     gone = "a suspended run's pods are gone"
-    installed.until(gone, lambda: not list(installed.pods(**label)), 60)
+    installed.until(gone, lambda: not list(installed.pods(**label)), 600)
     before = installed.status(name)["iteration"]
     installed.suspend(name, False)
     return uid, before
@@ -116,5 +116,5 @@ def calm(installed: Installed, request: pytest.FixtureRequest) -> tuple[str, str
     uid = installed.apply(manifest("calm", compute={"placement": "disaggregated"}))
     request.getfixturevalue("paused")
     for name in ("calm", "pause"):
-        installed.until_phase(name, "Succeeded", 900)
+        installed.until_phase(name, "Succeeded", 2400)
     return "calm", uid

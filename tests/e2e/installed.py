@@ -59,7 +59,7 @@ class Installed:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=660,
             check=False,
             env={**os.environ, "KUBECONFIG": self.kubeconfig},
         )
@@ -176,7 +176,7 @@ class Installed:
             [sys.executable, CLUSTER, *words],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=660,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

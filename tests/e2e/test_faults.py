@@ -25,14 +25,14 @@ def test_whatever_dies_the_metrics_are_those_of_the_calm_run(
 ) -> None:
     moments = random.Random(3)
     uid = installed.apply(manifest("storm", compute={"placement": "disaggregated"}))
-    installed.until_iteration("storm", 1, 300)
+    installed.until_iteration("storm", 1, 1200)
     for fault in (
         "operator", "rollout", "minio", "update", "environment", "kfp-apiserver", "mlflow",
     ):  # fmt: skip
-        struck = installed.until(f"{fault} dies", lambda fault=fault: strike(installed, fault), 180)
+        struck = installed.until(f"{fault} dies", lambda fault=fault: strike(installed, fault), 600)
         print(f"{fault}: {struck}")
         time.sleep(moments.uniform(2.0, 8.0))
-    installed.until_phase("storm", "Succeeded", 900)
+    installed.until_phase("storm", "Succeeded", 2400)
     assert installed.records("storm", uid) == installed.records(*calm)
 
 

@@ -13,10 +13,10 @@ pytestmark = pytest.mark.e2e
 
 def test_the_chart_tests_itself(installed: Installed, helm: str) -> None:
     done = subprocess.run(
-        [helm, "test", "agentrl", "-n", NAMESPACE, "--timeout", "180s"],
+        [helm, "test", "agentrl", "-n", NAMESPACE, "--timeout", "600s"],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=660,
         check=False,
         env={**os.environ, "KUBECONFIG": installed.kubeconfig},
     )
@@ -31,7 +31,7 @@ def test_the_lease_names_the_pod_that_acts(installed: Installed) -> None:
         names = [pod["metadata"]["name"] for pod in pods]
         return spec.get("holderIdentity", "").rpartition("_")[0] in names or None
 
-    installed.until("the operator holds its lease", holder, 60)
+    installed.until("the operator holds its lease", holder, 300)
 
 
 def test_a_cluster_takes_the_plain_manifests(installed: Installed) -> None:

@@ -34,8 +34,8 @@ def test_a_deleted_run_leaves_what_retention_keeps_and_nothing_else(
     installed: Installed, doomed: dict[str, str]
 ) -> None:
     uid = doomed["gone"]
-    installed.until_iteration("gone", 2, 300)
-    installed.kubectl("delete", "arl", "gone", "--timeout=120s")
+    installed.until_iteration("gone", 2, 1200)
+    installed.kubectl("delete", "arl", "gone", "--timeout=600s")
     (run,) = installed.kfp_runs(uid)
     assert run["state"] in ("FAILED", "CANCELED", "CANCELING")
 
@@ -52,7 +52,7 @@ def test_a_deleted_run_leaves_what_retention_keeps_and_nothing_else(
         ]
         return None if left else True
 
-    installed.until("everything of a deleted run is gone", swept, 90)
+    installed.until("everything of a deleted run is gone", swept, 600)
     store = installed.place("gone", uid)
     assert checkpoint.complete(store) == [0]
     assert store.exists(layout.RUN)
@@ -62,6 +62,6 @@ def test_a_deleted_run_takes_its_records_with_it_where_it_is_told_to(
     installed: Installed, doomed: dict[str, str]
 ) -> None:
     store = installed.place("swept", doomed["swept"])
-    installed.until("the run has begun", lambda: store.exists(layout.RUN) or None, 300)
-    installed.kubectl("delete", "arl", "swept", "--timeout=120s")
-    installed.until("its records are gone", lambda: not list(store.list("")) or None, 60)
+    installed.until("the run has begun", lambda: store.exists(layout.RUN) or None, 1200)
+    installed.kubectl("delete", "arl", "swept", "--timeout=600s")
+    installed.until("its records are gone", lambda: not list(store.list("")) or None, 600)

@@ -38,8 +38,8 @@ time.sleep(float(sys.argv[1]))
 """
 OTHER = 9999
 """A port at which nobody should be called. Somebody listens there."""
-LISTENING_S = "600"
-SETTLED_S = 20.0
+LISTENING_S = "3600"
+SETTLED_S = 120.0
 """Seconds in which a network has taken note of new pods and policies."""
 
 
@@ -110,7 +110,7 @@ def listener(installed: Installed, name: str, namespace: str = NAMESPACE, **labe
         },
     }
     installed.kubectl("-n", namespace, "apply", "-f", "-", stdin=json.dumps(made))
-    ready = ("--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+    ready = ("--for=condition=Ready", f"pod/{name}", "--timeout=300s")
     installed.kubectl("-n", namespace, "wait", *ready)
     return Place(installed, name, namespace)
 
@@ -170,7 +170,7 @@ class Pods:
 def at_work(installed: Installed) -> Iterator[Pods]:
     horizon = {"phases": [{"maxTurns": 3, "iterations": 500}], "alarms": []}
     installed.apply(manifest("walled", horizon=horizon, evaluation={"tasks": 20, "maxTurns": 3}))
-    installed.until_iteration("walled", 1, 300)
+    installed.until_iteration("walled", 1, 1200)
     run = {"agentrl.dev/run": "walled"}
     (environment,) = (
         pod
@@ -190,8 +190,8 @@ def at_work(installed: Installed) -> Iterator[Pods]:
     yield found
     for process in listening:
         process.kill()
-        process.wait(timeout=10)
-    installed.kubectl("delete", "agentrlrun", "walled", "--timeout=100s")
+        process.wait()
+    installed.kubectl("delete", "agentrlrun", "walled", "--timeout=600s")
 
 
 def service(installed: Installed, name: str, port: int, namespace: str = NAMESPACE) -> Address:
@@ -274,7 +274,7 @@ def test_the_try_out_store_answers_the_namespace_of_the_runs(
         [helm, "template", "agentrl", ROOT / "helm/agentrl", "-n", NAMESPACE,
          "--set", "minio.enabled=true", "--kube-version", "1.36.0",
          "--show-only", "templates/networkpolicy.yaml"],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=300, check=True,
     ).stdout  # fmt: skip
     (policy,) = (
         one

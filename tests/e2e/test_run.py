@@ -101,7 +101,7 @@ def test_nothing_is_left_running(installed: Installed, calm: Calm) -> None:
     installed.until(
         "the environments of a run that is done are gone",
         lambda: not list(installed.pods(**{"agentrl.dev/run": "calm"})),
-        60,
+        600,
     )
 
 

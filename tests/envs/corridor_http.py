@@ -33,7 +33,7 @@ def served(
 ) -> Iterator[httpx.Client]:
     tasks = tasks or CorridorTasks()
     app = create_app(tasks, ThreadHost(tasks), ServerOptions(**options), clock=clock)
-    with running(app) as url, httpx.Client(base_url=url, timeout=10) as http:
+    with running(app) as url, httpx.Client(base_url=url, timeout=300) as http:
         yield http
 
 

@@ -6,12 +6,15 @@ from contextlib import contextmanager
 from agentrl_envs.corridor import CorridorTasks
 from agentrl_envs.env import Task, TaskSet, content_id
 from agentrl_envs.host import ThreadHost
+from agentrl_envs.lease import Clock
 from agentrl_envs.server import ServerOptions, create_app
 from agentrl_envs.serving import running
 from agentrl_envs.transport import Patience
 
-HURRIED = Patience(call_s=2.0, retry_s=0.3, capacity_s=0.3)
-QUICK = Patience(call_s=2.0, retry_s=0.3, capacity_s=1.0, look_s=0.05)
+PATIENT = Patience(call_s=300.0, retry_s=300.0, capacity_s=300.0, look_s=0.05)
+"""For what comes in the end, on a machine that is busy or stands still for seconds."""
+HURRIED = Patience(call_s=300.0, retry_s=0.3, capacity_s=0.3, look_s=0.05)
+"""For what never comes."""
 
 
 def red_left_2() -> Task:
@@ -20,7 +23,8 @@ def red_left_2() -> Task:
 
 
 @contextmanager
-def served(tasks: TaskSet | None = None, **options) -> Iterator[str]:
+def served(tasks: TaskSet | None = None, clock: Clock | None = None, **options) -> Iterator[str]:
     tasks = tasks or CorridorTasks()
-    with running(create_app(tasks, ThreadHost(tasks), ServerOptions(**options))) as url:
+    app = create_app(tasks, ThreadHost(tasks), ServerOptions(**options), clock=clock)
+    with running(app) as url:
         yield url

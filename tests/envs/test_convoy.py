@@ -1,12 +1,12 @@
 """Steps that travel together: none waits for, fails with, or is taken twice for another."""
 
 import asyncio
-import time
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-from corridor_server import HURRIED, red_left_2, served
+from corridor_server import HURRIED, PATIENT, red_left_2, served
+from held_up import Gated
 
 from agentrl_envs.client import RemoteTaskSet
 from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
@@ -15,7 +15,6 @@ from agentrl_envs.errors import ContractError, SessionError
 from agentrl_envs.host import ThreadHost
 from agentrl_envs.server import ServerOptions, create_app
 from agentrl_envs.serving import running
-from agentrl_envs.transport import Patience
 
 
 async def test_steps_that_are_asked_at_once_travel_in_one_request():
@@ -37,37 +36,27 @@ async def test_steps_that_are_asked_at_once_travel_in_one_request():
     assert not [path for path in requests if path.endswith("/steps") and path != "/v1/steps"]
 
 
-class Slow(CorridorTasks):
-    """The sessions that are told to wait do, before each step."""
-
-    def environment(self):
-        class Waiting(CorridorEnvironment):
-            def step(self, action: str) -> Step:
-                if action == "wait":
-                    time.sleep(0.5)
-                return super().step(action)
-
-        return Waiting()
-
-
 async def test_a_slow_step_holds_up_none_that_travels_with_it():
-    with served(Slow()) as url:
+    tasks = Gated()
+    with served(tasks) as url, tasks.opened_at_last():
         async with RemoteTaskSet.connected(url) as remote:
             slow, quick = remote.session(), remote.session()
             await asyncio.gather(slow.reset(red_left_2()), quick.reset(red_left_2()))
             late = asyncio.create_task(slow.step("wait"))
             assert (await quick.step("left")).observation.text.endswith("left 1")
             assert not late.done()
+            tasks.gate.set()
             assert (await late).info["wellformed"] is False
 
 
 async def test_a_step_is_waited_for_as_long_as_the_manifest_says_and_no_longer():
     """`environments[].timeoutS`. Upstream waits 2,400 s, whatever it is told."""
-    with served(Slow()) as url:
-        async with RemoteTaskSet.connected(url, patience=Patience(call_s=0.1)) as remote:
+    tasks = Gated()
+    with served(tasks) as url, tasks.opened_at_last():
+        async with RemoteTaskSet.connected(url, patience=replace(PATIENT, call_s=1.0)) as remote:
             session = remote.session()
             await session.reset(red_left_2())
-            with pytest.raises(SessionError, match=r"got no answer in 0\.1 s"):
+            with pytest.raises(SessionError, match=r"got no answer in 1 s"):
                 await session.step("wait")
 
 
@@ -128,12 +117,13 @@ async def test_steps_whose_answers_stay_away_are_asked_for_again_alone_and_taken
 
 
 async def test_steps_under_way_when_a_world_is_closed_are_lost_and_say_so():
-    with served(Slow()) as url:
+    tasks = Gated()
+    with served(tasks) as url, tasks.opened_at_last():
         remote = await RemoteTaskSet.connect(url)
         sessions = [remote.session() for _ in range(2)]
         await asyncio.gather(*(session.reset(red_left_2()) for session in sessions))
         steps = [asyncio.create_task(session.step("wait")) for session in sessions]
-        await asyncio.sleep(0.1)
+        assert await asyncio.to_thread(tasks.waits.wait, 300)
         await remote.close()
         for step in steps:
             with pytest.raises(SessionError, match="were closed meanwhile"):

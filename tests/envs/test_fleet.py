@@ -3,15 +3,16 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 
 import pytest
-from corridor_server import QUICK, red_left_2, served
+from corridor_server import HURRIED, PATIENT, red_left_2, served
 
 from agentrl_envs.client import RemoteSession, RemoteTaskSet
 from agentrl_envs.corridor import CorridorTasks
+from agentrl_envs.env import Observation
 from agentrl_envs.errors import CapacityError, SessionError, UnreachableError, WorldError
-from agentrl_envs.transport import Patience
 
 
 class Rewriting(CorridorTasks):
@@ -61,10 +62,18 @@ async def sessions_of(remote: RemoteTaskSet, count: int) -> AsyncIterator[list[R
         await asyncio.gather(*(session.close() for session in sessions))
 
 
+async def reset_at_last(session: RemoteSession) -> Observation:
+    """However often its patience ends before the machine gets to it."""
+    async with asyncio.timeout(300):
+        while True:
+            with suppress(UnreachableError):
+                return await session.reset(red_left_2())
+
+
 async def test_nobody_looks_for_servers_while_all_is_well():
     with served() as one, served() as other:
         roll = Roll(one, other)
-        async with RemoteTaskSet.connected(find=roll, patience=QUICK) as remote:
+        async with RemoteTaskSet.connected(find=roll, patience=PATIENT) as remote:
             async with sessions_of(remote, 8) as sessions:
                 for index in range(4):
                     task = await remote.task("train", 70 * index)
@@ -77,7 +86,7 @@ async def test_nobody_looks_for_servers_while_all_is_well():
 async def test_a_server_that_comes_back_at_another_address_is_found_and_used():
     with ExitStack() as first:
         roll = Roll(first.enter_context(served()))
-        async with RemoteTaskSet.connected(find=roll, patience=QUICK) as remote:
+        async with RemoteTaskSet.connected(find=roll, patience=HURRIED) as remote:
             session = remote.session()
             await session.reset(red_left_2())
             first.close()
@@ -85,7 +94,7 @@ async def test_a_server_that_comes_back_at_another_address_is_found_and_used():
                 roll.urls = [later]
                 with pytest.raises(SessionError, match="cannot reach the server"):
                     await session.step("left")
-                assert (await session.reset(red_left_2())).text.endswith("left 2")
+                assert (await reset_at_last(session)).text.endswith("left 2")
                 assert (await session.step("left")).observation.text.endswith("left 1")
                 await session.close()
 
@@ -93,8 +102,7 @@ async def test_a_server_that_comes_back_at_another_address_is_found_and_used():
 async def test_a_server_that_is_away_is_waited_for_where_it_was_not_found_yet():
     with ExitStack() as first:
         roll = Roll(first.enter_context(served()))
-        patience = Patience(call_s=5.0, retry_s=5.0, look_s=0.05)
-        async with RemoteTaskSet.connected(find=roll, patience=patience) as remote:
+        async with RemoteTaskSet.connected(find=roll, patience=PATIENT) as remote:
             first.close()
             roll.urls = []
             opening = asyncio.create_task(remote.session().reset(red_left_2()))
@@ -108,9 +116,11 @@ async def test_a_server_that_is_away_is_waited_for_where_it_was_not_found_yet():
 async def test_servers_that_stay_away_are_a_session_error_that_says_why():
     with ExitStack() as first:
         roll = Roll(first.enter_context(served()))
-        async with RemoteTaskSet.connected(find=roll, patience=QUICK) as remote:
+        async with RemoteTaskSet.connected(find=roll, patience=HURRIED) as remote:
             first.close()
             roll.urls = []
+            with pytest.raises(UnreachableError):
+                await remote.task("train", 0)
             with pytest.raises(UnreachableError, match="worlds has no address"):
                 await remote.task("train", 0)
 
@@ -118,20 +128,17 @@ async def test_servers_that_stay_away_are_a_session_error_that_says_why():
 async def test_tasks_and_goals_go_on_when_the_first_server_is_gone():
     with ExitStack() as first, served(Rewriting()) as other:
         roll = Roll(first.enter_context(served(Rewriting())), other)
-        patience = Patience(call_s=5.0, retry_s=5.0, look_s=0.05)
-        async with RemoteTaskSet.connected(find=roll, patience=patience) as remote:
+        async with RemoteTaskSet.connected(find=roll, patience=PATIENT) as remote:
             first.close()
-            began = time.monotonic()
             assert await remote.task("train", 0) == CorridorTasks().task("train", 0)
             assert await remote.relabel([("corridor", "a")]) == ["corridor ; a"]
             assert (await remote.session().reset(red_left_2())).text.endswith("left 2")
-            assert time.monotonic() - began < 2
 
 
 async def test_lost_capacity_comes_back_with_the_server_that_takes_its_place():
     with ExitStack() as first, served(capacity=2) as other:
         roll = Roll(first.enter_context(served(capacity=2)), other)
-        patience = Patience(call_s=5.0, retry_s=0.3, capacity_s=10.0, look_s=0.05)
+        patience = replace(PATIENT, retry_s=0.3)
         async with (
             RemoteTaskSet.connected(find=roll, patience=patience) as remote,
             sessions_of(remote, 4) as sessions,
@@ -157,8 +164,7 @@ async def test_lost_capacity_comes_back_with_the_server_that_takes_its_place():
 async def test_a_new_server_is_noticed_when_all_are_full():
     with served(capacity=1) as small, served(capacity=1) as more:
         roll = Roll(small)
-        patience = Patience(call_s=5.0, capacity_s=10.0, look_s=0.05)
-        async with RemoteTaskSet.connected(find=roll, patience=patience) as remote:
+        async with RemoteTaskSet.connected(find=roll, patience=PATIENT) as remote:
             roll.urls = [small, more]
             async with sessions_of(remote, 2) as sessions:
                 for session in sessions:
@@ -168,7 +174,7 @@ async def test_a_new_server_is_noticed_when_all_are_full():
 async def test_a_new_server_of_other_tasks_is_refused_by_name():
     with ExitStack() as first, served(Others()) as other:
         roll = Roll(first.enter_context(served()))
-        async with RemoteTaskSet.connected(find=roll, patience=QUICK) as remote:
+        async with RemoteTaskSet.connected(find=roll, patience=PATIENT) as remote:
             first.close()
             roll.urls = [other]
             with pytest.raises(WorldError, match="give servers of one version") as caught:
@@ -180,8 +186,7 @@ async def test_a_new_server_of_other_tasks_is_refused_by_name():
 async def test_a_server_whose_address_is_gone_keeps_its_sessions_and_takes_no_new_ones():
     with served(capacity=1) as leaving, served(capacity=1) as staying:
         roll = Roll(leaving, staying)
-        patience = Patience(call_s=2.0, retry_s=0.3, capacity_s=0.2, look_s=0.05)
-        async with RemoteTaskSet.connected(find=roll, patience=patience) as remote:
+        async with RemoteTaskSet.connected(find=roll, patience=HURRIED) as remote:
             kept, other = remote.session(), remote.session()
             await kept.reset(red_left_2())
             await other.reset(red_left_2())
@@ -200,14 +205,17 @@ async def test_a_server_whose_address_is_gone_keeps_its_sessions_and_takes_no_ne
 async def test_one_looks_for_all_and_not_all_the_time():
     with ExitStack() as first:
         roll = Roll(first.enter_context(served()), takes_s=0.02)
-        patience = Patience(call_s=2.0, retry_s=0.4, look_s=0.1)
+        patience = replace(HURRIED, retry_s=0.4, look_s=0.1)
         async with RemoteTaskSet.connected(find=roll, patience=patience) as remote:
             first.close()
-            fell = await asyncio.gather(
-                *(remote.session().reset(red_left_2()) for _ in range(20)), return_exceptions=True
-            )
-            assert {type(each) for each in fell} == {UnreachableError}
+            while len(roll.looks) < 3:
+                before = len(roll.looks)
+                fell = await asyncio.gather(
+                    *(remote.session().reset(red_left_2()) for _ in range(20)),
+                    return_exceptions=True,
+                )
+                assert {type(each) for each in fell} == {UnreachableError}
+                assert len(roll.looks) - before <= 5
         gaps = [later - sooner for sooner, later in zip(roll.looks, roll.looks[1:], strict=False)]
         assert roll.most_at_once == 1
-        assert 2 <= len(roll.looks) <= 6
         assert min(gaps) >= 0.1

@@ -4,11 +4,11 @@ import asyncio
 import socket
 
 import pytest
-from corridor_server import QUICK, served
+from corridor_server import HURRIED, PATIENT, served
 from pydantic import SecretStr
 
 from agentrl_envs.errors import UnreachableError
-from agentrl_envs.transport import Patience, Server
+from agentrl_envs.transport import Server
 from agentrl_envs.wire import EnvironmentAnswer
 
 
@@ -30,7 +30,7 @@ class Names(asyncio.SelectorEventLoop):
 
 def test_a_name_without_an_address_is_tried_again_and_looked_up_for_every_connection():
     async def asked(url: str) -> None:
-        server = Server(url, token="t", patience=Patience(call_s=5.0, retry_s=5.0))
+        server = Server(url, token="t", patience=PATIENT)
         assert (await server.get("/v1/environment", EnvironmentAnswer)).name == "corridor"
         await asyncio.gather(*(server.get("/v1/environment", EnvironmentAnswer) for _ in range(3)))
         await server.close()
@@ -42,7 +42,7 @@ def test_a_name_without_an_address_is_tried_again_and_looked_up_for_every_connec
 
 def test_a_name_that_never_has_an_address_is_a_session_error():
     async def asked() -> None:
-        server = Server("http://worlds.test", token=None, patience=QUICK)
+        server = Server("http://worlds.test", token=None, patience=HURRIED)
         with pytest.raises(UnreachableError, match=r"http://worlds\.test: .*not known"):
             await server.get("/v1/environment", EnvironmentAnswer, patient=False)
         await server.close()

@@ -43,7 +43,7 @@ def template(helm: str) -> Callable[..., subprocess.CompletedProcess[str]]:
             input=yaml.safe_dump(values or {}),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
 

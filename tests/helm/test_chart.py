@@ -24,7 +24,7 @@ def test_helm_finds_nothing_to_complain_about(helm: str) -> None:
         [helm, "lint", "--strict", str(CHART)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout

@@ -15,7 +15,7 @@ def test_the_plain_manifests_are_the_chart(helm: str) -> None:
         env={"HELM": helm, "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     ).stdout
     kept = (plain / "agentrl.yaml").read_text()
@@ -30,7 +30,7 @@ def test_kustomize_reads_the_plain_manifests() -> None:
         [kubectl, "kustomize", str(ROOT / "helm" / "plain")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     ).stdout
     assert {"CustomResourceDefinition", "Deployment", "ClusterRole"} <= {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import socket
 import ssl
@@ -28,7 +29,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 TOKEN = "loopback-tests-only"
 OPERATOR_TOKEN = "loopback-tests-only-operator"
 """Of the user `operator`, who may do nothing until a role says so."""
-START_S = 60.0
+PATIENCE_S = 300.0
+"""So long is waited for what takes seconds: a busy machine stands still at times."""
 
 
 class Refused(Exception):
@@ -133,7 +135,7 @@ class ApiServer:
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
         )
         try:
-            with opener.open(request, timeout=20) as response:
+            with opener.open(request, timeout=PATIENCE_S) as response:
                 text = response.read()
                 return json.loads(text) if text.startswith(b"{") else {}
         except urllib.error.HTTPError as error:
@@ -153,7 +155,7 @@ class ApiServer:
         self.ask("POST", path, manifest)
         group, name = manifest["spec"]["group"], manifest["spec"]["names"]["plural"]
         version = manifest["spec"]["versions"][0]["name"]
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 self.ask("GET", f"apis/{group}/{version}/{name}")
@@ -171,7 +173,7 @@ class ApiServer:
         log.close()
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 self.ask("GET", "readyz")
@@ -187,7 +189,7 @@ class ApiServer:
         # The API server waits for etcd when asked to end: it is killed.
         for process in reversed(self.processes):
             process.kill()
-            process.wait(timeout=10)
+            process.wait()
 
     def _keys(self) -> None:
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -226,11 +228,12 @@ def collection(manifest: dict[str, Any]) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on just now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    """Ports that nobody listens on just now, and that the system gives to nobody by itself."""
+    ports: list[int] = []
+    for port in random.SystemRandom().sample(range(10_000, 30_000), 1000):
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            ports.append(port)
+        if len(ports) == count:
+            break
     return ports

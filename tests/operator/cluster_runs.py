@@ -4,7 +4,7 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 
-from apiserver import Refused
+from apiserver import PATIENCE_S, Refused
 from demo_run import SPEC
 
 from agentrl_components.state import State, Verdict
@@ -64,12 +64,12 @@ class Outside:
             operate(neighbours, self.platform, options, stop=stop, ready=ready)
         )
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 await ready.wait()
             yield
         finally:
             stop.set()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 await task
             await self.cluster.close()
             await asyncio.sleep(0.05)  # Kopf's own connections say goodbye
@@ -93,7 +93,7 @@ def manifest(name, spec=SPEC):
     }
 
 
-async def until(server, name, wanted, seconds=30.0, runs=RUNS):
+async def until(server, name, wanted, seconds=PATIENCE_S, runs=RUNS):
     """The run, once `wanted` is true of it."""
     deadline = time.monotonic() + seconds
     while True:
@@ -104,7 +104,7 @@ async def until(server, name, wanted, seconds=30.0, runs=RUNS):
         await asyncio.sleep(0.03)
 
 
-async def until_gone(server, path, seconds=30.0):
+async def until_gone(server, path, seconds=PATIENCE_S):
     deadline = time.monotonic() + seconds
     while True:
         try:

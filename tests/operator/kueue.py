@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from apiserver import ApiServer, Refused, binary, free_ports
+from apiserver import PATIENCE_S, ApiServer, Refused, binary, free_ports
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 API = "apis/kueue.x-k8s.io/v1beta2"
 NAMESPACE = "kueue-system"
-START_S = 60.0
 CRDS = "manifests/kueue-crds"
 OWN_ETC = """
 set -e
@@ -89,7 +88,7 @@ class Kueue:
             yield cls(server, process)
         finally:
             process.kill()
-            process.wait(timeout=10)
+            process.wait()
 
 
 def installed(server: ApiServer, folder: Path) -> None:
@@ -97,7 +96,7 @@ def installed(server: ApiServer, folder: Path) -> None:
     crds = list(folder.glob("*.yaml"))
     with ThreadPoolExecutor() as pool:
         list(pool.map(server.install, crds))
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         with suppress(Refused):
             served = server.ask("GET", API)["resources"]

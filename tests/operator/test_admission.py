@@ -12,7 +12,7 @@ from agentrl_pipelines.platform import Mlflow, Platform
 PODS = Platform(tracking=Mlflow(uri="http://mlflow.test"))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.sampled_from(EVENTS + KUEUE_EVENTS), max_size=50))
 def test_whatever_happens_nothing_starts_before_admission_and_the_run_succeeds(events):
     async def story():
@@ -29,7 +29,7 @@ def test_whatever_happens_nothing_starts_before_admission_and_the_run_succeeds(e
     asyncio.run(story())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(EVENTS + KUEUE_EVENTS), max_size=30))
 def test_looking_twice_tells_kueue_what_looking_once_does(events):
     async def story():
@@ -54,7 +54,7 @@ def test_looking_twice_tells_kueue_what_looking_once_does(events):
     asyncio.run(story())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(EVENTS + KUEUE_EVENTS), max_size=30))
 def test_a_deleted_run_leaves_no_workload(events):
     async def story():

@@ -5,7 +5,7 @@ import copy
 import time
 
 import pytest
-from apiserver import Refused
+from apiserver import PATIENCE_S, Refused
 from cluster_runs import (
     MERGE,
     NAMESPACE,
@@ -126,7 +126,7 @@ async def test_a_deleted_run_stops_its_work_and_goes(server, outside):
         run = await until(server, "deleted", lambda run: phase(run) == "Running")
         kfp_run = run["status"]["kfpRun"]
         await asyncio.to_thread(server.ask, "DELETE", f"{RUNS}/deleted")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while outside.kfp.states[kfp_run] != "CANCELING":
                 await asyncio.sleep(0.02)
         outside.kfp.end(kfp_run, "FAILED")
@@ -291,7 +291,7 @@ async def test_more_servers_and_more_memory_reach_a_run_at_work(server, outside)
         environment = {"name": "babyai", "builtin": "babyai", "replicas": 3, "memory": "1Gi"}
         change = {"spec": {"environments": [environment]}}
         await asyncio.to_thread(server.ask, "PATCH", f"{RUNS}/grows", change, MERGE)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while (after := await asyncio.to_thread(server.ask, "GET", path))["spec"]["replicas"] != 3:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.03)

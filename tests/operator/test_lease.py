@@ -190,7 +190,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     steps=st.lists(STEP, max_size=20),
     ahead=st.tuples(*[st.sampled_from([-1000.0, 0.0, 1000.0])] * 2),

@@ -1,3 +1,4 @@
+import json
 import time
 
 import aiohttp
@@ -23,8 +24,11 @@ async def test_ready_means_that_the_watches_run_and_kubernetes_answers():
         health.answered()
         status, page = await asked(port, "/readyz")
 
-    assert status == 200
-    assert page == '{"ready": true, "lastEventAgeSeconds": 3.0, "lastAnswerAgeSeconds": 0.0}'
+    said = json.loads(page)
+    assert (status, said.pop("ready")) == (200, True)
+    assert said.keys() == {"lastEventAgeSeconds", "lastAnswerAgeSeconds"}
+    assert said["lastEventAgeSeconds"] >= 3.0
+    assert said["lastAnswerAgeSeconds"] >= 0.0
 
 
 async def test_one_that_waits_for_the_lease_is_ready_and_says_who_holds_it():

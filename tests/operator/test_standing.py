@@ -1,4 +1,4 @@
-import time
+import threading
 
 import pytest
 
@@ -19,7 +19,7 @@ def store():
 
 @pytest.fixture
 def standings(store):
-    standings = Standings(lambda storage: store, threads=2, patience_s=0.5)
+    standings = Standings(lambda storage: store, threads=2)
     yield standings
     standings.close()
 
@@ -100,9 +100,11 @@ async def test_a_store_that_refuses_or_hangs_is_an_error_and_holds_nobody_up():
     with pytest.raises(StandingError, match="AWS_ACCESS_KEY_ID not set"):
         await refusing.standing(STORAGE)
     refusing.close()
-    hanging = Standings(lambda storage: time.sleep(0.3), threads=1, patience_s=0.05)
+    over = threading.Event()
+    hanging = Standings(lambda storage: over.wait(), threads=1, patience_s=0.05)
     with pytest.raises(StandingError, match=r"no answer in 0\.05 s"):
         await hanging.standing(STORAGE)
+    over.set()
     hanging.close()
 
 

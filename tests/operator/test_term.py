@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from timeless import timeless
 
 from agentrl_operator.errors import KubernetesError, LeaseError
 from agentrl_operator.kfp_api import KfpApi, Submission
@@ -38,6 +39,7 @@ def test_outside_of_it_no_change_begins():
         raise AssertionError("begun")
 
 
+@timeless
 async def test_closing_waits_for_the_answers_to_what_is_under_way():
     term, answered = Term(), asyncio.Event()
 
@@ -47,7 +49,7 @@ async def test_closing_waits_for_the_answers_to_what_is_under_way():
 
     changes = [asyncio.create_task(change()) for _ in range(2)]
     await asyncio.sleep(0)
-    assert not await term.close(0.01)
+    assert not await term.close(10)
     closing = asyncio.create_task(term.close(10))
     await asyncio.sleep(0)
     assert not closing.done()

@@ -9,7 +9,7 @@ from world import EVENTS, UID, World
 from agentrl_operator import resource
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.sampled_from(EVENTS), max_size=60))
 def test_whatever_happens_each_attempt_starts_once_and_the_run_succeeds(events):
     async def story():
@@ -25,7 +25,7 @@ def test_whatever_happens_each_attempt_starts_once_and_the_run_succeeds(events):
     asyncio.run(story())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.sampled_from(EVENTS), max_size=30))
 def test_looking_twice_does_what_looking_once_does(events):
     async def story():
@@ -54,7 +54,7 @@ def test_looking_twice_does_what_looking_once_does(events):
     asyncio.run(story())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(EVENTS), max_size=30))
 def test_a_deleted_run_goes_whatever_happened_and_leaves_nothing_at_work(events):
     async def story():
@@ -67,7 +67,7 @@ def test_a_deleted_run_goes_whatever_happened_and_leaves_nothing_at_work(events)
     asyncio.run(story())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.sampled_from(EVENTS), max_size=30), st.booleans())
 def test_a_deleted_run_leaves_nothing_at_work_that_its_status_had_forgotten(events, invalid):
     async def story():

@@ -31,10 +31,12 @@ AGENTRL = str(Path(sys.executable).with_name("agentrl"))
 
 def test_a_deadline_stops_the_run_where_it_can_go_on(tmp_path):
     endless = {"phases": [{"maxTurns": 2, "iterations": 100_000}]}
-    run = manifest(horizon=endless, activeDeadlineSeconds=1, evaluation={"every": 0})
     store = DirectoryStore(tmp_path / "store")
-    for _ in range(20):  # a busy machine may spend a whole start before its first iteration
-        with pytest.raises(Stopped, match=r"spec\.activeDeadlineSeconds \(1\) has passed"):
+    for double in range(10):  # a busy machine may take long to its first iteration
+        seconds = 2**double
+        run = manifest(horizon=endless, activeDeadlineSeconds=seconds, evaluation={"every": 0})
+        told = rf"spec\.activeDeadlineSeconds \({seconds}\) has passed"
+        with pytest.raises(Stopped, match=told):
             done(run, tmp_path)
         played = len(list(store.list(layout.ITERATIONS)))
         if played:
@@ -84,9 +86,9 @@ def test_ctrl_c_stops_the_run_where_it_can_go_on(tmp_path):
     process = FORK.Process(target=interruptible, args=(run, tmp_path))
     process.start()
     records = tmp_path / "store" / layout.ITERATIONS
-    assert waited_for(lambda: records.is_dir() and any(records.iterdir()), 60)
+    assert waited_for(lambda: records.is_dir() and any(records.iterdir()), 300)
     os.kill(process.pid, signal.SIGINT)
-    process.join(60)
+    process.join(300)
     assert process.exitcode == 1  # the error `Stopped`; the command makes 130 of it
     store = DirectoryStore(tmp_path / "store")
     assert json.loads(store.get(layout.STATE))["message"] == "interrupted"
@@ -98,11 +100,11 @@ def test_workers_do_not_outlive_a_run_that_is_killed(tmp_path):
     run = manifest(compute={"workers": 2})
     process = FORK.Process(target=run_local, args=(run, tmp_path, SilentView(), MemoryTracker()))
     process.start()
-    assert waited_for(lambda: len(children(process.pid)) >= 2, 60)
+    assert waited_for(lambda: len(children(process.pid)) >= 2, 300)
     workers = children(process.pid)
     process.kill()
     process.join()
-    assert waited_for(lambda: not any(map(alive, workers)), 90)
+    assert waited_for(lambda: not any(map(alive, workers)), 300)
 
 
 @pytest.mark.slow
@@ -129,9 +131,9 @@ def test_the_command_stopped_killed_and_finished_with_two_workers_tells_what_one
         return len(list(records.glob("*.json"))) if records.is_dir() else 0
 
     interrupted = started()
-    assert waited_for(lambda: played() >= 3, 200)
+    assert waited_for(lambda: played() >= 3, 600)
     interrupted.send_signal(signal.SIGINT)
-    output, _ = interrupted.communicate(timeout=180)
+    output, _ = interrupted.communicate(timeout=600)
     assert interrupted.returncode == 130
     assert "stopped: interrupted. The same command goes on from here." in output
     assert "Traceback" not in output
@@ -139,17 +141,17 @@ def test_the_command_stopped_killed_and_finished_with_two_workers_tells_what_one
     done_before = played()
     assert done_before < 80
     shot = started()
-    assert waited_for(lambda: played() > done_before, 200)
+    assert waited_for(lambda: played() > done_before, 600)
     descendants = children(shot.pid)
     assert len(descendants) >= 2
     shot.kill()
-    shot.communicate(timeout=180)
-    assert waited_for(lambda: not any(map(alive, descendants)), 90)
+    shot.communicate(timeout=600)
+    assert waited_for(lambda: not any(map(alive, descendants)), 300)
 
     last = started()
-    output, _ = last.communicate(timeout=300)
+    output, _ = last.communicate(timeout=600)
     assert last.returncode == 0, output
-    assert not killed(one, calm, 60.0)
+    assert not killed(one, calm, 600.0)
     assert lines(root) == lines(calm)
 
 

@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from agentrl_components import layout
 from agentrl_components.spec import parse
-from agentrl_components.stores import DirectoryStore
-from agentrl_pipelines.commands.metrics import metrics
+from agentrl_components.stores import DirectoryStore, MemoryStore
+from agentrl_pipelines.commands.metrics import lines, metrics
 from agentrl_pipelines.commands.report import report
 
 RUN = parse(
@@ -54,6 +54,22 @@ def test_metrics_are_a_line_an_iteration_in_order_with_sorted_keys(root):
         '{"iteration": 1, "max_turns": 3,'
         ' "metrics": {"train/success": 0.5, "update/loss": "nan"}, "phase": 0}\n'
     )
+
+
+class GoesOn(MemoryStore):
+    """When somebody has seen what there is, a run goes on after its first iteration."""
+
+    def list(self, prefix):
+        keys = list(super().list(prefix))
+        del self.kept[layout.iteration(1)]
+        return iter(keys)
+
+
+def test_iterations_that_a_run_drops_meanwhile_are_left_out(root):
+    kept, store = DirectoryStore(root / "store"), GoesOn()
+    for key in kept.list(""):
+        store.put(key, kept.get(key))
+    assert [json.loads(line)["iteration"] for line in lines(store)] == [0]
 
 
 def test_report_makes_its_files_anew_and_prints_the_summary(root):
@@ -113,6 +129,6 @@ def test_neither_command_loads_torch(root):
             str(root),
         ],
         capture_output=True,
-        timeout=60,
+        timeout=300,
     )
     assert ran.returncode == 0, ran.stderr

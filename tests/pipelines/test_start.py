@@ -43,7 +43,7 @@ def loaded(tmp_path_factory) -> dict[str, set[str]]:
             [sys.executable, "-c", PROGRAM, *told, "--scratch", str(folder / name)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=True,
         )
         found[name] = set(done.stdout.splitlines()[-1].split())
@@ -63,7 +63,7 @@ def test_a_stage_with_a_model_of_words_loads_torch_and_not_what_is_built_on_it(l
 def test_workers_come_from_a_process_that_loads_no_more_than_they_need():
     program = "import agentrl_components.preload, sys; print(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
     )
     modules = set(done.stdout.split())
     assert {"torch", "agentrl_components.worker"} <= modules
@@ -77,7 +77,7 @@ def test_the_process_that_records_loads_what_records():
         "print(*[name for name, module in sys.modules.items() if module])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
     )
     modules = set(done.stdout.split())
     assert "mlflow.tracking.client" in modules

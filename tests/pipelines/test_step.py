@@ -87,8 +87,14 @@ def test_either_side_may_die_at_any_moment_and_come_back(whole, lag, tmp_path):
     moments, kills = random.Random(1), 0
     for phase in (0, 1):
         assert run_step("provision", step(run, scratch, phase)) == 0
+        for name in ("rollout", "update"):
+            alone = start(name, run, scratch / name, phase)  # and in want of the other
+            time.sleep(moments.uniform(0.05, 0.6))
+            alone.kill()
+            alone.join()
+            assert alone.exitcode == -signal.SIGKILL
         sides = {name: start(name, run, scratch / name, phase) for name in ("rollout", "update")}
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while any(side.exitcode != 0 for side in sides.values()):
             assert time.monotonic() < deadline
             time.sleep(moments.uniform(0.05, 0.6))
@@ -104,7 +110,6 @@ def test_either_side_may_die_at_any_moment_and_come_back(whole, lag, tmp_path):
                     assert side.exitcode in (None, 0)
         for name in ("evaluate", "expand"):
             assert run_step(name, step(run, scratch, phase)) == 0
-    assert kills >= 2, "a busy machine gets there with fewer"
     assert records(tmp_path / "kept") == whole
 
 
@@ -113,7 +118,7 @@ def test_a_run_that_was_apart_goes_on_in_one_process(whole, lag, tmp_path):
     run, scratch = manifest(tmp_path / "kept", "disaggregated", lag), tmp_path / "scratch"
     assert run_step("provision", step(run, scratch, 0)) == 0
     sides = [start(name, run, scratch / name, 0) for name in ("rollout", "update")]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not (tmp_path / "kept" / layout.iteration(3)).exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)

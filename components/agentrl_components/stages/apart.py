@@ -32,18 +32,20 @@ def play_phase(context: RunContext, phase: int) -> int:
         at = partner.until(channel.newest)
         while not at.finished and at.phase <= phase:
             wanted = missing(at, queue, channel)
-            if wanted is None:
+            newer = other(channel, at)
+            if newer is not None:
+                at = newer  # what it is past may be forgotten by now, and is not missing
+            elif wanted is None:
                 at = partner.until(lambda at=at: other(channel, at))  # type: ignore[misc]
-                continue
-            number, policy = wanted
-            if policy != loaded:
-                take_weights(context, channel, policy)
-                loaded = policy
-            queue.put(number, policy, rollout(context, number, at.max_turns))
-            context.view.advance()
-            played += 1
-            context.pause_point()
-            at = channel.newest() or at
+            else:
+                number, policy = wanted
+                if policy != loaded:
+                    take_weights(context, channel, policy)
+                    loaded = policy
+                queue.put(number, policy, rollout(context, number, at.max_turns))
+                context.view.advance()
+                played += 1
+                context.pause_point()
     return played
 
 

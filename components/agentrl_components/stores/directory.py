@@ -110,8 +110,8 @@ class DirectoryStore:
                     if not same(path):
                         raise different(key, self.url)
                     return
-                except FileNotFoundError:
-                    if path.is_file():  # it is what should be put that is missing
+                except FileNotFoundError as error:
+                    if Path(error.filename) != path:  # it is what should be put that is missing
                         raise
                     # another process deleted the key in between
 

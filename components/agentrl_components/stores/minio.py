@@ -154,11 +154,13 @@ class MinioStore:
                     raise
             return True
 
-        size = self._size(key)
-        if size is None and self._ask(key, send):
-            return
-        if not self._ask(key, lambda: self._same(key, source)):
-            raise different(key, self.url)
+        while self._size(key) is not None or not self._ask(key, send):
+            same = self._ask(key, lambda: self._same(key, source))
+            if same is False:
+                raise different(key, self.url)
+            if same:
+                return
+            # another process deleted the key in between
 
     def _size(self, key: str) -> int | None:
         name = self._name(key)
@@ -173,10 +175,16 @@ class MinioStore:
 
         return self._ask(key, look)
 
-    def _same(self, key: str, source: Callable[[], BinaryIO]) -> bool:
-        with source() as file:
-            same = all(chunk == file.read(len(chunk)) for chunk in self._chunks(key))
-            return same and not file.read(1)
+    def _same(self, key: str, source: Callable[[], BinaryIO]) -> bool | None:
+        """Whether this is what is there; None: nothing is."""
+        try:
+            with source() as file:
+                same = all(chunk == file.read(len(chunk)) for chunk in self._chunks(key))
+                return same and not file.read(1)
+        except S3Error as error:
+            if error.code in _ABSENT:
+                return None
+            raise
 
     def _chunks(self, key: str) -> Iterator[bytes]:
         response = self._client.get_object(self._bucket, self._name(key))

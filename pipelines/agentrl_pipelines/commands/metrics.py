@@ -37,7 +37,8 @@ def metrics(root: Path) -> None:
 
 
 def lines(store: Store) -> Iterator[str]:
-    """The iterations in `store`, in order. Raises `StoreError`, which names a damaged one."""
+    """The iterations in `store`, in order, but for those that a run which goes on removes
+    meanwhile. Raises `StoreError`, which names a damaged one."""
     from agentrl_components import layout
     from agentrl_components.errors import StoreError
 
@@ -45,6 +46,10 @@ def lines(store: Store) -> Iterator[str]:
         try:
             record = json.loads(store.get(key))
             shown = {name: record[name] for name in TOLD}
+        except StoreError:
+            if store.exists(key):
+                raise
+            continue
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{key}: in {store.url}: damaged: not an iteration") from error
         yield json.dumps(_plain(shown), sort_keys=True, allow_nan=False)

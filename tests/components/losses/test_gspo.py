@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrl_components.losses import Denominators, reduced, sequence_surrogate
@@ -28,7 +28,6 @@ numbers = st.lists(st.floats(-0.2, 0.2), min_size=5, max_size=5)
 
 
 @given(moves=numbers, advantage=st.sampled_from([-1.5, 0.5]))
-@settings(deadline=None)
 def test_the_token_form_has_the_value_and_the_gradient_of_the_sequence_form(moves, advantage):
     episode = torch.tensor([0, 0, 0, 1, 1])
     advantages = torch.full((5,), advantage, dtype=torch.float64)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrl_components.losses import kl_penalty
@@ -38,7 +38,6 @@ def test_infinite_distances_stay_finite_in_value_and_gradient():
 
 @pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
 @given(policy=st.lists(st.floats(-2, 2), min_size=3, max_size=3))
-@settings(deadline=None)
 def test_the_expected_gradient_is_that_of_the_divergence_whichever_estimator(estimator, policy):
     reference = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64).log()
     logits = torch.tensor(policy, dtype=torch.float64, requires_grad=True)
@@ -55,7 +54,6 @@ def test_the_expected_gradient_is_that_of_the_divergence_whichever_estimator(est
 
 
 @given(policy=st.lists(st.floats(-1, 1), min_size=3, max_size=3))
-@settings(deadline=None)
 def test_k1_and_k3_are_unbiased_within_their_bounds(policy):
     # Logits within 1 of 0: probabilities of at least .063, so e^-d is at most .5 / .063 < 10.
     reference = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64).log()

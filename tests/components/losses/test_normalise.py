@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrl_components.losses import Denominators, reduced, sequence_surrogate
@@ -32,7 +32,6 @@ def test_upstream_averages_each_micro_batch_alone_and_here_the_cut_does_not_chan
     mode=st.sampled_from(MODES),
     seed=st.integers(0, 2**31),
 )
-@settings(deadline=None)
 def test_micro_batches_add_up_to_their_mini_batch_in_value_and_gradient(lengths, cut, mode, seed):
     cut = min(cut, len(lengths) - 1)
     lengths_E = torch.tensor(lengths)

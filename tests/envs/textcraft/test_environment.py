@@ -279,7 +279,7 @@ TASKS = [
 ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(tasks=st.sampled_from(TASKS), data=st.data())
 def test_every_admissible_action_is_wellformed_and_no_text_raises(tasks, data):
     env = tasks.environment()

@@ -113,7 +113,7 @@ def test_tasks_do_not_depend_on_the_hash_seed_or_the_working_directory():
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=300,
         ).stdout
         for seed in ("1", "2")
     ]

@@ -1,0 +1,55 @@
+"""The playing side stands still for a while, as on a busy machine."""
+
+import threading
+import time
+from pathlib import Path
+
+from staged_walk import manifest, step
+
+from agentrl_components import layout
+from agentrl_components.context import RunContext
+from agentrl_components.stages.apart import play_phase
+from agentrl_components.stores import DirectoryStore
+from agentrl_components.tracker import SilentTracker
+from agentrl_components.view import SilentView
+from agentrl_pipelines.step import run_step
+
+
+class Late(DirectoryStore):
+    """Looks for what it has just put when the other side is done with it and has forgotten it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._last = ""
+
+    def put(self, key: str, data: bytes) -> None:
+        super().put(key, data)
+        if key.startswith(layout.TRAJECTORIES):
+            self._last = key
+
+    def exists(self, key: str) -> bool:
+        deadline = time.monotonic() + 300
+        while key == self._last and super().exists(key):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return super().exists(key)
+
+
+def test_what_was_learnt_from_and_forgotten_is_not_played_again(tmp_path):
+    each = {"keepLast": 1, "checkpointEvery": 1}
+    run = manifest(tmp_path / "kept", "disaggregated", update=each)
+    assert run_step("provision", step(run, tmp_path / "s", 0)) == 0
+    played = []
+
+    def play() -> None:
+        store = Late(tmp_path / "kept")
+        context = RunContext(run, store, SilentTracker(), SilentView(), lambda: None, learns=False)
+        with context:
+            played.append(play_phase(context, 0))
+
+    player = threading.Thread(target=play)
+    player.start()
+    assert run_step("update", step(run, tmp_path / "s", 0)) == 0
+    player.join()
+    assert played == [5]
+    assert list(DirectoryStore(tmp_path / "kept").list(layout.TRAJECTORIES)) == []

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl_components import layout
-from agentrl_components.errors import StoreError
+from agentrl_components.errors import AbsentError, StoreError
 from agentrl_components.store import Store
 
 PROGRESS = layout.TRAINER + "progress.json"
@@ -195,8 +195,8 @@ def _checked(
             content = folder / name
             content.parent.mkdir(parents=True, exist_ok=True)
             store.get_file(key, content)
-    except StoreError as error:
-        if store.exists(key) or not store.exists(layout.checkpoint(iteration, layout.MANIFEST)):
+    except AbsentError as error:
+        if not store.exists(layout.checkpoint(iteration, layout.MANIFEST)):
             raise  # without its manifest it is not damaged: who keeps the newest removed it
         raise _DamagedError(f"{key}: in {store.url}: damaged: missing") from error
     found = _measure(content)

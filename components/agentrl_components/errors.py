@@ -46,6 +46,10 @@ class StoreError(RunError):
     """The object store refused, is full, or holds damaged data. Names the key."""
 
 
+class AbsentError(StoreError):
+    """There is no such key: it was never written, or another process removed it meanwhile."""
+
+
 class TrackerError(RunError):
     """The tracker could not record. Kept and reported, never fatal."""
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from agentrl_components.architecture import Architecture
 
@@ -84,11 +83,7 @@ def steady(kind: Rows, inputs: int, outputs: int, dtype: torch.dtype) -> bool:
     sizes = sorted({kind.padded(count) for count in _COUNTS})
     all_MK = row_1K.expand(sizes[-1], inputs).contiguous()
     first_N = F.linear(all_MK, weight_NK)[0]
-    return all(_equal(F.linear(all_MK[:size], weight_NK), first_N) for size in sizes)
-
-
-def _equal(out_MN: Tensor, first_N: Tensor) -> bool:
-    return bool((out_MN == first_N).all())
+    return all(bool((F.linear(all_MK[:size], weight_NK) == first_N).all()) for size in sizes)
 
 
 def _products(shape: Architecture) -> Iterable[tuple[int, int]]:

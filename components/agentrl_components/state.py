@@ -9,7 +9,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentrl_components import layout
-from agentrl_components.errors import StoreError
+from agentrl_components.errors import AbsentError, StoreError
 from agentrl_components.store import Store
 
 Read = TypeVar("Read", bound=BaseModel)
@@ -100,11 +100,9 @@ def read_tracked(store: Store) -> Tracked:
 def known(store: Store, key: str, kind: type[Read]) -> Read | None:
     """What is under `key`, if anything is. Raises `StoreError` where it is damaged."""
     try:
-        return checked(store, key, kind) if store.exists(key) else None
-    except StoreError:
-        if store.exists(key):
-            raise
-        return None  # another process removed it meanwhile
+        return checked(store, key, kind)
+    except AbsentError:
+        return None
 
 
 def checked(store: Store, key: str, kind: type[Read]) -> Read:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from agentrl_components.errors import StoreError
+from agentrl_components.errors import AbsentError, StoreError
 
 _KEY = re.compile(r"[\w=+@-][\w.=+@-]*(/[\w=+@-][\w.=+@-]*)*", re.ASCII)
 _KEY_LENGTH = 900  # S3 allows 1024 bytes, of which a prefix needs some
@@ -37,7 +37,7 @@ class Store(Protocol):
         ...
 
     def get(self, key: str) -> bytes:
-        """The bytes of `key`."""
+        """The bytes of `key`. Raises `AbsentError` where there is none."""
         ...
 
     def get_file(self, key: str, path: Path) -> None:
@@ -75,9 +75,9 @@ def checked_key(key: str) -> str:
     return key
 
 
-def absent(key: str, url: str) -> StoreError:
-    """The error for a key that was never written."""
-    return StoreError(f"{key}: not in {url}")
+def absent(key: str, url: str) -> AbsentError:
+    """The error for a key that is not there."""
+    return AbsentError(f"{key}: not in {url}")
 
 
 def different(key: str, url: str) -> StoreError:

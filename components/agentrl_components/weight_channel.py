@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 import torch
 
 from agentrl_components import layout, tensors
-from agentrl_components.errors import StoreError
+from agentrl_components.errors import AbsentError
 from agentrl_components.lag import Ahead
 from agentrl_components.store import Store
 
@@ -61,15 +61,10 @@ class WeightChannel:
 
     def read(self, number: int) -> Published | None:
         """What policy `number` is for; None: it is not there."""
-        key = layout.policy(number, PUBLISHED)
-        if not self._store.exists(key):
-            return None
         try:
-            told = json.loads(self._store.get(key))
-        except StoreError:
-            if self._store.exists(key):
-                raise
-            return None  # it was taken back meanwhile
+            told = json.loads(self._store.get(layout.policy(number, PUBLISHED)))
+        except AbsentError:
+            return None
         return Published(**told | {"ahead": Ahead(**told["ahead"])})
 
     def newest(self) -> Published | None:

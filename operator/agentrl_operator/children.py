@@ -103,7 +103,7 @@ def _deployment(
             "revisionHistoryLimit": 1,
             "selector": {"matchLabels": labels},
             "template": {
-                "metadata": _carried(_common(resource) | labels | queue, nodes),
+                "metadata": kueue.carried(_common(resource) | labels | queue, nodes),
                 "spec": {
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
@@ -122,14 +122,6 @@ def _deployment(
             },
         },
     }
-
-
-def _carried(own: dict[str, str], nodes: Nodes) -> Manifest:
-    """A pod's labels and annotations: its own, and those that let it onto the nodes."""
-    carried: Manifest = {"labels": {**nodes.pod_labels, **own}}
-    if nodes.pod_annotations:
-        carried["annotations"] = dict(nodes.pod_annotations)
-    return carried
 
 
 def _where(nodes: Nodes) -> Manifest:

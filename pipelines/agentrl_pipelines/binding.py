@@ -114,10 +114,7 @@ def pod(run: AgentRLRun, uid: str, platform: Platform, stage: str, queued: Queue
     if stage not in HEAVY:
         return out
     chosen = queued.nodes.get(kueue.pod_set(stage, compute), ANYWHERE)
-    out["podMetadata"] = {"labels": {**chosen.pod_labels, **labels}}
-    if chosen.pod_annotations:
-        out["podMetadata"]["annotations"] = dict(chosen.pod_annotations)
-    return out | nodes(compute, chosen)
+    return out | nodes(compute, chosen) | {"podMetadata": kueue.carried(labels, chosen)}
 
 
 def nodes(compute: Compute, chosen: Nodes) -> Data:

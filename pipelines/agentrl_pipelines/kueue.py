@@ -39,7 +39,7 @@ class Nodes:
     def and_(self, other: Nodes) -> Nodes:
         """Nodes that are of both kinds; where the two differ in a value, the other's counts."""
         return Nodes(
-            labels={**self.labels, **other.labels},
+            labels=selector(self.labels, other),
             tolerations=tuple(tolerated(self.tolerations, other)),
             pod_labels={**self.pod_labels, **other.pod_labels},
             pod_annotations={**self.pod_annotations, **other.pod_annotations},
@@ -81,6 +81,15 @@ def selector(own: Mapping[str, str], nodes: Nodes) -> dict[str, str]:
     """The node selector of pods that have one of their own. Kueue chose among the nodes that have
     these labels, so they do not differ; should they, quota is counted where Kueue says."""
     return dict(own) | dict(nodes.labels)
+
+
+def carried(own: Mapping[str, str], nodes: Nodes) -> dict[str, Any]:
+    """The metadata of pods that have labels of their own, which stay as they are: with what lets
+    them onto the nodes."""
+    metadata: dict[str, Any] = {"labels": {**nodes.pod_labels, **own}}
+    if nodes.pod_annotations:
+        metadata["annotations"] = dict(nodes.pod_annotations)
+    return metadata
 
 
 def tolerated(own: Iterable[Toleration], nodes: Nodes) -> list[dict[str, Any]]:

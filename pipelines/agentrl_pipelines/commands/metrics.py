@@ -40,15 +40,13 @@ def lines(store: Store) -> Iterator[str]:
     """The iterations in `store`, in order, but for those that a run which goes on removes
     meanwhile. Raises `StoreError`, which names a damaged one."""
     from agentrl_components import layout
-    from agentrl_components.errors import StoreError
+    from agentrl_components.errors import AbsentError, StoreError
 
     for key in store.list(layout.ITERATIONS):
         try:
             record = json.loads(store.get(key))
             shown = {name: record[name] for name in TOLD}
-        except StoreError:
-            if store.exists(key):
-                raise
+        except AbsentError:
             continue
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{key}: in {store.url}: damaged: not an iteration") from error

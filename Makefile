@@ -81,7 +81,7 @@ images: $(VENV)/.installed ## Build the images, and hand them to that cluster
 
 # On two cores half an hour, the first time an hour.
 e2e: cluster images kueue ## Install AgentRL on that cluster, train there, and break everything meanwhile
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m "cluster or e2e" tests/cluster tests/e2e tests/operator
+	OMP_NUM_THREADS=1 $(BIN)/pytest --maxfail 1 --durations 12 -m "cluster or e2e" tests/cluster tests/e2e tests/operator
 
 # For the tests on a real Kueue (cold: four minutes on two cores).
 .PHONY: kueue

@@ -29,7 +29,7 @@ import pipelines
 import processes
 import storage
 import teardown
-from place import IP, KEYS, KUBECONFIG, NAMESPACE, STATE, ClusterError
+from place import DATA, DATA_SIZE, IP, KEYS, KUBECONFIG, NAMESPACE, STATE, ClusterError
 
 UNTIL_UP = STATE / "up"
 """Written when everything has started: without it, what is there is of no use."""
@@ -46,7 +46,8 @@ def up() -> None:
         build.everything()
         pipelines.BACKEND.check()
         teardown.down()  # what an interrupted run left
-        STATE.mkdir(parents=True)
+        DATA.mkdir(parents=True)
+        command.run("mount", "-t", "tmpfs", "-o", f"size={DATA_SIZE}", "agentrl", DATA)
         begin()
         UNTIL_UP.write_text(str(pipelines.BIN))
         print(f"The cluster is up, after {time.monotonic() - began:.0f} s.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from certificates import PKI
 from command import kubectl, works
-from place import BIN, IP, KUBECONFIG, SERVICE_CIDR, STATE
+from place import BIN, DATA, IP, KUBECONFIG, SERVICE_CIDR
 from processes import LOGS, start, until
 
 ETCD = "http://127.0.0.1:23790"
@@ -14,7 +14,7 @@ PEER = "http://127.0.0.1:23800"
 def begin() -> None:
     """Start etcd and the API server; `wait` says when they serve."""
     start("etcd", [
-        BIN / "etcd", "--data-dir", STATE / "etcd",
+        BIN / "etcd", "--data-dir", DATA / "etcd",
         "--listen-client-urls", ETCD, "--advertise-client-urls", ETCD,
         "--listen-peer-urls", PEER, "--initial-advertise-peer-urls", PEER,
         "--initial-cluster", f"default={PEER}",

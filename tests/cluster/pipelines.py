@@ -7,7 +7,7 @@ from pathlib import Path
 import archive
 from backend import chosen
 from command import expose, kubectl
-from place import BUILD, HERE, IP, KEYS, KUBECONFIG, NAMESPACE, STATE, configured
+from place import BUILD, DATA, HERE, IP, KEYS, KUBECONFIG, NAMESPACE, configured
 from processes import Process, start, wait_ready
 
 URL = f"http://{IP}:8888"
@@ -46,7 +46,7 @@ def images() -> None:
 
 def begin() -> None:
     start("mlmd", [
-        BUILD / "mlmd/bin/python", HERE / "mlmd.py", STATE / "mlmd.sqlite", f"{IP}:8080",
+        BUILD / "mlmd/bin/python", HERE / "mlmd.py", DATA / "mlmd.sqlite", f"{IP}:8080",
     ])  # fmt: skip
     expose(NAMESPACE, "metadata-grpc-service", ("TCP", 8080))
     expose(NAMESPACE, "ml-pipeline", ("TCP", 8888), ("TCP", 8887))

@@ -14,6 +14,10 @@ BUILD = Path(os.environ.get("AGENTRL_CLUSTER_BUILD") or CACHE / "cluster").absol
 BIN = BUILD / "bin"
 STATE = Path(os.environ.get("STATE") or CACHE / "cluster-state").absolute()
 """A running cluster: removed by `down`."""
+DATA = STATE / "data"
+"""What its stores and databases keep, in memory: a slow disk would have every write wait."""
+DATA_SIZE = "6g"
+"""At most; what a run of all tests keeps is a tenth of it."""
 
 BRIDGE = "agentrl0"
 IP = "10.244.0.1"

@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from place import STATE, ClusterError
 
@@ -34,6 +35,8 @@ class Process:
     argv: list[str]
     env: dict[str, str] = field(default_factory=dict)
     pid: int = 0
+    born: int = 0
+    """In ticks since the machine started: another process may have that number now."""
     ready: str = ""
     """A URL that answers 2xx once it serves. Empty: nobody can tell."""
 
@@ -43,12 +46,39 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """A killed process may stay a zombie for a while: that is dead too."""
-        try:
-            status = Path(f"/proc/{self.pid}/stat").read_text()
-        except OSError:
-            return False
-        return status.rpartition(")")[2].split()[0] not in "ZX"
+        return any(pid == self.pid for pid in self.group())
+
+    def group(self) -> list[int]:
+        """It and its children, as far as they are alive."""
+        leader = stat(Path(f"/proc/{self.pid}"))
+        if leader and leader.born != self.born:
+            return []
+        return [int(path.name) for path in Path("/proc").glob("[0-9]*")
+                if (found := stat(path)) and found.group == self.pid and runs(path)]  # fmt: skip
+
+
+class Stat(NamedTuple):
+    """What the kernel tells of a process, or of a thread."""
+
+    state: str
+    group: int
+    born: int
+
+
+def stat(path: Path) -> Stat | None:
+    """None: it is gone."""
+    try:
+        words = (path / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return Stat(words[0], int(words[2]), int(words[19]))
+
+
+def runs(path: Path) -> bool:
+    """Whether any thread of it does. The first of a killed process may be a zombie while another
+    still waits for the disk, and holds the port so long; one that nobody reaps stays a zombie."""
+    threads = (stat(thread) for thread in (path / "task").glob("[0-9]*"))
+    return any(thread.state not in "ZX" for thread in threads if thread)
 
 
 def start(
@@ -60,16 +90,19 @@ def start(
     return launch(Process(name=name, argv=words, env=more, ready=ready))
 
 
-def launch(wanted: Process) -> Process:
-    for folder in (RECORDS, LOGS):
+def launch(wanted: Process, state: Path = STATE) -> Process:
+    """Start it as it is written down, and write that down beneath `state`, where it runs."""
+    records, logs = (state / path.relative_to(STATE) for path in (RECORDS, LOGS))
+    for folder in (records, logs):
         folder.mkdir(parents=True, exist_ok=True)
-    with wanted.log.open("ab") as log:
+    with (logs / wanted.log.name).open("ab") as log:
         child = subprocess.Popen(
-            wanted.argv, cwd=STATE, env=os.environ | THRIFTY | wanted.env, start_new_session=True,
+            wanted.argv, cwd=state, env=os.environ | THRIFTY | wanted.env, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
-    process = Process(**(asdict(wanted) | {"pid": child.pid}))
-    (RECORDS / f"{wanted.name}.json").write_text(json.dumps(asdict(process), indent=1))
+    own = stat(Path(f"/proc/{child.pid}"))
+    process = Process(**(asdict(wanted) | {"pid": child.pid, "born": own.born if own else 0}))
+    (records / f"{wanted.name}.json").write_text(json.dumps(asdict(process), indent=1))
     return process
 
 
@@ -85,16 +118,16 @@ def named(name: str) -> Process:
     return known[name]
 
 
-def kill(name: str, number: signal.Signals = signal.SIGKILL, seconds: float = 120) -> Process:
+def kill(name: str, number: signal.Signals = signal.SIGKILL, seconds: float = 600) -> Process:
     """Kill a process with its children, and wait until it is gone."""
     process = named(name)
     signal_group(process, number)
-    until(f"the end of {name}", lambda: not process.alive, log=process.log, seconds=seconds)
+    until(f"the end of {name}", lambda: not process.group(), log=process.log, seconds=seconds)
     return process
 
 
 def signal_group(process: Process, number: signal.Signals) -> None:
-    if process.alive:
+    if process.group():
         try:
             os.killpg(process.pid, number)
         except ProcessLookupError:

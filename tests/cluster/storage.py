@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from command import expose, kubectl, run, works
-from place import BIN, IP, KEYS, NAMESPACE, STATE
+from place import BIN, DATA, IP, KEYS, NAMESPACE
 from processes import Process, named, start, until, wait_ready
 
 BUCKETS = ("mlpipeline", "agentrl")
 MINIO = f"http://{IP}:9000"
 MLFLOW = f"http://{IP}:5000"
-DATABASE = STATE / "mariadb"
+DATABASE = DATA / "mariadb"
 
 
 def begin() -> None:
@@ -23,10 +23,10 @@ def begin() -> None:
 
 def object_store() -> Process:
     for bucket in BUCKETS:
-        (STATE / "minio" / bucket).mkdir(parents=True)
+        (DATA / "minio" / bucket).mkdir(parents=True)
     return start(
         "minio",
-        [BIN / "minio", "server", STATE / "minio", "--address", f"{IP}:9000",
+        [BIN / "minio", "server", DATA / "minio", "--address", f"{IP}:9000",
          "--console-address", f"{IP}:9001"],
         env={"MINIO_ROOT_USER": KEYS.access, "MINIO_ROOT_PASSWORD": KEYS.secret},
         ready=f"{MINIO}/minio/health/live",
@@ -34,7 +34,7 @@ def object_store() -> Process:
 
 
 def tracking() -> Process:
-    folder = STATE / "mlflow"
+    folder = DATA / "mlflow"
     folder.mkdir()
     return start(
         "mlflow",

@@ -54,7 +54,7 @@ def processes() -> None:
     for process in ours:
         signal_group(process, signal.SIGTERM)
     deadline = time.monotonic() + 5  # the API server would wait for etcd, which is gone
-    while any(process.alive for process in ours) and time.monotonic() < deadline:
+    while any(process.group() for process in ours) and time.monotonic() < deadline:
         time.sleep(0.1)
     for process in ours:
         signal_group(process, signal.SIGKILL)
@@ -131,7 +131,7 @@ def quiet(*argv: str) -> None:
 
 def leftovers() -> list[str]:
     """What should be gone and is not."""
-    left = [process.name for process in every() if process.alive]
+    left = [process.name for process in every() if process.group()]
     left += [f"process {pid}" for pid in shims()] + mounted()
     left += [str(folder) for folder in pod_cgroups()]
     left += [str(path) for path in (STATE, RUNTIME, Path(f"/sys/class/net/{BRIDGE}"))

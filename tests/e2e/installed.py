@@ -176,7 +176,7 @@ class Installed:
             [sys.executable, CLUSTER, *words],
             capture_output=True,
             text=True,
-            timeout=660,
+            timeout=960,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -83,7 +83,7 @@ images: $(VENV)/.installed ## Build the images, and hand them to that cluster
 e2e: cluster images kueue ## Install AgentRL on that cluster, train there, and break everything meanwhile
 	OMP_NUM_THREADS=1 $(BIN)/pytest --maxfail 1 --durations 12 -m "cluster or e2e" tests/cluster tests/e2e tests/operator
 
-# For the tests on a real Kueue (cold: four minutes on two cores).
+# For the tests on a real Kueue.
 .PHONY: kueue
 kueue: services
 	@if command -v go >/dev/null; then $(BIN)/python tests/cluster/build.py kueue; \
@@ -92,8 +92,8 @@ kueue: services
 clean: ## Remove the environment and every run
 	rm -rf $(VENV) runs
 
-# Real servers and tools for the tests, built once from Go modules where there is Go (cold: seven
-# minutes on two cores). Where there is none, tests that need one skip and say so.
+# Real servers and tools for the tests, built once from Go modules where there is Go. Where
+# there is none, tests that need one skip and say so.
 services: $(VENV)/.installed
 	@if command -v go >/dev/null; then $(BIN)/python tests/cluster/build.py minio etcd kube-apiserver helm; \
 	else echo "No Go here: tests on a real MinIO, kube-apiserver and Helm will be skipped."; fi

@@ -2,7 +2,6 @@
 
 Nothing of other projects is in this repository but their names and checksums (go.mod, go.sum). What
 is built lands in the cache and stays until its module or its recipe changes. Needs go 1.26 and gcc.
-Cold, on two cores: 16 minutes; again: nothing to do.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -20,10 +20,10 @@ import debian
 import prepare
 from command import run
 from place import BIN, BUILD, HERE, ClusterError
-from recipes import MANIFESTS, MODULES, RECIPES, Recipe
+from recipes import LINK, MANIFESTS, MODULES, RECIPES, Recipe
 
-LONGEST_S = 1800
-"""One program's build, on a slow machine with an empty cache."""
+LONGEST_S = 5400
+"""All programs of a module, on a slow machine with an empty cache."""
 
 
 def everything() -> None:
@@ -36,56 +36,85 @@ def everything() -> None:
 
 
 def programs(names: Iterable[str]) -> None:
-    for name in names:
-        recipe = RECIPES[name]
-        unless_kept(f"bin/{name}", key(recipe), partial(compiled, recipe))
+    """Those that are not as they should be; all of one module in one go, on all cores."""
+    wanted = [RECIPES[name] for name in names]
+    missing = [recipe for recipe in wanted if not kept(f"bin/{recipe.name}", key(recipe))]
+    for name in dict.fromkeys(recipe.module for recipe in missing):
+        compiled(name, [recipe for recipe in missing if recipe.module == name])
+    for recipe in wanted:
         manifests(recipe)
+
+
+def kept(target: str, wanted: str) -> bool:
+    """Whether a file or folder of the build is there, and made from what is `wanted`."""
+    note = noted(target)
+    return (BUILD / target).exists() and note.exists() and note.read_text() == wanted
+
+
+def keep(target: str, made_from: str) -> None:
+    noted(target).parent.mkdir(parents=True, exist_ok=True)
+    noted(target).write_text(made_from)
+
+
+def noted(target: str) -> Path:
+    return BUILD / "keys" / target.replace("/", "-")
 
 
 def unless_kept(target: str, wanted: str, make: Callable[[], object]) -> None:
     """Make a file or folder of the build, if what is there was made from something else."""
-    note = BUILD / "keys" / target.replace("/", "-")
-    if (BUILD / target).exists() and note.exists() and note.read_text() == wanted:
-        return
+    if not kept(target, wanted):
+        with timed(target):
+            make()
+        keep(target, wanted)
+
+
+@contextmanager
+def timed(what: str) -> Iterator[None]:
     began = time.monotonic()
-    print(f"Building {target} ...", flush=True)
-    make()
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(wanted)
-    print(f"  {target}: {time.monotonic() - began:.0f} s", flush=True)
+    print(f"Building {what} ...", flush=True)
+    yield
+    print(f"  {time.monotonic() - began:.0f} s", flush=True)
 
 
 def key(recipe: Recipe) -> str:
     """Changes with whatever the program is made from."""
-    content = hashlib.sha256(repr(recipe).encode())
-    for name in ("go.mod", "go.sum"):
-        content.update((MODULES[recipe.module] / name).read_bytes())
+    content = hashlib.sha256(f"{recipe!r} {LINK}".encode())
+    for path in sources(recipe.module):
+        content.update(path.read_bytes())
     return content.hexdigest()
 
 
-def compiled(recipe: Recipe) -> None:
-    folder = module(recipe.module)
+def sources(name: str) -> list[Path]:
+    """What a module's folder holds in this repository."""
+    return sorted(path for path in MODULES[name].rglob("*") if path.is_file())
+
+
+def compiled(name: str, recipes: Sequence[Recipe]) -> None:
+    """Programs of one module."""
+    folder = module(name)
+    made = folder / "made"
+    with timed(", ".join(recipe.name for recipe in recipes)):
+        run(
+            "go", "build", "-mod=mod", "-trimpath", "-ldflags", LINK, "-o", f"{made}/",
+            *(recipe.package for recipe in recipes),
+            cwd=folder, env=prepare.GO, seconds=LONGEST_S,
+        )  # fmt: skip
     BIN.mkdir(parents=True, exist_ok=True)
-    part = BIN / f".{recipe.name}.part"
-    run(
-        "go", "build", "-mod=mod", "-trimpath", "-ldflags", f"-s -w {recipe.link}",
-        "-o", part, recipe.package,
-        cwd=folder, env=prepare.GO | {"CGO_ENABLED": str(int(recipe.cgo))}, seconds=LONGEST_S,
-    )  # fmt: skip
-    part.rename(BIN / recipe.name)
+    for recipe in recipes:
+        (made / recipe.output).rename(BIN / recipe.name)
+        keep(f"bin/{recipe.name}", key(recipe))
 
 
 def module(name: str) -> Path:
     """A module's folder in the cache, ready for `go build`, which may write there."""
-    source, folder = MODULES[name], BUILD / name
-    kept = folder / ".made-from"
-    made_from = (source / "go.mod").read_text() + (source / "go.sum").read_text()
-    if not (kept.exists() and kept.read_text() == made_from):
+    made_from = "".join(path.read_text() for path in sources(name))
+    folder = BUILD / name
+    if not kept(name, made_from):
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(source, folder)
+        shutil.copytree(MODULES[name], folder)
         if name in prepare.STEPS:
             prepare.STEPS[name](folder)
-        kept.write_text(made_from)
+        keep(name, made_from)
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,20 +16,27 @@ class Recipe:
     """How one program is built."""
 
     name: str
-    module: str
-    """The folder with its go.mod."""
     upstream: str
     """The Go module it comes from."""
-    path: str
+    path: str = ""
     """Of its main package there."""
-    link: str = ""
-    cgo: bool = False
+    module: str = "cluster"
+    """The folder with the go.mod that says which version. Programs of one module share what they
+    import, which is compiled once; the others need other versions of it."""
+    local: str = ""
+    """Of its main package in that folder, where we have one of our own."""
     extra: bool = False
     """Built only when it is named."""
 
     @property
     def package(self) -> str:
-        return f"{self.upstream}/{self.path}".rstrip("/")
+        return f"./{self.local}" if self.local else f"{self.upstream}/{self.path}".rstrip("/")
+
+    @property
+    def output(self) -> str:
+        """What `go build` calls the program: the last part of its package that is no version."""
+        *others, last = self.package.split("/")
+        return others[-1] if re.fullmatch(r"v\d+", last) else last
 
 
 K8S = "k8s.io/kubernetes"
@@ -36,42 +44,38 @@ ARGO = "github.com/argoproj/argo-workflows/v3"
 KFP = "github.com/kubeflow/pipelines"
 VERSION = "k8s.io/component-base/version"
 # The kubelet and the API server compare these; without them they are v0.0.0.
-KUBERNETES = f"-X {VERSION}.gitVersion=v1.36.1 -X {VERSION}.gitMajor=1 -X {VERSION}.gitMinor=36"
+LINK = (
+    f"-s -w -X {VERSION}.gitVersion=v1.36.1 -X {VERSION}.gitMajor=1 -X {VERSION}.gitMinor=36"
+    f" -X {ARGO}.version=v3.7.14"
+)
 
 ROWS = (
     *(
-        Recipe(name=name, module="k8s", upstream=K8S, path=f"cmd/{name}", link=KUBERNETES)
+        Recipe(name=name, upstream=K8S, path=f"cmd/{name}")
         for name in (
             "kube-apiserver", "kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy",
         )
     ),
-    Recipe(name="etcd", module="etcd", upstream="go.etcd.io/etcd/server/v3", path=""),
-    Recipe(name="coredns", module="coredns", upstream="github.com/coredns/coredns", path=""),
-    Recipe(name="minio", module="minio", upstream="github.com/minio/minio", path=""),
-    Recipe(name="helm", module="helm", upstream="helm.sh/helm/v3", path="cmd/helm"),
+    Recipe(name="etcd", upstream="go.etcd.io/etcd/server/v3"),
+    Recipe(name="coredns", upstream="github.com/coredns/coredns", local="coredns"),
+    Recipe(name="helm", upstream="helm.sh/helm/v3", path="cmd/helm"),
+    Recipe(name="minio", module="minio", upstream="github.com/minio/minio"),
     *(
-        Recipe(
-            name=name, module="argo", upstream=ARGO, path=f"cmd/{name}",
-            link=f"-X {ARGO}.version=v3.7.14",
-        )
+        Recipe(name=name, module="argo", upstream=ARGO, path=f"cmd/{name}")
         for name in ("workflow-controller", "argoexec")
     ),
-    Recipe(name="kfp-launcher", module="kfp", upstream=KFP, path="backend/src/v2/cmd/launcher-v2"),
-    Recipe(name="kfp-driver", module="kfp", upstream=KFP, path="backend/src/v2/cmd/driver"),
-    Recipe(
-        name="kfp-persistence-agent", module="kfp", upstream=KFP,
-        path="backend/src/agent/persistence",
-    ),
-    Recipe(
-        name="kfp-apiserver", module="kfp", upstream=KFP, path="backend/src/apiserver", cgo=True
+    *(
+        Recipe(name=name, module="kfp", upstream=KFP, path=f"backend/src/{path}")
+        for name, path in (
+            ("kfp-launcher", "v2/cmd/launcher-v2"), ("kfp-driver", "v2/cmd/driver"),
+            ("kfp-persistence-agent", "agent/persistence"), ("kfp-apiserver", "apiserver"),
+        )
     ),
     Recipe(
         name="kuberay", module="kuberay", upstream="github.com/ray-project/kuberay/ray-operator",
-        path="", extra=True,
+        extra=True,
     ),
-    Recipe(
-        name="kueue", module="kueue", upstream="sigs.k8s.io/kueue", path="cmd/kueue", extra=True
-    ),
+    Recipe(name="kueue", upstream="sigs.k8s.io/kueue", path="cmd/kueue", extra=True),
 )  # fmt: skip
 RECIPES = {recipe.name: recipe for recipe in ROWS}
 

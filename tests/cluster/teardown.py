@@ -7,6 +7,7 @@ outlive containers, and nothing of it is in any list of ours.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pipelines
 from command import kubectl
-from place import BRIDGE, RUNTIME, SOCKET, STATE, ClusterError
+from place import BRIDGE, IP, RUNTIME, SOCKET, STATE, ClusterError
 from processes import every, signal_group
 from ruleset import TABLE
 
@@ -61,9 +62,10 @@ def processes() -> None:
 
 
 def strays() -> None:
-    """Shims, and everything in a pod's cgroup."""
-    for _ in range(20):
-        found = {*shims(), *contained()}
+    """Shims, everything in a pod's cgroup, and whoever listens at the bridge's address: a server
+    that is started there later would seem to serve while another answers."""
+    for _ in range(600):  # a minute: one that waits for the disk dies when that answers
+        found = {*shims(), *contained(), *listeners()}
         if not found:
             break
         for pid in found:
@@ -88,6 +90,14 @@ def shims() -> Iterator[int]:
             continue
         if b"containerd-shim" in words[0] and any(marker in word for word in words):
             yield int(path.parent.name)
+
+
+def listeners() -> Iterator[int]:
+    """Processes with a socket there."""
+    listed = subprocess.run(
+        ["ss", "-HlntupO", "src", IP], capture_output=True, text=True, check=False, timeout=60
+    )
+    yield from map(int, re.findall(r"\bpid=(\d+)", listed.stdout))
 
 
 def contained() -> Iterator[int]:
@@ -132,7 +142,7 @@ def quiet(*argv: str) -> None:
 def leftovers() -> list[str]:
     """What should be gone and is not."""
     left = [process.name for process in every() if process.group()]
-    left += [f"process {pid}" for pid in shims()] + mounted()
+    left += [f"process {pid}" for pid in {*shims(), *listeners()}] + mounted()
     left += [str(folder) for folder in pod_cgroups()]
     left += [str(path) for path in (STATE, RUNTIME, Path(f"/sys/class/net/{BRIDGE}"))
              if path.exists()]  # fmt: skip

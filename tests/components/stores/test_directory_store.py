@@ -176,3 +176,11 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match=r"file/store"):
         DirectoryStore(tmp_path / "file" / "store")
+
+
+def test_foreign_names_in_a_folder_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / ".gitattributes").write_bytes(b"")
+    (tmp_path / "read me").write_bytes(b"")
+    store = DirectoryStore(tmp_path)
+    store.put("a", b"1")
+    assert list(store.list("")) == ["a"]

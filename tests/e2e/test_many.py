@@ -34,7 +34,7 @@ def walk(name: str) -> dict[str, Any]:
             },
             "update": {"miniBatch": 8, "microBatchTokens": 256},
             "evaluation": {"tasks": 12},
-            "compute": {"workers": 1, "cpu": "200m", "memory": "600Mi"},
+            "compute": {"workers": 1, "cpu": "50m", "memory": "600Mi"},
         },
     }
 

@@ -46,7 +46,9 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        return any(pid == self.pid for pid in self.group())
+        leader = Path(f"/proc/{self.pid}")
+        found = stat(leader)
+        return found is not None and found.born == self.born and runs(leader)
 
     def group(self) -> list[int]:
         """It and its children, as far as they are alive."""

@@ -45,8 +45,8 @@ bench: $(VENV)/.installed ## Benchmarks beside TRL, in an environment of its own
 
 graph: $(VENV)/.installed ## Compile the phase graph into the package
 	@for form in colocated disaggregated; do $(BIN)/python -c "from pathlib import Path; \
-	  from agentrl_pipelines.graph import write; \
-	  write('$$form', Path('pipelines/agentrl_pipelines/ir/$$form.yaml'))"; done
+	  from agentrl_pipelines.kfp_pipeline.graph import write; \
+	  write('$$form', Path('pipelines/agentrl_pipelines/kfp_pipeline/ir/$$form.yaml'))"; done
 
 manifests: ## The chart as plain manifests, in helm/plain (needs helm)
 	helm/plain/render.sh > helm/plain/agentrl.yaml.new && mv helm/plain/agentrl.yaml.new helm/plain/agentrl.yaml

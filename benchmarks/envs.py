@@ -34,10 +34,10 @@ from rich.console import Console
 from rich.table import Table
 
 from agentrl_envs import registry
-from agentrl_envs.client import RemoteSession, RemoteTaskSet
+from agentrl_envs.client.remote_world import RemoteSession, RemoteTaskSet
 from agentrl_envs.env import Observation
 
-SERVE = "from agentrl_pipelines.commands.envs import envs; envs()"
+SERVE = "from agentrl_pipelines.cli.commands.envs import envs; envs()"
 MOST_TURNS = 20
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 

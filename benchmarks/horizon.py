@@ -31,20 +31,20 @@ import click
 from outcomes import Arm, Outcome, table, write
 from rich.console import Console
 
-from agentrl_components import checkpoint, layout
-from agentrl_components.context import RunContext
 from agentrl_components.errors import Stopped
-from agentrl_components.exam import RANDOM
+from agentrl_components.evaluation.heldout import RANDOM
+from agentrl_components.run.context import RunContext
+from agentrl_components.run.progress import SilentView
 from agentrl_components.spec import AgentRLRun
-from agentrl_components.spec.horizon import Horizon, Phase
-from agentrl_components.spec.load import load
-from agentrl_components.stages.begin import BEFORE, begin
+from agentrl_components.spec.fields.horizon import Horizon, Phase
+from agentrl_components.spec.parsing.load import load
+from agentrl_components.stages.before_training import BEFORE, begin
 from agentrl_components.stages.evaluate import AFTER, evaluate
 from agentrl_components.stages.provision import provision
 from agentrl_components.stages.train import train
-from agentrl_components.stores import DirectoryStore
-from agentrl_components.tracker import MemoryTracker
-from agentrl_components.view import SilentView
+from agentrl_components.storage import checkpoint, keys
+from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.tracking.tracker import MemoryTracker
 
 UNTIL_STOPPED = 1_000_000
 """Iterations of a phase that is ended by its turns."""
@@ -193,8 +193,8 @@ class Spent:
 
     def reason(self) -> str | None:
         """Why training should pause here, if it should."""
-        while self._store.exists(layout.iteration(len(self.curve))):
-            told = json.loads(self._store.get(layout.iteration(len(self.curve))))["metrics"]
+        while self._store.exists(keys.iteration(len(self.curve))):
+            told = json.loads(self._store.get(keys.iteration(len(self.curve))))["metrics"]
             self.turns += int(told["train/environment_turns"])
             self.curve.append((self.turns, told["train/success"]))
         return "its turns are spent" if self.turns >= self.limit else None

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from agentrl_components.intervals import Interval, bootstrap_mean, bootstrap_paired
+from agentrl_components.evaluation.intervals import Interval, bootstrap_mean, bootstrap_paired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 from room import Load
 
-from agentrl_components.episode import Rules
+from agentrl_components.rollout.episode import Rules
 
 SMALLER = {"24M": (32, 4, 16)}
 """Rollouts, turns and tokens a turn where the usual load would take too long."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from agentrl_components.drift import CheckedEngine
-from agentrl_components.episode import Job, Rules
-from agentrl_components.rollout import Rollout
-from agentrl_components.torch_engine import TorchEngine
-from agentrl_components.trajectory import Trajectory
-from agentrl_components.worker import Worker
+from agentrl_components.engines.prefix_check import CheckedEngine
+from agentrl_components.engines.torch_engine.engine import TorchEngine
+from agentrl_components.rollout.episode import Job, Rules
+from agentrl_components.rollout.session_pool import Rollout
+from agentrl_components.trajectory.record import Trajectory
+from agentrl_components.workers.worker import Worker
 from agentrl_envs.env import Observation, Split, Step, Task, content_id
 
 NAME = "room"

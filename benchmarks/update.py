@@ -36,7 +36,7 @@ import workers
 from rich.console import Console
 from rich.table import Table
 
-from agentrl_components.trajectory import Ending, Trajectory, Turn
+from agentrl_components.trajectory.record import Ending, Trajectory, Turn
 
 PROMPT, REPLY, OBSERVATION = 24, 24, 20
 """Tokens of an episode's opening, of each reply and of each observation."""

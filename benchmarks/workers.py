@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentrl_components.crew import Crew
-from agentrl_components.learner import Learner
-from agentrl_components.pool import Pool
 from agentrl_components.spec import RunSpec
+from agentrl_components.update.learner import Learner
+from agentrl_components.workers.group import Crew
+from agentrl_components.workers.pool import Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

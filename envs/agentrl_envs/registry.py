@@ -49,19 +49,19 @@ class BuiltIn:
 BUILT_IN = {
     "babyai": BuiltIn(
         line="grid rooms with doors, keys, balls and boxes; goals in words",
-        module="agentrl_envs.babyai",
+        module="agentrl_envs.environments.babyai",
         options="BabyAIOptions",
         tasks="BabyAITasks",
     ),
     "textcraft": BuiltIn(
         line="craft an item from Minecraft recipes, ingredient by ingredient",
-        module="agentrl_envs.textcraft",
+        module="agentrl_envs.environments.textcraft",
         options="TextCraftOptions",
         tasks="TextCraftTasks",
     ),
     "corridor": BuiltIn(
         line="walk to a door and open it; tiny, for tests and first tries",
-        module="agentrl_envs.corridor",
+        module="agentrl_envs.environments.corridor",
         options="CorridorOptions",
         tasks="CorridorTasks",
     ),

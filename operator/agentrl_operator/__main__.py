@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from agentrl_operator.lease import Name, Timing
+from agentrl_operator.leader_election.election import Name, Timing
 
 if TYPE_CHECKING:
     from agentrl_operator.app import Options
-    from agentrl_pipelines.platform import Platform
+    from agentrl_pipelines.platform.config import Platform
 
 
 def _lease(_: click.Context, __: click.Parameter, text: str | None) -> Name | None:
@@ -75,8 +75,8 @@ def main(
     from agentrl_components.errors import SpecError
     from agentrl_operator.app import Options
     from agentrl_operator.errors import Trouble
-    from agentrl_operator.logs import log_to_stderr
-    from agentrl_pipelines.platform import load
+    from agentrl_operator.telemetry.logs import log_to_stderr
+    from agentrl_pipelines.platform.config import load
 
     log_to_stderr(log_format)
     options = Options(namespaces=namespaces, host=metrics_host, port=metrics_port, workers=workers)
@@ -94,14 +94,14 @@ def without_the_official_client() -> None:
 
 async def _operated(platform: Platform, options: Options, lease: Name | None, lease_s: int) -> None:
     from agentrl_operator.app import operate
-    from agentrl_operator.kfp_api import KfpApi
-    from agentrl_operator.kubernetes_api import KubernetesApi
-    from agentrl_operator.leadership import Leadership
-    from agentrl_operator.mlflow_api import MlflowApi
-    from agentrl_operator.neighbours import Neighbours
-    from agentrl_operator.standing import Standings, opened
-    from agentrl_operator.term import Term
-    from agentrl_pipelines.binding import bind
+    from agentrl_operator.clients.kfp import KfpApi
+    from agentrl_operator.clients.kubernetes import KubernetesApi
+    from agentrl_operator.clients.mlflow import MlflowApi
+    from agentrl_operator.clients.protocols import Neighbours
+    from agentrl_operator.clients.run_store import Standings, opened
+    from agentrl_operator.clients.write_gate import Term
+    from agentrl_operator.leader_election.elector import Leadership
+    from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
 
     gc.collect()
     gc.freeze()  # what was loaded stays: to look through it again and again is time and memory

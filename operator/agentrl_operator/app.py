@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import kopf
 
-from agentrl_operator import watches
-from agentrl_operator.controller import Controller
+from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.controller import watches
+from agentrl_operator.controller.controller import Controller
+from agentrl_operator.controller.relist import Relist
 from agentrl_operator.errors import KubernetesError
-from agentrl_operator.leadership import Leadership
-from agentrl_operator.neighbours import Neighbours
-from agentrl_operator.probes import Health, probed
-from agentrl_operator.relist import Relist
-from agentrl_pipelines.platform import Platform
+from agentrl_operator.leader_election.elector import Leadership
+from agentrl_operator.telemetry.probes import Health, probed
+from agentrl_pipelines.platform.config import Platform
 
 logger = logging.getLogger(__name__)
 

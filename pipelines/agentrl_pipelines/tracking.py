@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from agentrl_components import checkpoint, layout
-from agentrl_components.history import IterationRecord, best_checkpoint
-from agentrl_components.mlflow_tracker import MlflowTracker
-from agentrl_components.past import past
+from agentrl_components.schedule.history import IterationRecord, best_checkpoint
 from agentrl_components.spec import AgentRLRun, RunSpec
-from agentrl_components.state import read_tracked
-from agentrl_components.store import Store
+from agentrl_components.storage import checkpoint, keys
+from agentrl_components.storage.records import read_tracked
+from agentrl_components.storage.store import Store
+from agentrl_components.tracking.backfill import past
+from agentrl_components.tracking.mlflow.tracker import MlflowTracker
 
 
 def open_tracker(run: AgentRLRun, root: Path, store: Store) -> MlflowTracker:
@@ -21,7 +21,7 @@ def open_tracker(run: AgentRLRun, root: Path, store: Store) -> MlflowTracker:
     is told. Where the manifest names no server, its database is in `root`."""
 
     def remember(run_id: str) -> None:
-        store.replace(layout.TRACKER, json.dumps({"run_id": run_id}).encode())
+        store.replace(keys.TRACKER, json.dumps({"run_id": run_id}).encode())
 
     tracking = run.spec.tracking
     return MlflowTracker(

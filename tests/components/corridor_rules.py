@@ -1,6 +1,6 @@
 """How tests that make records of play by hand say it was played."""
 
-from agentrl_components.episode import Rules
+from agentrl_components.rollout.episode import Rules
 
 RULES = Rules(
     max_turns=8,

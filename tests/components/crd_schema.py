@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agentrl_components.spec.crd import spec_schema
+from agentrl_components.spec.crd.definition import spec_schema
 
 BASE: dict[str, Any] = {
     "model": {"lora": {}, "revision": "main"},

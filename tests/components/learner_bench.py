@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from agentrl_components.learner import Learner
-from agentrl_components.packing import Example, pack
-from agentrl_components.pool import InProcess
-from agentrl_components.scoring import score
 from agentrl_components.spec import RunSpec
-from agentrl_components.trajectory import Ending, Trajectory, Turn
-from agentrl_components.worker import Setup, Worker
+from agentrl_components.trajectory.record import Ending, Trajectory, Turn
+from agentrl_components.update.learner import Learner
+from agentrl_components.update.logprobs import score
+from agentrl_components.update.packing import Example, pack
+from agentrl_components.workers.pool import InProcess
+from agentrl_components.workers.worker import Setup, Worker
 
 
 def spec(**changes) -> RunSpec:

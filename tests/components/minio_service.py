@@ -16,7 +16,7 @@ from pathlib import Path
 from minio import Minio
 from minio.credentials import StaticProvider
 
-from agentrl_components.stores.minio import MinioStore
+from agentrl_components.storage.s3 import MinioStore
 
 PERSON = "person"
 SECRET = "a-secret-nobody-prints"

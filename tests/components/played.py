@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from agentrl_components.trajectory import Ending, Trajectory, Turn
+from agentrl_components.trajectory.record import Ending, Trajectory, Turn
 
 
 def episode(*turns, success=False, ending=Ending.TRUNCATED, note=""):

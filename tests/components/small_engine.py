@@ -4,10 +4,10 @@ import asyncio
 
 import torch
 
-from agentrl_components.architecture import Architecture, Rope
-from agentrl_components.decoder import Decoder
-from agentrl_components.engine import Request, Sampling
-from agentrl_components.torch_engine import TorchEngine
+from agentrl_components.engines.engine import Request, Sampling
+from agentrl_components.engines.torch_engine.engine import TorchEngine
+from agentrl_components.model.architecture import Architecture, Rope
+from agentrl_components.model.decoder import Decoder
 
 STOP = 1
 FREE = Sampling(temperature=1.0, top_p=1.0, max_tokens=9, stop=(STOP,))

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from agentrl_components.dialogue.words import save, word_tokenizer
+from agentrl_components.dialogue.word_tokenizer import save, word_tokenizer
 
 
 def opened(words: Sequence[str]) -> PreTrainedTokenizerFast:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from agentrl_components.engine import Request, Sampling
+from agentrl_components.engines.engine import Request, Sampling
 
 VOCABULARY = 96
 STOP = 2

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import httpx
 import yaml
 
-from agentrl_components import layout
 from agentrl_components.spec import Storage
-from agentrl_components.store import Store
-from agentrl_components.stores import open_store
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import open_store
+from agentrl_components.storage.store import Store
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
@@ -155,7 +155,7 @@ class Installed:
     def records(self, name: str, uid: str) -> list[bytes]:
         """Every iteration's record; the same for every way in which the same run comes about."""
         store = self.place(name, uid)
-        return [store.get(key) for key in store.list(layout.ITERATIONS)]
+        return [store.get(key) for key in store.list(keys.ITERATIONS)]
 
     def lose(self, service: str) -> str:
         """A service beside AgentRL dies and comes back after a while: MinIO, KFP's API server,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from installed import Installed, manifest
 
-from agentrl_components import checkpoint, layout
+from agentrl_components.storage import checkpoint, keys
 
 pytestmark = pytest.mark.e2e
 
@@ -55,13 +55,13 @@ def test_a_deleted_run_leaves_what_retention_keeps_and_nothing_else(
     installed.until("everything of a deleted run is gone", swept, 600)
     store = installed.place("gone", uid)
     assert checkpoint.complete(store) == [0]
-    assert store.exists(layout.RUN)
+    assert store.exists(keys.RUN)
 
 
 def test_a_deleted_run_takes_its_records_with_it_where_it_is_told_to(
     installed: Installed, doomed: dict[str, str]
 ) -> None:
     store = installed.place("swept", doomed["swept"])
-    installed.until("the run has begun", lambda: store.exists(layout.RUN) or None, 1200)
+    installed.until("the run has begun", lambda: store.exists(keys.RUN) or None, 1200)
     installed.kubectl("delete", "arl", "swept", "--timeout=600s")
     installed.until("its records are gone", lambda: not list(store.list("")) or None, 600)

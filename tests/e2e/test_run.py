@@ -9,7 +9,7 @@ import httpx
 import pytest
 from installed import Installed, manifest
 
-from agentrl_components import checkpoint, layout
+from agentrl_components.storage import checkpoint, keys
 
 pytestmark = pytest.mark.e2e
 
@@ -35,8 +35,7 @@ def test_the_horizon_grew_as_scheduled(installed: Installed, calm: Calm) -> None
 def test_the_agent_is_well_above_chance(installed: Installed, calm: Calm) -> None:
     store = installed.place(*calm)
     found = {
-        name: json.loads(store.get(layout.evaluation(name)))
-        for name in ("random", "before", "after")
+        name: json.loads(store.get(keys.evaluation(name))) for name in ("random", "before", "after")
     }
     assert found["after"]["low"] > found["random"]["high"]
     assert found["after"]["success"] > found["before"]["success"]

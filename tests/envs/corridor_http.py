@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 import httpx
 
-from agentrl_envs.corridor import CorridorTasks
 from agentrl_envs.env import TaskSet
-from agentrl_envs.host import ThreadHost
-from agentrl_envs.server import ServerOptions, create_app
-from agentrl_envs.serving import running
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.run import running
 
 RED_LEFT_2 = {
     "id": "corridor-00",

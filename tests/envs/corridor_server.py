@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agentrl_envs.corridor import CorridorTasks
+from agentrl_envs.client.http import Patience
 from agentrl_envs.env import Task, TaskSet, content_id
-from agentrl_envs.host import ThreadHost
-from agentrl_envs.lease import Clock
-from agentrl_envs.server import ServerOptions, create_app
-from agentrl_envs.serving import running
-from agentrl_envs.transport import Patience
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.leases import Clock
+from agentrl_envs.server.run import running
 
 PATIENT = Patience(call_s=300.0, retry_s=300.0, capacity_s=300.0, look_s=0.05)
 """For what comes in the end, on a machine that is busy or stands still for seconds."""

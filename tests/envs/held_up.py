@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.env import Observation, Step, Task
+from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 
 
 class Gated(CorridorTasks):

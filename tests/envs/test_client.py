@@ -11,16 +11,16 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from agentrl_envs.blocking import BlockingTaskSet
-from agentrl_envs.client import RemoteTaskSet
-from agentrl_envs.corridor import CorridorOptions, CorridorTasks
+from agentrl_envs.client.blocking import BlockingTaskSet
+from agentrl_envs.client.remote_world import RemoteTaskSet
+from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Task, TaskSet
+from agentrl_envs.environments.corridor import CorridorOptions, CorridorTasks
 from agentrl_envs.errors import CapacityError, SessionError, TaskError, WorldError
-from agentrl_envs.faults import Faults, FaultyTaskSet
-from agentrl_envs.host import ThreadHost
-from agentrl_envs.server import ServerOptions, create_app
-from agentrl_envs.serving import running
-from agentrl_envs.session import LocalWorld, World
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.run import running
+from agentrl_envs.world import LocalWorld, World
 
 
 async def test_an_episode_over_http_is_the_episode_in_process():

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from agentrl_envs.blocking import BlockingTaskSet
-from agentrl_envs.conformance import RULES, check
-from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
+from agentrl_envs.client.blocking import BlockingTaskSet
+from agentrl_envs.conformance.check import RULES, check
 from agentrl_envs.env import Observation, Split, Step, Task
+from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.errors import TaskError
-from agentrl_envs.host import ThreadHost
-from agentrl_envs.server import ServerOptions, create_app
-from agentrl_envs.serving import running
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.run import running
 
 
 class Bent:

@@ -8,13 +8,13 @@ import pytest
 from corridor_server import HURRIED, PATIENT, red_left_2, served
 from held_up import Gated
 
-from agentrl_envs.client import RemoteTaskSet
-from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
+from agentrl_envs.client.remote_world import RemoteTaskSet
 from agentrl_envs.env import Step
+from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.errors import ContractError, SessionError
-from agentrl_envs.host import ThreadHost
-from agentrl_envs.server import ServerOptions, create_app
-from agentrl_envs.serving import running
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.run import running
 
 
 async def test_steps_that_are_asked_at_once_travel_in_one_request():

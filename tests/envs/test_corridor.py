@@ -2,8 +2,13 @@ import random
 
 import pytest
 
-from agentrl_envs.corridor import VERBS, CorridorEnvironment, CorridorOptions, CorridorTasks
 from agentrl_envs.env import Environment, Split, Task, TaskSet, content_id
+from agentrl_envs.environments.corridor import (
+    VERBS,
+    CorridorEnvironment,
+    CorridorOptions,
+    CorridorTasks,
+)
 from agentrl_envs.errors import TaskError
 
 

@@ -1,9 +1,9 @@
 import pytest
 
-from agentrl_envs.corridor import CorridorTasks
+from agentrl_envs.conformance.faults import Faults, FaultyTaskSet, FaultyWorld
+from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import SessionError
-from agentrl_envs.faults import Faults, FaultyTaskSet, FaultyWorld
-from agentrl_envs.session import LocalWorld, World
+from agentrl_envs.world import LocalWorld, World
 
 
 def losses(seed: int, sessions: int = 50) -> list[int]:

@@ -9,13 +9,13 @@ from corridor_server import HURRIED, PATIENT, red_left_2, served
 from held_up import Gated
 from starlette.responses import PlainTextResponse
 
-from agentrl_envs.client import RemoteTaskSet
-from agentrl_envs.corridor import CorridorTasks
+from agentrl_envs.client.http import Patience
+from agentrl_envs.client.remote_world import RemoteTaskSet
+from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import UnreachableError
-from agentrl_envs.host import ThreadHost
-from agentrl_envs.server import ServerOptions, create_app
-from agentrl_envs.serving import running
-from agentrl_envs.transport import Patience
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.run import running
 
 NOBODY = "http://127.0.0.1:9"
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from corridor_server import HURRIED, PATIENT, red_left_2, served
 
-from agentrl_envs.client import RemoteSession, RemoteTaskSet
-from agentrl_envs.corridor import CorridorTasks
+from agentrl_envs.client.remote_world import RemoteSession, RemoteTaskSet
 from agentrl_envs.env import Observation
+from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import CapacityError, SessionError, UnreachableError, WorldError
 
 

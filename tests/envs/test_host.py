@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from held_up import Gated, Hanging
 
-from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.env import Environment, Observation, Task, content_id
+from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.errors import SessionError
-from agentrl_envs.host import ProcessHost, ThreadHost
+from agentrl_envs.server.executors import ProcessHost, ThreadHost
 
 
 def red_left_2() -> Task:
@@ -144,8 +144,8 @@ async def test_no_worker_outlives_its_host():
 def test_a_worker_leaves_when_its_server_is_killed():
     code = """
 import asyncio, os
-from agentrl_envs.corridor import CorridorTasks
-from agentrl_envs.host import ProcessHost
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.server.executors import ProcessHost
 
 async def main():
     host = ProcessHost(CorridorTasks, workers=1)

@@ -1,7 +1,7 @@
 import pytest
 
 from agentrl_envs.errors import CapacityError
-from agentrl_envs.lease import Leases, UnknownLeaseError
+from agentrl_envs.server.leases import Leases, UnknownLeaseError
 
 
 class Watch:

@@ -3,9 +3,9 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from agentrl_envs.corridor import CorridorTasks
 from agentrl_envs.env import Task
-from agentrl_envs.play import Ask, play
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.terminal import Ask, play
 
 
 class OneTask(CorridorTasks):

@@ -48,6 +48,6 @@ def test_options_are_described_by_type_and_default():
 def test_the_names_load_no_environment():
     code = (
         "import sys; from agentrl_envs import registry; registry.names();"
-        "sys.exit('minigrid' in sys.modules or 'agentrl_envs.corridor' in sys.modules)"
+        "sys.exit('minigrid' in sys.modules or 'agentrl_envs.environments.corridor' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0

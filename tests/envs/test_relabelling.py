@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from corridor_server import served
 
-from agentrl_envs.blocking import BlockingTaskSet
-from agentrl_envs.client import RemoteTaskSet
-from agentrl_envs.corridor import CorridorTasks
+from agentrl_envs.client.blocking import BlockingTaskSet
+from agentrl_envs.client.remote_world import RemoteTaskSet
 from agentrl_envs.env import Relabels
+from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import TaskError
-from agentrl_envs.session import LocalWorld
+from agentrl_envs.world import LocalWorld
 
 
 class Rewriting(CorridorTasks):

@@ -5,9 +5,9 @@ import time
 
 from corridor_http import Watch, error_of, opened, served, stepped
 
-from agentrl_envs.corridor import CorridorTasks
+from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Observation, Step, Task
-from agentrl_envs.faults import Faults, FaultyTaskSet
+from agentrl_envs.environments.corridor import CorridorTasks
 
 
 def test_one_call_opens_a_session_and_sets_the_task_up():

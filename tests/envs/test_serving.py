@@ -12,11 +12,11 @@ from corridor_http import error_of, opened, served, stepped
 from held_up import Gated
 
 from agentrl_envs import registry
-from agentrl_envs.corridor import CorridorTasks
-from agentrl_envs.faults import Faults, FaultyTaskSet
-from agentrl_envs.host import ProcessHost
-from agentrl_envs.server import ServerOptions, create_app
-from agentrl_envs.serving import ServingError, check_exposure, listening, running
+from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ProcessHost
+from agentrl_envs.server.run import ServingError, check_exposure, listening, running
 
 
 def test_a_server_is_not_opened_to_a_network_without_a_token():

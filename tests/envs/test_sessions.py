@@ -4,10 +4,10 @@ import asyncio
 
 from corridor_server import red_left_2
 
-from agentrl_envs.corridor import CorridorTasks
-from agentrl_envs.host import ThreadHost
-from agentrl_envs.metrics import Metrics
-from agentrl_envs.sessions import Sessions
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.metrics import Metrics
+from agentrl_envs.server.sessions import Sessions
 
 
 class Reluctant(ThreadHost):

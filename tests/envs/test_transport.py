@@ -7,9 +7,9 @@ import pytest
 from corridor_server import HURRIED, PATIENT, served
 from pydantic import SecretStr
 
+from agentrl_envs.client.http import Server
 from agentrl_envs.errors import UnreachableError
-from agentrl_envs.transport import Server
-from agentrl_envs.wire import EnvironmentAnswer
+from agentrl_envs.protocol import EnvironmentAnswer
 
 
 class Names(asyncio.SelectorEventLoop):

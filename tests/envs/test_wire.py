@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from agentrl_envs.client import RemoteTaskSet
+from agentrl_envs.client.remote_world import RemoteTaskSet
 from agentrl_envs.env import Task
 from agentrl_envs.errors import ContractError
-from agentrl_envs.serving import running
+from agentrl_envs.server.run import running
 
 
 class Liar:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentrl_pipelines import platform
+from agentrl_pipelines.platform import config
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "agentrl"
@@ -22,7 +22,7 @@ def kinds(objects: list[Manifest]) -> list[str]:
     return sorted(one["kind"] for one in objects)
 
 
-def settings(objects: list[Manifest], folder: Path) -> platform.Platform:
+def settings(objects: list[Manifest], folder: Path) -> config.Platform:
     path = folder / "platform.yaml"
     path.write_text(the(objects, "ConfigMap", "agentrl-platform")["data"]["platform.yaml"])
-    return platform.load(path)
+    return config.load(path)

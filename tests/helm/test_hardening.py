@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from agentrl_operator import children
-from agentrl_pipelines import binding, placement
+from agentrl_operator.manifests import environment_server
+from agentrl_pipelines.kfp_pipeline import pipeline_spec
+from agentrl_pipelines.platform import resolve
 
 Manifest = dict[str, Any]
 Render = Callable[..., list[Manifest]]
@@ -201,11 +202,11 @@ def test_environment_servers_answer_stages_only_and_call_nobody_in_every_namespa
     found = policies(render({"watchNamespaces": ["a", "b"]}))
     for where in ("a", "b"):
         spec = found[f"{where}/agentrl-environments"]
-        assert spec["podSelector"] == labelled(children.ENVIRONMENT)
+        assert spec["podSelector"] == labelled(environment_server.ENVIRONMENT)
         assert spec["ingress"] == [
             {
-                "from": [{"podSelector": labelled(binding.STAGE_LABEL)}],
-                "ports": [{"protocol": "TCP", "port": placement.ENVIRONMENT_PORT}],
+                "from": [{"podSelector": labelled(pipeline_spec.STAGE_LABEL)}],
+                "ports": [{"protocol": "TCP", "port": resolve.ENVIRONMENT_PORT}],
             }
         ]
         assert spec["policyTypes"] == ["Ingress", "Egress"]

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 from prometheus_client import generate_latest
 
-from agentrl_envs.metrics import Metrics
-from agentrl_operator.metrics import Metrics as Operator
+from agentrl_envs.server.metrics import Metrics
+from agentrl_operator.telemetry.metrics import Metrics as Operator
 
 CHART = Path(__file__).parents[2] / "helm" / "agentrl"
 Manifest = dict[str, Any]

@@ -11,8 +11,8 @@ import pytest
 from demo_run import PLATFORM, SERVED, UID, run
 from policies import Pod, network
 
-from agentrl_operator import children
-from agentrl_pipelines.binding import bind
+from agentrl_operator.manifests import environment_server
+from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
 
 Manifest = dict[str, Any]
 Render = Callable[..., list[Manifest]]
@@ -63,7 +63,7 @@ def pods(objects: list[Manifest], runs: str) -> list[Manifest]:
     """Of an installation with one run in the namespace `runs`."""
     resource = run(SERVED)
     (environment,) = resource.run.spec.environments
-    served = children.deployment(resource, resource.run, environment, PLATFORM)
+    served = environment_server.deployment(resource, resource.run, environment, PLATFORM)
     bound = bind(resource.run, UID, PLATFORM)["platform_spec"]["platforms"]["kubernetes"]
     stage = bound["deploymentSpec"]["executors"]["exec-evaluate"]["podMetadata"]["labels"]
     return [

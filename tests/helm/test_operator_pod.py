@@ -3,7 +3,7 @@
 from rendered import Manifest, Render, the
 
 from agentrl_operator.__main__ import main
-from agentrl_pipelines import platform
+from agentrl_pipelines.platform import config
 
 
 def test_one_operator_decides_and_a_new_configuration_restarts_it(render: Render) -> None:
@@ -37,7 +37,7 @@ def test_the_operator_understands_what_it_is_told(render: Render, everything: Ma
     container = pod["containers"][0]
     assert container["command"] == ["python3", "-m", "agentrl_operator"]
     told = main.make_context("agentrl_operator", list(container["args"])).params
-    assert told["path"] == platform.ADDRESS
+    assert told["path"] == config.ADDRESS
     assert tuple(told["namespaces"]) == ("a", "b")
     assert (str(told["lease"]), told["lease_seconds"]) == ("$(POD_NAMESPACE)/agentrl", 15)
     assert told["metrics_port"] == container["ports"][0]["containerPort"]

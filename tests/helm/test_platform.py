@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rendered import Manifest, Render, settings, the
 
-from agentrl_pipelines import platform
+from agentrl_pipelines.platform import config
 
 
 def test_the_defaults_describe_kubeflow_pipelines_as_it_installs_itself(
@@ -19,10 +19,10 @@ def test_the_defaults_describe_kubeflow_pipelines_as_it_installs_itself(
     )
     assert told.storage.url == "s3://mlpipeline/agentrl"
     assert told.storage.endpoint == "http://minio-service.kubeflow.svc:9000"
-    assert told.storage.secret == platform.StorageSecret(
+    assert told.storage.secret == config.StorageSecret(
         name="mlpipeline-minio-artifact", access_key="accesskey", secret_key="secretkey"
     )
-    assert told.tracking == platform.Mlflow(uri=None, ui_url=None)
+    assert told.tracking == config.Mlflow(uri=None, ui_url=None)
     assert told.images.stage == "ghcr.io/agentrl/agentrl:0.1.0"
     assert told.kueue.admission == "pods"
     assert told.poll_seconds == 5
@@ -49,7 +49,7 @@ def test_a_store_and_a_tracker_of_ones_own_reach_the_operator(
     told = settings(render(values), tmp_path)
     assert (told.storage.url, told.storage.endpoint) == ("s3://models/agents", None)
     assert told.storage.region == "eu-west-1"
-    assert told.storage.secret == platform.StorageSecret(
+    assert told.storage.secret == config.StorageSecret(
         name="keys", access_key="AK", secret_key="SK"
     )
     assert told.tracking.uri == "https://mlflow.example.org"

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from agentrl_components.conversations import line
 from agentrl_components.dialogue.plain import PlainDialogue
-from agentrl_components.dialogue.words import word_tokenizer
-from agentrl_components.engine import ScriptedEngine
-from agentrl_components.episode import Job, Rules
-from agentrl_components.outcome import Heldout
-from agentrl_components.rollout import Rollout
-from agentrl_components.spec.load import parse
-from agentrl_components.tracker import MemoryTracker
-from agentrl_components.view import SilentView
-from agentrl_envs.corridor import VERBS, CorridorTasks
+from agentrl_components.dialogue.word_tokenizer import word_tokenizer
+from agentrl_components.engines.engine import ScriptedEngine
+from agentrl_components.reporting.schema import Heldout
+from agentrl_components.rollout.episode import Job, Rules
+from agentrl_components.rollout.session_pool import Rollout
+from agentrl_components.run.progress import SilentView
+from agentrl_components.spec.parsing.load import parse
+from agentrl_components.tracking.tracker import MemoryTracker
+from agentrl_components.warmstart.conversations import line
 from agentrl_envs.env import Task
-from agentrl_envs.session import LocalWorld
-from agentrl_pipelines.local import run_local
+from agentrl_envs.environments.corridor import VERBS, CorridorTasks
+from agentrl_envs.world import LocalWorld
+from agentrl_pipelines.local.run import run_local
 
 CURVES = Path("runs/learning")
 

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from apiserver import PATIENCE_S, Refused
 from demo_run import SPEC
 
-from agentrl_components.state import State, Verdict
+from agentrl_components.storage.records import State, Verdict
 from agentrl_operator.app import Options, operate
-from agentrl_operator.kubernetes_api import KubernetesApi
-from agentrl_operator.memory import MemoryKfp
-from agentrl_operator.memory_stores import MemoryStores, MemoryTracking
-from agentrl_operator.neighbours import Neighbours
-from agentrl_pipelines.platform import Kfp, Platform
+from agentrl_operator.clients.kubernetes import KubernetesApi
+from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.testing.memory import MemoryKfp
+from agentrl_operator.testing.memory_stores import MemoryStores, MemoryTracking
+from agentrl_pipelines.platform.config import Kfp, Platform
 
 NAMESPACE = "kubeflow"
 RUNS = f"apis/agentrl.dev/v1alpha1/namespaces/{NAMESPACE}/agentrlruns"

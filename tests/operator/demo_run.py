@@ -2,11 +2,11 @@
 
 from datetime import UTC, datetime
 
-from agentrl_operator import resource
-from agentrl_operator.observed import Observed
-from agentrl_operator.reconcile import reconcile
-from agentrl_operator.status import Status
-from agentrl_pipelines.platform import Kfp, Mlflow, Platform
+from agentrl_operator.api import resource
+from agentrl_operator.api.status import Status
+from agentrl_operator.planning.observation import Observed
+from agentrl_operator.planning.reconcile import reconcile
+from agentrl_pipelines.platform.config import Kfp, Mlflow, Platform
 
 UID = "6a1b2c3d-0000-4000-8000-000000000001"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)

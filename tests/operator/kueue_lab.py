@@ -9,15 +9,15 @@ from cluster_runs import MERGE, RULES, condition, phase, until, until_gone
 from demo_run import SPEC
 from kfp_stub import KfpStub
 
-from agentrl_components.state import State, Verdict
-from agentrl_envs.serving import running
+from agentrl_components.storage.records import State, Verdict
+from agentrl_envs.server.run import running
 from agentrl_operator.app import Options, operate
-from agentrl_operator.kfp_api import KfpApi
-from agentrl_operator.kubernetes_api import KubernetesApi
-from agentrl_operator.memory_stores import MemoryStores, MemoryTracking
-from agentrl_operator.neighbours import Neighbours
-from agentrl_pipelines import platform
-from agentrl_pipelines.binding import bind
+from agentrl_operator.clients.kfp import KfpApi
+from agentrl_operator.clients.kubernetes import KubernetesApi
+from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.testing.memory_stores import MemoryStores, MemoryTracking
+from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
+from agentrl_pipelines.platform import config
 
 LAB = "lab"
 RUNS = f"apis/agentrl.dev/v1alpha1/namespaces/{LAB}/agentrlruns"
@@ -108,9 +108,9 @@ class Lab:
                 tracking=MemoryTracking(),
                 bind=bind,
             )
-            about = platform.Platform(
-                kfp=platform.Kfp(namespace=LAB),
-                kueue=platform.Kueue(admission="run"),
+            about = config.Platform(
+                kfp=config.Kfp(namespace=LAB),
+                kueue=config.Kueue(admission="run"),
                 poll_seconds=0.2,
             )
             options = Options(namespaces=(LAB,), host="127.0.0.1", port=0, workers=4)

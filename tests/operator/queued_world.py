@@ -2,8 +2,8 @@
 
 from world import UID, World
 
-from agentrl_operator import workload
-from agentrl_pipelines.platform import Kueue, Mlflow, Platform
+from agentrl_operator.manifests import workload
+from agentrl_pipelines.platform.config import Kueue, Mlflow, Platform
 
 PLATFORM = Platform(tracking=Mlflow(uri="http://mlflow.test"), kueue=Kueue(admission="run"))
 NAME = "demo-6a1b2c3d-workload"

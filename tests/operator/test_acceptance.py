@@ -2,9 +2,9 @@
 
 from demo_run import SPEC, plan, started
 
-from agentrl_operator import actions
-from agentrl_operator.conditions import Kind, Reason
-from agentrl_operator.observed import KfpRun, Observed
+from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.planning import actions
+from agentrl_operator.planning.observation import KfpRun, Observed
 
 
 def test_a_mistake_is_shown_and_nothing_starts_until_it_is_corrected():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from queued_world import KUEUE_EVENTS, QueuedWorld
 from world import EVENTS, UID, World
 
-from agentrl_pipelines.platform import Mlflow, Platform
+from agentrl_pipelines.platform.config import Mlflow, Platform
 
 PODS = Platform(tracking=Mlflow(uri="http://mlflow.test"))
 

@@ -5,11 +5,11 @@ import re
 from demo_run import PLATFORM, SPEC, UID, run
 
 from agentrl_components.spec.rules.environments import GIVEN_VARIABLES
-from agentrl_operator import children
-from agentrl_pipelines import placement
-from agentrl_pipelines.binding import bind
-from agentrl_pipelines.kueue import Nodes
-from agentrl_pipelines.platform import Kueue
+from agentrl_operator.manifests import environment_server
+from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
+from agentrl_pipelines.platform import resolve
+from agentrl_pipelines.platform.config import Kueue
+from agentrl_pipelines.platform.kueue_pods import Nodes
 
 SERVED = SPEC | {
     "environments": [
@@ -30,7 +30,7 @@ SERVED = SPEC | {
 def made(index=0, spec=SERVED, platform=PLATFORM):
     resource = run(spec)
     environment = resource.run.spec.environments[index]
-    return children.deployment(resource, resource.run, environment, platform)
+    return environment_server.deployment(resource, resource.run, environment, platform)
 
 
 def container(index=0):
@@ -76,7 +76,7 @@ def test_a_server_reads_its_secrets_by_name_and_they_are_told_nowhere():
         "valueFrom": {"secretKeyRef": {"name": "judge", "key": "api-key"}},
     } in server["env"]
 
-    effective = placement.on_cluster(run(spec).run, UID, PLATFORM).model_dump_json(by_alias=True)
+    effective = resolve.on_cluster(run(spec).run, UID, PLATFORM).model_dump_json(by_alias=True)
     assert "judge" not in effective
     assert "judge" not in json.dumps(bind(run(spec).run, UID, PLATFORM))
 
@@ -127,7 +127,7 @@ def test_servers_name_no_queue_where_kueue_admits_the_run():
 
 def test_the_service_and_the_deployment_select_the_pods_of_this_run_alone():
     resource = run(SERVED)
-    service = children.service(resource, resource.run.spec.environments[0])
+    service = environment_server.service(resource, resource.run.spec.environments[0])
     labels = made()["spec"]["template"]["metadata"]["labels"]
 
     assert service["spec"]["selector"] == made()["spec"]["selector"]["matchLabels"]
@@ -142,15 +142,17 @@ def test_servers_run_on_the_nodes_that_kueue_chose():
     resource = run(SERVED)
     environment = resource.run.spec.environments[0]
     spot = Nodes(labels={"kind": "spot"}, tolerations=({"key": "spot", "operator": "Exists"},))
-    chosen = children.deployment(resource, resource.run, environment, PLATFORM, spot)
+    chosen = environment_server.deployment(resource, resource.run, environment, PLATFORM, spot)
     pod = chosen["spec"]["template"]["spec"]
 
     assert pod["nodeSelector"] == {"kind": "spot"}
     assert pod["tolerations"] == [{"key": "spot", "operator": "Exists"}]
     annotation = chosen["metadata"]["annotations"]["agentrl.dev/fingerprint"]
-    same = children.fingerprint(resource, resource.run, environment, PLATFORM, spot)
+    same = environment_server.fingerprint(resource, resource.run, environment, PLATFORM, spot)
     assert annotation == same
-    assert annotation != children.fingerprint(resource, resource.run, environment, PLATFORM)
+    assert annotation != environment_server.fingerprint(
+        resource, resource.run, environment, PLATFORM
+    )
 
 
 def test_what_lets_servers_onto_the_nodes_is_on_their_pods_and_changes_no_selector():
@@ -160,7 +162,7 @@ def test_what_lets_servers_onto_the_nodes_is_on_their_pods_and_changes_no_select
         pod_labels={"cost-center": "7", "agentrl.dev/environment": "another"},
         pod_annotations={"consume-provisioning-request": "room-1"},
     )
-    chosen = children.deployment(resource, resource.run, environment, PLATFORM, room)
+    chosen = environment_server.deployment(resource, resource.run, environment, PLATFORM, room)
     carried = chosen["spec"]["template"]["metadata"]
 
     assert carried["annotations"] == {"consume-provisioning-request": "room-1"}
@@ -171,7 +173,9 @@ def test_what_lets_servers_onto_the_nodes_is_on_their_pods_and_changes_no_select
 
 def test_servers_that_kueue_admits_by_themselves_name_their_priority_class():
     resource = run(SERVED, labels={"kueue.x-k8s.io/priority-class": "urgent"})
-    named = children.deployment(resource, resource.run, resource.run.spec.environments[0], PLATFORM)
+    named = environment_server.deployment(
+        resource, resource.run, resource.run.spec.environments[0], PLATFORM
+    )
     for labels in (
         named["metadata"]["labels"],
         named["spec"]["template"]["metadata"]["labels"],
@@ -185,9 +189,9 @@ def test_every_child_names_the_run_as_its_owner_and_has_a_name_kubernetes_takes(
     resource = run(SERVED, name=long)
     environment = resource.run.spec.environments[0]
     for child in (
-        children.token(resource, "t"),
-        children.service(resource, environment),
-        children.deployment(resource, resource.run, environment, PLATFORM),
+        environment_server.token(resource, "t"),
+        environment_server.service(resource, environment),
+        environment_server.deployment(resource, resource.run, environment, PLATFORM),
     ):
         owner = child["metadata"]["ownerReferences"][0]
         assert (owner["kind"], owner["name"], owner["uid"]) == ("AgentRLRun", long, UID)
@@ -198,7 +202,7 @@ def test_every_child_names_the_run_as_its_owner_and_has_a_name_kubernetes_takes(
 
 def test_stages_read_the_token_from_the_secret_that_the_operator_makes():
     resource = run(SERVED)
-    secret = children.token(resource, "very secret")
+    secret = environment_server.token(resource, "very secret")
 
     assert base64.b64decode(secret["data"]["token"]) == b"very secret"
     bound = json.dumps(bind(resource.run, UID, PLATFORM))
@@ -209,17 +213,19 @@ def test_the_fingerprint_changes_with_anything_in_the_deployment():
     resource = run(SERVED)
     environment = resource.run.spec.environments[0]
     annotation = made()["metadata"]["annotations"]["agentrl.dev/fingerprint"]
-    assert annotation == children.fingerprint(resource, resource.run, environment, PLATFORM)
+    assert annotation == environment_server.fingerprint(
+        resource, resource.run, environment, PLATFORM
+    )
     other = PLATFORM.model_copy(
         update={"images": PLATFORM.images.model_copy(update={"environment": "newer:2"})}
     )
-    assert annotation != children.fingerprint(resource, resource.run, environment, other)
+    assert annotation != environment_server.fingerprint(resource, resource.run, environment, other)
 
 
 def test_servers_are_found_by_their_own_addresses_and_take_none_of_the_clusters():
     resource = run(SERVED)
     for environment in resource.run.spec.environments:
-        assert children.service(resource, environment)["spec"]["clusterIP"] == "None"
+        assert environment_server.service(resource, environment)["spec"]["clusterIP"] == "None"
 
 
 def test_servers_are_brought_up_to_date_by_an_edit_of_what_may_change():

@@ -4,8 +4,8 @@ import asyncio
 
 from world import PLATFORM, SPEC, STORE, World
 
-from agentrl_operator.controller import Controller
-from agentrl_operator.neighbours import Neighbours
+from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.controller.controller import Controller
 
 
 async def test_a_run_whose_start_was_not_answered_is_adopted():

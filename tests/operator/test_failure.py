@@ -5,10 +5,11 @@ from datetime import timedelta
 
 from demo_run import NOW, UID, plan, started
 
-from agentrl_components.state import State, Verdict
-from agentrl_operator import actions, resource
-from agentrl_operator.conditions import Kind, Reason
-from agentrl_operator.observed import KfpRun, Observed
+from agentrl_components.storage.records import State, Verdict
+from agentrl_operator.api import resource
+from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.planning import actions
+from agentrl_operator.planning.observation import KfpRun, Observed
 
 
 def test_a_stage_that_failed_for_good_is_not_tried_again_by_argo():

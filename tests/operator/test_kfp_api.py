@@ -1,10 +1,10 @@
 import pytest
 from kfp_stub import KfpStub
 
-from agentrl_envs.serving import running
+from agentrl_envs.server.run import running
+from agentrl_operator.clients.kfp import KfpApi, Submission
 from agentrl_operator.errors import KfpError
-from agentrl_operator.kfp_api import KfpApi, Submission
-from agentrl_operator.observed import KfpRun
+from agentrl_operator.planning.observation import KfpRun
 
 RUN = "d4f24ec4-9fc5-5b64-9d72-5a6b3ff0c3c4"
 

@@ -9,12 +9,12 @@ from kfp_contract import FIXTURE
 from kfp_stub import KfpStub
 
 from agentrl_components.spec import parse
-from agentrl_envs.serving import running
-from agentrl_operator.kfp_api import KfpApi, Submission
-from agentrl_operator.observed import ENDED
-from agentrl_pipelines.binding import bind
-from agentrl_pipelines.kueue import SIDE_BY_SIDE, Nodes, Queued
-from agentrl_pipelines.platform import Platform
+from agentrl_envs.server.run import running
+from agentrl_operator.clients.kfp import KfpApi, Submission
+from agentrl_operator.planning.observation import ENDED
+from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
+from agentrl_pipelines.platform.config import Platform
+from agentrl_pipelines.platform.kueue_pods import SIDE_BY_SIDE, Nodes, Queued
 
 KNOWN = json.loads(FIXTURE.read_text())
 SPEC, CONTAINERS = "ml_pipelines.PipelineSpec", "ml_pipelines.PipelineDeploymentConfig"

@@ -6,8 +6,8 @@ import tracemalloc
 from world import PLATFORM, SPEC, UID
 
 from agentrl_components.spec import GROUP, KIND, VERSION
-from agentrl_operator.known import Known, Manifests
-from agentrl_operator.resource import FINALIZER
+from agentrl_operator.api.resource import FINALIZER
+from agentrl_operator.controller.run_cache import Known, Manifests
 
 
 def body(version="7", **metadata):

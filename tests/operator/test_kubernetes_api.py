@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrl_operator.kubernetes_api import KubernetesApi
+from agentrl_operator.clients.kubernetes import KubernetesApi
 
 LAB = "pods"
 FIRST, LATER, OTHER = (f"d4f24ec4-9fc5-5b64-9d72-{n:012}" for n in range(3))

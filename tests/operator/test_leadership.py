@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 import pytest
 from timeless import now, timeless
 
+from agentrl_operator.clients.write_gate import Term
 from agentrl_operator.errors import KubernetesError
-from agentrl_operator.leadership import Leadership, identity
-from agentrl_operator.lease import Name
-from agentrl_operator.memory_leases import MemoryLeases
-from agentrl_operator.term import Term
+from agentrl_operator.leader_election.election import Name
+from agentrl_operator.leader_election.elector import Leadership, identity
+from agentrl_operator.testing.memory_leases import MemoryLeases
 
 NAME = Name(namespace="kubeflow", name="agentrl")
 

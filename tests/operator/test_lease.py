@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentrl_operator.lease import Name, Record, Timing, View, move
-from agentrl_operator.memory_leases import MemoryLeases
+from agentrl_operator.leader_election.election import Name, Record, Timing, View, move
+from agentrl_operator.testing.memory_leases import MemoryLeases
 
 NAME = Name(namespace="kubeflow", name="agentrl")
 OTHERS = Record(version="7", holder="other", duration_s=15)

@@ -2,7 +2,7 @@
 
 from world import UID, World
 
-from agentrl_operator import resource
+from agentrl_operator.api import resource
 
 
 async def test_a_run_deleted_right_after_its_status_was_lost_stops_its_later_phases():

@@ -13,9 +13,10 @@ def test_the_operator_loads_no_training_stack():
         "import sys\n"
         "from agentrl_operator.__main__ import without_the_official_client\n"
         "without_the_official_client()\n"
-        "import agentrl_operator.app, agentrl_operator.kfp_api, agentrl_operator.mlflow_api\n"
-        "import agentrl_operator.standing, agentrl_components.stores.minio\n"
-        "import agentrl_pipelines.binding\n"
+        "import agentrl_operator.app, agentrl_operator.clients.kfp\n"
+        "import agentrl_operator.clients.mlflow\n"
+        "import agentrl_operator.clients.run_store, agentrl_components.storage.s3\n"
+        "import agentrl_pipelines.kfp_pipeline.pipeline_spec\n"
         f"print([name for name in {HEAVY!r} if sys.modules.get(name)])\n"
     )
     done = subprocess.run(

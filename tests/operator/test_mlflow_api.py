@@ -5,10 +5,10 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from agentrl_envs.serving import running
+from agentrl_envs.server.run import running
+from agentrl_operator.clients.mlflow import MlflowApi
+from agentrl_operator.clients.write_gate import Term
 from agentrl_operator.errors import LeaseError, MlflowError
-from agentrl_operator.mlflow_api import MlflowApi
-from agentrl_operator.term import Term
 
 
 class MlflowStub:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrl_operator.pods import Pod, read, troubles, working
+from agentrl_operator.clients.pods import Pod, read, troubles, working
 
 LABELS = {"agentrl.dev/run": "demo", "agentrl.dev/stage": "train"}
 

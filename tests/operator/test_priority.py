@@ -3,9 +3,9 @@
 from queued_world import CLASS, QueuedWorld, evicted
 from world import World
 
-from agentrl_operator import workload
-from agentrl_operator.workload import Priority
-from agentrl_pipelines.platform import Mlflow, Platform
+from agentrl_operator.manifests import workload
+from agentrl_operator.manifests.workload import Priority
+from agentrl_pipelines.platform.config import Mlflow, Platform
 
 
 def priority(world):

@@ -3,8 +3,8 @@ import time
 
 import aiohttp
 
-from agentrl_operator.metrics import Metrics
-from agentrl_operator.probes import Health, probed
+from agentrl_operator.telemetry.metrics import Metrics
+from agentrl_operator.telemetry.probes import Health, probed
 
 
 async def asked(port, path):

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from queued_world import CLASS, KUEUE_EVENTS, PLATFORM, QueuedWorld, evicted
 from world import EVENTS, SPEC, UID
 
-from agentrl_operator import resource, workload
+from agentrl_operator.api import resource
+from agentrl_operator.api.status import Status
+from agentrl_operator.controller.kueue_reader import Quotas
 from agentrl_operator.errors import KubernetesError
-from agentrl_operator.memory import MemoryCluster, MemoryKfp
-from agentrl_operator.observed import Unknown
-from agentrl_operator.quotas import Quotas
-from agentrl_operator.status import Status
-from agentrl_pipelines.kueue import Nodes
+from agentrl_operator.manifests import workload
+from agentrl_operator.planning.observation import Unknown
+from agentrl_operator.testing.memory import MemoryCluster, MemoryKfp
+from agentrl_pipelines.platform.kueue_pods import Nodes
 
 SPOT = {
     "nodeLabels": {"kind": "spot"},

@@ -2,11 +2,13 @@
 
 from demo_run import NOW, PLATFORM, SERVED, UID, plan, run, started
 
-from agentrl_components.state import Found, State, Verdict
-from agentrl_operator import actions, children, resource
-from agentrl_operator import status as statuses
-from agentrl_operator.conditions import Kind, Reason
-from agentrl_operator.observed import KfpRun, Observed, Servers, Unknown
+from agentrl_components.storage.records import Found, State, Verdict
+from agentrl_operator.api import resource
+from agentrl_operator.api import status as statuses
+from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.manifests import environment_server
+from agentrl_operator.planning import actions
+from agentrl_operator.planning.observation import KfpRun, Observed, Servers, Unknown
 
 
 def test_a_new_run_is_held_tracked_and_its_first_phase_started():
@@ -77,7 +79,9 @@ def test_environments_that_are_not_there_are_made_with_their_token_before_the_ru
 
 def test_servers_that_answer_are_left_alone_and_older_ones_brought_up_to_date():
     made = run(SERVED)
-    fingerprint = children.fingerprint(made, made.run, made.run.spec.environments[0], PLATFORM)
+    fingerprint = environment_server.fingerprint(
+        made, made.run, made.run.spec.environments[0], PLATFORM
+    )
     name = "demo-6a1b2c3d-babyai"
 
     def seen(manifest, ready):
@@ -96,7 +100,9 @@ def test_servers_that_answer_are_left_alone_and_older_ones_brought_up_to_date():
 
 def test_each_attempt_makes_anew_what_somebody_deleted_and_nobody_watches():
     made = run(SERVED)
-    fingerprint = children.fingerprint(made, made.run, made.run.spec.environments[0], PLATFORM)
+    fingerprint = environment_server.fingerprint(
+        made, made.run, made.run.spec.environments[0], PLATFORM
+    )
     name = "demo-6a1b2c3d-babyai"
     servers = {name: Servers(manifest=fingerprint, ready=1, wanted=1)}
 

@@ -3,8 +3,8 @@
 import pytest
 from world import UID, World
 
+from agentrl_operator.controller.relist import Relist
 from agentrl_operator.errors import KubernetesError
-from agentrl_operator.relist import Relist
 
 SERVERS = "demo-6a1b2c3d-babyai"
 

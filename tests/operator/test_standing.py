@@ -4,10 +4,10 @@ import pytest
 
 from agentrl_components.errors import StoreError
 from agentrl_components.spec import Storage
-from agentrl_components.state import Found, State, Verdict
-from agentrl_components.stores import MemoryStore
+from agentrl_components.storage.open import MemoryStore
+from agentrl_components.storage.records import Found, State, Verdict
+from agentrl_operator.clients.run_store import Standings, opened
 from agentrl_operator.errors import StandingError
-from agentrl_operator.standing import Standings, opened
 
 STORAGE = Storage(url="s3://agentrl/kubeflow/demo")
 

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 from demo_run import NOW, plan
 
-from agentrl_operator import status as statuses
-from agentrl_operator.conditions import Kind
-from agentrl_operator.observed import KfpRun, Observed
-from agentrl_operator.status import Status
+from agentrl_operator.api import status as statuses
+from agentrl_operator.api.conditions import Kind
+from agentrl_operator.api.status import Status
+from agentrl_operator.planning.observation import KfpRun, Observed
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays():

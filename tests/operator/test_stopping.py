@@ -4,10 +4,11 @@ from datetime import timedelta
 
 from demo_run import NOW, SERVED, SPEC, UID, plan, started
 
-from agentrl_components.state import Verdict
-from agentrl_operator import actions, resource
-from agentrl_operator.conditions import Kind, Reason
-from agentrl_operator.observed import KfpRun, Observed
+from agentrl_components.storage.records import Verdict
+from agentrl_operator.api import resource
+from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.planning import actions
+from agentrl_operator.planning.observation import KfpRun, Observed
 
 
 def test_a_suspended_run_stops_waits_for_its_pods_and_goes_on_with_a_new_attempt():

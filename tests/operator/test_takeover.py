@@ -13,8 +13,8 @@ import pytest
 import yaml
 from apiserver import PATIENCE_S, Refused, free_ports
 
-from agentrl_operator.kubernetes_api import KubernetesApi
-from agentrl_operator.lease import Name
+from agentrl_operator.clients.kubernetes import KubernetesApi
+from agentrl_operator.leader_election.election import Name
 
 SPACE = "standby"
 LEASE = "agentrl"

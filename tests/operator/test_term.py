@@ -3,12 +3,12 @@ import asyncio
 import pytest
 from timeless import timeless
 
+from agentrl_operator.clients.kfp import KfpApi, Submission
+from agentrl_operator.clients.kubernetes import KubernetesApi
+from agentrl_operator.clients.mlflow import MlflowApi
+from agentrl_operator.clients.write_gate import Term, clock
 from agentrl_operator.errors import KubernetesError, LeaseError
-from agentrl_operator.kfp_api import KfpApi, Submission
-from agentrl_operator.kubernetes_api import KubernetesApi
-from agentrl_operator.memory import MemoryCluster, MemoryKfp
-from agentrl_operator.mlflow_api import MlflowApi
-from agentrl_operator.term import Term, clock
+from agentrl_operator.testing.memory import MemoryCluster, MemoryKfp
 
 NOWHERE = "http://127.0.0.1:9"
 

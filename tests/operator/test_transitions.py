@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from agentrl_operator.conditions import Kind, Reason
-from agentrl_operator.status import Status
-from agentrl_operator.transitions import transitions
+from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.api.events import transitions
+from agentrl_operator.api.status import Status
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -2,7 +2,7 @@ import asyncio
 
 from timeless import now, timeless
 
-from agentrl_operator.work_queue import WorkQueue
+from agentrl_operator.controller.work_queue import WorkQueue
 
 
 async def test_a_key_waits_once_however_often_it_is_added():

@@ -7,9 +7,10 @@ from queued_world import NAME, PLATFORM, QueuedWorld
 from world import UID
 
 from agentrl_components.spec import parse
-from agentrl_operator import news, resource, workload
+from agentrl_operator.api import resource
 from agentrl_operator.errors import KubernetesError
-from agentrl_pipelines.kueue import Nodes
+from agentrl_operator.manifests import workload, workload_status
+from agentrl_pipelines.platform.kueue_pods import Nodes
 
 
 def asked(**spec):
@@ -159,7 +160,7 @@ def test_what_gives_the_quota_back_after_an_eviction_is_what_kueue_expects():
             ],
         },
     }
-    change = news.told(body, "stopped", noon)
+    change = workload_status.told(body, "stopped", noon)
 
     assert change["metadata"] == {"resourceVersion": "7"}
     assert change["status"]["admission"] is None
@@ -174,7 +175,7 @@ def test_what_gives_the_quota_back_after_an_eviction_is_what_kueue_expects():
     ]
     assert change["status"]["conditions"][2]["lastTransitionTime"] == "2026-11-21T12:00:00Z"
     after = body | {"status": change["status"]}
-    assert news.told(after, "stopped", noon) is None
+    assert workload_status.told(after, "stopped", noon) is None
 
 
 async def test_what_kueue_wrote_meanwhile_is_not_written_over():

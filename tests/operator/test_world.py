@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from world import EVENTS, UID, World
 
-from agentrl_operator import resource
+from agentrl_operator.api import resource
 
 
 @settings(max_examples=150)

@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
-from agentrl_components.state import State, Verdict
-from agentrl_operator.controller import Controller
-from agentrl_operator.memory import MemoryCluster, MemoryKfp
-from agentrl_operator.memory_stores import MemoryStores, MemoryTracking
-from agentrl_operator.neighbours import Neighbours
-from agentrl_pipelines.platform import Mlflow, Platform
+from agentrl_components.storage.records import State, Verdict
+from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.controller.controller import Controller
+from agentrl_operator.testing.memory import MemoryCluster, MemoryKfp
+from agentrl_operator.testing.memory_stores import MemoryStores, MemoryTracking
+from agentrl_pipelines.platform.config import Mlflow, Platform
 
 UID = "6a1b2c3d-0000-4000-8000-000000000001"
 PLATFORM = Platform(tracking=Mlflow(uri="http://mlflow.test"))

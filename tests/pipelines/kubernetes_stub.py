@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from agentrl_envs.serving import running
-from agentrl_pipelines.cli import main
+from agentrl_envs.server.run import running
+from agentrl_pipelines.cli.main import main
 
 MANIFEST = """
 apiVersion: agentrl.dev/v1alpha1

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import walk
 
-from agentrl_components import layout
-from agentrl_components.journal import Journal
+from agentrl_components.run.journal import Journal
+from agentrl_components.run.progress import SilentView
 from agentrl_components.spec import AgentRLRun
-from agentrl_components.stores import DirectoryStore
-from agentrl_components.view import SilentView
-from agentrl_pipelines.artifacts import Artifacts
-from agentrl_pipelines.step import run_step
-from agentrl_pipelines.steps import Step
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import DirectoryStore
+from agentrl_pipelines.stages.artifacts import Artifacts
+from agentrl_pipelines.stages.runner import run_step
+from agentrl_pipelines.stages.stages import Step
 
 
 def manifest(
@@ -68,4 +68,4 @@ def recorded(step: Step) -> Sequence[dict]:
 
 def lines(store: Path) -> Sequence[bytes]:
     kept = DirectoryStore(store)
-    return [kept.get(key) for key in kept.list(layout.ITERATIONS)]
+    return [kept.get(key) for key in kept.list(keys.ITERATIONS)]

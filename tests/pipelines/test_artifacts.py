@@ -2,7 +2,7 @@
 
 import json
 
-from agentrl_pipelines.artifacts import Artifacts
+from agentrl_pipelines.stages.artifacts import Artifacts
 
 
 def test_what_the_launcher_asks_for_is_where_it_looks(tmp_path):

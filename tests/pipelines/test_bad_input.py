@@ -13,13 +13,13 @@ from transformers import PreTrainedTokenizerFast
 from walk import WORLD
 
 from agentrl_components.errors import StoreError
-from agentrl_envs.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.env import Observation, Step
-from agentrl_envs.host import ThreadHost
-from agentrl_envs.server import ServerOptions, create_app
-from agentrl_envs.serving import running
-from agentrl_pipelines.cli import main
-from agentrl_pipelines.run_folder import writing
+from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.run import running
+from agentrl_pipelines.cli.main import main
+from agentrl_pipelines.local.run_folder import writing
 
 MANIFEST = (
     WORLD
@@ -144,8 +144,8 @@ def test_a_run_plays_in_a_world_behind_a_url(tmp_path):
 @pytest.fixture
 def templateless(tmp_path) -> Path:
     """A model folder whose tokenizer has no chat template."""
+    from agentrl_components.model.load import make_tiny
     from agentrl_components.spec import Model
-    from agentrl_components.weights import make_tiny
 
     folder = make_tiny(
         Model.model_validate(yaml.safe_load(MANIFEST)["spec"]["model"]),

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import AgentRLRun, parse
-from agentrl_pipelines import graph
-from agentrl_pipelines.binding import bind
-from agentrl_pipelines.cli import main
-from agentrl_pipelines.kueue import Nodes, Queued
-from agentrl_pipelines.placement import LONGEST_NAME, child_name, on_cluster, storage
-from agentrl_pipelines.platform import Kueue, Platform, load
+from agentrl_pipelines.cli.main import main
+from agentrl_pipelines.kfp_pipeline import graph
+from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
+from agentrl_pipelines.platform.config import Kueue, Platform, load
+from agentrl_pipelines.platform.kueue_pods import Nodes, Queued
+from agentrl_pipelines.platform.resolve import LONGEST_NAME, child_name, on_cluster, storage
 
 UID = "6f1e2d3c-1111-4222-8333-444455556666"
 IR = Path(graph.__file__).parent / "ir"

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from agentrl_pipelines.chatter import Chatter
+from agentrl_pipelines.cli.log_noise import Chatter
 
 LOG = """\
 time="2025-11-28T15:18:45.446Z" level=info msg="capturing logs" argo=true
 I1128 15:18:45.556450      27 main.go:61] Setting log level to: '1'
 I1128 15:18:45.561418      27 cache.go:77] Connecting to cache endpoint 10.96.119.219:8887
     0:00  · phase 1, attempt 1
-INFO agentrl_components.worlds: rooms answers
+INFO agentrl_components.rollout.environments: rooms answers
     0:04  train: phase 1/2, 3 turns, iteration 10/25
 I1128 15:21:22.402999      27 launcher_v2.go:877] ExecutorOutput: {
   "artifacts": {
@@ -42,7 +42,7 @@ def spoken(text: str) -> list[str]:
 def test_of_a_pods_log_what_the_stage_said_is_left():
     assert spoken(LOG) == [
         "    0:00  · phase 1, attempt 1",
-        "INFO agentrl_components.worlds: rooms answers",
+        "INFO agentrl_components.rollout.environments: rooms answers",
         "    0:04  train: phase 1/2, 3 turns, iteration 10/25",
     ]
 
@@ -69,7 +69,7 @@ def test_why_a_stage_failed_is_never_chatter(line):
     "line",
     [
         json.dumps({"level": "info", "msg": "I1128 15:21:22.502999 27 main.go:61] ", "argo": True}),
-        "INFO agentrl_pipelines.steps: argo=true",
+        "INFO agentrl_pipelines.stages.stages: argo=true",
         "I1128 says nothing of the kind",
         "INFO 11-28 15:21:22 [llm.py:123] vLLM is ready",
         '  "a": 1',

@@ -4,7 +4,7 @@ import sys
 import click
 import pytest
 
-from agentrl_pipelines.cli import main
+from agentrl_pipelines.cli.main import main
 
 HEAVY = {
     "torch",
@@ -20,7 +20,7 @@ HEAVY = {
 
 LOADED = """
 import sys
-from agentrl_pipelines.cli import main
+from agentrl_pipelines.cli.main import main
 for arguments in (["--help"], ["run", "--help"], ["eval", "--help"]):
     main(arguments, standalone_mode=False)
 print(" ".join(sorted({name.split(".")[0] for name in sys.modules})))

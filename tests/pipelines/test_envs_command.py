@@ -7,13 +7,13 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 
-from agentrl_envs.corridor import CorridorTasks
-from agentrl_envs.host import ThreadHost
-from agentrl_envs.server import ServerOptions, create_app
-from agentrl_envs.serving import running
-from agentrl_pipelines.commands.envs import envs
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.run import running
+from agentrl_pipelines.cli.commands.envs import envs
 
-START = "from agentrl_pipelines.commands.envs import envs; envs()"
+START = "from agentrl_pipelines.cli.commands.envs import envs; envs()"
 
 
 def called(*arguments: str, typed: str = "") -> Result:
@@ -102,7 +102,7 @@ def test_play_works_with_piped_input():
 
 def test_the_group_loads_no_server_until_it_serves():
     code = (
-        "import sys; import agentrl_pipelines.commands.envs;"
+        "import sys; import agentrl_pipelines.cli.commands.envs;"
         "sys.exit(bool({'starlette', 'pydantic', 'httpx', 'uvicorn'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0

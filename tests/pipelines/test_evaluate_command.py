@@ -8,13 +8,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from agentrl_components.run.progress import SilentView
 from agentrl_components.spec import parse
-from agentrl_components.tracker import MemoryTracker
-from agentrl_components.view import SilentView
-from agentrl_envs.corridor import VERBS
-from agentrl_envs.serving import running
-from agentrl_pipelines.cli import main
-from agentrl_pipelines.local import run_local
+from agentrl_components.tracking.tracker import MemoryTracker
+from agentrl_envs.environments.corridor import VERBS
+from agentrl_envs.server.run import running
+from agentrl_pipelines.cli.main import main
+from agentrl_pipelines.local.run import run_local
 
 MANIFEST = {
     "apiVersion": "agentrl.dev/v1alpha1",

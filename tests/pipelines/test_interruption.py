@@ -14,14 +14,14 @@ from click.testing import CliRunner
 from walk import FORK, manifest
 from walked import done, interruptible, killed
 
-from agentrl_components import checkpoint, layout
 from agentrl_components.errors import Stopped
+from agentrl_components.run.progress import SilentView
 from agentrl_components.spec import Compute, dump
-from agentrl_components.stores import DirectoryStore
-from agentrl_components.tracker import MemoryTracker
-from agentrl_components.view import SilentView
-from agentrl_pipelines.cli import main
-from agentrl_pipelines.local import run_local
+from agentrl_components.storage import checkpoint, keys
+from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.tracking.tracker import MemoryTracker
+from agentrl_pipelines.cli.main import main
+from agentrl_pipelines.local.run import run_local
 
 NEEDS_PROC = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="looks for processes in /proc"
@@ -38,12 +38,12 @@ def test_a_deadline_stops_the_run_where_it_can_go_on(tmp_path):
         told = rf"spec\.activeDeadlineSeconds \({seconds}\) has passed"
         with pytest.raises(Stopped, match=told):
             done(run, tmp_path)
-        played = len(list(store.list(layout.ITERATIONS)))
+        played = len(list(store.list(keys.ITERATIONS)))
         if played:
             break
     assert played > 0
     assert checkpoint.complete(store)[-1] == played
-    assert json.loads(store.get(layout.STATE))["status"] == "stopped"
+    assert json.loads(store.get(keys.STATE))["status"] == "stopped"
 
 
 def children(pid: int) -> list[int]:
@@ -85,14 +85,14 @@ def test_ctrl_c_stops_the_run_where_it_can_go_on(tmp_path):
     run = manifest(horizon=endless, evaluation={"every": 0}, update={"checkpointEvery": 1000})
     process = FORK.Process(target=interruptible, args=(run, tmp_path))
     process.start()
-    records = tmp_path / "store" / layout.ITERATIONS
+    records = tmp_path / "store" / keys.ITERATIONS
     assert waited_for(lambda: records.is_dir() and any(records.iterdir()), 300)
     os.kill(process.pid, signal.SIGINT)
     process.join(300)
     assert process.exitcode == 1  # the error `Stopped`; the command makes 130 of it
     store = DirectoryStore(tmp_path / "store")
-    assert json.loads(store.get(layout.STATE))["message"] == "interrupted"
-    assert checkpoint.complete(store)[-1] == len(list(store.list(layout.ITERATIONS)))
+    assert json.loads(store.get(keys.STATE))["message"] == "interrupted"
+    assert checkpoint.complete(store)[-1] == len(list(store.list(keys.ITERATIONS)))
 
 
 @NEEDS_PROC
@@ -117,7 +117,7 @@ def test_the_command_stopped_killed_and_finished_with_two_workers_tells_what_one
     )
     file, root, calm = tmp_path / "run.yaml", tmp_path / "root", tmp_path / "calm"
     file.write_text(dump(two))
-    records = root / "store" / layout.ITERATIONS
+    records = root / "store" / keys.ITERATIONS
 
     def started() -> subprocess.Popen[str]:
         return subprocess.Popen(

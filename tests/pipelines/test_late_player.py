@@ -6,13 +6,13 @@ from pathlib import Path
 
 from staged_walk import manifest, step
 
-from agentrl_components import layout
-from agentrl_components.context import RunContext
-from agentrl_components.stages.apart import play_phase
-from agentrl_components.stores import DirectoryStore
-from agentrl_components.tracker import SilentTracker
-from agentrl_components.view import SilentView
-from agentrl_pipelines.step import run_step
+from agentrl_components.run.context import RunContext
+from agentrl_components.run.progress import SilentView
+from agentrl_components.stages.disaggregated import play_phase
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.tracking.tracker import SilentTracker
+from agentrl_pipelines.stages.runner import run_step
 
 
 class Late(DirectoryStore):
@@ -24,7 +24,7 @@ class Late(DirectoryStore):
 
     def put(self, key: str, data: bytes) -> None:
         super().put(key, data)
-        if key.startswith(layout.TRAJECTORIES):
+        if key.startswith(keys.TRAJECTORIES):
             self._last = key
 
     def exists(self, key: str) -> bool:
@@ -52,4 +52,4 @@ def test_what_was_learnt_from_and_forgotten_is_not_played_again(tmp_path):
     assert run_step("update", step(run, tmp_path / "s", 0)) == 0
     player.join()
     assert played == [5]
-    assert list(DirectoryStore(tmp_path / "kept").list(layout.TRAJECTORIES)) == []
+    assert list(DirectoryStore(tmp_path / "kept").list(keys.TRAJECTORIES)) == []

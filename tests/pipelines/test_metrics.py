@@ -5,11 +5,11 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from agentrl_components import layout
 from agentrl_components.spec import parse
-from agentrl_components.stores import DirectoryStore, MemoryStore
-from agentrl_pipelines.commands.metrics import lines, metrics
-from agentrl_pipelines.commands.report import report
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import DirectoryStore, MemoryStore
+from agentrl_pipelines.cli.commands.metrics import lines, metrics
+from agentrl_pipelines.cli.commands.report import report
 
 RUN = parse(
     {
@@ -31,7 +31,7 @@ def called(command, root):
 @pytest.fixture
 def root(tmp_path):
     store = DirectoryStore(tmp_path / "store", durable=False)
-    store.put(layout.RUN, RUN.model_dump_json(by_alias=True).encode())
+    store.put(keys.RUN, RUN.model_dump_json(by_alias=True).encode())
     for iteration in (1, 0):
         record = {
             "iteration": iteration,
@@ -41,7 +41,7 @@ def root(tmp_path):
             "metrics": {"update/loss": float("nan"), "train/success": 0.5},
             "decision": {"action": "continue", "reason": "", "rings": []},
         }
-        store.put(layout.iteration(iteration), json.dumps(record).encode())
+        store.put(keys.iteration(iteration), json.dumps(record).encode())
     return tmp_path
 
 
@@ -60,9 +60,9 @@ class GoesOn(MemoryStore):
     """When somebody has seen what there is, a run goes on after its first iteration."""
 
     def list(self, prefix):
-        keys = list(super().list(prefix))
-        del self.kept[layout.iteration(1)]
-        return iter(keys)
+        present = list(super().list(prefix))
+        del self.kept[keys.iteration(1)]
+        return iter(present)
 
 
 def test_iterations_that_a_run_drops_meanwhile_are_left_out(root):
@@ -120,9 +120,9 @@ def test_neither_command_loads_torch(root):
             sys.executable,
             "-c",
             "import sys\n"
-            "import agentrl_components.report, agentrl_components.page\n"
-            "import agentrl_pipelines.summary\n"
-            "from agentrl_pipelines.commands.metrics import metrics\n"
+            "import agentrl_components.reporting.build, agentrl_components.reporting.html\n"
+            "import agentrl_pipelines.cli.run_summary\n"
+            "from agentrl_pipelines.cli.commands.metrics import metrics\n"
             "metrics(standalone_mode=False)\n"
             "assert not {'torch', 'transformers', 'mlflow'} & set(sys.modules)\n",
             "--root",

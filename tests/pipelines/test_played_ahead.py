@@ -6,12 +6,12 @@ import threading
 import pytest
 from staged_walk import lines, manifest, step, together
 
-from agentrl_components import layout
-from agentrl_components.stores import DirectoryStore
-from agentrl_components.tracker import MemoryTracker
-from agentrl_components.view import SilentView
-from agentrl_pipelines.local import run_local
-from agentrl_pipelines.step import run_step
+from agentrl_components.run.progress import SilentView
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.tracking.tracker import MemoryTracker
+from agentrl_pipelines.local.run import run_local
+from agentrl_pipelines.stages.runner import run_step
 
 
 def test_what_was_played_for_a_phase_that_ended_early_is_dropped(tmp_path):
@@ -25,8 +25,8 @@ def test_what_was_played_for_a_phase_that_ended_early_is_dropped(tmp_path):
     assert [line["max_turns"] for line in told] == [2] * 6 + [4] * 3
     measured = [line["metrics"]["train/staleness"] for line in told]
     assert measured == [0.0, 1, 2, 3, 3, 3, 0, 1, 2]
-    kept = DirectoryStore(tmp_path / "one").list(layout.TRAJECTORIES)
-    assert [layout.played(key) for key in kept] == [(8, 6)]
+    kept = DirectoryStore(tmp_path / "one").list(keys.TRAJECTORIES)
+    assert [keys.played(key) for key in kept] == [(8, 6)]
 
     apart = manifest(tmp_path / "two", "disaggregated", 3, horizon=early)
     assert together(apart, tmp_path / "scratch") >= 9
@@ -59,7 +59,7 @@ def test_what_was_learnt_from_is_kept_until_two_checkpoints_cover_it(lag, polici
     assert run_step("update", step(run, tmp_path / "b", 0)) == 0
     player.join()
     store = DirectoryStore(tmp_path / "kept")
-    (key,) = store.list(layout.TRAJECTORIES)
-    assert layout.played(key) == (4, {0: 4, 1: 3, 3: 1}[lag])
-    kept = {key.split("/")[1] for key in store.list(layout.POLICIES)}
+    (key,) = store.list(keys.TRAJECTORIES)
+    assert keys.played(key) == (4, {0: 4, 1: 3, 3: 1}[lag])
+    kept = {key.split("/")[1] for key in store.list(keys.POLICIES)}
     assert kept == {f"00000{policy}" for policy in policies}

@@ -2,8 +2,8 @@ import io
 
 from rich.console import Console
 
-from agentrl_components.view import Shown, SilentView
-from agentrl_pipelines.progress import PlainView, RichView, clock_time, view_for
+from agentrl_components.run.progress import Shown, SilentView
+from agentrl_pipelines.cli.progress_view import PlainView, RichView, clock_time, view_for
 
 
 class Clock:

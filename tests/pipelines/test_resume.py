@@ -12,12 +12,12 @@ import pytest
 from walk import FORK, manifest
 from walked import copied, done, killed, told
 
-from agentrl_components import checkpoint, layout
 from agentrl_components.errors import SpecError, StoreError
-from agentrl_components.stores import DirectoryStore
-from agentrl_components.tracker import MemoryTracker
-from agentrl_components.view import SilentView
-from agentrl_pipelines.local import run_local
+from agentrl_components.run.progress import SilentView
+from agentrl_components.storage import checkpoint, keys
+from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.tracking.tracker import MemoryTracker
+from agentrl_pipelines.local.run import run_local
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +66,14 @@ def test_a_run_that_is_done_does_nothing_twice(undisturbed):
 
 
 def test_a_checkpoint_of_one_run_is_the_model_of_the_next(undisturbed, tmp_path):
-    source = f"file://{undisturbed[0]}/store/{layout.checkpoint(10)}"
+    source = f"file://{undisturbed[0]}/store/{keys.checkpoint(10)}"
     short = {"phases": [{"maxTurns": 2, "iterations": 1}]}
     again = manifest(model={"source": source, "template": "plain"}, warmStart=None, horizon=short)
     done(again, tmp_path)
     store = DirectoryStore(tmp_path / "store")
-    first = store.get(layout.checkpoint(0, "model.safetensors"))
+    first = store.get(keys.checkpoint(0, "model.safetensors"))
     assert first == DirectoryStore(undisturbed[0] / "store").get(
-        layout.checkpoint(10, "model.safetensors")
+        keys.checkpoint(10, "model.safetensors")
     )
 
 
@@ -81,7 +81,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_taken(undisturbed, t
     calm, _ = undisturbed
     after = ("report.json", "store/evaluations/after.json")
     store = copied(calm, tmp_path, *after)
-    newest = tmp_path / "store" / layout.checkpoint(10, "model.safetensors")
+    newest = tmp_path / "store" / keys.checkpoint(10, "model.safetensors")
     newest.write_bytes(newest.read_bytes()[:-1])
     view = SilentView()
     done(manifest(), tmp_path, view)
@@ -96,12 +96,12 @@ def test_where_every_checkpoint_is_damaged_the_run_is_not_thrown_away(undisturbe
     store = copied(undisturbed[0], tmp_path)
     there = checkpoint.complete(store)
     for number in there:
-        weights = tmp_path / "store" / layout.checkpoint(number, "model.safetensors")
+        weights = tmp_path / "store" / keys.checkpoint(number, "model.safetensors")
         weights.write_bytes(b"")
     with pytest.raises(StoreError, match=r"checkpoints/\d+/model\.safetensors: .*damaged"):
         done(manifest(), tmp_path)
     assert checkpoint.complete(store) == there
-    assert len(list(store.list(layout.ITERATIONS))) == 10
+    assert len(list(store.list(keys.ITERATIONS))) == 10
 
 
 def test_a_rollback_returns_the_weights_and_survives_being_killed(tmp_path):
@@ -113,7 +113,7 @@ def test_a_rollback_returns_the_weights_and_survives_being_killed(tmp_path):
     assert not killed(run, calm, 600.0)
     seconds = time.monotonic() - began
     store = DirectoryStore(calm / "store")
-    decisions = [json.loads(store.get(key))["decision"] for key in store.list(layout.ITERATIONS)]
+    decisions = [json.loads(store.get(key))["decision"] for key in store.list(keys.ITERATIONS)]
     actions = [decision["action"] for decision in decisions]
     assert actions.count("rollback") == 2
     place = actions.index("rollback")
@@ -121,7 +121,7 @@ def test_a_rollback_returns_the_weights_and_survives_being_killed(tmp_path):
     back = int(decisions[place]["reason"].rsplit(" ", 1)[1])
     assert back < place
     weights = [
-        store.get(layout.checkpoint(number + 1, "model.safetensors")) for number in (back, place)
+        store.get(keys.checkpoint(number + 1, "model.safetensors")) for number in (back, place)
     ]
     assert weights[0] == weights[1]
 
@@ -145,7 +145,7 @@ def test_what_was_played_ahead_survives_kills_and_a_damaged_checkpoint(tmp_path)
     assert told(rough) == told(calm)
 
     copied(calm, tmp_path / "damaged", "report.json", "store/evaluations/after.json")
-    newest = tmp_path / "damaged/store" / layout.checkpoint(10, "model.safetensors")
+    newest = tmp_path / "damaged/store" / keys.checkpoint(10, "model.safetensors")
     newest.write_bytes(newest.read_bytes()[:-1])
     done(run, tmp_path / "damaged")
     assert told(tmp_path / "damaged") == told(calm)

@@ -4,10 +4,10 @@ import json
 
 from staged_walk import manifest, step
 
-from agentrl_components import layout
-from agentrl_components.state import read_state
-from agentrl_components.stores import DirectoryStore
-from agentrl_pipelines.step import run_step
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.storage.records import read_state
+from agentrl_pipelines.stages.runner import run_step
 
 
 def test_a_mistake_is_told_as_final_and_a_broken_store_is_not(tmp_path):
@@ -23,7 +23,7 @@ def test_a_mistake_is_told_as_final_and_a_broken_store_is_not(tmp_path):
     state = read_state(DirectoryStore(tmp_path / "kept"))
     assert (state.status, state.reason, state.final) == ("failed", "SpecError", True)
 
-    (tmp_path / "kept" / layout.RUN).write_bytes(b"{")
+    (tmp_path / "kept" / keys.RUN).write_bytes(b"{")
     assert run_step("expand", step(run, tmp_path / "s", 0), ended) == 1
     assert json.loads(ended.read_text())["final"] is False
 
@@ -43,6 +43,6 @@ def test_the_other_side_gives_up_when_its_partner_has_failed_for_good(tmp_path):
     store = DirectoryStore(tmp_path / "kept")
     cause = {"status": "failed", "reason": "ModelError", "message": "no weights", "final": True}
     state = read_state(store).model_copy(update=cause)
-    store.replace(layout.STATE, state.model_dump_json().encode())
+    store.replace(keys.STATE, state.model_dump_json().encode())
     assert run_step("rollout", step(run, tmp_path / "s", 0)) == 1
     assert read_state(store) == state, "what the partner failed of is what the run failed of"

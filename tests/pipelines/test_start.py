@@ -10,7 +10,7 @@ import yaml
 
 PROGRAM = """
 import sys
-from agentrl_pipelines.cli import main
+from agentrl_pipelines.cli.main import main
 try:
     main(sys.argv[1:])
 except SystemExit as end:
@@ -61,18 +61,18 @@ def test_a_stage_with_a_model_of_words_loads_torch_and_not_what_is_built_on_it(l
 
 
 def test_workers_come_from_a_process_that_loads_no_more_than_they_need():
-    program = "import agentrl_components.preload, sys; print(*sys.modules)"
+    program = "import agentrl_components.workers.preload, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
     )
     modules = set(done.stdout.split())
-    assert {"torch", "agentrl_components.worker"} <= modules
+    assert {"torch", "agentrl_components.workers.worker"} <= modules
     assert modules & NEVER == set()
 
 
 def test_the_process_that_records_loads_what_records():
     program = (
-        "import sys; from agentrl_components.mlflow_import import lighten; "
+        "import sys; from agentrl_components.tracking.mlflow.light_import import lighten; "
         "lighten('http://mlflow'); from mlflow import MlflowClient; "
         "print(*[name for name, module in sys.modules.items() if module])"
     )

@@ -12,24 +12,24 @@ import pytest
 import walk
 from staged_walk import manifest, step, together
 
-from agentrl_components import checkpoint, layout
+from agentrl_components.run.progress import SilentView
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.stages import NAMES
-from agentrl_components.state import read_state, read_verdict
-from agentrl_components.stores import DirectoryStore
-from agentrl_components.tracker import MemoryTracker
-from agentrl_components.view import SilentView
-from agentrl_pipelines.local import run_local
-from agentrl_pipelines.step import end_with, run_step
-from agentrl_pipelines.steps import STEPS
+from agentrl_components.storage import checkpoint, keys
+from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.storage.records import read_state, read_verdict
+from agentrl_components.tracking.tracker import MemoryTracker
+from agentrl_pipelines.local.run import run_local
+from agentrl_pipelines.stages.runner import end_with, run_step
+from agentrl_pipelines.stages.stages import STEPS
 
 
 def records(store: Path) -> tuple[Sequence[bytes], dict, bytes]:
     """Everything about a run that must not depend on how it came about."""
     kept = DirectoryStore(store)
-    iterations = [kept.get(key) for key in kept.list(layout.ITERATIONS)]
-    after = json.loads(kept.get(layout.evaluation("after")))
-    return iterations, after, kept.get(layout.checkpoint(10, "model.safetensors"))
+    iterations = [kept.get(key) for key in kept.list(keys.ITERATIONS)]
+    after = json.loads(kept.get(keys.evaluation("after")))
+    return iterations, after, kept.get(keys.checkpoint(10, "model.safetensors"))
 
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["in-turn", "lagging"])
@@ -119,7 +119,7 @@ def test_a_run_that_was_apart_goes_on_in_one_process(whole, lag, tmp_path):
     assert run_step("provision", step(run, scratch, 0)) == 0
     sides = [start(name, run, scratch / name, 0) for name in ("rollout", "update")]
     deadline = time.monotonic() + 300
-    while not (tmp_path / "kept" / layout.iteration(3)).exists():
+    while not (tmp_path / "kept" / keys.iteration(3)).exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     for side in sides:
@@ -140,9 +140,9 @@ def test_where_what_was_played_is_gone_it_is_played_again(whole, lag, placement,
         run_local(run, tmp_path / "run", SilentView(), MemoryTracker())
     else:
         together(run, scratch)
-    newest = folder / layout.checkpoint(10, "model.safetensors")
+    newest = folder / keys.checkpoint(10, "model.safetensors")
     newest.write_bytes(newest.read_bytes()[:-1])
-    (folder / layout.evaluation("after")).unlink()
+    (folder / keys.evaluation("after")).unlink()
     if placement == "colocated":
         run_local(run, tmp_path / "run", SilentView(), MemoryTracker())
     else:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agentrl_components.evaluation import Evaluated, Share
-from agentrl_components.outcome import Heldout, Kept, Mlflow, Pair, Report
-from agentrl_components.replay import Move, Replay
-from agentrl_components.trajectory import Ending
-from agentrl_pipelines.summary import mlflow_command, near, show, told_pair
+from agentrl_components.evaluation.summary import Evaluated, Share
+from agentrl_components.reporting.schema import Heldout, Kept, Mlflow, Pair, Report
+from agentrl_components.reporting.transcript import Move, Replay
+from agentrl_components.trajectory.record import Ending
+from agentrl_pipelines.cli.run_summary import mlflow_command, near, show, told_pair
 
 
 def evaluated(name, success, low, high, hard):

@@ -5,7 +5,7 @@ from contextlib import closing
 
 from staged_walk import manifest, step
 
-from agentrl_pipelines.step import run_step
+from agentrl_pipelines.stages.runner import run_step
 
 
 def test_the_last_evaluation_ends_the_mlflow_run_and_registers_the_best_model(tmp_path):

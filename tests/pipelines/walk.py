@@ -36,8 +36,12 @@ MANIFEST = (
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(
     [
-        *("agentrl_pipelines.step", "agentrl_pipelines.local", "agentrl_components.stages.apart"),
-        *("agentrl_components.curve", "agentrl_components.page"),
+        *(
+            "agentrl_pipelines.stages.runner",
+            "agentrl_pipelines.local.run",
+            "agentrl_components.stages.disaggregated",
+        ),
+        *("agentrl_components.reporting.plot", "agentrl_components.reporting.html"),
         *("torch._dynamo", "torch._refs", "matplotlib.backends.backend_svg"),
     ]
 )

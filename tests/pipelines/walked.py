@@ -8,13 +8,13 @@ from pathlib import Path
 from click.testing import CliRunner
 from walk import FORK
 
-from agentrl_components import layout
+from agentrl_components.run.progress import SilentView
 from agentrl_components.spec import AgentRLRun
-from agentrl_components.stores import DirectoryStore
-from agentrl_components.tracker import MemoryTracker
-from agentrl_components.view import SilentView
-from agentrl_pipelines.cli import main
-from agentrl_pipelines.local import run_local
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.tracking.tracker import MemoryTracker
+from agentrl_pipelines.cli.main import main
+from agentrl_pipelines.local.run import run_local
 
 
 def done(run: AgentRLRun, root: Path, view: SilentView | None = None) -> None:
@@ -44,7 +44,7 @@ def told(root: Path) -> tuple[str, dict, bytes]:
     assert metrics.exit_code == 0
     heldout = json.loads((root / "report.json").read_text())["heldout"]
     store = DirectoryStore(root / "store")
-    return metrics.output, heldout, store.get(layout.checkpoint(10, "model.safetensors"))
+    return metrics.output, heldout, store.get(keys.checkpoint(10, "model.safetensors"))
 
 
 def copied(root: Path, to: Path, *forgotten: str) -> DirectoryStore:

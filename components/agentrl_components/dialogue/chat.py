@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
-from agentrl_components.dialogue.codec import Codec
+from agentrl_components.dialogue.tokenizer import Codec
 from agentrl_components.errors import DriftError, ModelError
 
 if TYPE_CHECKING:

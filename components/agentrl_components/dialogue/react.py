@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agentrl_components.dialogue.codec import Codec
+from agentrl_components.dialogue.tokenizer import Codec
 from agentrl_components.errors import ModelError
 
 if TYPE_CHECKING:

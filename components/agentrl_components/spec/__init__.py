@@ -1,18 +1,18 @@
 """The contract: `AgentRLRun` v1alpha1. Pydantic only; the CRD is generated from it."""
 
-from agentrl_components.spec.algorithm import COMPARES_A_GROUP, Algorithm
-from agentrl_components.spec.compute import Compute, SecretVariable, Toleration
-from agentrl_components.spec.environments import Environment
-from agentrl_components.spec.evaluation import Evaluation
-from agentrl_components.spec.horizon import Alarm, Horizon, Phase
-from agentrl_components.spec.load import dump, flatten, load, parse
-from agentrl_components.spec.model import Lora, Model, Tiny
-from agentrl_components.spec.rollout import Rollout
+from agentrl_components.spec.fields.algorithm import COMPARES_A_GROUP, Algorithm
+from agentrl_components.spec.fields.compute import Compute, SecretVariable, Toleration
+from agentrl_components.spec.fields.environments import Environment
+from agentrl_components.spec.fields.evaluation import Evaluation
+from agentrl_components.spec.fields.horizon import Alarm, Horizon, Phase
+from agentrl_components.spec.fields.model import Lora, Model, Tiny
+from agentrl_components.spec.fields.rollout import Rollout
+from agentrl_components.spec.fields.run import GROUP, KIND, VERSION, AgentRLRun, Metadata, RunSpec
+from agentrl_components.spec.fields.storage import Storage, Tracking
+from agentrl_components.spec.fields.update import Update
+from agentrl_components.spec.fields.warmstart import WarmStart
+from agentrl_components.spec.parsing.load import dump, flatten, load, parse
 from agentrl_components.spec.rules import Mistake, local_mistakes, mistakes
-from agentrl_components.spec.run import GROUP, KIND, VERSION, AgentRLRun, Metadata, RunSpec
-from agentrl_components.spec.storage import Storage, Tracking
-from agentrl_components.spec.update import Update
-from agentrl_components.spec.warmstart import WarmStart
 
 __all__ = [
     "COMPARES_A_GROUP",

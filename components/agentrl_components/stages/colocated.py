@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from agentrl_components.context import RunContext
 from agentrl_components.errors import StoreError
-from agentrl_components.expansion import Decision
-from agentrl_components.lag import Ahead
+from agentrl_components.exchange.trajectory_queue import TrajectoryQueue
+from agentrl_components.exchange.weight_channel import WeightChannel
+from agentrl_components.run.context import RunContext
+from agentrl_components.schedule.decision import Decision
+from agentrl_components.schedule.staleness import Ahead
 from agentrl_components.stages.rollout import rollout
-from agentrl_components.store import Store
-from agentrl_components.trajectory import Trajectory
-from agentrl_components.trajectory_queue import TrajectoryQueue
-from agentrl_components.weight_channel import WeightChannel
+from agentrl_components.storage.store import Store
+from agentrl_components.trajectory.record import Trajectory
 
 
 class Colocated:

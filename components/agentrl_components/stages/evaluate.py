@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentrl_components import layout, past, trajectory_codec
-from agentrl_components.context import RunContext
-from agentrl_components.evaluation import Evaluated
-from agentrl_components.exam import RANDOM, exam
-from agentrl_components.expansion import Decision
-from agentrl_components.players import RANDOM_POLICY
-from agentrl_components.state import Found, checked
-from agentrl_components.tasks import Drawn
+from agentrl_components.evaluation.heldout import RANDOM, exam
+from agentrl_components.evaluation.summary import Evaluated
+from agentrl_components.rollout.collector import RANDOM_POLICY
+from agentrl_components.rollout.tasks import Drawn
+from agentrl_components.run.context import RunContext
+from agentrl_components.schedule.decision import Decision
+from agentrl_components.storage import keys
+from agentrl_components.storage.records import Found, checked
+from agentrl_components.tracking import backfill
+from agentrl_components.trajectory import codec
 
 AFTER = "after"
 """The name of the evaluation at the end of the run."""
@@ -22,7 +24,7 @@ SHOWN = 8
 def evaluate(context: RunContext, name: str) -> Evaluated:
     """Evaluate the policy as it is, or the random one where `name` is "random". What the store
     has under that name already is not played again."""
-    key = layout.evaluation(name)
+    key = keys.evaluation(name)
     if context.store.exists(key):
         return kept(context, checked(context.store, key, Evaluated))
     version = RANDOM_POLICY if name == RANDOM else context.version
@@ -31,11 +33,11 @@ def evaluate(context: RunContext, name: str) -> Evaluated:
             name, lambda call: context.players.play(call, version)
         )
         shown = [e for e in episodes if e.group < SHOWN and e.sample == 0]
-        context.store.replace(layout.episodes(name), trajectory_codec.encode(shown))
+        context.store.replace(keys.episodes(name), codec.encode(shown))
         context.store.replace(key, result.model_dump_json(indent=1).encode())
-    at, metrics = past.evaluated(result, len(context.history))
+    at, metrics = backfill.evaluated(result, len(context.history))
     context.tracker.metrics(at, metrics)
-    context.tracker.episodes(at, past.title(name), shown)
+    context.tracker.episodes(at, backfill.title(name), shown)
     return kept(context, result)
 
 
@@ -50,7 +52,7 @@ def kept(context: RunContext, result: Evaluated) -> Evaluated:
 def evaluate_phase(context: RunContext, decision: Decision) -> Evaluated:
     """Evaluate the policy that a phase ended with; `decision` is what follows it."""
     finished = decision.action == "finish"
-    return evaluate(context, AFTER if finished else layout.evaluation_after(len(context.history)))
+    return evaluate(context, AFTER if finished else keys.evaluation_after(len(context.history)))
 
 
 def heldout(context: RunContext) -> Sequence[Drawn]:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
-from agentrl_components import layout
-from agentrl_components.expansion import Decision, decide
-from agentrl_components.history import IterationRecord
-from agentrl_components.journal import Journal
+from agentrl_components.run.journal import Journal
+from agentrl_components.schedule.decision import Decision, decide
+from agentrl_components.schedule.history import IterationRecord
 from agentrl_components.spec import Horizon
+from agentrl_components.storage import keys
 
 
 def expand(
@@ -26,6 +26,6 @@ def expand(
     if decision.action not in ("finish", "stop") and decision.phase == phase:
         raise ValueError(f"phase {phase} is not over: {decision.reason}")
     data = json.dumps(asdict(decision), indent=1).encode()
-    journal.store.replace(layout.phase(phase, layout.DECISION), data)
+    journal.store.replace(keys.phase(phase, keys.DECISION), data)
     journal.state("running", decision.reason, phase=decision.phase, max_turns=decision.max_turns)
     return decision

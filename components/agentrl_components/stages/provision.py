@@ -7,12 +7,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from agentrl_components import layout
 from agentrl_components.errors import SpecError
-from agentrl_components.journal import Journal
+from agentrl_components.run.journal import Journal
 from agentrl_components.spec import AgentRLRun
+from agentrl_components.storage import keys
 from agentrl_envs.env import Observation
-from agentrl_envs.session import World
+from agentrl_envs.world import World
 
 SAMPLE = 8
 """Held-out tasks that stand for a task set."""
@@ -27,7 +27,7 @@ async def provision(
     journal.begin(run)
     journal.state("running", "the environments answer")
     data = json.dumps(lineage, indent=1).encode()
-    journal.store.replace(layout.phase(phase, layout.LINEAGE), data)
+    journal.store.replace(keys.phase(phase, keys.LINEAGE), data)
 
 
 async def describe(run: AgentRLRun, worlds: Mapping[str, World]) -> dict[str, dict[str, object]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentrl_components.context import RunContext
-from agentrl_components.measures import check_lost, groups, played
-from agentrl_components.players import Call
-from agentrl_components.trajectory import Trajectory
+from agentrl_components.rollout.collector import Call
+from agentrl_components.rollout.metrics import check_lost, groups, played
+from agentrl_components.run.context import RunContext
+from agentrl_components.trajectory.record import Trajectory
 
 
 def rollout(context: RunContext, number: int, max_turns: int) -> list[Trajectory]:

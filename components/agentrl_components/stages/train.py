@@ -7,20 +7,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from agentrl_components import layout, past, trajectory_codec
-from agentrl_components.context import RunContext
 from agentrl_components.errors import Stopped
-from agentrl_components.expansion import Decision, decide
-from agentrl_components.history import IterationRecord
-from agentrl_components.horizon import position
-from agentrl_components.lag import Ahead
-from agentrl_components.learning_rate import learning_rate, total
-from agentrl_components.measures import mean, measured, staleness
+from agentrl_components.rollout.metrics import mean, measured, staleness
+from agentrl_components.run.context import RunContext
+from agentrl_components.run.progress import Shown
+from agentrl_components.schedule.decision import Decision, decide
+from agentrl_components.schedule.history import IterationRecord
+from agentrl_components.schedule.horizon import position
+from agentrl_components.schedule.learning_rate import learning_rate, total
+from agentrl_components.schedule.staleness import Ahead
 from agentrl_components.stages.colocated import Colocated
 from agentrl_components.stages.evaluate import evaluate
 from agentrl_components.stages.rollout import silent
-from agentrl_components.trajectory import Trajectory
-from agentrl_components.view import Shown
+from agentrl_components.storage import keys
+from agentrl_components.tracking import backfill
+from agentrl_components.trajectory import codec
+from agentrl_components.trajectory.record import Trajectory
 
 SMOOTHED = 10
 """Iterations that the success shown to a person is averaged over."""
@@ -124,7 +126,7 @@ def with_heldout(context: RunContext, record: IterationRecord) -> IterationRecor
     done = record.iteration + 1
     if not every or done % every or done >= total(context.spec):
         return record
-    success = evaluate(context, layout.evaluation_after(done)).success
+    success = evaluate(context, keys.evaluation_after(done)).success
     context.view.stage("train", total(context.spec))
     context.view.advance(done)
     return replace(record, heldout=success)
@@ -142,7 +144,7 @@ def show(
     number, wall = record.iteration, sum(seconds.values())
     for name, value in seconds.items():
         context.journal.wall_seconds[name] = context.journal.wall_seconds.get(name, 0.0) + value
-    tracked = metrics | past.horizon(record.phase, record.max_turns)
+    tracked = metrics | backfill.horizon(record.phase, record.max_turns)
     tracked |= {f"seconds/{name}": value for name, value in seconds.items()}
     context.tracker.metrics(number + 1, tracked)
     tracking = context.spec.tracking
@@ -151,8 +153,8 @@ def show(
         sample = episodes[: tracking.episodes]
         context.tracker.episodes(number + 1, "train", sample)
         if last:
-            played = layout.phase(record.phase, layout.PLAYED)
-            context.store.replace(played, trajectory_codec.encode(sample))
+            played = keys.phase(record.phase, keys.PLAYED)
+            context.store.replace(played, codec.encode(sample))
     context.view.iteration(
         Shown(
             iteration=number + 1,

@@ -5,7 +5,7 @@ import pytest
 from minigrid.core.grid import Grid
 from minigrid.core.world_object import Ball, Box, Door, Key, Wall
 
-from agentrl_envs.babyai.level import build
+from agentrl_envs.environments.babyai.level import build
 
 FACING = ">v<^"
 KINDS = {"ball": Ball, "key": Key, "box": Box}

@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from agentrl_envs.babyai import BabyAIOptions, BabyAITasks
-from agentrl_envs.babyai.agentgym import AgentGym
-from agentrl_envs.babyai.menu import Refusal, refusal, sight
-from agentrl_envs.babyai.view import look
+from agentrl_envs.environments.babyai import BabyAIOptions, BabyAITasks
+from agentrl_envs.environments.babyai.actions import Refusal, refusal, sight
+from agentrl_envs.environments.babyai.field_of_view import look
+from agentrl_envs.environments.babyai.text_agentgym import AgentGym
 from agentrl_envs.errors import TaskError
 
 FORM, STRICT = AgentGym(strict=False), AgentGym(strict=True)

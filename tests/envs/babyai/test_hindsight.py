@@ -3,10 +3,10 @@ from collections import Counter
 
 import pytest
 
-from agentrl_envs.babyai import STARTER
-from agentrl_envs.babyai.hindsight import achieved
-from agentrl_envs.babyai.level import build
-from agentrl_envs.babyai.menu import Plan
+from agentrl_envs.environments.babyai import STARTER
+from agentrl_envs.environments.babyai.actions import Plan
+from agentrl_envs.environments.babyai.hindsight import achieved
+from agentrl_envs.environments.babyai.level import build
 
 PICK_UP, OPEN, GO_TO = (
     Plan((), verb, None) for verb in ("pick up", "toggle and go through", "go to")

@@ -1,6 +1,6 @@
-from agentrl_envs.babyai.menu import Refusal, refusal, sight
-from agentrl_envs.babyai.terse import Terse
-from agentrl_envs.babyai.view import look
+from agentrl_envs.environments.babyai.actions import Refusal, refusal, sight
+from agentrl_envs.environments.babyai.field_of_view import look
+from agentrl_envs.environments.babyai.text_terse import Terse
 
 FORM = Terse()
 

@@ -2,9 +2,9 @@ import random
 
 import pytest
 
-from agentrl_envs.babyai.level import build
-from agentrl_envs.babyai.route import approach
-from agentrl_envs.babyai.view import look
+from agentrl_envs.environments.babyai.field_of_view import look
+from agentrl_envs.environments.babyai.level import build
+from agentrl_envs.environments.babyai.pathfinding import approach
 
 LEFT, RIGHT, FORWARD = 0, 1, 2
 

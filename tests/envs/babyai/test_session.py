@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrl_envs.babyai import LEVELS, BabyAIOptions, BabyAITasks
 from agentrl_envs.env import Task
+from agentrl_envs.environments.babyai import LEVELS, BabyAIOptions, BabyAITasks
 from agentrl_envs.errors import SessionError, TaskError
 
 TASKS = BabyAITasks()

@@ -4,8 +4,8 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from agentrl_envs.babyai import AGENTGYM, STARTER, BabyAIOptions, BabyAITasks
 from agentrl_envs.env import Environment, Task, TaskSet, split_of
+from agentrl_envs.environments.babyai import AGENTGYM, STARTER, BabyAIOptions, BabyAITasks
 from agentrl_envs.errors import TaskError
 
 
@@ -134,5 +134,7 @@ def test_minigrid_does_not_print(capsys):
 
 
 def test_options_are_read_without_loading_minigrid():
-    code = "import sys; import agentrl_envs.babyai; sys.exit('minigrid' in sys.modules)"
+    code = (
+        "import sys; import agentrl_envs.environments.babyai; sys.exit('minigrid' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], timeout=300, check=False).returncode == 0

@@ -2,10 +2,10 @@ import random
 
 import pytest
 
-from agentrl_envs.babyai import LEVELS, BabyAIOptions, BabyAITasks
-from agentrl_envs.babyai.menu import Refusal, sight
-from agentrl_envs.babyai.terse import Terse
-from agentrl_envs.babyai.view import look
+from agentrl_envs.environments.babyai import LEVELS, BabyAIOptions, BabyAITasks
+from agentrl_envs.environments.babyai.actions import Refusal, sight
+from agentrl_envs.environments.babyai.field_of_view import look
+from agentrl_envs.environments.babyai.text_terse import Terse
 from agentrl_envs.errors import TaskError
 
 FORM = Terse()

@@ -2,8 +2,8 @@ import random
 
 import pytest
 
-from agentrl_envs.babyai.level import build
-from agentrl_envs.babyai.view import look
+from agentrl_envs.environments.babyai.field_of_view import look
+from agentrl_envs.environments.babyai.level import build
 
 
 def named(view):

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrl_envs.textcraft.command import Craft, Get, Look, Unreadable, read
+from agentrl_envs.environments.textcraft.reply_parser import Craft, Get, Look, Unreadable, read
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrl_envs.env import Environment, Task
+from agentrl_envs.environments.textcraft import TextCraftOptions, TextCraftTasks
 from agentrl_envs.errors import TaskError
-from agentrl_envs.textcraft import TextCraftOptions, TextCraftTasks
 
 SIGN = {
     "goal": "oak_sign",

@@ -1,7 +1,7 @@
 from collections import Counter
 
-from agentrl_envs.textcraft.minecraft import minecraft_book
-from agentrl_envs.textcraft.recipe import Recipe
+from agentrl_envs.environments.textcraft.recipes import Recipe
+from agentrl_envs.environments.textcraft.recipes_minecraft import minecraft_book
 
 
 def test_the_goals_have_the_documented_depths():

@@ -3,7 +3,7 @@ from collections import deque
 import pytest
 
 from agentrl_envs.env import Task
-from agentrl_envs.textcraft import TextCraftOptions, TextCraftTasks
+from agentrl_envs.environments.textcraft import TextCraftOptions, TextCraftTasks
 
 TASKS = TextCraftTasks(
     TextCraftOptions(

@@ -4,12 +4,12 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from agentrl_envs.conformance import check
+from agentrl_envs.conformance.check import check
 from agentrl_envs.env import TaskSet, split_of
+from agentrl_envs.environments.textcraft import TextCraftOptions, TextCraftTasks
+from agentrl_envs.environments.textcraft.recipes import Book, Recipe
+from agentrl_envs.environments.textcraft.recipes_minecraft import minecraft_book
 from agentrl_envs.errors import TaskError
-from agentrl_envs.textcraft import TextCraftOptions, TextCraftTasks
-from agentrl_envs.textcraft.minecraft import minecraft_book
-from agentrl_envs.textcraft.recipe import Book, Recipe
 
 MINECRAFT = TextCraftTasks(TextCraftOptions(heldout=100))
 SYNTHETIC = TextCraftTasks(
@@ -100,7 +100,7 @@ def test_the_same_index_gives_the_same_task(tasks):
 
 def test_tasks_do_not_depend_on_the_hash_seed_or_the_working_directory():
     code = (
-        "from agentrl_envs.textcraft import *\n"
+        "from agentrl_envs.environments.textcraft import *\n"
         "for recipes in ('minecraft', 'synthetic'):\n"
         "    tasks = TextCraftTasks(TextCraftOptions(recipes=recipes, heldout=20))\n"
         "    print([tasks.task(s, i).id for s in ('train', 'heldout') for i in range(20)])\n"

@@ -4,8 +4,8 @@ from typing import Any
 
 from kubernetes_stub import DONE, Api, agentrl, cluster, pod, status
 
-from agentrl_pipelines.cluster_client import Cluster
-from agentrl_pipelines.commands.logs import followed
+from agentrl_pipelines.cli.commands.logs import followed
+from agentrl_pipelines.cli.kube_client import Cluster
 
 
 def a_phase(**more: Any) -> Api:

@@ -2,7 +2,7 @@
 
 from click.testing import CliRunner
 
-from agentrl_pipelines.commands.stage import stage
+from agentrl_pipelines.cli.commands.stage import stage
 
 MANIFEST = """
 apiVersion: agentrl.dev/v1alpha1

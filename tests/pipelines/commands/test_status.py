@@ -9,7 +9,7 @@ import yaml
 from kubernetes_stub import MANIFEST, Api, agentrl, cluster, status
 from rich.console import Console
 
-from agentrl_pipelines.commands.status import age, parts
+from agentrl_pipelines.cli.commands.status import age, parts
 
 RUNNING = {
     "metadata": {

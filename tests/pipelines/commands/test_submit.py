@@ -3,9 +3,9 @@
 import pytest
 from kubernetes_stub import Api, agentrl, cluster, status
 
-from agentrl_components.view import SilentView
-from agentrl_pipelines.cluster_client import Cluster
-from agentrl_pipelines.commands.submit import watched
+from agentrl_components.run.progress import SilentView
+from agentrl_pipelines.cli.commands.submit import watched
+from agentrl_pipelines.cli.kube_client import Cluster
 
 
 def test_submit_creates_the_run_and_says_what_to_do_next(tmp_path, monkeypatch, manifest):

@@ -5,10 +5,10 @@ from pathlib import Path
 import yaml
 from click.testing import CliRunner
 
-from agentrl_components.spec.crd import definition
-from agentrl_components.spec.reference import reference
-from agentrl_pipelines.commands.crd import crd
-from agentrl_pipelines.commands.validate import validate
+from agentrl_components.spec.crd.definition import definition
+from agentrl_components.spec.crd.reference import reference
+from agentrl_pipelines.cli.commands.crd import crd
+from agentrl_pipelines.cli.commands.validate import validate
 
 MANIFEST = """
 apiVersion: agentrl.dev/v1alpha1

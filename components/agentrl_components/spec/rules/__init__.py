@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from agentrl_components.spec.fields.run import AgentRLRun, RunSpec
 from agentrl_components.spec.rules import algorithm, environments, horizon, model, storage
 from agentrl_components.spec.rules.rule import Mistake, Rule
-from agentrl_components.spec.run import AgentRLRun, RunSpec
 
 RULES: tuple[Rule, ...] = (
     *model.RULES,

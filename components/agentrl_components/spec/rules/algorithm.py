@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentrl_components.spec.algorithm import COMPARES_A_GROUP, Critic, Gae, Kl
-from agentrl_components.spec.part import Part
+from agentrl_components.spec.fields.algorithm import COMPARES_A_GROUP, Critic, Gae, Kl
+from agentrl_components.spec.fields.base import Part
+from agentrl_components.spec.fields.run import RunSpec
+from agentrl_components.spec.fields.update import Update
 from agentrl_components.spec.rules.rule import Mistake, Rule, changed, rule
-from agentrl_components.spec.run import RunSpec
-from agentrl_components.spec.update import Update
 
 _COMPARING = "[" + ", ".join(f"'{name}'" for name in sorted(COMPARES_A_GROUP)) + "]"
 

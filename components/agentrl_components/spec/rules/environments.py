@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
+from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
-from agentrl_components.spec.run import RunSpec
 from agentrl_envs.registry import names as built_in
 
 GIVEN_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})

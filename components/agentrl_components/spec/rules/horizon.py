@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from agentrl_components.spec.algorithm import COMPARES_A_GROUP
-from agentrl_components.spec.horizon import Alarm, Horizon, Phase
+from agentrl_components.spec.fields.algorithm import COMPARES_A_GROUP
+from agentrl_components.spec.fields.horizon import Alarm, Horizon, Phase
+from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, changed, rule
-from agentrl_components.spec.run import RunSpec
 
 _BOUNDS = tuple(name for name in Alarm.model_fields if name not in {"action", "window"})
 _HAS_BOUND = " || ".join(f"has(a.{Alarm.model_fields[name].alias})" for name in _BOUNDS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
-from agentrl_components.spec.run import RunSpec
 
 
 def _too_long(spec: RunSpec, field: str, max_turns: int) -> Iterator[Mistake]:

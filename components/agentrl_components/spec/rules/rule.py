@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from agentrl_components.spec.run import RunSpec
+from agentrl_components.spec.fields.run import RunSpec
 
 Check = Callable[[RunSpec], Iterator["Mistake"]]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from agentrl_components.spec.fields.run import RunSpec
+from agentrl_components.spec.fields.warmstart import WarmStart
 from agentrl_components.spec.rules.rule import Mistake, Rule, changed, rule
-from agentrl_components.spec.run import RunSpec
-from agentrl_components.spec.warmstart import WarmStart
 
 _NAMES = ("episodes", "max_turns", "rounds")
 _DEFAULT = {name: WarmStart.model_fields[name].default for name in _NAMES}

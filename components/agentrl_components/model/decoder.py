@@ -1,0 +1,164 @@
+"""The model: a decoder of the Llama family, on packed rows.
+
+One body serves sampling and training; they differ in how attention finds its keys, so that is an
+argument. Parameter names are those of transformers, so a state dict goes in and out of its folders
+unchanged. `architecture.FAMILIES` says which models it covers.
+
+Legend: N tokens packed in a row, E hidden width, H query heads, K key heads, D head width, V
+vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from agentrl_components.model.architecture import Architecture
+
+
+class Attend(Protocol):
+    """Where the keys of a forward pass are."""
+
+    def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        """Attention output [N, H, D] of one layer."""
+        ...
+
+
+class Norm(nn.Module):
+    """Root mean square normalisation (arXiv 1910.07467)."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, (x.shape[-1],), self.weight, self.eps)
+
+
+class Attention(nn.Module):
+    """Grouped-query attention with rotary positions."""
+
+    def __init__(self, shape: Architecture, layer: int) -> None:
+        super().__init__()
+        self.layer = layer
+        self.heads, self.kv_heads = shape.heads, shape.kv_heads
+        self.width = width = shape.head_width
+        self.q_proj = nn.Linear(shape.hidden, shape.heads * width, bias=shape.qkv_bias)
+        self.k_proj = nn.Linear(shape.hidden, shape.kv_heads * width, bias=shape.qkv_bias)
+        self.v_proj = nn.Linear(shape.hidden, shape.kv_heads * width, bias=shape.qkv_bias)
+        self.o_proj = nn.Linear(shape.heads * width, shape.hidden, bias=shape.out_bias)
+        self.q_norm = Norm(width, shape.eps) if shape.normed else nn.Identity()
+        self.k_norm = Norm(width, shape.eps) if shape.normed else nn.Identity()
+
+    def forward(self, x_NE: Tensor, cos_ND: Tensor, sin_ND: Tensor, attend: Attend) -> Tensor:
+        q_NHD = self.q_norm(self.q_proj(x_NE).view(-1, self.heads, self.width))
+        k_NKD = self.k_norm(self.k_proj(x_NE).view(-1, self.kv_heads, self.width))
+        v_NKD = self.v_proj(x_NE).view(-1, self.kv_heads, self.width)
+        q_NHD, k_NKD = rotate(q_NHD, cos_ND, sin_ND), rotate(k_NKD, cos_ND, sin_ND)
+        out: Tensor = self.o_proj(attend(self.layer, q_NHD, k_NKD, v_NKD).flatten(1))
+        return out
+
+
+class FeedForward(nn.Module):
+    """SwiGLU (arXiv 2002.05202)."""
+
+    def __init__(self, shape: Architecture) -> None:
+        super().__init__()
+        bias = shape.mlp_bias
+        self.gate_proj = nn.Linear(shape.hidden, shape.intermediate, bias=bias)
+        self.up_proj = nn.Linear(shape.hidden, shape.intermediate, bias=bias)
+        self.down_proj = nn.Linear(shape.intermediate, shape.hidden, bias=bias)
+
+    def forward(self, x_NE: Tensor) -> Tensor:
+        out: Tensor = self.down_proj(F.silu(self.gate_proj(x_NE)) * self.up_proj(x_NE))
+        return out
+
+
+class Layer(nn.Module):
+    """One block."""
+
+    def __init__(self, shape: Architecture, layer: int) -> None:
+        super().__init__()
+        self.self_attn = Attention(shape, layer)
+        self.mlp = FeedForward(shape)
+        self.input_layernorm = Norm(shape.hidden, shape.eps)
+        self.post_attention_layernorm = Norm(shape.hidden, shape.eps)
+
+    def forward(self, x_NE: Tensor, cos_ND: Tensor, sin_ND: Tensor, attend: Attend) -> Tensor:
+        x_NE = x_NE + self.self_attn(self.input_layernorm(x_NE), cos_ND, sin_ND, attend)
+        out: Tensor = x_NE + self.mlp(self.post_attention_layernorm(x_NE))
+        return out
+
+
+class Body(nn.Module):
+    """Embedding, blocks, final norm."""
+
+    def __init__(self, shape: Architecture) -> None:
+        super().__init__()
+        # A given weight is left as it is. Drawing one for nothing would, on the meta device where
+        # models are opened, import torch's compiler: four seconds in every process.
+        weight_VE = torch.empty(shape.vocabulary, shape.hidden)
+        self.embed_tokens = nn.Embedding(shape.vocabulary, shape.hidden, _weight=weight_VE)
+        self.layers = nn.ModuleList(Layer(shape, i) for i in range(shape.layers))
+        self.norm = Norm(shape.hidden, shape.eps)
+
+
+class Decoder(nn.Module):
+    """Token ids in, hidden states out; logits on request, for the rows that need them."""
+
+    def __init__(self, shape: Architecture) -> None:
+        super().__init__()
+        self.shape = shape
+        self.checkpointing = False
+        self.model = Body(shape)
+        if not shape.tied:
+            self.lm_head = nn.Linear(shape.hidden, shape.vocabulary, bias=False)
+        frequencies_D = torch.tensor(shape.rope.frequencies(shape.head_width))
+        self.register_buffer("frequencies", frequencies_D, persistent=False)
+
+    def forward(self, ids_N: Tensor, positions_N: Tensor, attend: Attend) -> Tensor:
+        """Final hidden states [N, E]."""
+        angles_ND = positions_N[:, None].float() * self.get_buffer("frequencies")[None, :]
+        x_NE = self.model.embed_tokens(ids_N)
+        cos_ND = angles_ND.cos().to(x_NE.dtype)
+        sin_ND = angles_ND.sin().to(x_NE.dtype)
+        for layer in self.model.layers:
+            if self.checkpointing and torch.is_grad_enabled():
+                x_NE = checkpoint(layer, x_NE, cos_ND, sin_ND, attend, use_reentrant=False)
+            else:
+                x_NE = layer(x_NE, cos_ND, sin_ND, attend)
+        out: Tensor = self.model.norm(x_NE)
+        return out
+
+    def logits(self, x_NE: Tensor) -> Tensor:
+        """Logits [N, V] of hidden states."""
+        weight = self.model.embed_tokens.weight if self.shape.tied else self.lm_head.weight
+        return F.linear(x_NE, weight)
+
+    @torch.no_grad()
+    def initialise(self, generator: torch.Generator) -> None:
+        """Random weights: normal(0, 1 / sqrt(inputs)), residual outputs divided by sqrt(2 layers).
+
+        At small widths GPT-2's fixed 0.02 leaves attention flat for hundreds of steps, and the
+        heads that match a goal with what is seen form late or never."""
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 1:
+                parameter.fill_(0.0 if name.endswith("bias") else 1.0)
+                continue
+            std = parameter.shape[-1] ** -0.5
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                std /= (2 * len(self.model.layers)) ** 0.5
+            parameter.normal_(0.0, std, generator=generator)
+
+
+def rotate(x_NHD: Tensor, cos_ND: Tensor, sin_ND: Tensor) -> Tensor:
+    """Rotary position embedding (arXiv 2104.09864) in the half-split layout of Llama's weights."""
+    half = x_NHD.shape[-1] // 2
+    a, b = x_NHD[..., :half], x_NHD[..., half:]
+    cos, sin = cos_ND[:, None], sin_ND[:, None]
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)

@@ -1,0 +1,251 @@
+"""The learning curve of a run: training and held-out success over the horizon's phases.
+
+Training success is measured at the horizon of its phase, held-out success always at the
+evaluation's; the random policy's band is the 95 % interval of its held-out success. Nothing here
+touches matplotlib's global state, so figures may be drawn in any thread.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from agentrl_components.evaluation.summary import Evaluated
+    from agentrl_components.reporting.schema import PhaseTold, Report, Step
+
+INK = "#1f2733"
+"""Lines and texts. On a page it becomes the page's own colour."""
+QUIET = "#8a93a0"
+LEARNING = "#2f7fd1"
+HELDOUT = "#d9622b"
+
+_PERCENT = FuncFormatter(lambda value, _: f"{value * 100:.0f} %")
+
+
+def draw(report: Report) -> Figure:
+    """The figure: success above; turns, entropy and well-formed replies below."""
+    figure = Figure(figsize=(10, 6.6), facecolor="white")
+    # Fixed margins: measuring texts for a layout costs as much as drawing.
+    grid = figure.add_gridspec(
+        *(2, 3),
+        height_ratios=(2.7, 1),
+        left=0.067,
+        right=0.988,
+        top=0.86,
+        bottom=0.04,
+        hspace=0.3,
+        wspace=0.2,
+    )
+    top = figure.add_subplot(grid[0, :])
+    below = [figure.add_subplot(grid[1, column]) for column in range(3)]
+    span = max(len(report.training), 1)
+    for axes in (top, *below):
+        _plain(axes, span)
+        _phases(axes, report.phases, span, labelled=axes is top)
+    _success(top, report, span)
+    steps = report.training
+    _line(below[0], steps, [step.turns for step in steps], "Turns per episode, dashed: allowed")
+    _caps(below[0], steps)
+    _line(below[1], steps, [step.entropy for step in steps], "Entropy, nats per sampled token")
+    _line(below[2], steps, [step.wellformed for step in steps], "Well-formed replies")
+    below[2].yaxis.set_major_formatter(_PERCENT)
+    below[2].set_ylim(0, 1.04)
+    for axes, most in zip(below, _most(steps), strict=False):
+        axes.set_ylim(0, 1.08 * most)
+    top.set_title(report.headline, loc="left", color=INK, fontsize=13, fontweight="bold", pad=50)
+    return figure
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as a PNG of 1500 pixels' width."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=150, metadata={"Software": "AgentRL"})
+    return file.getvalue()
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an <svg> element without a background, its ink the colour of the text
+    around it."""
+    file = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(file, format="svg", facecolor="none", metadata=nothing)
+    text = file.getvalue()
+    return text[text.index("<svg") :].replace(INK, "currentColor")
+
+
+def smooth(values: Sequence[float | None], window: int) -> NDArray[np.float64]:
+    """The mean of the measured values up to `window` // 2 places away; nan where there is none."""
+    known = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    there = np.isfinite(known)
+    sums = np.concatenate([[0.0], np.cumsum(np.where(there, known, 0.0))])
+    counts = np.concatenate([[0], np.cumsum(there)])
+    places = np.arange(len(known))
+    low = np.maximum(places - window // 2, 0)
+    high = np.minimum(places + window // 2 + 1, len(known))
+    n = counts[high] - counts[low]
+    return np.where(n > 0, (sums[high] - sums[low]) / np.maximum(n, 1), np.nan)
+
+
+def _smoothed(steps: Sequence[Step], values: Sequence[float | None]) -> NDArray[np.float64]:
+    """`values` smoothed within each phase, since the horizon changes what is measured."""
+    window = max(5, len(steps) // 15)
+    changes = [place for place, (a, b) in enumerate(pairwise(steps), 1) if a.phase != b.phase]
+    starts = [0, *changes]
+    parts = [
+        smooth(values[start:end], window)
+        for start, end in zip(starts, [*starts[1:], len(steps)], strict=True)
+    ]
+    return np.concatenate([np.empty(0), *parts])
+
+
+def _plain(axes: Axes, span: int) -> None:
+    axes.set_facecolor("none")
+    axes.set_xlim(-0.015 * span, span * 1.015)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
+    axes.tick_params(colors=INK, length=0, labelsize=9)
+    axes.grid(axis="y", color=QUIET, alpha=0.22, linewidth=0.7)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(QUIET)
+
+
+def _phases(axes: Axes, phases: Sequence[PhaseTold], span: int, *, labelled: bool) -> None:
+    """Every phase that was played, shaded a step deeper than the one before."""
+    played = [phase for phase in phases if phase.iterations]
+    start = 0
+    for place, phase in enumerate(played):
+        end = start + phase.iterations
+        shade = 0.03 + 0.09 * place / max(len(played) - 1, 1)
+        axes.axvspan(start, end, color=LEARNING, alpha=shade, linewidth=0, zorder=0)
+        if labelled and phase.iterations >= 0.05 * span:
+            turns = f"{phase.horizon} turn{'' if phase.horizon == 1 else 's'}"
+            text = f"horizon: {turns}" if phase.iterations > 0.15 * span else str(phase.horizon)
+            axes.annotate(
+                text,
+                ((start + end) / 2, 1),
+                (0, 4),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                color=INK,
+                fontsize=9.5,
+            )
+        start = end
+
+
+def _success(axes: Axes, report: Report, span: int) -> None:
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(_PERCENT)
+    axes.set_xlabel("iteration", color=INK, fontsize=9.5)
+    axes.set_ylabel("success", color=INK, fontsize=9.5)
+    if (random := report.heldout.random) is not None:
+        axes.axhspan(random.low, random.high, color=QUIET, alpha=0.22, linewidth=0)
+        axes.axhline(
+            random.success, color=QUIET, linewidth=1.2, linestyle=(0, (4, 3)), label="random policy"
+        )
+    steps = report.training
+    if steps:
+        x = [step.iteration + 0.5 for step in steps]
+        raw = [np.nan if step.success is None else step.success for step in steps]
+        axes.plot(x, raw, color=LEARNING, alpha=0.35, linewidth=0.9)
+        axes.plot(
+            x,
+            _smoothed(steps, [step.success for step in steps]),
+            color=LEARNING,
+            linewidth=2.2,
+            label="training, at the phase's horizon",
+        )
+    points = _heldout(report, len(steps))
+    if points:
+        turns = points[0][1].max_turns
+        axes.errorbar(
+            [x for x, _ in points],
+            [found.success for _, found in points],
+            yerr=[
+                [found.success - found.low for _, found in points],
+                [found.high - found.success for _, found in points],
+            ],
+            fmt="o",
+            color=HELDOUT,
+            markersize=6.5,
+            capsize=3.5,
+            elinewidth=1.5,
+            clip_on=False,
+            zorder=5,
+            label=f"held-out at {turns} turns, 95 % interval",
+        )
+    _named(axes, report, span)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(-0.008, 1.07),
+            borderaxespad=0,
+            ncols=3,
+            frameon=False,
+            fontsize=9.5,
+            labelcolor=INK,
+            handlelength=1.6,
+        )
+
+
+def _heldout(report: Report, done: int) -> list[tuple[int, Evaluated]]:
+    points = [(one.iterations, one.found) for one in report.evaluations]
+    if report.heldout.before is not None:
+        points.insert(0, (0, report.heldout.before))
+    if report.heldout.after is not None:
+        points = [point for point in points if point[0] != done]
+        points.append((done, report.heldout.after))
+    return points
+
+
+def _named(axes: Axes, report: Report, span: int) -> None:
+    """The two numbers that matter, beside their points."""
+    ends = ((report.heldout.before, 0, 9, "left"), (report.heldout.after, span, -9, "right"))
+    for found, x, away, side in ends:
+        if found is not None:
+            axes.annotate(
+                f"{found.success * 100:.1f} %",
+                (x, found.success),
+                (away, 9 if found.success < 0.85 else -15),
+                textcoords="offset points",
+                ha=side,
+                color=HELDOUT,
+                fontsize=11,
+                fontweight="bold",
+                zorder=6,
+            )
+
+
+def _most(steps: Sequence[Step]) -> tuple[float, float]:
+    """The most that turns and entropy reach; 1 where nothing was measured."""
+    turns = max((step.max_turns for step in steps), default=1)
+    entropy = max((step.entropy for step in steps if step.entropy), default=1.0)
+    return float(turns), entropy
+
+
+def _line(axes: Axes, steps: Sequence[Step], values: Sequence[float | None], title: str) -> None:
+    axes.set_title(title, loc="left", color=INK, fontsize=10)
+    x = [step.iteration + 0.5 for step in steps]
+    known = [np.nan if value is None else value for value in values]
+    axes.plot(x, known, color=LEARNING, alpha=0.35, linewidth=0.8)
+    axes.plot(x, _smoothed(steps, values), color=LEARNING, linewidth=1.6)
+
+
+def _caps(axes: Axes, steps: Sequence[Step]) -> None:
+    """The horizon as a stepped line: what the episodes were allowed."""
+    if steps:
+        edges = [step.iteration for step in steps] + [steps[-1].iteration + 1]
+        caps = [step.max_turns for step in steps]
+        axes.stairs(caps, edges, baseline=None, color=INK, linewidth=1.1, linestyle=(0, (4, 2)))

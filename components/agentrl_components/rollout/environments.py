@@ -1,0 +1,58 @@
+"""The worlds of a manifest, opened."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+from functools import partial
+from urllib.parse import urlsplit
+
+from agentrl_components.errors import SpecError
+from agentrl_components.spec import Environment
+from agentrl_envs.client.http import Patience
+from agentrl_envs.client.remote_world import RemoteTaskSet
+from agentrl_envs.errors import SessionError
+from agentrl_envs.registry import OptionError, task_set
+from agentrl_envs.world import LocalWorld, World
+
+
+async def open_worlds(environments: Sequence[Environment]) -> dict[str, World]:
+    """A world for each environment, by name. Raises `SpecError` for options an environment
+    refuses."""
+    return {e.name: await open_world(e, i) for i, e in enumerate(environments)}
+
+
+async def open_world(environment: Environment, index: int = 0) -> World:
+    """One world."""
+    if environment.builtin is not None:
+        try:
+            return LocalWorld(task_set(environment.builtin, environment.options))
+        except OptionError as error:
+            where = f"spec.environments[{index}]"
+            raise SpecError([f"{where}: {line}" for line in str(error).splitlines()]) from error
+    token = os.environ.get(environment.token_env) if environment.token_env else None
+    patience = Patience(call_s=environment.timeout_s)
+    url = str(environment.url)
+    if environment.replicas > 1:
+        return await RemoteTaskSet.connect(
+            find=partial(servers, url), token=token, patience=patience
+        )
+    return await RemoteTaskSet.connect(url, token=token, patience=patience)
+
+
+async def servers(url: str) -> list[str]:
+    """An address for each server behind a name: a session lives on one of them, so a name that
+    leads now here, now there would lose it. Raises `SessionError` while there is none."""
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            parts.hostname, port, type=socket.SOCK_STREAM
+        )
+    except socket.gaierror as error:
+        raise SessionError(f"{url}: {parts.hostname} has no address: {error}") from error
+    hosts = sorted({str(address[0]) for *_, address in found})
+    places = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts]
+    return [parts._replace(netloc=place).geturl() for place in places]

@@ -1,0 +1,155 @@
+"""What pydantic found, in words that name the field, the reason and the fix."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from agentrl_components.spec.fields.run import GROUP, KIND, VERSION, AgentRLRun
+from agentrl_components.spec.rules import Mistake
+
+_KINDS = {
+    "int_type": ("an integer", "write a whole number, such as 3, without quotes"),
+    "int_from_float": ("an integer", "write a whole number, such as 3"),
+    "float_type": ("a number", "write a number, such as 0.5, without quotes"),
+    "bool_type": ("true or false", "write true or false, without quotes"),
+    "string_type": ("a text", "put it in quotes"),
+    "tuple_type": ("a list", "put each item on a line of its own, after a dash"),
+    "dict_type": ("a mapping", "write name: value pairs under it"),
+    "model_type": ("a mapping", "write its fields under it, indented"),
+    "url_type": ("a text", "write a URL, such as http://host:8000"),
+}
+
+_ONLY = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
+
+Location = tuple[int | str, ...]
+
+
+def path(location: Location) -> str:
+    """`('spec', 'phases', 1, 'maxTurns')` as `spec.phases[1].maxTurns`."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".") or "manifest"
+
+
+def fields(location: Location) -> list[str]:
+    """The names that may stand at `location`, which points at a mapping of the manifest."""
+    model = _model(AgentRLRun, location)
+    return [str(field.alias) for field in model.model_fields.values()] if model else []
+
+
+def reworded(error: ErrorDetails) -> Mistake:
+    """One mistake of one field."""
+    location = error["loc"]
+    reason, fix = _words(error)
+    return Mistake(field=path(location), reason=reason, fix=fix)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` was probably meant to be."""
+    plain = {_plain(one): one for one in known}
+    found = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=0.6)
+    return plain[found[0]] if found else None
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def _words(error: ErrorDetails) -> tuple[str, str]:
+    kind, given, bounds = error["type"], error["input"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = fields(error["loc"][:-1])
+        near = nearest(str(error["loc"][-1]), known)
+        fix = f"did you mean {near}?" if near else f"remove it; known are {', '.join(known)}"
+        return "there is no such field", fix
+    if kind == "missing":
+        name = str(error["loc"][-1])
+        return "is missing", f"set it to {_ONLY[name]}" if name in _ONLY else "give it a value"
+    if kind in _KINDS:
+        noun, fix = _KINDS[kind]
+        return f"{_shown(given)} is not {noun}", fix
+    if kind == "literal_error":
+        return _literal(given, str(bounds["expected"]))
+    if kind == "finite_number":
+        return f"{_shown(given)} is not finite", "write a finite number, or leave it out"
+    return _bounded(kind, given, bounds) or (
+        f"{_shown(given)}: {error['msg'][:1].lower()}{error['msg'][1:]}",
+        "see docs/manifest.md",
+    )
+
+
+def _literal(given: Any, expected: str) -> tuple[str, str]:
+    choices = expected.replace("'", "").replace(" or ", ", ").split(", ")
+    if given is False and "off" in choices:
+        return "YAML reads off as false", 'put it in quotes: "off"'
+    near = nearest(given, choices) if isinstance(given, str) else None
+    rest = f"use {choices[0]}" if len(choices) == 1 else f"use one of {', '.join(choices)}"
+    fix = f"did you mean {near}? {rest[:1].upper()}{rest[1:]}" if near and rest else rest
+    return f"{_shown(given)} is not known here", fix
+
+
+def _bounded(kind: str, given: Any, bounds: dict[str, Any]) -> tuple[str, str] | None:
+    match kind:
+        case "greater_than_equal":
+            return f"{_shown(given)} is too small", f"set it to {bounds['ge']:g} or more"
+        case "greater_than":
+            return f"{_shown(given)} is too small", f"set it above {bounds['gt']:g}"
+        case "less_than_equal":
+            return f"{_shown(given)} is too large", f"set it to {bounds['le']:.10g} or less"
+        case "less_than":
+            return f"{_shown(given)} is too large", f"set it below {bounds['lt']:.10g}"
+        case "int_parsing_size":
+            return f"{_shown(given)} is too large", "write a smaller number"
+        case "too_short":
+            least = bounds["min_length"]
+            return f"holds {bounds['actual_length']} items", f"give at least {least}"
+        case "too_long":
+            return f"holds more than {bounds['max_length']} items", "remove some"
+        case "string_too_short":
+            return "is empty", "give it a value, or leave it out"
+        case "string_too_long" | "url_too_long":
+            most = bounds["max_length"]
+            return f"is longer than {most} characters", f"shorten it to {most} or fewer"
+        case "string_pattern_mismatch":
+            return f"{_shown(given)} has the wrong form", f"it must match {bounds['pattern']}"
+        case "url_parsing" | "url_scheme" | "url_syntax_violation":
+            return f"{_shown(given)} is no web address", "write one, such as http://host:8000"
+    return None
+
+
+def _shown(given: Any) -> str:
+    if given is None:
+        return "null"
+    if isinstance(given, bool):
+        return "true" if given else "false"
+    if isinstance(given, list | dict):
+        return "a list" if isinstance(given, list) else "a mapping"
+    text = f'"{given}"' if isinstance(given, str) else f"{given}"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _model(kind: Any, location: Location) -> type[BaseModel] | None:
+    """The model at `location` under the type `kind`, or None where there is none."""
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if get_origin(kind) in (Union, UnionType):
+        kind = next(one for one in get_args(kind) if one is not NoneType)
+        return _model(kind, location)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        if not location:
+            return kind
+        named = {str(field.alias): field.annotation for field in kind.model_fields.values()}
+        return _model(named.get(str(location[0])), location[1:])
+    if get_origin(kind) is tuple and location:
+        return _model(get_args(kind)[0], location[1:])
+    return None
+
+
+__all__ = ["Location", "fields", "nearest", "path", "reworded"]

@@ -1,0 +1,247 @@
+"""S3 and MinIO as a store: a key is an object under the prefix.
+
+An object appears whole or not at all by S3's own rules. `If-None-Match: *` makes a put fail where
+something is; it goes into the request that makes the object appear, which is the last one of a
+multi-part upload. A look before the put guards against services that ignore the header.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import tenacity
+import urllib3
+from minio import Minio
+from minio.credentials import StaticProvider
+from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
+
+from agentrl_components.errors import StoreError
+from agentrl_components.storage.store import absent, checked_key, different, is_key
+
+T = TypeVar("T")
+
+_PART_SIZE = 64 << 20
+_CHUNK = 1 << 20
+_TAKEN = {"PreconditionFailed"}
+_ABSENT = {"NoSuchKey", "NoSuchObject"}
+_PASSING = {
+    "ConditionalRequestConflict",
+    "InternalError",
+    "OperationAborted",
+    "RequestTimeout",
+    "ServiceUnavailable",
+    "SlowDown",
+    "SlowDownRead",
+    "SlowDownWrite",
+    "XMinioServerNotInitialized",
+}
+"""S3's error codes that mean: later, perhaps."""
+
+
+def credentials(access_key_env: str, secret_key_env: str) -> StaticProvider:
+    """From the environment variables of these names; `StoreError` names the ones that are not
+    set."""
+    missing = [name for name in (access_key_env, secret_key_env) if not os.environ.get(name)]
+    if missing:
+        raise StoreError(
+            f"storage: {' and '.join(missing)} not set in the environment. Set it, or name other"
+            " variables in storage.accessKeyEnv and storage.secretKeyEnv"
+        )
+    return StaticProvider(os.environ[access_key_env], os.environ[secret_key_env])
+
+
+class MinioStore:
+    """Keys as objects of one bucket, which must exist.
+
+    A request that fails for a passing reason is sent again, with growing pauses, for `deadline_s`
+    seconds; then it is a `StoreError`.
+    """
+
+    def __init__(
+        self,
+        *,
+        bucket: str,
+        prefix: str,
+        credentials: StaticProvider,
+        endpoint: str | None = None,
+        region: str | None = None,
+        deadline_s: float = 120.0,
+        timeout_s: float = 60.0,
+    ) -> None:
+        host, secure = _host(endpoint)
+        self._put_at(bucket, prefix)
+        self._deadline_s = deadline_s
+        timeout = urllib3.Timeout(connect=min(5.0, timeout_s), read=timeout_s)
+
+        def client(pool: type[urllib3.PoolManager]) -> Minio:
+            http = pool(timeout=timeout, retries=False, maxsize=8)
+            return Minio(
+                host, credentials=credentials, secure=secure, region=region, http_client=http
+            )
+
+        self._client = client(urllib3.PoolManager)
+        self._once = client(_PutOncePool)
+
+    def at(self, bucket: str, prefix: str) -> MinioStore:
+        """Another place in the same service, asked over the same connections."""
+        there = copy.copy(self)
+        there._put_at(bucket, prefix)
+        return there
+
+    def _put_at(self, bucket: str, prefix: str) -> None:
+        self.url = f"s3://{bucket}/{prefix}".rstrip("/")
+        self._bucket = bucket
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+
+    def put(self, key: str, data: bytes) -> None:
+        self._put(key, lambda: BytesIO(data), len(data))
+
+    def put_file(self, key: str, path: Path) -> None:
+        self._put(key, lambda: path.open("rb"), path.stat().st_size)
+
+    def replace(self, key: str, data: bytes) -> None:
+        name = self._name(key)
+        self._ask(
+            key, lambda: self._client.put_object(self._bucket, name, BytesIO(data), len(data))
+        )
+
+    def get(self, key: str) -> bytes:
+        return self._ask(key, lambda: b"".join(self._chunks(key)))
+
+    def get_file(self, key: str, path: Path) -> None:
+        def copy() -> None:
+            with path.open("wb") as file:
+                file.writelines(self._chunks(key))
+
+        self._ask(key, copy)
+
+    def exists(self, key: str) -> bool:
+        return self._size(key) is not None
+
+    def list(self, prefix: str) -> Iterator[str]:
+        def names() -> list[str]:
+            found = self._client.list_objects(
+                self._bucket, prefix=self._prefix + prefix, recursive=True
+            )
+            keys = (str(item.object_name).removeprefix(self._prefix) for item in found)
+            return sorted(key for key in keys if is_key(key))
+
+        return iter(self._ask(prefix, names))
+
+    def delete(self, key: str) -> None:
+        name = self._name(key)
+        self._ask(key, lambda: self._client.remove_object(self._bucket, name))
+
+    def _name(self, key: str) -> str:
+        return self._prefix + checked_key(key)
+
+    def _put(self, key: str, source: Callable[[], BinaryIO], length: int) -> None:
+        name = self._name(key)
+
+        def send() -> bool:
+            with source() as file:
+                try:
+                    self._once.put_object(self._bucket, name, file, length, part_size=_PART_SIZE)
+                except S3Error as error:
+                    if error.code in _TAKEN:
+                        return False
+                    raise
+            return True
+
+        while self._size(key) is not None or not self._ask(key, send):
+            same = self._ask(key, lambda: self._same(key, source))
+            if same is False:
+                raise different(key, self.url)
+            if same:
+                return
+            # another process deleted the key in between
+
+    def _size(self, key: str) -> int | None:
+        name = self._name(key)
+
+        def look() -> int | None:
+            try:
+                return int(self._client.stat_object(self._bucket, name).size or 0)
+            except S3Error as error:
+                if error.code in _ABSENT:
+                    return None
+                raise
+
+        return self._ask(key, look)
+
+    def _same(self, key: str, source: Callable[[], BinaryIO]) -> bool | None:
+        """Whether this is what is there; None: nothing is."""
+        try:
+            with source() as file:
+                same = all(chunk == file.read(len(chunk)) for chunk in self._chunks(key))
+                return same and not file.read(1)
+        except S3Error as error:
+            if error.code in _ABSENT:
+                return None
+            raise
+
+    def _chunks(self, key: str) -> Iterator[bytes]:
+        response = self._client.get_object(self._bucket, self._name(key))
+        try:
+            yield from response.stream(_CHUNK)
+        finally:
+            response.close()
+            response.release_conn()
+
+    def _ask(self, key: str, request: Callable[[], T]) -> T:
+        again = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_passing),
+            stop=tenacity.stop_after_delay(self._deadline_s),
+            wait=tenacity.wait_random_exponential(multiplier=0.2, max=10.0),
+            reraise=True,
+        )
+        try:
+            return again(request)
+        except S3Error as error:
+            if error.code in _ABSENT:
+                raise absent(key, self.url) from error
+            raise StoreError(f"{key}: in {self.url}: {error.code}: {error.message}") from error
+        except (MinioException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise StoreError(f"{key}: in {self.url}: {_reason(error)}") from error
+
+
+class _PutOncePool(urllib3.PoolManager):
+    """Adds `If-None-Match: *` to the requests that make an object appear: a put of the whole, and
+    the last request of a multi-part upload. The S3 client has no argument for it."""
+
+    def urlopen(  # type: ignore[override]
+        self, method: str, url: str, redirect: bool = True, **kw: Any
+    ) -> Any:
+        upload = "uploadId" in parse_qs(urlsplit(url).query)
+        if (method == "PUT" and not upload) or (method == "POST" and upload):
+            kw["headers"] = {**dict(kw.get("headers") or {}), "If-None-Match": "*"}
+        return super().urlopen(method, url, redirect=redirect, **kw)
+
+
+def _passing(error: BaseException) -> bool:
+    if isinstance(error, S3Error):
+        return error.code in _PASSING
+    return isinstance(
+        error, ServerError | InvalidResponseError | urllib3.exceptions.HTTPError | ConnectionError
+    )
+
+
+def _reason(error: Exception) -> str:
+    inner = getattr(error, "reason", None)
+    return str(inner or error)
+
+
+def _host(endpoint: str | None) -> tuple[str, bool]:
+    """Host and port, and whether TLS is on."""
+    if endpoint is None:
+        return "s3.amazonaws.com", True
+    if "://" not in endpoint:
+        return endpoint, True
+    parts = urlsplit(endpoint)
+    return parts.netloc, parts.scheme == "https"

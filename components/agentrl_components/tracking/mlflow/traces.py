@@ -1,0 +1,216 @@
+"""Episodes as MLflow traces: a root span for the episode, a span for each turn.
+
+Ids of traces and spans are hashes of what they show, so that showing an episode again changes
+nothing. All spans of a call go in one request. A trajectory keeps no clock, so every turn is shown
+as 1 ms.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentrl_components.tracking.send_queue import Episodes
+from agentrl_components.trajectory.record import Trajectory, Turn
+
+_TURN_NS = 1_000_000
+_PREVIEW = 1000
+"""Characters MLflow keeps of a trace's request and response in its table."""
+
+
+def record(uri: str, experiment_id: str, run_id: str, shown: Episodes) -> None:
+    """Send the episodes. Raises what MLflow raises."""
+    from mlflow.tracing.client import TracingClient
+
+    client = TracingClient(uri)
+    episodes = [
+        (_trace_id(run_id, shown, episode), episode) for episode in shown.episodes if episode.turns
+    ]
+    if not episodes or _kept(client, episodes[-1][0]):
+        return
+    spans = [
+        span
+        for trace_id, episode in episodes
+        for span in _spans(trace_id, shown.name, episode, shown.time_ms)
+    ]
+    client.log_spans(experiment_id, spans)
+    for trace_id, episode in episodes:
+        client.start_trace(_info(trace_id, experiment_id, run_id, shown, episode))
+
+
+def _kept(client: Any, trace_id: int) -> bool:
+    """Whether MLflow has all of this trace. Its tags come last, and the last trace after others."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return "shown" in client.get_trace_info(_text_id(trace_id)).tags
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "NOT_FOUND"):
+            return False
+        raise
+
+
+def run_lengths(mask: NDArray[np.bool_]) -> str:
+    """`[F F T T T F]` as `2-3+1-`: how many tokens in a row were sampled (+) or not (-)."""
+    return "".join(f"{len(list(run))}{'+' if on else '-'}" for on, run in groupby(mask.tolist()))
+
+
+def turn_attributes(episode: Trajectory, turn: Turn) -> dict[str, Any]:
+    """What is shown beside one action."""
+    reply = slice(turn.start, turn.end)
+    mask = episode.mask[reply]
+    sampled = episode.logprobs[reply][mask]
+    return {
+        "reward": turn.reward,
+        "wellformed": turn.wellformed,
+        "tokens": turn.end - turn.start,
+        "sampled_tokens": int(mask.sum()),
+        "mean_logprob": round(float(sampled.mean()), 6) if len(sampled) else None,
+        "mask": run_lengths(mask),
+        "policy_version": turn.version,
+    }
+
+
+def episode_attributes(episode: Trajectory) -> dict[str, Any]:
+    """What is shown beside the whole episode."""
+    return {
+        "environment": episode.environment,
+        "task": episode.task,
+        "category": episode.category,
+        "score": episode.score,
+        "raw_score": episode.raw_score,
+        "success": episode.success,
+        "ending": episode.ending.value,
+        "horizon": episode.max_turns,
+        "turns": len(episode.turns),
+        "iteration": episode.iteration,
+        "group": episode.group,
+        "sample": episode.sample,
+        "tokens": len(episode.ids),
+        "sampled_tokens": episode.num_sampled,
+        "mask": run_lengths(episode.mask),
+        "temperature": episode.temperature,
+        "note": episode.note,
+    }
+
+
+def _outcome(episode: Trajectory) -> str:
+    verdict = "solved" if episode.success else "not solved"
+    return f"{verdict}, score {episode.score:.2f}, {len(episode.turns)} turns, {episode.ending}"
+
+
+def _spans(trace_id: int, name: str, episode: Trajectory, time_ms: int) -> Iterator[Any]:
+    from mlflow.entities import SpanType
+
+    start_ns = time_ms * 1_000_000
+    yield _span(
+        trace_id,
+        0,
+        f"{name}: {episode.category}",
+        (start_ns, start_ns + len(episode.turns) * _TURN_NS),
+        SpanType.AGENT,
+        {"task": episode.task, "observation": episode.turns[0].observation},
+        {"outcome": _outcome(episode)},
+        episode_attributes(episode),
+    )
+    for index, turn in enumerate(episode.turns):
+        begin_ns = start_ns + index * _TURN_NS
+        yield _span(
+            trace_id,
+            index + 1,
+            f"turn {index + 1}",
+            (begin_ns, begin_ns + _TURN_NS),
+            SpanType.LLM,
+            {"observation": turn.observation},
+            {"action": turn.action},
+            turn_attributes(episode, turn),
+        )
+
+
+def _span(
+    trace_id: int,
+    index: int,
+    name: str,
+    times_ns: tuple[int, int],
+    kind: str,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+) -> Any:
+    from mlflow.entities.span import Span
+    from mlflow.tracing.constant import SpanAttributeKey
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.trace import SpanContext, Status, StatusCode
+
+    def context(number: int) -> SpanContext:
+        return SpanContext(trace_id, _number(f"{trace_id}/{number}", 8), is_remote=False)
+
+    values = {
+        SpanAttributeKey.REQUEST_ID: _text_id(trace_id),
+        SpanAttributeKey.SPAN_TYPE: kind,
+        SpanAttributeKey.INPUTS: inputs,
+        SpanAttributeKey.OUTPUTS: outputs,
+        **attributes,
+    }
+    return Span(
+        ReadableSpan(
+            name=name,
+            context=context(index),
+            parent=context(0) if index else None,
+            resource=Resource.get_empty(),
+            # as text, not as escapes, so that MLflow's search finds it
+            attributes={
+                key: json.dumps(value, ensure_ascii=False) for key, value in values.items()
+            },
+            status=Status(StatusCode.OK),
+            start_time=times_ns[0],
+            end_time=times_ns[1],
+        )
+    )
+
+
+def _info(
+    trace_id: int, experiment_id: str, run_id: str, shown: Episodes, episode: Trajectory
+) -> Any:
+    from mlflow.entities import TraceInfo, TraceLocation, TraceState
+    from mlflow.tracing.constant import TraceMetadataKey, TraceTagKey
+
+    first = episode.turns[0].observation
+    return TraceInfo(
+        trace_id=_text_id(trace_id),
+        trace_location=TraceLocation.from_experiment_id(experiment_id),
+        request_time=shown.time_ms,
+        execution_duration=len(episode.turns) * _TURN_NS // 1_000_000,
+        state=TraceState.OK,
+        request_preview=first[:_PREVIEW],
+        response_preview=_outcome(episode),
+        trace_metadata={TraceMetadataKey.SOURCE_RUN: run_id},
+        tags={
+            TraceTagKey.TRACE_NAME: f"{shown.name}: {episode.category}",
+            "shown": shown.name,
+            "iteration": str(shown.iteration),
+            "category": episode.category,
+            "success": str(episode.success).lower(),
+            "horizon": str(episode.max_turns),
+        },
+    )
+
+
+def _trace_id(run_id: str, shown: Episodes, episode: Trajectory) -> int:
+    parts = [run_id, shown.iteration, shown.name, episode.task, episode.group, episode.sample]
+    return _number(json.dumps(parts), 16)
+
+
+def _text_id(trace_id: int) -> str:
+    return f"tr-{trace_id:032x}"
+
+
+def _number(text: str, size: int) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:size], "big")

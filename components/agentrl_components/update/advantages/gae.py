@@ -1,0 +1,97 @@
+"""Generalised advantage estimation, for PPO.
+
+Schulman et al., High-Dimensional Continuous Control Using Generalized Advantage Estimation, arXiv
+1506.02438, equations 11 and 16:
+
+    delta_t = r_t + gamma * V(s_{t+1}) - V(s_t)
+    A_t     = delta_t + gamma * lam * A_{t+1}
+
+A step is a token the agent sampled (`token_level`) or a turn (`turn_level`). Observations, prompts
+and forced tokens are no steps: the successor of a reply's last token is the next reply's first. The
+episode's reward is on the last sampled token, and nothing is bootstrapped after it.
+
+Legend: T tokens, S sampled tokens, U turns with at least one sampled token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentrl_components.update.advantages.episodes import Advantages, EpisodeView, placed
+from agentrl_components.update.advantages.series import discounted, whitened
+
+
+def token_level(
+    episodes: Sequence[EpisodeView], *, gamma: float, lam: float, whiten: bool = True
+) -> Advantages:
+    """One step per sampled token.
+
+    Returns advantages, whitened over the batch's sampled tokens, and the critic's targets
+    A_t + V(s_t), which are not. Raises ValueError where an episode has no values."""
+    advantages, returns = [], []
+    for episode in episodes:
+        values_S = _values(episode)[episode.sampled].astype(np.float64)
+        rewards_S = np.zeros_like(values_S)
+        if episode.token_rewards is not None:
+            rewards_S += episode.token_rewards[episode.sampled]
+        if values_S.size:
+            rewards_S[-1] += episode.reward
+        advantages_S = _estimate(rewards_S, values_S, gamma, lam)
+        advantages.append(advantages_S)
+        returns.append(advantages_S + values_S)
+    return _pack(episodes, advantages, returns, whiten)
+
+
+def turn_level(
+    episodes: Sequence[EpisodeView], *, gamma: float, lam: float, whiten: bool = True
+) -> Advantages:
+    """One step per turn; all tokens of a turn share its advantage and its return.
+
+    A turn's value is the critic's at its first sampled token, where the decision begins. A turn of
+    forced tokens only is no decision and no step. Raises ValueError where an episode has no values.
+    """
+    advantages, returns = [], []
+    for episode in episodes:
+        tokens = [start + np.flatnonzero(episode.mask[start:end]) for start, end in episode.spans]
+        tokens = [of_turn for of_turn in tokens if of_turn.size]
+        lengths_U = np.array([of_turn.size for of_turn in tokens], dtype=np.intp)
+        first_U = np.array([of_turn[0] for of_turn in tokens], dtype=np.intp)
+        values_U = _values(episode)[first_U].astype(np.float64)
+        rewards_U = np.zeros_like(values_U)
+        if episode.token_rewards is not None:
+            rewards_U += [float(episode.token_rewards[of_turn].sum()) for of_turn in tokens]
+        if values_U.size:
+            rewards_U[-1] += episode.reward
+        advantages_U = _estimate(rewards_U, values_U, gamma, lam)
+        advantages.append(np.repeat(advantages_U, lengths_U))
+        returns.append(np.repeat(advantages_U + values_U, lengths_U))
+    return _pack(episodes, advantages, returns, whiten)
+
+
+def _estimate(
+    rewards: NDArray[np.float64], values: NDArray[np.float64], gamma: float, lam: float
+) -> NDArray[np.float64]:
+    following = np.append(values[1:], 0.0)[: values.size]
+    return discounted(rewards + gamma * following - values, gamma * lam)
+
+
+def _values(episode: EpisodeView) -> NDArray[np.float32]:
+    if episode.values is None:
+        raise ValueError("generalised advantage estimation needs the critic's values of an episode")
+    return episode.values
+
+
+def _pack(
+    episodes: Sequence[EpisodeView],
+    advantages: list[NDArray[np.float64]],
+    returns: list[NDArray[np.float64]],
+    whiten: bool,
+) -> Advantages:
+    final = whitened(advantages) if whiten else advantages
+    return Advantages(
+        advantages=tuple(placed(e, a) for e, a in zip(episodes, final, strict=True)),
+        returns=tuple(placed(e, r) for e, r in zip(episodes, returns, strict=True)),
+    )

@@ -1,0 +1,49 @@
+"""Returns normalised over the whole batch, without a critic: REINFORCE++.
+
+Hu, REINFORCE++, arXiv 2501.03262. The return of token t is what is earned from it on,
+
+    G_t = sum_{k >= t} gamma^(k-t) * r_k        (over sampled tokens only)
+
+and the advantage is (G_t - mean) / std over all sampled tokens of the batch. r is a per-token
+reward, such as -coefficient * KL to a reference, and the episode's reward on its last sampled
+token. In the `-baseline` form the group's mean reward is subtracted first, and the batch still sets
+the scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from agentrl_components.update.advantages.episodes import Advantages, EpisodeView, by_group, placed
+from agentrl_components.update.advantages.series import discounted, whitened
+
+
+def reinforce_pp(episodes: Sequence[EpisodeView], *, gamma: float = 1.0) -> Advantages:
+    """Batch-normalised returns; needs no group."""
+    return _normalised(episodes, [episode.reward for episode in episodes], gamma)
+
+
+def reinforce_pp_baseline(episodes: Sequence[EpisodeView], *, gamma: float = 1.0) -> Advantages:
+    """Batch-normalised returns of the reward less its group's mean."""
+    rewards = np.array([episode.reward for episode in episodes], dtype=np.float64)
+    for members in by_group(episodes).values():
+        rewards[members] -= rewards[members].mean()
+    return _normalised(episodes, rewards.tolist(), gamma)
+
+
+def _normalised(
+    episodes: Sequence[EpisodeView], rewards: Sequence[float], gamma: float
+) -> Advantages:
+    returns = []
+    for episode, reward in zip(episodes, rewards, strict=True):
+        rewards_S = np.zeros(len(episode.sampled))
+        if episode.token_rewards is not None:
+            rewards_S += episode.token_rewards[episode.sampled]
+        if rewards_S.size:
+            rewards_S[-1] += reward
+        returns.append(discounted(rewards_S, gamma))
+    return Advantages(
+        advantages=tuple(placed(e, a) for e, a in zip(episodes, whitened(returns), strict=True))
+    )

@@ -1,0 +1,141 @@
+"""What a gradient is taken of, pack by pack: the policy's loss, the critic's, or imitation.
+
+Each objective gives its share of the mini-batch's loss, so that packs and lanes simply add up, and
+sums to be watched.
+
+Legend: S sampled tokens of a pack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.value_model import Critic
+from agentrl_components.spec import Algorithm
+from agentrl_components.update.logprobs import score, states
+from agentrl_components.update.losses import (
+    Denominators,
+    clipped_surrogate,
+    clipped_value_loss,
+    importance_weights,
+    kl_penalty,
+    reduced,
+    sequence_surrogate,
+)
+from agentrl_components.update.packing import Pack
+
+Sums = dict[str, float]
+"""Sums over sampled tokens, to be divided by their number when a mini-batch is whole."""
+
+
+def accumulate(total: Sums, more: Sums) -> None:
+    """Add `more` to `total`, name by name."""
+    for name, value in more.items():
+        total[name] = total.get(name, 0.0) + value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyGradient:
+    """The clipped surrogate with its corrections, bonus and penalty."""
+
+    algorithm: Algorithm
+    denominators: Denominators
+    chunk: int
+    unmoved: bool
+    """The weights have not moved since the iteration began."""
+
+    def __call__(self, decoder: Decoder, pack: Pack) -> tuple[Tensor, Sums]:
+        """The pack's share of the loss. Columns: advantage, sampler, and where they differ from the
+        sampler's log-probs, old; reference where there is a penalty.
+
+        `mismatch_kl` is summed over `measured` tokens: those whose log-probs under the weights
+        before the update are known. Without a column `old` these are the tokens of the first
+        mini-batch, scored for its loss anyway."""
+        algorithm = self.algorithm
+        logprobs_S, entropy_S = score(decoder, pack, self.chunk)
+        columns = {name: torch.from_numpy(c).to(logprobs_S) for name, c in pack.columns.items()}
+        episode_S = torch.from_numpy(pack.episode_S).to(logprobs_S.device)
+        old_S = columns.get("old", columns["sampler"])
+        if algorithm.name == "gspo":
+            surrogate = sequence_surrogate(
+                logprobs_S,
+                old_S,
+                columns["advantage"],
+                episode_S,
+                clip_low=algorithm.clip_low,
+                clip_high=algorithm.clip_high,
+                dual_clip=algorithm.dual_clip,
+            )
+        else:
+            surrogate = clipped_surrogate(
+                logprobs_S,
+                old_S,
+                columns["advantage"],
+                clip_low=algorithm.clip_low,
+                clip_high=algorithm.clip_high,
+                dual_clip=algorithm.dual_clip,
+            )
+        correction = importance_weights(
+            old_S,
+            columns["sampler"],
+            mode=algorithm.importance_sampling.mode,
+            cap=algorithm.importance_sampling.cap,
+        )
+        loss_S = correction.weights_S * surrogate.loss_S - algorithm.entropy * entropy_S
+        sums = {
+            "entropy": float(entropy_S.detach().sum()),
+            "clipped": float(surrogate.clipped_S.sum()),
+            "ratio": float(surrogate.ratio_S.sum()),
+            "bounded": float(correction.bounded_S.sum()),
+        }
+        if "old" in columns or self.unmoved:
+            before_S = columns.get("old", logprobs_S.detach())
+            apart = importance_weights(before_S, columns["sampler"], mode="off", cap=1.0)
+            sums["mismatch_kl"] = float(apart.mismatch_kl_S.sum())
+            sums["measured"] = float(len(before_S))
+        if algorithm.kl.coefficient:
+            penalty_S = kl_penalty(logprobs_S, columns["reference"], algorithm.kl.estimator)
+            loss_S = loss_S + algorithm.kl.coefficient * surrogate.ratio_S * penalty_S
+            sums["kl"] = float(penalty_S.detach().sum())
+        loss = reduced(loss_S, episode_S, algorithm.normalise, self.denominators)
+        sums["loss"] = float(loss.detach()) * self.denominators.tokens
+        return loss, sums
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueRegression:
+    """The critic's clipped loss."""
+
+    value_clip: float
+    denominators: Denominators
+
+    def __call__(self, critic: Critic, pack: Pack) -> tuple[Tensor, Sums]:
+        """The pack's share of the loss. Columns: value (the old estimate), return."""
+        values_S = critic.value(states(critic.decoder, pack))
+        columns = {name: torch.from_numpy(c).to(values_S) for name, c in pack.columns.items()}
+        episode_S = torch.from_numpy(pack.episode_S).to(values_S.device)
+        loss_S = clipped_value_loss(
+            values_S, columns["value"], columns["return"], value_clip=self.value_clip
+        )
+        loss = reduced(loss_S, episode_S, "token", self.denominators)
+        return loss, {"value_loss": float(loss_S.detach().sum())}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imitation:
+    """Weighted negative log-likelihood. Column: weight."""
+
+    total_weight: float
+    """Sum of the weights of the whole mini-batch."""
+    chunk: int
+
+    def __call__(self, decoder: Decoder, pack: Pack) -> tuple[Tensor, Sums]:
+        """The pack's share of the loss."""
+        logprobs_S, _ = score(decoder, pack, self.chunk)
+        weight_S = torch.from_numpy(pack.columns["weight"]).to(logprobs_S)
+        loss = -(weight_S * logprobs_S).sum() / self.total_weight
+        return loss, {"loss": float(loss.detach()) * self.total_weight}

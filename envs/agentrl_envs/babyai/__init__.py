@@ -1,8 +1,0 @@
-"""BabyAI: a grid world with doors, keys and a goal in words (Chevalier-Boisvert et al. 2019,
-arXiv 1810.08272), played in text with macro actions. Worlds are minigrid's."""
-
-from agentrl_envs.babyai.options import AGENTGYM, LEVELS, STARTER, BabyAIOptions
-from agentrl_envs.babyai.session import BabyAISession
-from agentrl_envs.babyai.tasks import BabyAITasks
-
-__all__ = ["AGENTGYM", "LEVELS", "STARTER", "BabyAIOptions", "BabyAISession", "BabyAITasks"]

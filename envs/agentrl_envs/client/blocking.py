@@ -1,0 +1,83 @@
+"""A remote world as an ordinary `TaskSet`, for code that is not asynchronous: the conformance
+checker and the terminal player. One event loop serves every call, so connections are kept alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from agentrl_envs.client.http import Patience
+from agentrl_envs.client.remote_world import RemoteSession, RemoteTaskSet
+from agentrl_envs.env import Observation, Split, Step, Task
+
+
+class BlockingTaskSet:
+    """To be used from one thread, as a context manager."""
+
+    def __init__(
+        self, url: str, *, token: str | None = None, patience: Patience | None = None
+    ) -> None:
+        self._runner = asyncio.Runner()
+        with ExitStack() as opened:
+            opened.callback(self._runner.close)
+            self._world = self._runner.run(
+                RemoteTaskSet.connect(url, token=token, patience=patience)
+            )
+            opened.pop_all()
+        self.name = self._world.name
+        if self._world.relabels:  # a task set that cannot has no such method: see `env.Relabels`
+            self.relabel = self._relabel
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def instructions(self) -> str:
+        return self._world.instructions()
+
+    def size(self, split: Split) -> int | None:
+        return self._world.size(split)
+
+    def vocabulary(self) -> tuple[str, ...] | None:
+        return self._world.vocabulary()
+
+    def task(self, split: Split, index: int) -> Task:
+        return self._runner.run(self._world.task(split, index))
+
+    def environment(self) -> BlockingEnvironment:
+        return BlockingEnvironment(self._runner, self._world.session())
+
+    def _relabel(self, observation: str, goal: str, /) -> str:
+        return self._runner.run(self._world.relabel([(observation, goal)]))[0]
+
+    def close(self) -> None:
+        """Close the connections and the loop."""
+        self._runner.run(self._world.close())
+        self._runner.close()
+
+
+class BlockingEnvironment:
+    """One remote session as an `Environment`."""
+
+    def __init__(self, runner: asyncio.Runner, session: RemoteSession) -> None:
+        self._runner = runner
+        self._session = session
+
+    def reset(self, task: Task) -> Observation:
+        return self._runner.run(self._session.reset(task))
+
+    def step(self, action: str) -> Step:
+        return self._runner.run(self._session.step(action))
+
+    def close(self) -> None:
+        self._runner.run(self._session.close())

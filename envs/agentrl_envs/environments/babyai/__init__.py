@@ -1,0 +1,8 @@
+"""BabyAI: a grid world with doors, keys and a goal in words (Chevalier-Boisvert et al. 2019,
+arXiv 1810.08272), played in text with macro actions. Worlds are minigrid's."""
+
+from agentrl_envs.environments.babyai.environment import BabyAISession
+from agentrl_envs.environments.babyai.options import AGENTGYM, LEVELS, STARTER, BabyAIOptions
+from agentrl_envs.environments.babyai.tasks import BabyAITasks
+
+__all__ = ["AGENTGYM", "LEVELS", "STARTER", "BabyAIOptions", "BabyAISession", "BabyAITasks"]

@@ -1,0 +1,128 @@
+"""One agent in one BabyAI world."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from agentrl_envs.env import Observation, Step, Task
+from agentrl_envs.environments.babyai.actions import Plan, Refusal, Sight, refusal, sight
+from agentrl_envs.environments.babyai.field_of_view import look
+from agentrl_envs.environments.babyai.game import FORWARD, Game
+from agentrl_envs.environments.babyai.hindsight import achieved
+from agentrl_envs.environments.babyai.level import MINIGRID, build, grid_code, state_hash, task_id
+from agentrl_envs.environments.babyai.options import LEVELS
+from agentrl_envs.environments.babyai.text_form import TextForm
+from agentrl_envs.errors import SessionError, TaskError
+
+
+class BabyAISession:
+    """Plays one task at a time. `strict`: AgentGym's rules, see `BabyAIOptions.compat`."""
+
+    def __init__(self, form: TextForm, *, strict: bool) -> None:
+        self._form = form
+        self._strict = strict
+        self._games: dict[str, Game] = {}
+        self._game: Game = None
+        self._over = True
+
+    def reset(self, task: Task) -> Observation:
+        self._game = None
+        game = self._dealt(task)
+        self._at_reset = Counter((it.type, it.color) for it in game.grid.grid if it)
+        self._game, self._over = game, False
+        self._seen = self._look()
+        return self._observation(self._form.first(self._form.goal(game.mission), self._seen))
+
+    def _dealt(self, task: Task) -> Game:
+        """The world of `task`, built anew and found to be the one that was meant."""
+        level, seed = task.payload.get("level"), task.payload.get("seed")
+        if level not in LEVELS or not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise TaskError(
+                f"task {task.id}: payload {dict(task.payload)!r} is not a BabyAI task; "
+                'it must hold a known "level" and a "seed" of 0 or more'
+            )
+        if level not in self._games:
+            self._games[level] = build(level)
+        game = self._games[level]
+        game.reset(seed=seed)
+        self._grid = grid_code(game)
+        if (found := task_id(level, game, self._grid)) != task.id:
+            raise TaskError(
+                f"task {task.id}: {level} with seed {seed} is {found} under minigrid {MINIGRID}; "
+                "use the minigrid version that dealt the task"
+            )
+        return game
+
+    def step(self, action: str) -> Step:
+        if self._game is None:
+            raise SessionError("step before reset")
+        wanted = self._form.parse(action)
+        if isinstance(wanted, Refusal):
+            return self._refuse("", wanted)
+        plan = self._seen.menu.get(wanted)
+        if self._over or plan is None:
+            return self._refuse(wanted, refusal(self._seen, wanted, self._form.take))
+        return self._carry_out(plan)
+
+    def close(self) -> None:
+        self._games.clear()
+        self._game = None
+        self._over = True
+
+    def _look(self) -> Sight:
+        view = look(self._game)
+        return sight(view, tuple(map(self._form.name, view.things)), self._form.take)
+
+    def _observation(self, text: str) -> Observation:
+        return Observation(text=text, admissible=(*self._seen.menu, *self._form.extra))
+
+    def _refuse(self, action: str, why: Refusal) -> Step:
+        """Nothing happens."""
+        return Step(
+            observation=self._observation(self._form.refused(self._seen, action, why)),
+            reward=0.0,
+            terminated=self._over,
+            truncated=False,
+            info=self._info(
+                wellformed=action in self._form.extra, success=False, raw=0.0, goals=[]
+            ),
+        )
+
+    def _carry_out(self, plan: Plan) -> Step:
+        """Take the plan's steps one by one; stop where the game ends, so that no later step can
+        undo a success."""
+        game = self._game
+        was_open = plan.it is not None and plan.it.type == "door" and plan.it.is_open
+        raw, terminated, truncated = 0.0, False, False
+        for primitive in plan.steps:
+            _, raw, terminated, truncated, _ = game.step(primitive)
+            terminated = terminated and (raw > 0 or not self._strict)
+            if terminated or truncated:
+                break
+        success = terminated and raw > 0
+        self._over = terminated or truncated
+        if max(plan.steps) > FORWARD:
+            self._grid = grid_code(game)
+        self._seen = self._look()
+        goals = achieved(game, plan, was_open, self._at_reset)
+        if success and game.mission not in goals:
+            goals.insert(0, game.mission)
+        ended = "done" if success else "failed" if self._over else ""
+        return Step(
+            observation=self._observation(self._form.later(self._seen, ended)),
+            reward=(float(raw) if self._strict else 1.0) if success else 0.0,
+            terminated=terminated,
+            truncated=truncated and not terminated,
+            info=self._info(wellformed=True, success=success, raw=float(raw), goals=goals),
+        )
+
+    def _info(
+        self, *, wellformed: bool, success: bool, raw: float, goals: list[str]
+    ) -> dict[str, object]:
+        return {
+            "wellformed": wellformed,
+            "success": success,
+            "raw_score": raw,
+            "state": state_hash(self._game, self._grid),
+            "achieved": goals,
+        }

@@ -1,0 +1,163 @@
+"""AgentGym's English and its ReAct replies, for models that read.
+
+    Thought: The ball is near.
+    Action: go to red ball 1
+
+A reply that is nothing but an action counts too, so that a sampler may be held to the menu.
+"""
+
+from __future__ import annotations
+
+import re
+
+from agentrl_envs.environments.babyai.actions import (
+    GO_TO,
+    OPEN_THROUGH,
+    TAKE,
+    THROUGH,
+    Refusal,
+    Sight,
+)
+from agentrl_envs.environments.babyai.field_of_view import Thing
+from agentrl_envs.errors import TaskError
+
+CHECK = "check available actions"
+_ACTION = re.compile(r"Action:\s*([^\n]*)")
+_STRANGE = re.compile(r"[^a-z0-9 ]+")
+_ORDER = re.compile(r",? then | after you ")
+_GOAL = "Your goal: "
+
+_INSTRUCTIONS = f"""\
+You are placed in a room and have a goal to reach. Each turn you are told what you see, and you \
+answer with a thought and one action.
+
+The actions are:
+- turn left
+- turn right
+- move forward
+- {GO_TO} <obj> <id>
+- {{take}} <obj> <id>
+- drop: put down what you carry, in front of you.
+- {THROUGH} <door> <id>: the door must be open.
+- {OPEN_THROUGH} <door> <id>: the door is closed, or it is locked and you carry a key of its color.
+- toggle: open or close the door right in front of you, or open a box there.
+- {CHECK}
+
+Answer in this form:
+Thought:
+<your thought>
+
+Action:
+<your action>"""
+
+_REFUSED = {
+    Refusal.UNKNOWN: "The action is not recognized. Please check valid actions.",
+    Refusal.SEVERAL: "Error: Only one 'Action' is allowed per response. "
+    "Please adjust your response.",
+    Refusal.NO_WAY: "You cannot {action}, as there is no path leading to it.",
+    Refusal.NO_KEY: "You cannot {action}, as you are not carrying a key.",
+    Refusal.WRONG_KEY: "You cannot {action}, as the color of the key you are carrying does not "
+    "match the color of door.",
+    Refusal.CLOSED: "You cannot {action}, as it is closed. You should toggle it first.",
+    Refusal.BLOCKED: "There is a barrier in front of you, you can't move forward.",
+    Refusal.NO_ROOM: "You cannot drop the object, as there is already an object in front of you.",
+    Refusal.EMPTY_HANDED: "You cannot drop the object, as you are not carrying anything.",
+    Refusal.FULL: "You cannot {action}, as you are already carrying something. Drop it first.",
+    Refusal.NO_CHANGE: "No change in state.",
+}
+
+
+class AgentGym:
+    """The form in sentences. `strict`: AgentGym's own rules, see `BabyAIOptions.compat`."""
+
+    extra: tuple[str, ...] = (CHECK,)
+
+    def __init__(self, *, strict: bool) -> None:
+        self._strict = strict
+        self.take: str = "pickup" if strict else TAKE
+
+    def instructions(self) -> str:
+        return _INSTRUCTIONS.format(take=self.take)
+
+    def vocabulary(self) -> None:
+        return None
+
+    def name(self, thing: Thing) -> str:
+        return " ".join(filter(None, (thing.color, thing.state, thing.kind)))
+
+    def goal(self, mission: str) -> str:
+        return _ORDER.sub(_joined, mission) if self._strict else mission
+
+    def first(self, goal: str, seen: Sight) -> str:
+        return f"{_GOAL}{goal}\n{_description(seen)}{_available(seen)}"
+
+    def later(self, seen: Sight, ended: str) -> str:
+        closing = {"done": "\n The task is completed.", "failed": "\n The task has failed."}
+        return f"{_description(seen)}{closing.get(ended, '')}{_available(seen)}"
+
+    def refused(self, seen: Sight, action: str, why: Refusal) -> str:
+        message = _REFUSED[why].format(action=action)
+        if action == CHECK:
+            message = "You can take the following actions: " + ", ".join((*seen.menu, CHECK))
+        return message + _available(seen)
+
+    def parse(self, reply: str) -> str | Refusal:
+        found = _ACTION.findall(reply)
+        if len(found) > 1:
+            return Refusal.SEVERAL
+        action = " ".join(_STRANGE.sub("", (found[0] if found else reply).lower()).split())
+        if action.startswith("pickup ") and not self._strict:
+            return f"{TAKE} {action[7:]}"
+        return action
+
+    def relabel(self, observation: str, goal: str) -> str:
+        head, newline, rest = observation.partition("\n")
+        if not newline or not head.startswith(_GOAL):
+            raise TaskError(f"observation: holds no goal: {observation[:80]!r}; give a first one")
+        return f"{_GOAL}{self.goal(goal)}\n{rest}"
+
+
+def _joined(match: re.Match[str]) -> str:
+    """AgentGym's "and" for an order word; a comma stays where it was."""
+    return ", and " if match[0].startswith(",") else " and "
+
+
+def _available(seen: Sight) -> str:
+    listed = ", ".join(f'"{action}"' for action in (*seen.menu, CHECK))
+    return f"\nAvailable actions: [{listed}]"
+
+
+def _description(seen: Sight) -> str:
+    view = seen.view
+    things = [
+        f"There is a {label} {_place(thing)} "
+        for thing, label in zip(view.things, seen.labels, strict=True)
+        if label
+    ]
+    text = "In front of you in this room, you can see several objects: " + "".join(things)
+    if not things:
+        text = "You cannot see any objects within sight. "
+    text += "The room has walls around you. "
+    if (barrier := _barrier(seen)) is not None:
+        text += f"You are facing a {barrier[1]} {barrier[0]} steps away. "
+    if view.load is None:
+        return text + "You are not carrying anything."
+    return text + f"You are carrying a {view.load.color} {view.load.type}."
+
+
+def _place(thing: Thing) -> str:
+    if thing.side == 0:
+        return f"right in front of you {thing.ahead} steps away."
+    side = "right" if thing.side > 0 else "left"
+    return f"{thing.ahead} steps in front of you and {abs(thing.side)} steps to your {side}."
+
+
+def _barrier(seen: Sight) -> tuple[int, str] | None:
+    """The nearest wall or box straight ahead."""
+    view = seen.view
+    ahead = [
+        (thing.ahead, "box") for thing in view.things if thing.kind == "box" and thing.side == 0
+    ]
+    if view.wall_ahead is not None:
+        ahead.append((view.wall_ahead, "wall"))
+    return min(ahead, default=None)

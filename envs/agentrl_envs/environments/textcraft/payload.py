@@ -1,0 +1,85 @@
+"""A problem: the goal, and everything that is shown and can be had. The payload of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agentrl_envs.env import Split, Task, content_id, split_of
+from agentrl_envs.environments.textcraft.recipes import Book, Recipe
+from agentrl_envs.errors import TaskError
+
+NAME = "textcraft"
+
+_Item = Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,63}$")]
+_Count = Annotated[int, Field(ge=1, le=999)]
+_Need = tuple[_Item, _Count]
+
+
+class Problem(BaseModel):
+    """One crafting problem. Holds all that a server needs to set it up."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    goal: _Item
+    """The item to be made."""
+    depth: Annotated[int, Field(ge=0, le=99)]
+    """How many crafts lie one upon another."""
+    recipes: Annotated[
+        tuple[tuple[_Item, _Count, Annotated[tuple[_Need, ...], Field(min_length=1)]], ...],
+        Field(min_length=1, max_length=999),
+    ]
+    """Those shown, in their order: (item, how many, ingredients)."""
+    askable: tuple[_Item, ...]
+    """Of what the recipes shown make: the items that the split of this problem may ask for. The
+    others are goals of the other split, and never become goals in hindsight."""
+    raw: tuple[_Item, ...]
+    """What can be taken: every ingredient shown that no recipe of the world makes."""
+    tags: dict[_Item, Annotated[tuple[_Item, ...], Field(min_length=1)]]
+    """Members of each generic ingredient shown."""
+
+    def id(self, split: Split) -> str:
+        """The content hash of everything here, hashed again until `split_of` says `split`. As the
+        split follows from the content (`Book.split`), so does the id."""
+        found = content_id(NAME, self.model_dump(mode="json"))
+        while split_of(found) != split:
+            found = content_id(NAME, found)
+        return found
+
+    def task(self, split: Split) -> Task:
+        """This problem as a task of `split`. Its category is the depth."""
+        return Task(
+            id=self.id(split), category=f"depth {self.depth}", payload=self.model_dump(mode="json")
+        )
+
+    def shown(self) -> tuple[Recipe, ...]:
+        """The recipes, in the order shown."""
+        return tuple(Recipe(makes, count, needs) for makes, count, needs in self.recipes)
+
+
+def pose(book: Book, goal: str, shown: Sequence[Recipe]) -> Problem:
+    """The problem of making `goal` in the world of `book`, with the recipes `shown`."""
+    names = sorted({name for recipe in shown for name, _ in recipe.needs})
+    split = book.split(goal)
+    return Problem(
+        goal=goal,
+        depth=book.depths[goal],
+        recipes=tuple((recipe.makes, recipe.count, recipe.needs) for recipe in shown),
+        askable=tuple(sorted({r.makes for r in shown if book.split(r.makes) == split})),
+        raw=tuple(name for name in names if book.is_raw(name)),
+        tags={name: book.tags[name] for name in names if name in book.tags},
+    )
+
+
+def problem_of(payload: Mapping[str, Any]) -> Problem:
+    """The problem in a task's payload. Raises `TaskError` when there is none."""
+    try:
+        return Problem.model_validate(dict(payload))
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "payload"
+        raise TaskError(
+            f"textcraft: {field}: {first['msg']}; pass a payload that a TextCraft task set dealt"
+        ) from error

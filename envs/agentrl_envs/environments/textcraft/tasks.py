@@ -1,0 +1,182 @@
+"""The supply of TextCraft tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from random import Random
+
+from agentrl_envs.env import Split, Task
+from agentrl_envs.environments.textcraft import recipes_synthetic
+from agentrl_envs.environments.textcraft.crafting import Workshop
+from agentrl_envs.environments.textcraft.environment import TextCraft
+from agentrl_envs.environments.textcraft.options import Recipes, TextCraftOptions
+from agentrl_envs.environments.textcraft.payload import NAME, pose, problem_of
+from agentrl_envs.environments.textcraft.recipes import Recipe
+from agentrl_envs.environments.textcraft.recipes_minecraft import minecraft_book
+from agentrl_envs.environments.textcraft.solver import Planner
+from agentrl_envs.environments.textcraft.text_form import (
+    INSTRUCTIONS,
+    AgentGymForm,
+    Form,
+    TerseForm,
+)
+from agentrl_envs.errors import TaskError
+
+_LARGEST_TREE = 40
+"""Recipes. The one goal beyond it, the painting, would show every dye and wool there is."""
+
+_MOST_SHOWN: dict[Recipes, int] = {"minecraft": 64, "synthetic": 9}
+"""The greatest count that the terse form has a word for; beyond it, there are `many`."""
+
+_ATTEMPTS = 500
+"""Draws in search of a held-out task that differs from those before it; about five suffice."""
+
+
+class TextCraftTasks:
+    """Crafting problems, by index.
+
+    A task is a goal, the recipes shown (its tree and the distractors) and their order. Its split
+    is decided by the goal with the recipes of its tree (`Book.split`), so no goal tree is in both
+    splits, whatever is shown beside it. Of Minecraft's goals about one in five is held out: no
+    training task asks for it, nor does `achieved` name it in one. It can still be seen there, as
+    a distractor or on the way to something else, as sticks are.
+
+    Training tasks have no end; the held-out ones are `options.heldout` tasks, all different.
+    """
+
+    name = NAME
+
+    def __init__(self, options: TextCraftOptions | None = None) -> None:
+        self.options = options or TextCraftOptions()
+        most = _MOST_SHOWN[self.options.recipes]
+        self._form: Form = AgentGymForm() if self.options.text == "agentgym" else TerseForm(most)
+
+    def instructions(self) -> str:
+        """AgentGym's rules of the game in our words; nothing in the terse form."""
+        return INSTRUCTIONS if self.options.text == "agentgym" else ""
+
+    def size(self, split: Split) -> int | None:
+        """`options.heldout`; training tasks have no end."""
+        return self.options.heldout if split == "heldout" else None
+
+    def task(self, split: Split, index: int) -> Task:
+        """The task at `index`. Raises `TaskError` for a negative one, and when the options leave
+        no `heldout` different tasks."""
+        if index < 0:
+            raise TaskError(f"index: {index} is negative; count from 0")
+        if split == "heldout":
+            return self._heldout[index % len(self._heldout)]
+        return self._draw(split, index, 0)[0]
+
+    def environment(self) -> TextCraft:
+        """A new session."""
+        return TextCraft(self._form, self.options.turn_limit)
+
+    def vocabulary(self) -> tuple[str, ...] | None:
+        """Every word of the terse form; None in AgentGym's, whose messages repeat what was said."""
+        if not isinstance(self._form, TerseForm):
+            return None
+        numbers = (*(str(n) for n in range(1, self._form.most + 1)), self._form.many)
+        return (*TerseForm.words, *numbers, *self._items())
+
+    def relabel(self, first_observation_text: str, goal: str) -> str:
+        """The first observation, had the goal been `goal`: a phrase as in `info["achieved"]`.
+        Raises `TaskError` when the text is no first observation of this form."""
+        return self._form.relabel(first_observation_text, goal)
+
+    def plan(self, task: Task) -> tuple[str, ...]:
+        """The admissible actions of a shortest solution (see `plan.py`) of a task that a TextCraft
+        task set dealt; empty when there is none. Raises `TaskError` for another payload."""
+        workshop = Workshop(problem_of(task.payload))
+        planner = Planner(workshop)
+        moves = planner.moves()
+        if moves is None:
+            return ()
+        actions: list[str] = []
+        for item, count in sorted(moves[0].items()):
+            for portion in _portions(count, [n for i, n in workshop.takings if i == item]):
+                workshop.take(item, portion)
+                actions.append(self._form.get(item, portion))
+        for recipe, times in moves[1]:
+            for _ in range(times):
+                spent = workshop.spend(dict(recipe.needs)) or {}
+                actions.append(self._form.craft(recipe, spent, workshop))
+                workshop.craft(recipe.makes, None, spent)
+        return tuple(actions)
+
+    def goals(self, split: Split) -> tuple[str, ...]:
+        """Minecraft: the goals of a split, in the order in which they are dealt."""
+        return self._goals[split]
+
+    @cached_property
+    def _heldout(self) -> tuple[Task, ...]:
+        tasks: dict[str, Task] = {}
+        for index in range(self.options.heldout):
+            attempt, task = 0, None
+            while task is None or task.id in tasks:
+                if attempt > _ATTEMPTS:
+                    raise TaskError(
+                        f"textcraft.options.heldout: after {len(tasks)} tasks no other was found in"
+                        f" {_ATTEMPTS} attempts; ask for fewer, or give more items or distractors"
+                    )
+                task, attempt = self._draw("heldout", index, attempt)
+            tasks[task.id] = task
+        return tuple(tasks.values())
+
+    def _draw(self, split: Split, index: int, attempt: int) -> tuple[Task, int]:
+        """The task of the first attempt, from `attempt` on, to fall into `split`; and the next."""
+        while True:
+            # A string seeds by its SHA-512: the same on every machine, whatever the hash seed.
+            rng = Random(f"{NAME}/{self.options.world}/{split}/{index}/{attempt}")
+            attempt += 1
+            if self.options.recipes == "minecraft":
+                goals = self._goals[split]
+                book, goal = minecraft_book(), goals[index % len(goals)]
+                shown = [*book.tree(goal), *self._distractors(book.tree(goal), rng)]
+            else:
+                depths = self.options.depths
+                book, goal = recipes_synthetic.draw(self.options, depths[index % len(depths)], rng)
+                shown = list(book.recipes)
+            if book.split(goal) == split:
+                rng.shuffle(shown)
+                return pose(book, goal, shown).task(split), attempt
+
+    def _distractors(self, tree: tuple[Recipe, ...], rng: Random) -> list[Recipe]:
+        """Recipes that share an ingredient with the tree, as far as there are any; at least one in
+        ten, and one, comes from the whole book, so that no goal runs out of different tasks."""
+        names = {name for recipe in tree for name, _ in recipe.needs}
+        members = set(tree)
+        others = [recipe for recipe in minecraft_book().recipes if recipe not in members]
+        related = [r for r in others if any(name in names for name, _ in r.needs)]
+        wanted = self.options.distractors
+        found = rng.sample(related, min(len(related), wanted - -(-wanted // 10)))
+        rest = [recipe for recipe in others if recipe not in found]
+        return found + rng.sample(rest, wanted - len(found))
+
+    @cached_property
+    def _goals(self) -> Mapping[Split, tuple[str, ...]]:
+        """Minecraft's goals of the depths asked for, shuffled once."""
+        book, rng = minecraft_book(), Random(NAME)
+        goals = [goal for goal in book.by_item if len(book.tree(goal)) <= _LARGEST_TREE]
+        rng.shuffle(goals)
+        found: dict[Split, list[str]] = {"train": [], "heldout": []}
+        for goal in goals:
+            if book.depths[goal] in self.options.depths:
+                found[book.split(goal)].append(goal)
+        return {split: tuple(members) for split, members in found.items()}
+
+    def _items(self) -> tuple[str, ...]:
+        if self.options.recipes == "synthetic":
+            raw, made = self.options.raw_items, self.options.made_items
+            return (*recipes_synthetic.RAW[:raw], *recipes_synthetic.MADE[:made])
+        recipes = minecraft_book().recipes
+        named = {recipe.makes for recipe in recipes}
+        return tuple(sorted(named.union(name for r in recipes for name, _ in r.needs)))
+
+
+def _portions(count: int, sizes: list[int]) -> list[int]:
+    """Fewest of `sizes` that add up to `count` or more, the last as small as it can be."""
+    most = max(sizes)
+    whole, rest = divmod(count, most)
+    return [most] * whole + ([min(size for size in sizes if size >= rest)] if rest else [])

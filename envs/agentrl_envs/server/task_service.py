@@ -1,0 +1,86 @@
+"""The shelf: a task set behind a thread, so that dealing a task never blocks the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from agentrl_envs.env import Relabels, Split, Task, TaskSet
+from agentrl_envs.errors import TaskError
+from agentrl_envs.protocol import MOST_STEPS, EnvironmentAnswer, Opening
+
+HASHED_TASKS = 64
+"""Held-out tasks that `tasks_hash` covers, from index 0."""
+
+
+def tasks_hash(ids: tuple[str, ...]) -> str:
+    """One hash for a list of task ids: equal where two servers deal the same tasks."""
+    return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
+
+
+class Shelf:
+    """Deals tasks one call at a time: a task set need not be thread-safe."""
+
+    def __init__(self, task_set: TaskSet) -> None:
+        self._task_set = task_set
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tasks")
+        self._hash: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        """The first tasks have been dealt."""
+        return self._hash is not None
+
+    async def look(self) -> str:
+        """Deal the held-out tasks that are hashed, once; returns their hash."""
+        if self._hash is None:
+            dealt = await self.tasks("heldout", 0, HASHED_TASKS)
+            self._hash = tasks_hash(tuple(task.id for task in dealt))
+        return self._hash
+
+    async def tasks(self, split: Split, start: int, count: int) -> tuple[Task, ...]:
+        """Tasks `start` to `start + count - 1` of a split."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, partial(self._deal, split, start, count))
+
+    async def relabel(self, openings: tuple[Opening, ...]) -> tuple[str, ...]:
+        """The openings with their new goals. Raises `TaskError` where that cannot be done."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, partial(self._rewrite, openings))
+
+    async def answer(self, *, capacity: int, ttl_s: float, version: str) -> EnvironmentAnswer:
+        """What the server serves."""
+        return EnvironmentAnswer(
+            name=self._task_set.name,
+            instructions=self._task_set.instructions(),
+            vocabulary=self._task_set.vocabulary(),
+            train=self._task_set.size("train"),
+            heldout=self._task_set.size("heldout"),
+            capacity=capacity,
+            ttl_s=ttl_s,
+            version=version,
+            tasks_hash=await self.look(),
+            relabels=isinstance(self._task_set, Relabels),
+            most_steps=MOST_STEPS,
+        )
+
+    def close(self) -> None:
+        """Deal no more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _deal(self, split: Split, start: int, count: int) -> tuple[Task, ...]:
+        return tuple(self._task_set.task(split, start + offset) for offset in range(count))
+
+    def _rewrite(self, openings: tuple[Opening, ...]) -> tuple[str, ...]:
+        if not isinstance(self._task_set, Relabels):
+            raise TaskError(f"{self._task_set.name}: goals cannot be rewritten in this environment")
+        rewritten = []
+        for number, opening in enumerate(openings):
+            try:
+                text = self._task_set.relabel(opening.observation, opening.goal)
+            except TaskError as error:
+                raise TaskError(f"openings.{number}: {error}") from None
+            rewritten.append(text)
+        return tuple(rewritten)

@@ -1,0 +1,123 @@
+"""A run's status, as the operator reads it back and writes it: everything it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from agentrl_operator.api.conditions import Condition, Kind, Reason, Time, Truth, changed
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        extra="ignore",
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
+
+
+class Cost(_Part):
+    """What a run has used."""
+
+    tokens: int = 0
+    environment_seconds: int = 0
+    device_seconds: int = 0
+
+
+class Status(_Part):
+    """`agentrl_components.spec.crd.status` says what each field means."""
+
+    phase: Literal["Pending", "Running", "Suspended", "Succeeded", "Failed"] = "Pending"
+    observed_generation: int = 0
+    phase_index: int = 0
+    attempt: int = 0
+    failures: int = 0
+    retry_time: Time | None = None
+    horizon: int | None = None
+    iteration: int | None = None
+    iterations: int | None = None
+    success: str | None = None
+    best_checkpoint: str | None = None
+    kfp_run: str | None = None
+    kfp_url: str | None = None
+    mlflow_run: str | None = None
+    mlflow_url: str | None = None
+    message: str | None = None
+    start_time: Time | None = None
+    active_time: Time | None = None
+    active_seconds: int = 0
+    completion_time: Time | None = None
+    cost: Cost | None = None
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run succeeded or failed for good."""
+        return self.completion_time is not None
+
+    def condition(self, kind: Kind) -> Condition | None:
+        """The condition of this kind."""
+        return next((one for one in self.conditions if one.type == kind), None)
+
+    def says(self, kind: Kind, status: Truth, *reasons: Reason) -> bool:
+        """Whether a condition has this status, and one of the reasons where any are given."""
+        found = self.condition(kind)
+        return (
+            found is not None
+            and found.status == status
+            and (not reasons or found.reason in reasons)
+        )
+
+    def with_(self, **fields: Any) -> Status:
+        """A copy with these fields changed."""
+        return self.model_copy(update=fields)
+
+    def told(
+        self, kind: Kind, status: Truth, reason: Reason, message: str, now: datetime
+    ) -> Status:
+        """A copy with this condition, for the generation that the status answers."""
+        condition = Condition(
+            type=kind,
+            status=status,
+            reason=reason,
+            message=message[:32768],
+            last_transition_time=now,
+            observed_generation=self.observed_generation,
+        )
+        return self.with_(conditions=changed(self.conditions, condition))
+
+    def progressing(self, truth: Truth, reason: Reason, message: str, now: datetime) -> Status:
+        """A copy that says how it goes, in the Progressing condition and where people look."""
+        told = self.told(Kind.PROGRESSING, truth, reason, message, now)
+        return told.with_(message=message[:4096])
+
+    def active_for(self, now: datetime) -> float:
+        """Seconds of work, time spent suspended not counted."""
+        running = (now - self.active_time).total_seconds() if self.active_time is not None else 0.0
+        return self.active_seconds + max(0.0, running)
+
+
+def read(stored: Mapping[str, Any] | None) -> Status:
+    """The status of a resource. One that is damaged counts as lost: it is made anew."""
+    try:
+        return Status.model_validate(stored or {})
+    except ValidationError:
+        return Status()
+
+
+def written(status: Status) -> dict[str, Any]:
+    """The status as it stands in the resource."""
+    return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def patch(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch from one status to the other; empty where nothing changed."""
+    before = before or {}
+    changes = {name: value for name, value in after.items() if before.get(name) != value}
+    return changes | {name: None for name in before if name not in after}

@@ -1,0 +1,161 @@
+"""Does what a plan says, an action at a time."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentrl_components.spec import AgentRLRun
+from agentrl_operator.api.resource import Resource
+from agentrl_operator.api.status import Status
+from agentrl_operator.clients.kfp import Submission
+from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.controller.observer import tracking_uri
+from agentrl_operator.errors import KfpError, MlflowError, StandingError
+from agentrl_operator.manifests import environment_server, workload, workload_status
+from agentrl_operator.planning import actions, progress
+from agentrl_operator.planning.actions import Action
+from agentrl_pipelines.platform import resolve
+from agentrl_pipelines.platform.config import Platform
+from agentrl_pipelines.platform.kueue_pods import Queued
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performer:
+    """Hands for all runs."""
+
+    around: Neighbours
+    platform: Platform
+
+    async def perform(
+        self, action: Action, resource: Resource, metadata: Mapping[str, Any], status: Status
+    ) -> Status:
+        """Do it; the status with what became known by it. Raises `Trouble`."""
+        cluster, pipelines = self.around.cluster, self.around.pipelines
+        match action:
+            case actions.Hold():
+                await cluster.hold(metadata)
+            case actions.Release():
+                await cluster.release(metadata)
+            case actions.ApplyToken(servers=servers):
+                if await cluster.create(
+                    environment_server.token(resource, secrets.token_urlsafe(32))
+                ):
+                    for name in servers:
+                        await cluster.remove_deployment(resource.namespace, name)
+            case actions.ApplyEnvironment():
+                await self._apply(resource, action)
+            case actions.RemoveServers(deployment=name):
+                await cluster.remove_deployment(resource.namespace, name)
+            case actions.OpenTracker():
+                return await self._track(resource, status)
+            case actions.CloseTracker():
+                await self._close_tracker(resource, action)
+            case actions.StartRun():
+                await pipelines.start(self._submission(resource, action, status))
+            case actions.TerminateRun(run_id=run_id):
+                await pipelines.terminate(run_id)
+            case actions.RemoveWorkflow(run_id=run_id):
+                await cluster.remove_workflow(resource.namespace, run_id)
+            case actions.RequestAdmission(priority=priority):
+                await cluster.create(workload.manifest(resource, _run(resource), priority))
+            case actions.Prioritize(priority=priority):
+                change = workload.prioritized(priority)
+                name = workload.name(resource)
+                await cluster.kueue.prioritize(resource.namespace, name, change)
+            case actions.TellKueue():
+                await self._tell_kueue(resource, action)
+            case actions.RemoveWorkload():
+                await cluster.kueue.remove(resource.namespace, workload.name(resource))
+            case actions.ForgetRuns():
+                await self._forget(resource)
+            case actions.EraseStore():
+                await self._erase(resource)
+            case actions.DeleteResource():
+                await cluster.remove_resource(resource)
+        return status
+
+    async def _apply(self, resource: Resource, action: actions.ApplyEnvironment) -> None:
+        run = _run(resource)
+        environment = next(one for one in run.spec.environments if one.name == action.environment)
+        await self.around.cluster.create(environment_server.service(resource, environment))
+        await self.around.cluster.apply(
+            environment_server.deployment(resource, run, environment, self.platform, action.nodes)
+        )
+
+    async def _tell_kueue(self, resource: Resource, action: actions.TellKueue) -> None:
+        name, kueue = workload.name(resource), self.around.cluster.kueue
+        body = await kueue.workload(resource.namespace, name)
+        change = workload_status.told(body, action.news, action.at) if body is not None else None
+        if change is not None:
+            await kueue.tell(resource.namespace, name, change)
+
+    def _submission(
+        self, resource: Resource, action: actions.StartRun, status: Status
+    ) -> Submission:
+        run = _run(resource)
+        manifest = resolve.on_cluster(run, resource.uid, self.platform)
+        queued = Queued(priority_class=resource.priority_class, nodes=action.nodes)
+        return Submission(
+            run_id=action.run_id,
+            name=f"{resource.name}: {progress.where(run, status)}",
+            experiment=resource.experiment,
+            namespace=resource.namespace,
+            pipeline_spec=self.around.bind(run, resource.uid, self.platform, queued),
+            parameters={
+                "manifest": manifest.model_dump_json(by_alias=True, exclude_defaults=True),
+                "phase": action.phase,
+                "attempt": action.attempt,
+            },
+            service_account=run.spec.compute.service_account,
+            first=action.first,
+            tracked=tracking_uri(resource, self.platform) is not None,
+        )
+
+    async def _track(self, resource: Resource, status: Status) -> Status:
+        run, uri = _run(resource), tracking_uri(resource, self.platform)
+        if uri is None:
+            return status
+        storage = resolve.storage(run, resource.uid, self.platform)
+        try:
+            known = await self.around.stores.tracked(storage)
+            if known is None:
+                name = run.spec.tracking.experiment
+                known = await self.around.tracking.open(uri, name, resource.name, resource.uid)
+                await self.around.stores.track(storage, known)
+        except (MlflowError, StandingError) as error:
+            logger.warning("not tracked in MLflow for now: %s", error)
+            return status
+        url = progress.mlflow_url(known, run, self.platform)
+        return status.with_(mlflow_run=known, mlflow_url=url)
+
+    async def _close_tracker(self, resource: Resource, action: actions.CloseTracker) -> None:
+        uri = tracking_uri(resource, self.platform)
+        if uri is None:
+            return
+        try:
+            await self.around.tracking.close_run(uri, action.run_id, action.status)
+        except MlflowError as error:
+            logger.warning("the MLflow run stays open: %s", error)
+
+    async def _forget(self, resource: Resource) -> None:
+        try:
+            await self.around.pipelines.forget(resource.experiment, resource.namespace)
+        except KfpError as error:
+            logger.warning("the KFP runs stay: %s", error)
+
+    async def _erase(self, resource: Resource) -> None:
+        storage = resolve.storage(_run(resource), resource.uid, self.platform)
+        if not await self.around.stores.erase(storage):
+            raise StandingError(f"{storage.url}: is being emptied")
+
+
+def _run(resource: Resource) -> AgentRLRun:
+    if resource.run is None:
+        raise TypeError("nothing is started for a manifest with mistakes")
+    return resource.run

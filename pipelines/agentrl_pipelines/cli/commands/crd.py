@@ -1,0 +1,17 @@
+"""`agentrl crd`: the CustomResourceDefinition, and the reference of the manifest."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.option("--docs", is_flag=True, help="Print the manifest's reference as Markdown instead.")
+def crd(docs: bool) -> None:
+    """Print the CustomResourceDefinition of AgentRLRun, generated from the contract.
+
+    Install it with: agentrl crd | kubectl apply --server-side -f -"""
+    from agentrl_components.spec.crd.definition import text
+    from agentrl_components.spec.crd.reference import reference
+
+    click.echo(reference() if docs else text(), nl=False)

@@ -1,0 +1,222 @@
+"""`agentrl envs`: list, serve, check and play environments."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from agentrl_envs.env import Split, TaskSet
+
+TOKEN_VARIABLE = "AGENTRL_ENVS_TOKEN"
+
+PORT = click.IntRange(0, 65535)
+COUNT = click.IntRange(min=1)
+
+option_options = click.option(
+    "--options",
+    "-o",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of the environment; JSON values are understood. May be given again.",
+)
+option_token_env = click.option(
+    "--token-env",
+    default=TOKEN_VARIABLE,
+    show_default=True,
+    metavar="NAME",
+    help="The environment variable that holds the bearer token.",
+)
+option_url = click.option("--url", help="A server that runs already, in place of a local one.")
+
+
+@click.group()
+def envs() -> None:
+    """The worlds that agents learn to act in."""
+
+
+@envs.command("list")
+@click.argument("name", required=False)
+def list_command(name: str | None) -> None:
+    """What is built in; with NAME, that environment's options."""
+    from agentrl_envs import registry
+
+    if name is None:
+        for each, line in registry.names().items():
+            click.echo(f"{each:<12} {line}")
+        return
+    with _mistakes():
+        for field, line in registry.options(name).items():
+            click.echo(f"{field:<24} {line}")
+
+
+@envs.command("serve")
+@click.argument("name")
+@option_options
+@option_token_env
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to bind.")
+@click.option("--port", type=PORT, default=8080, show_default=True, help="0: the system chooses.")
+@click.option("--capacity", default=256, show_default=True, help="Sessions open at once.")
+@click.option("--ttl", default=300.0, show_default=True, help="Seconds an unused session is kept.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds one step may take.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Processes that run environments; 0: threads of this one.",
+)
+@click.option(
+    "--threads",
+    type=COUNT,
+    default=32,
+    show_default=True,
+    help="Threads, where --workers is 0.",
+)
+def serve_command(
+    name: str,
+    options: tuple[str, ...],
+    token_env: str,
+    host: str,
+    port: int,
+    capacity: int,
+    ttl: float,
+    timeout: float,
+    workers: int,
+    threads: int,
+) -> None:
+    """Serve the environment NAME over HTTP until it is told to stop."""
+    from functools import partial
+
+    from agentrl_envs import registry
+    from agentrl_envs.server.app import ServerOptions, create_app
+    from agentrl_envs.server.executors import Host, ProcessHost, ThreadHost
+    from agentrl_envs.server.run import check_exposure, listening, serve
+
+    token = os.environ.get(token_env) or None
+    with _mistakes():
+        check_exposure(host, has_token=token is not None)
+        factory = partial(registry.task_set, name, _options(options))
+        tasks = factory()
+        given = {"capacity": capacity, "ttl_s": ttl, "timeout_s": timeout, "token": token}
+        settings = ServerOptions.model_validate(given)
+        bound = listening(host, port)
+    environments: Host = (
+        ProcessHost(factory, workers=workers) if workers else ThreadHost(tasks, threads=threads)
+    )
+    shown = f"[{host}]" if ":" in host else host
+    click.echo(f"{name} on http://{shown}:{bound.getsockname()[1]}, {capacity} sessions", err=True)
+    serve(create_app(tasks, environments, settings), bound)
+
+
+@envs.command("check")
+@click.argument("name")
+@option_options
+@option_url
+@option_token_env
+@click.option(
+    "--tasks", type=COUNT, default=50, show_default=True, help="Tasks to play of each split."
+)
+@click.option("--seed", default=0, show_default=True, help="Chooses the actions.")
+def check_command(
+    name: str, options: tuple[str, ...], url: str | None, token_env: str, tasks: int, seed: int
+) -> None:
+    """Does NAME keep the environment contract? Exit status 1: it does not."""
+    from agentrl_envs.conformance.check import check
+
+    with _mistakes(), _world(name, options, url, token_env) as task_set:
+        report = check(task_set, tasks=tasks, seed=seed)
+    click.echo(str(report))
+    sys.exit(0 if report.passed else 1)
+
+
+@envs.command("play")
+@click.argument("name")
+@option_options
+@option_url
+@option_token_env
+@click.option(
+    "--split",
+    type=click.Choice(["train", "heldout"]),
+    default="train",
+    show_default=True,
+    help="Which tasks.",
+)
+@click.option(
+    "--index",
+    type=click.IntRange(0, 999_999),
+    default=0,
+    show_default=True,
+    help="Which task; finding one takes as long as its number.",
+)
+def play_command(
+    name: str, options: tuple[str, ...], url: str | None, token_env: str, split: Split, index: int
+) -> None:
+    """Play a task of NAME yourself."""
+    from rich.console import Console
+
+    from agentrl_envs.terminal import play
+
+    console = Console(highlight=False, soft_wrap=True)
+    with _mistakes(), _world(name, options, url, token_env) as task_set:
+        play(
+            task_set,
+            split=split,
+            index=index,
+            console=console,
+            ask=lambda: console.input("[bold]> [/]"),
+        )
+
+
+@contextmanager
+def _world(
+    name: str, options: tuple[str, ...], url: str | None, token_env: str
+) -> Iterator[TaskSet]:
+    from agentrl_envs import registry
+
+    if url is None:
+        yield registry.task_set(name, _options(options))
+        return
+    from agentrl_envs.client.blocking import BlockingTaskSet
+
+    with BlockingTaskSet(url, token=os.environ.get(token_env) or None) as remote:
+        if remote.name != name:
+            raise click.UsageError(f"NAME: {url} serves {remote.name}, not {name}; ask for that")
+        yield remote
+
+
+def _options(given: tuple[str, ...]) -> dict[str, Any]:
+    """KEY=VALUE pairs. A value that is JSON is what it says; any other is text."""
+    options: dict[str, Any] = {}
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise click.UsageError(f"--options: {pair!r} is not KEY=VALUE; write it so")
+        try:
+            options[key] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key] = value
+    return options
+
+
+@contextmanager
+def _mistakes() -> Iterator[None]:
+    """The user's mistakes, as messages with exit status 2."""
+    from pydantic import ValidationError
+
+    from agentrl_envs.errors import WorldError
+
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = "--" + str(first["loc"][0]).removesuffix("_s")
+        raise click.UsageError(f"{field}: {first['msg']}; it is {first['input']!r}") from None
+    except (ValueError, WorldError) as error:
+        raise click.UsageError(str(error)) from None

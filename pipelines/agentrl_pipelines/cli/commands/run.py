@@ -1,0 +1,52 @@
+"""agentrl run: train, on this machine."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from agentrl_pipelines.cli.errors import told
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--root", type=click.Path(file_okay=False, path_type=Path), help="The run's folder.")
+@click.option("--seed", type=int, help="Short for --set seed=N.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change a field of the manifest.",
+)
+def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ...]) -> None:
+    """Train the agent that FILE describes. The same command goes on where it stopped.
+
+    DIR (runs/NAME by default) holds report.json, report.html, curve.png, mlflow.db and store/."""
+    with told():
+        from agentrl_components.errors import SpecError
+        from agentrl_components.spec.parsing.load import load
+        from agentrl_components.spec.rules import local_mistakes
+
+        given = (*overrides, *([] if seed is None else [f"seed={seed}"]))
+        manifest = load(file, given)
+        mistakes = [str(mistake) for mistake in local_mistakes(manifest)]
+        if mistakes:
+            raise SpecError(mistakes)
+
+        from rich.console import Console
+
+        from agentrl_pipelines.cli.progress_view import view_for
+        from agentrl_pipelines.cli.run_summary import show
+
+        console = Console()
+        folder = root or Path("runs") / manifest.metadata.name
+        with closing(view_for(console)) as view:
+            # Importing the trainer takes seconds; the person sees that something happens.
+            view.stage("load")
+            from agentrl_pipelines.local.run import run_local
+
+            report = run_local(manifest, folder, view)
+        show(report, folder, console)

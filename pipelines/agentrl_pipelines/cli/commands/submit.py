@@ -1,0 +1,134 @@
+"""`agentrl submit FILE`: train on a cluster."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentrl_pipelines.cli.errors import told
+
+if TYPE_CHECKING:
+    from agentrl_components.run.progress import View
+    from agentrl_pipelines.cli.kube_client import Cluster
+
+POLL_S = 2.0
+ENDED = ("Succeeded", "Failed")
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--namespace", "-n", help="Default: the manifest's, else that of the context.")
+@click.option("--context", help="A context of the kubeconfig. Default: the current one.")
+@click.option("--seed", type=int, help="Short for --set seed=N.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change a field of the manifest.",
+)
+@click.option("--wait", is_flag=True, help="Watch until the run ends; exit code 1 if it failed.")
+@click.option(
+    "--dry-run",
+    type=click.Choice(["server"]),
+    help="Create nothing; ask the API server whether it would.",
+)
+def submit(
+    file: str,
+    namespace: str | None,
+    context: str | None,
+    seed: int | None,
+    overrides: tuple[str, ...],
+    wait: bool,
+    dry_run: str | None,
+) -> None:
+    """Ask the cluster to train the agent that FILE describes.
+
+    Prints a line for every mistake and exits with 2 where there is one, in the manifest or to the
+    API server's mind."""
+    with told():
+        from agentrl_components.errors import SpecError
+        from agentrl_components.spec.parsing.load import load
+
+        given = (*overrides, *([] if seed is None else [f"seed={seed}"]))
+        run = load(file, given)
+        meant = run.metadata.namespace
+        if namespace and meant and namespace != meant:
+            raise SpecError(
+                [f"metadata.namespace: is {meant}, but -n says {namespace}; leave one of them out"]
+            )
+        from agentrl_pipelines.cli.kube_client import Cluster
+
+        cluster = Cluster.open(context=context, namespace=namespace or meant)
+        cluster.create(run, dry_run=dry_run is not None)
+        name = run.metadata.name
+        if dry_run:
+            click.echo(f"{name}: the API server would create it in namespace {cluster.namespace}")
+            return
+        where = f" -n {cluster.namespace}" + (f" --context {context}" if context else "")
+        click.echo(f"{name}: created in namespace {cluster.namespace}")
+        click.echo(f"  agentrl status {name}{where}")
+        click.echo(f"  agentrl logs {name}{where} -f")
+        if wait:
+            sys.exit(_awaited(cluster, name, f"agentrl status {name}{where}"))
+
+
+def _awaited(cluster: Cluster, name: str, command: str) -> int:
+    """Show the run until it ends. The exit code that fits its end."""
+    from rich.console import Console
+
+    from agentrl_pipelines.cli.progress_view import view_for
+
+    try:
+        with closing(view_for(Console())) as view:
+            status = watched(cluster, name, view)
+    except KeyboardInterrupt:
+        click.echo(f"no longer watching; the run goes on. See: {command}", err=True)
+        return 130
+    success = f"; held-out success {status['success']}" if status.get("success") else ""
+    click.echo(f"{name}: {status['phase'].lower()}{success}")
+    if status["phase"] == "Failed":
+        click.echo(status.get("message", "the operator gave no reason"), err=True)
+        return 1
+    return 0
+
+
+def watched(cluster: Cluster, name: str, view: View, poll_s: float = POLL_S) -> dict[str, Any]:
+    """The status that the run ended with, told to `view` as it changes until then."""
+    shown: dict[str, Any] = {}
+    while True:
+        run = cluster.get(name)
+        status: dict[str, Any] = run.get("status") or {}
+        _tell(view, run["spec"]["horizon"]["phases"], shown, status)
+        if status.get("phase") in ENDED:
+            return status
+        shown = status
+        time.sleep(poll_s)
+
+
+def _tell(
+    view: View, phases: list[dict[str, int]], before: dict[str, Any], now: dict[str, Any]
+) -> None:
+    """What changed: a stage for each phase of the schedule, its iterations, a note for the rest."""
+    index = now.get("phaseIndex", 0)
+    running = now.get("phase") == "Running" and index < len(phases)
+    place = (now.get("phase"), index)
+    done = now.get("iteration", 0) - sum(phase["iterations"] for phase in phases[:index])
+    if place != (before.get("phase"), before.get("phaseIndex", 0)) or not before:
+        if running:
+            phase = phases[index]
+            horizon = now.get("horizon", phase["maxTurns"])
+            view.stage(f"phase {index + 1}/{len(phases)} · {horizon} turns", phase["iterations"])
+            view.advance(max(0, done))
+        elif now.get("phase") not in ENDED:
+            view.stage(now.get("phase", "Pending").lower())
+    elif running and now.get("iteration", 0) > before.get("iteration", 0):
+        view.advance(now["iteration"] - before.get("iteration", 0))
+    if now.get("success") and now["success"] != before.get("success"):
+        view.note(f"held-out success {now['success']} after {now.get('iteration', 0)} iterations")
+    if now.get("message") and now["message"] != before.get("message"):
+        view.note(now["message"])

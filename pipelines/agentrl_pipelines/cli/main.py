@@ -1,0 +1,41 @@
+"""The command `agentrl`. Each command imports what it needs when it runs, so that help is quick."""
+
+from __future__ import annotations
+
+import click
+
+from agentrl_pipelines.cli.commands.compile import compile_
+from agentrl_pipelines.cli.commands.crd import crd
+from agentrl_pipelines.cli.commands.envs import envs
+from agentrl_pipelines.cli.commands.evaluate import evaluate
+from agentrl_pipelines.cli.commands.logs import logs
+from agentrl_pipelines.cli.commands.metrics import metrics
+from agentrl_pipelines.cli.commands.report import report
+from agentrl_pipelines.cli.commands.run import run
+from agentrl_pipelines.cli.commands.stage import stage
+from agentrl_pipelines.cli.commands.status import status
+from agentrl_pipelines.cli.commands.submit import submit
+from agentrl_pipelines.cli.commands.validate import validate
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="agentrl")
+def main() -> None:
+    """Train multi-turn LLM agents by reinforcement learning, from one manifest."""
+
+
+for command in (
+    run,
+    submit,
+    status,
+    logs,
+    validate,
+    evaluate,
+    report,
+    metrics,
+    envs,
+    crd,
+    compile_,
+    stage,
+):
+    main.add_command(command)

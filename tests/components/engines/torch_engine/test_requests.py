@@ -1,0 +1,121 @@
+"""Requests to the torch engine while weights, callers and caches come and go."""
+
+import asyncio
+
+import pytest
+from small_engine import decoder, request
+
+from agentrl_components.engines.engine import Sampling
+from agentrl_components.engines.torch_engine.engine import TorchEngine
+from agentrl_components.errors import EngineError
+
+
+async def test_new_weights_forget_every_cache():
+    made, other = decoder(seed=5), decoder(seed=6)
+    engine = TorchEngine(made)
+    first = await engine.generate(request(1, (3, 4, 5), 1))
+    await engine.load(other.state_dict(), version=8)
+    ids = (3, 4, 5, *first.ids, 9)
+    second = await engine.generate(request(1, ids, 2))
+    fresh = await TorchEngine(decoder(seed=6)).generate(request(1, ids, 2))
+    assert (second.ids, second.logprobs) == (fresh.ids, fresh.logprobs)
+    assert (first.version, second.version) == (0, 8)
+
+
+async def test_weights_that_come_while_replies_are_under_way_wait_for_them_and_then_go_first():
+    engine = TorchEngine(decoder(seed=5))
+    other = decoder(seed=6)
+    long = Sampling(temperature=1.0, top_p=1.0, max_tokens=40, stop=(0,))
+    before = asyncio.create_task(engine.generate(request(1, (3, 4), 1, long)))
+    await asyncio.sleep(0)
+    loading = asyncio.create_task(engine.load(other.state_dict(), version=3))
+    await asyncio.sleep(0)
+    after = asyncio.create_task(engine.generate(request(2, (3, 4), 1, long)))
+    await loading
+    old, new = await before, await after
+    assert (old.version, new.version) == (0, 3)
+    alone = await TorchEngine(decoder(seed=5)).generate(request(1, (3, 4), 1, long))
+    fresh = await TorchEngine(decoder(seed=6)).generate(request(1, (3, 4), 1, long))
+    assert old.logprobs == alone.logprobs
+    assert new.logprobs == fresh.logprobs
+
+
+async def test_weights_of_another_model_are_refused():
+    engine = TorchEngine(decoder())
+    weights = dict(decoder().state_dict())
+    weights["model.other"] = weights.pop("model.norm.weight")
+    with pytest.raises(EngineError, match=r"missing \['model\.norm\.weight'\]"):
+        await engine.load(weights, version=1)
+    with pytest.raises(EngineError, match="do not fit"):
+        await engine.load(decoder(hidden=64).state_dict(), version=1)
+    await engine.generate(request(1, (3, 4)))  # and it goes on
+
+
+async def test_closing_fails_replies_under_way():
+    engine = TorchEngine(decoder())
+    long = Sampling(temperature=1.0, top_p=1.0, max_tokens=500, stop=(0,))
+    waiting = asyncio.create_task(engine.generate(request(1, (3, 4), 0, long)))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    await engine.close()
+    with pytest.raises(EngineError, match="closed"):
+        await waiting
+
+
+@pytest.mark.parametrize("ids", [(3, 41), (3, -1)])
+async def test_a_token_outside_the_vocabulary_is_an_error_and_not_a_hang(ids):
+    with pytest.raises(EngineError, match="vocabulary of 41"):
+        await TorchEngine(decoder()).generate(request(1, ids))
+
+
+async def test_a_bug_in_a_step_reaches_those_who_wait():
+    """A seed is a uint64."""
+    engine = TorchEngine(decoder())
+    async with asyncio.timeout(300):
+        with pytest.raises(OverflowError, match="out of bounds"):
+            await engine.generate(request(1, (2, 3), seed=-1))
+        assert (await engine.generate(request(2, (2, 3)))).ids
+    await engine.close()
+
+
+async def test_a_request_that_says_nothing_new_is_refused():
+    engine = TorchEngine(decoder())
+    with pytest.raises(EngineError, match="no new tokens"):
+        await engine.generate(request(1, ()))
+
+
+async def test_a_slot_that_was_given_back_is_used_by_the_next_session():
+    engine = TorchEngine(decoder())
+    for session in range(40):
+        await engine.generate(request(session, (3, 4, 5), session))
+        await engine.release(session)
+        await engine.release(session)  # twice is no harm
+    assert engine._slots == 2
+
+
+async def test_a_caller_that_gave_up_disturbs_nobody():
+    made = decoder()
+    engine = TorchEngine(made)
+    long = Sampling(temperature=1.0, top_p=1.0, max_tokens=60, stop=(0,))
+    waiting = asyncio.create_task(engine.generate(request(1, (3, 4), 0, long)))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await engine.release(1)  # its slot goes to session 2 while its row is still in the batch
+    reply = await engine.generate(request(2, (9, 8, 7), 5, long))
+    alone = await TorchEngine(made).generate(request(2, (9, 8, 7), 5, long))
+    assert (reply.ids, reply.logprobs) == (alone.ids, alone.logprobs)
+
+
+async def test_a_cache_that_grows_keeps_what_it_held():
+    made = decoder()
+    engine = TorchEngine(made)
+    ids = tuple(range(2, 40))
+    first = await engine.generate(request(1, ids, 1))
+    many = [request(s, tuple(2 + (s * i) % 38 for i in range(200)), s) for s in range(2, 30)]
+    await asyncio.gather(*(engine.generate(each) for each in many))
+    ids = (*ids, *first.ids, 7)
+    again = await engine.generate(request(1, ids, 2))
+    fresh = await TorchEngine(made).generate(request(1, ids, 2))
+    assert again.ids == fresh.ids
+    assert again.logprobs == pytest.approx(fresh.logprobs, abs=1e-5)

@@ -1,0 +1,331 @@
+"""`VllmEngine` on a real vLLM, held to what transformers computes. One tiny model, one engine."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import torch
+from tiny_qwen import (
+    ACTIONS,
+    CONTEXT,
+    FREE,
+    LOOSE,
+    STOP,
+    ask,
+    chance_of,
+    expected,
+    logits_after,
+    make_model,
+    weights_of,
+)
+
+from agentrl_components.engines.engine import Stop
+from agentrl_components.engines.torch_engine.engine import TorchEngine
+from agentrl_components.engines.vllm_engine.engine import VllmEngine
+from agentrl_components.engines.vllm_engine.start import VllmOptions
+from agentrl_components.errors import EngineError, ModelError
+from agentrl_components.model.load import exported, open_decoder
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vllm is not installed"),
+    pytest.mark.asyncio(loop_scope="module"),
+    # vLLM's own, and torch's about it, at import.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """The engine under test and the model it should equal."""
+
+    engine: VllmEngine
+    model: Any
+    folder: Path
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("qwen")
+    model = make_model(0)
+    model.save_pretrained(folder)
+    engine = VllmEngine(folder, VllmOptions(context=CONTEXT, cache_bytes=16 << 20))
+    yield Bench(engine=engine, model=model, folder=folder)
+    await engine.close()
+
+
+async def test_logprobs_are_those_of_transformers(bench: Bench):
+    prompts = [[5, 6, 7], list(range(3, 60)), [90] * 20]
+    replies = await asyncio.gather(
+        *(bench.engine.generate(ask(p, i, LOOSE)) for i, p in enumerate(prompts))
+    )
+    for prompt, reply in zip(prompts, replies, strict=True):
+        assert reply.sampled == (True,) * 12
+        assert reply.allowed is None
+        assert reply.logprobs == pytest.approx(expected(bench.model, prompt, reply.ids), abs=1e-4)
+
+
+async def test_logprobs_are_those_of_the_tempered_distribution(bench: Bench):
+    reply = await bench.engine.generate(ask([5, 6], 1, replace(LOOSE, temperature=0.5)))
+    logprobs_RV = (logits_after(bench.model, [5, 6], reply.ids) / 0.5).log_softmax(-1)
+    picked = logprobs_RV.gather(1, torch.tensor(reply.ids)[:, None])[:, 0].tolist()
+    assert reply.logprobs == pytest.approx(picked, abs=1e-4)
+
+
+async def test_logprobs_are_those_of_the_nucleus(bench: Bench):
+    reply = await bench.engine.generate(ask([5, 6], 1, replace(LOOSE, top_p=0.3)))
+    for probs_V, token, logprob in zip(
+        logits_after(bench.model, [5, 6], reply.ids).softmax(-1),
+        reply.ids,
+        reply.logprobs,
+        strict=True,
+    ):
+        likeliest = probs_V.sort(descending=True).values
+        size = int((likeliest.cumsum(0) < 0.3).sum()) + 1
+        inside = float(likeliest[:size].sum())
+        assert logprob == pytest.approx(float((probs_V[token] / inside).log()), abs=1e-4)
+
+
+async def test_temperature_zero_takes_the_likeliest_token(bench: Bench):
+    reply = await bench.engine.generate(ask([5, 6], 1, replace(LOOSE, temperature=0.0)))
+    best = logits_after(bench.model, [5, 6], reply.ids).argmax(-1).tolist()
+    assert list(reply.ids) == best
+    assert reply.logprobs == pytest.approx(expected(bench.model, [5, 6], reply.ids), abs=1e-4)
+
+
+async def test_a_seed_gives_the_same_tokens_whatever_else_is_in_the_batch(bench: Bench):
+    alone = await bench.engine.generate(ask([8, 9, 10], 77, LOOSE))
+    others = [ask(list(range(3, 5 + n)), n, LOOSE) for n in range(20)]
+    together = await asyncio.gather(
+        *map(bench.engine.generate, [*others[:7], ask([8, 9, 10], 77, LOOSE), *others[7:]])
+    )
+    assert together[7].ids == alone.ids
+    assert together[7].logprobs == pytest.approx(alone.logprobs, abs=1e-5)
+
+
+async def test_seeds_differ(bench: Bench):
+    replies = await asyncio.gather(
+        *(bench.engine.generate(ask([8, 9, 10], seed, LOOSE)) for seed in range(10))
+    )
+    assert len({reply.ids for reply in replies}) == 10
+
+
+async def test_a_seed_of_64_bits_is_taken(bench: Bench):
+    reply = await bench.engine.generate(ask([8], 2**64 - 1, LOOSE))
+    assert len(reply.ids) == 12
+
+
+async def test_a_stop_token_ends_the_reply_and_is_its_last_id(bench: Bench):
+    stops = replace(FREE, stop=tuple(range(3, 96, 4)), max_tokens=100)
+    replies = await asyncio.gather(
+        *(bench.engine.generate(ask([5], seed, stops)) for seed in range(8))
+    )
+    for reply in replies:
+        assert reply.stop is Stop.STOP
+        assert [token in stops.stop for token in reply.ids].index(True) == len(reply.ids) - 1
+        assert len(reply.logprobs) == len(reply.ids)
+
+
+async def test_a_reply_without_a_stop_token_ends_at_its_limit(bench: Bench):
+    reply = await bench.engine.generate(ask([5], 0, replace(LOOSE, max_tokens=7)))
+    assert reply.stop is Stop.LENGTH
+    assert len(reply.ids) == 7
+
+
+async def test_a_reply_ends_where_the_context_does(bench: Bench):
+    reply = await bench.engine.generate(ask([5] * 250, 0, LOOSE))
+    assert reply.stop is Stop.LENGTH
+    assert len(reply.ids) == 6
+
+
+async def test_a_prompt_that_fills_the_context_is_refused_and_the_engine_goes_on(bench: Bench):
+    with pytest.raises(EngineError, match="256"):
+        await bench.engine.generate(ask([5] * 300, 0))
+    assert (await bench.engine.generate(ask([5], 0))).ids
+
+
+async def test_admissible_replies_are_as_frequent_as_the_model_says(bench: Bench):
+    prompt, count = [5, 6, 7], 400
+    warm = replace(FREE, temperature=2.0)
+    replies = await asyncio.gather(
+        *(bench.engine.generate(ask(prompt, s, warm, admissible=ACTIONS)) for s in range(count))
+    )
+    assert {reply.stop for reply in replies} == {Stop.STOP}
+    seen = Counter(reply.ids for reply in replies)
+    assert set(seen) <= {(*action, STOP) for action in ACTIONS}
+    for action in ACTIONS:
+        chance = chance_of(bench.model, prompt, (*action, STOP), 2.0)
+        spread = (count * chance * (1 - chance)) ** 0.5
+        assert abs(seen[*action, STOP] - count * chance) < 4 * spread + 1
+
+
+async def test_admissible_logprobs_are_renormalised_over_the_choices(bench: Bench):
+    prompt = list(range(3, 40))
+    hot = replace(FREE, temperature=1.5)
+    replies = await asyncio.gather(
+        *(bench.engine.generate(ask(prompt, s, hot, admissible=ACTIONS)) for s in range(12))
+    )
+    for reply in replies:
+        assert reply.allowed is not None
+        assert reply.sampled == tuple(len(choices) > 1 for choices in reply.allowed)
+        for logits_V, token, logprob, choices in zip(
+            logits_after(bench.model, prompt, reply.ids) / 1.5,
+            reply.ids,
+            reply.logprobs,
+            reply.allowed,
+            strict=True,
+        ):
+            among = logits_V[list(choices)].log_softmax(-1)[choices.index(token)]
+            assert logprob == pytest.approx(float(among), abs=1e-4)
+
+
+async def test_the_choices_of_each_token_are_those_of_the_trie(bench: Bench):
+    replies = await asyncio.gather(
+        *(bench.engine.generate(ask([5], seed, FREE, admissible=ACTIONS)) for seed in range(80))
+    )
+    seen = {reply.ids: (reply.allowed, reply.sampled) for reply in replies}
+    assert seen[10, 11, 13, 14, STOP] == (
+        ((10, 20, 30), (11,), (12, 13), (14,), (STOP,)),
+        (True, False, True, False, False),
+    )
+    assert seen[20, STOP] == (((10, 20, 30), (STOP, 21)), (True, True))
+
+
+async def test_sampling_that_vllm_would_change_is_refused(bench: Bench):
+    for temperature in (0.001, 3.0):
+        with pytest.raises(EngineError, match="temperature"):
+            await bench.engine.generate(ask([5], 0, replace(FREE, temperature=temperature)))
+
+
+async def test_an_only_action_is_written_without_asking_the_model(bench: Bench):
+    before = bench.engine.prompt_tokens
+    reply = await bench.engine.generate(ask([5], 0, FREE, admissible=[(7, 8, 9)]))
+    assert reply.ids == (7, 8, 9, STOP)
+    assert reply.logprobs == (0.0,) * 4
+    assert reply.sampled == (False,) * 4
+    assert bench.engine.prompt_tokens == before
+
+
+async def test_an_admissible_reply_is_cut_at_its_limit(bench: Bench):
+    short = replace(FREE, max_tokens=2)
+    reply = await bench.engine.generate(ask([5], 0, short, admissible=[(7, 8, 9)]))
+    assert reply.ids == (7, 8)
+    assert reply.stop is Stop.LENGTH
+
+
+async def test_an_empty_admissible_set_is_refused(bench: Bench):
+    with pytest.raises(EngineError, match="at least one action"):
+        await bench.engine.generate(ask([5], 0, FREE, admissible=[]))
+
+
+async def test_the_torch_engine_gives_the_same_replies(bench: Bench):
+    decoder = open_decoder(bench.folder, torch.float32, torch.device("cpu"))
+    other = TorchEngine(decoder)
+    greedy = replace(LOOSE, temperature=0.0, stop=(STOP,))
+    prompt = list(range(70, 20, -1))
+    for admissible in (None, ACTIONS):
+        request = ask(prompt, 0, greedy, admissible=admissible)
+        ours, theirs = await bench.engine.generate(request), await other.generate(request)
+        assert replace(ours, logprobs=()) == replace(theirs, logprobs=())
+        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
+        await other.release(0)
+    await other.close()
+    await bench.engine.load(exported(decoder), 0)
+    assert await bench.engine.generate(request) == ours
+
+
+async def test_turns_reuse_what_the_cache_holds(bench: Bench):
+    ids = list(range(42, 2, -1))
+    cached = []
+    for turn in range(4):
+        before = bench.engine.cached_tokens
+        reply = await bench.engine.generate(ask(ids, turn, LOOSE))
+        cached.append(bench.engine.cached_tokens - before)
+        assert reply.logprobs == pytest.approx(expected(bench.model, ids, reply.ids), abs=1e-4)
+        ids = [*ids, *reply.ids, *range(60, 80)]
+    # Prompts of 40, 72, 104 and 136 tokens; whole blocks of 32 that the turn before computed.
+    assert cached == [0, 32, 64, 96]
+
+
+async def test_a_cancelled_reply_is_dropped_and_the_engine_goes_on(bench: Bench):
+    long = asyncio.create_task(bench.engine.generate(ask([5], 0, replace(LOOSE, max_tokens=200))))
+    await asyncio.sleep(0.05)
+    long.cancel()
+    await asyncio.wait([long])
+    assert (await bench.engine.generate(ask([5], 0))).ids
+
+
+async def test_loaded_weights_are_sampled_from_and_named(bench: Bench):
+    other = make_model(1)
+    weights = weights_of(other)
+    prompt = list(range(3, 45))
+    before = await bench.engine.generate(ask(prompt, 5, LOOSE))
+    under_way = asyncio.create_task(bench.engine.generate(ask(prompt, 6, LOOSE)))
+    await asyncio.sleep(0)
+    await bench.engine.load(weights, 3)
+    for tensor in weights.values():
+        tensor.zero_()  # the trainer goes on; the engine has its own copy
+    after = await bench.engine.generate(ask(prompt, 5, LOOSE))
+    await bench.engine.load(weights_of(bench.model), 4)
+    again = await bench.engine.generate(ask(prompt, 5, LOOSE))
+
+    assert (before.version, (await under_way).version) == (0, 0)
+    assert (after.version, again.version) == (3, 4)
+    assert after.logprobs == pytest.approx(expected(other, prompt, after.ids), abs=1e-4)
+    assert after.ids != before.ids
+    assert again.ids == before.ids
+
+
+async def test_weights_load_although_a_reply_was_just_cancelled(bench: Bench):
+    for pause in (0.0, 0.02):
+        long = ask(list(range(3, 45)), 0, replace(LOOSE, max_tokens=200))
+        reply = asyncio.create_task(bench.engine.generate(long))
+        await asyncio.sleep(pause)
+        reply.cancel()
+        await bench.engine.load(weights_of(bench.model), 5)
+        after = await bench.engine.generate(ask([5, 6], 0, LOOSE))
+        assert after.version == 5
+        assert after.logprobs == pytest.approx(expected(bench.model, [5, 6], after.ids), abs=1e-4)
+
+
+async def test_weights_that_do_not_fit_are_refused_and_the_old_ones_stay(bench: Bench):
+    before = await bench.engine.generate(ask([5], 0))
+    weights = weights_of(bench.model)
+    del weights["model.norm.weight"]
+    weights["model.embed_tokens.weight"] = torch.zeros(3, 4)
+    weights["model.extra"] = torch.zeros(1)
+    with pytest.raises(EngineError) as refusal:
+        await bench.engine.load(weights, 9)
+    assert str(refusal.value) == (
+        "version 9 does not fit the model: model.norm.weight is missing; "
+        "model.embed_tokens.weight has shape (3, 4), not (96, 128); model.extra is unknown"
+    )
+    assert await bench.engine.generate(ask([5], 0)) == before
+
+
+async def test_a_folder_without_a_model_is_refused(tmp_path: Path):
+    with pytest.raises(ModelError, match=r"config\.json"):
+        VllmEngine(tmp_path, VllmOptions())
+
+
+async def test_heads_that_the_cpu_cannot_compute_are_refused(bench: Bench, tmp_path: Path):
+    config = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 64}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "num_attention_heads": 4}))
+    with pytest.raises(ModelError, match="width 16"):
+        VllmEngine(tmp_path, VllmOptions())
+
+
+async def test_torch_keeps_its_threads(bench: Bench):
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    assert torch.get_num_threads() == before + 1
+    torch.set_num_threads(before)

@@ -1,0 +1,51 @@
+"""What is played waits for whoever learns from it, and what is for nothing goes."""
+
+import pytest
+from corridor_rules import RULES
+
+from agentrl_components.errors import StoreError
+from agentrl_components.exchange.trajectory_queue import TrajectoryQueue
+from agentrl_components.rollout.episode import Job, Play, trajectory
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import MemoryStore
+from agentrl_components.trajectory.record import Trajectory
+from agentrl_envs.environments.corridor import CorridorTasks
+
+
+def episode(iteration: int) -> Trajectory:
+    task = CorridorTasks().task("train", 0)
+    job = Job(
+        environment="corridor", instructions="", task=task, group=0, sample=0, iteration=iteration
+    )
+    return trajectory(job, RULES, Play())
+
+
+def filled(*played: tuple[int, int]) -> tuple[TrajectoryQueue, MemoryStore]:
+    store = MemoryStore()
+    queue = TrajectoryQueue(store)
+    for number, policy in played:
+        queue.put(number, policy, [episode(number)])
+    return queue, store
+
+
+def test_what_was_put_is_taken_as_often_as_wanted():
+    queue, _ = filled((3, 2))
+    for _ in range(2):
+        (taken,) = queue.take(3, 2)
+        assert (taken.iteration, taken.task) == (3, episode(3).task)
+
+
+def test_what_another_policy_played_is_not_what_is_wanted():
+    queue, _ = filled((3, 1))
+    assert queue.has(3, 1)
+    assert not queue.has(3, 2)
+    with pytest.raises(StoreError):
+        queue.take(3, 2)
+
+
+def test_what_is_covered_and_what_was_played_for_nothing_is_forgotten():
+    """Iterations 4 and 5 were begun by policies 3 and 4; then a phase ended, and policy 4 plays
+    both. Checkpoints cover the first two."""
+    queue, store = filled((0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (5, 4))
+    queue.forget(2, 4, 4)
+    assert [keys.played(key) for key in store.list("")] == [(2, 1), (3, 2), (5, 4)]

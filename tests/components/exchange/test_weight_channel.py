@@ -1,0 +1,71 @@
+"""Policies in the store: as many as may be played with, in the type that plays."""
+
+from dataclasses import replace
+
+import torch
+
+from agentrl_components.exchange.weight_channel import VECTOR, Published, WeightChannel
+from agentrl_components.schedule.staleness import Ahead
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import MemoryStore
+
+VECTOR_P = torch.linspace(-1, 1, 1000)
+
+
+def published(number: int, most: int = 0) -> Published:
+    ahead = Ahead(number=number, lag=min(most, number), last=number + most, most=most)
+    return Published(ahead=ahead, version=number + 2, phase=0, max_turns=4, finished=False)
+
+
+def test_a_policy_is_read_as_it_was_published():
+    channel = WeightChannel(MemoryStore())
+    assert channel.newest() is None
+    channel.publish(published(0), VECTOR_P)
+    assert channel.newest() == channel.read(0) == published(0)
+    assert torch.equal(channel.fetch(0), VECTOR_P)
+    assert channel.read(1) is None
+
+
+def test_as_many_policies_stay_as_may_be_played_with_and_one_more():
+    """With a lag of 2, iteration 6 is played by policy 4 and iteration 8 by policy 6."""
+    store = MemoryStore()
+    channel = WeightChannel(store)
+    for number in range(7):
+        channel.publish(published(number, most=2), VECTOR_P)
+    assert [number for number in range(7) if channel.read(number)] == [3, 4, 5, 6]
+    assert len(list(store.list(keys.POLICIES))) == 8
+
+
+def test_a_policy_that_is_there_stays_as_it_is():
+    channel = WeightChannel(MemoryStore())
+    channel.publish(published(3), VECTOR_P)
+    channel.publish(replace(published(3), max_turns=9), -VECTOR_P)
+    assert channel.newest() == published(3)
+    assert torch.equal(channel.fetch(3), VECTOR_P)
+
+
+def test_an_older_policy_that_is_published_again_is_not_the_newest():
+    channel = WeightChannel(MemoryStore())
+    for number in (4, 5, 2):
+        channel.publish(published(number), VECTOR_P)
+    assert channel.newest() == published(5)
+
+
+def test_policies_can_be_taken_back():
+    store = MemoryStore()
+    channel = WeightChannel(store)
+    channel.publish(published(3), VECTOR_P)
+    channel.clear()
+    assert channel.newest() is None
+    assert store.kept == {}
+
+
+def test_bfloat16_is_half_as_large_and_makes_the_same_module():
+    store = MemoryStore()
+    channel = WeightChannel(store)
+    for number, dtype in enumerate((torch.float32, torch.bfloat16)):
+        channel.publish(published(number), VECTOR_P.to(dtype))
+    sizes = [len(store.kept[keys.policy(number, VECTOR)]) for number in (0, 1)]
+    assert 1900 < sizes[0] - sizes[1] < 2100
+    master = torch.zeros(1000).copy_(channel.fetch(1))
+    assert torch.equal(master.bfloat16(), VECTOR_P.bfloat16())

@@ -1,0 +1,82 @@
+"""LoRA: merged weights equal adapters at run time; the beginning is a function of the seed."""
+
+import pytest
+import torch
+
+from agentrl_components.engines.torch_engine.kv_cache import PackedCausal
+from agentrl_components.errors import ModelError
+from agentrl_components.model import lora
+from agentrl_components.model.architecture import Architecture, Rope
+from agentrl_components.model.decoder import Decoder
+from agentrl_components.spec import Lora
+from agentrl_components.update.flat_parameters import FlatParameters
+
+SHAPE = Architecture(
+    family="qwen2",
+    vocabulary=23,
+    hidden=16,
+    intermediate=32,
+    layers=2,
+    heads=2,
+    kv_heads=1,
+    head_width=8,
+    eps=1e-6,
+    rope=Rope(),
+    tied=True,
+    qkv_bias=True,
+    out_bias=False,
+    mlp_bias=False,
+    normed=False,
+)
+LORA = Lora(rank=3, alpha=6, targets=("q_proj", "down_proj"))
+
+
+def decoder() -> Decoder:
+    made = Decoder(SHAPE)
+    made.initialise(torch.Generator().manual_seed(1))
+    return made.eval()
+
+
+@torch.no_grad()
+def logits(made):
+    attend = PackedCausal([6], torch.device("cpu"))
+    return made.logits(made(torch.arange(6), attend.positions_N, attend))
+
+
+def test_adapters_begin_as_nothing_and_merged_equal_what_they_do_at_run_time():
+    made, plain = decoder(), decoder()
+    lora.add(made, LORA, seed=0)
+    assert torch.equal(logits(made), logits(plain))
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(0, 0.3, generator=torch.Generator().manual_seed(2))
+    merged = lora.merged(made)
+    assert merged.keys() == plain.state_dict().keys()
+    plain.load_state_dict(merged)
+    assert not torch.allclose(logits(plain), logits(decoder()), atol=1e-3)
+    torch.testing.assert_close(logits(plain), logits(made), atol=1e-5, rtol=1e-5)
+
+
+def test_adapters_begin_as_the_seed_says_whatever_was_drawn_before():
+    vectors = []
+    for seed, noise in ((0, 1), (0, 2), (1, 1)):
+        torch.manual_seed(noise)
+        made = decoder()
+        lora.add(made, LORA, seed)
+        vectors.append(FlatParameters(made).shared.vector)
+    assert torch.equal(vectors[0], vectors[1])
+    assert not torch.equal(vectors[0], vectors[2])
+
+
+def test_only_adapters_are_trained():
+    made = decoder()
+    lora.add(made, LORA, seed=0)
+    assert all(".lora_" in name for name, p in made.named_parameters() if p.requires_grad)
+    # q_proj: 3 * (16 + 16), down_proj: 3 * (32 + 16), in 2 layers.
+    assert FlatParameters(made).shared.vector.numel() == 2 * (96 + 144)
+
+
+def test_a_layer_that_does_not_exist_is_the_manifests_mistake():
+    with pytest.raises(ModelError, match=r"spec\.model\.lora\.targets"):
+        lora.add(decoder(), Lora(targets=("nothing",)), seed=0)

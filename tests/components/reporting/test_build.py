@@ -1,0 +1,277 @@
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from agentrl_components.errors import StoreError
+from agentrl_components.evaluation.summary import Evaluated, Share
+from agentrl_components.reporting.build import Report, build, write
+from agentrl_components.reporting.html import duration
+from agentrl_components.spec import parse
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import MemoryStore
+from agentrl_components.trajectory.codec import encode
+from agentrl_components.trajectory.record import Ending, Trajectory, Turn
+
+RUN = parse(
+    {
+        "apiVersion": "agentrl.dev/v1alpha1",
+        "kind": "AgentRLRun",
+        "metadata": {"name": "babyai"},
+        "spec": {
+            "environments": [{"name": "babyai", "builtin": "babyai"}],
+            "horizon": {
+                "window": 2,
+                "phases": [
+                    {"maxTurns": 3, "iterations": 2},
+                    {"maxTurns": 5, "iterations": 2},
+                    {"maxTurns": 8, "iterations": 4},
+                ],
+            },
+            "warmStart": {"algorithm": "hindsight"},
+        },
+    }
+)
+
+
+def evaluated(name, success, low, high, **categories):
+    return Evaluated(
+        name=name,
+        success=success,
+        low=low,
+        high=high,
+        n=400,
+        max_turns=8,
+        temperature=1.0,
+        samples=1,
+        wellformed=0.99,
+        score=success,
+        raw_score=success,
+        turns=4.5,
+        lost=0,
+        pass_at={},
+        categories={
+            f"babyai/{category}": Share(success=share, low=0.0, high=1.0, n=80)
+            for category, share in categories.items()
+        },
+        turn_sweep={},
+    )
+
+
+def episode(task, action, success):
+    return Trajectory(
+        environment="babyai",
+        task=task,
+        category="OpenDoor",
+        group=0,
+        sample=0,
+        iteration=-1,
+        ids=np.arange(3, dtype=np.int32),
+        mask=np.array([False, True, True]),
+        logprobs=np.zeros(3, np.float32),
+        allowed=None,
+        turns=(
+            Turn(
+                start=1,
+                end=3,
+                reward=float(success),
+                wellformed=True,
+                action=action,
+                observation="a door",
+                version=0,
+            ),
+        ),
+        ending=Ending.TERMINATED,
+        score=float(success),
+        raw_score=float(success),
+        success=success,
+        max_turns=8,
+    )
+
+
+def keep(store, found):
+    store.put(keys.evaluation(found.name), found.model_dump_json().encode())
+
+
+def iterate(store, iteration, phase, max_turns, success, action="continue", reason="", rings=()):
+    record = {
+        "iteration": iteration,
+        "phase": phase,
+        "max_turns": max_turns,
+        "version": iteration + 1,
+        "metrics": {"train/success": success, "train/turns": 2.0, "update/loss": 0.1},
+        "decision": {
+            "action": action,
+            "reason": reason,
+            "rings": [
+                {"alarm": 0, "signal": signal, "action": "record", "message": f"{signal} rang"}
+                for signal in rings
+            ],
+        },
+    }
+    store.put(keys.iteration(iteration), json.dumps(record).encode())
+
+
+@pytest.fixture
+def store():
+    store = MemoryStore()
+    keep(store, evaluated("random", 0.2, 0.17, 0.24, OpenDoor=0.2))
+    keep(store, evaluated("before", 0.37, 0.32, 0.42, OpenDoor=0.4))
+    keep(store, evaluated("iteration-000002", 0.6, 0.55, 0.65, OpenDoor=0.6))
+    keep(store, evaluated("after", 0.5, 0.45, 0.55, OpenDoor=0.5))
+    iterate(store, 0, 0, 3, 0.2)
+    iterate(store, 1, 0, 3, 0.4, "advance", "the horizon goes from 3 to 5 turns")
+    iterate(store, 2, 1, 5, 0.6, rings=["entropy_below"])
+    iterate(store, 3, 1, 5, 0.5, "stop", "reward fell", rings=["entropy_below", "reward_drop"])
+    for number in (2, 4):
+        store.put(keys.checkpoint(number, keys.MANIFEST), b"{}")
+    state = {"status": "stopped", "message": "reward fell", "wall_seconds": {"train": 83.4}}
+    store.put(keys.STATE, json.dumps(state).encode())
+    store.put(keys.episodes("before"), encode([episode("aa", "drop <b>key</b>", False)]))
+    store.put(keys.episodes("after"), encode([episode("aa", "toggle", True)]))
+    return store
+
+
+class GoesOn(MemoryStore):
+    """When somebody has seen what there is, a run goes on after its second iteration."""
+
+    def list(self, prefix):
+        present = list(super().list(prefix))
+        if prefix == keys.ITERATIONS:
+            del self.kept[keys.iteration(2)], self.kept[keys.iteration(3)]
+        return iter(present)
+
+
+def test_iterations_that_a_run_drops_meanwhile_are_left_out(store):
+    meanwhile = GoesOn()
+    meanwhile.kept = dict(store.kept)
+    assert [step.iteration for step in build(meanwhile, RUN).training] == [0, 1]
+
+
+def test_held_out_success_is_what_the_evaluations_found(store):
+    heldout = build(store, RUN).heldout
+    assert (heldout.random.success, heldout.before.low, heldout.after.high) == (0.2, 0.32, 0.55)
+    assert heldout.after.categories["babyai/OpenDoor"].success == 0.5
+
+
+def test_report_json_has_the_names_that_others_read(store, tmp_path):
+    write(build(store, RUN, tmp_path), tmp_path)
+    told = json.loads((tmp_path / "report.json").read_bytes())
+    assert set(told["heldout"]) == {"random", "before", "after"}
+    assert {"success", "low", "high", "n", "wellformed", "categories"} <= set(
+        told["heldout"]["after"]
+    )
+    assert [(p["horizon"], p["iterations"]) for p in told["phases"]] == [(3, 2), (5, 2), (8, 0)]
+    assert told["wall_seconds"] == {"train": 83.4}
+    assert Report.model_validate(told) == build(store, RUN, tmp_path)
+
+
+def test_phases_tell_success_at_both_ends_and_how_they_ended(store):
+    first, second, third = build(store, RUN).phases
+    assert (first.success_first, first.success_last) == pytest.approx((0.3, 0.3))
+    assert first.ended == "the horizon goes from 3 to 5 turns"
+    assert second.ended == "reward fell"
+    assert (third.success_first, third.ended) == (None, "not begun")
+
+
+def test_an_alarm_that_rings_on_is_told_once(store):
+    alarms = build(store, RUN).alarms
+    assert [(a.signal, a.first, a.last) for a in alarms] == [
+        ("entropy_below", 2, 3),
+        ("reward_drop", 3, 3),
+    ]
+
+
+def test_the_best_checkpoint_is_the_one_with_the_best_held_out_success(store):
+    first, second = build(store, RUN).checkpoints
+    assert (first.iteration, first.best, first.last) == (2, True, False)
+    assert (second.iteration, second.best, second.last) == (4, False, True)
+    assert first.url == "memory:/checkpoints/000002/"
+
+
+def test_the_headline_says_where_the_intervals_overlap(store):
+    assert build(store, RUN).headline == "Held-out success rose from 37.0 % to 50.0 %."
+    store.replace(
+        keys.evaluation("after"), evaluated("after", 0.4, 0.35, 0.45).model_dump_json().encode()
+    )
+    assert build(store, RUN).headline == (
+        "Held-out success went from 37.0 % to 40.0 %; the 95 % intervals overlap."
+    )
+
+
+def test_the_same_task_is_paired_before_and_after(store):
+    (pair,) = build(store, RUN).episodes
+    assert (pair.before.success, pair.after.success) == (False, True)
+    assert (pair.task, pair.category) == ("aa", "babyai/OpenDoor")
+
+
+def test_mlflow_is_the_database_in_the_folder_unless_the_manifest_says_otherwise(store, tmp_path):
+    assert build(store, RUN).mlflow.uri is None
+    assert build(store, RUN, tmp_path).mlflow.uri is None  # MLflow never answered
+    (tmp_path / "mlflow.db").touch()
+    assert build(store, RUN, tmp_path).mlflow.uri == f"sqlite:///{tmp_path}/mlflow.db"
+
+
+def test_a_run_that_has_only_begun_has_a_report(tmp_path):
+    told = build(MemoryStore(), RUN, tmp_path)
+    write(told, tmp_path)
+    assert told.headline == "Nothing has been evaluated yet."
+    assert told.heldout.random is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "curve.png",
+        "report.html",
+        "report.json",
+    ]
+
+
+class Page(HTMLParser):
+    """What a page would load, and whether its tags are balanced."""
+
+    VOID = frozenset({"meta", "path", "use", "rect", "br"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.loads, self.tags = [], [], set()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.loads += [value for name, value in attributes if name in ("src", "href")]
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def test_the_page_stands_alone_and_obeys_no_text_of_a_model(store, tmp_path):
+    write(build(store, RUN, tmp_path), tmp_path)
+    text = (tmp_path / "report.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    assert "script" not in page.tags
+    assert "http:" not in text.replace("http://www.w3.org", "")
+    assert all(value.startswith("#") for value in page.loads)
+    assert "drop &lt;b&gt;key&lt;/b&gt;" in text
+    assert "<b>key" not in text
+
+
+def test_a_number_that_is_not_one_does_not_spoil_the_json(store, tmp_path):
+    iterate(store, 4, 2, 8, float("nan"))
+    write(build(store, RUN), tmp_path)
+    assert json.loads((tmp_path / "report.json").read_bytes())["training"][4]["success"] is None
+
+
+@pytest.mark.parametrize(
+    "key", [keys.evaluation("before"), keys.iteration(1), keys.STATE, keys.TRACKER]
+)
+def test_what_is_damaged_is_named(store, key):
+    store.replace(key, b'{"half": ')
+    with pytest.raises(StoreError, match=key):
+        build(store, RUN)
+
+
+def test_durations_are_told_in_the_unit_that_fits():
+    assert [duration(s) for s in (8.04, 83.4, 3725)] == ["8.0 s", "1 min 23 s", "1 h 02 min"]

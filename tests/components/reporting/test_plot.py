@@ -1,0 +1,143 @@
+import struct
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from agentrl_components.evaluation.summary import Evaluated
+from agentrl_components.reporting import plot
+from agentrl_components.reporting.schema import Between, Heldout, Mlflow, PhaseTold, Report, Step
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def evaluated(name, success, low, high):
+    return Evaluated(
+        name=name,
+        success=success,
+        low=low,
+        high=high,
+        n=400,
+        max_turns=5,
+        temperature=1.0,
+        samples=1,
+        wellformed=1.0,
+        score=success,
+        raw_score=success,
+        turns=3.0,
+        lost=0,
+        pass_at={},
+        categories={},
+        turn_sweep={},
+    )
+
+
+def report(steps=(), phases=(), heldout=None, evaluations=()):
+    return Report(
+        name="babyai",
+        status="succeeded",
+        message="",
+        model="tiny",
+        algorithm="grpo",
+        warm_start=None,
+        environments=("babyai",),
+        actions="free",
+        seed=0,
+        heldout=heldout or Heldout(),
+        phases=phases,
+        wall_seconds={},
+        alarms=(),
+        checkpoints=(),
+        mlflow=Mlflow(uri=None, experiment="agentrl"),
+        training=steps,
+        evaluations=evaluations,
+        episodes=(),
+    )
+
+
+def step(iteration, phase, max_turns, success):
+    return Step(
+        iteration=iteration,
+        phase=phase,
+        max_turns=max_turns,
+        success=success,
+        score=success,
+        turns=2.0,
+        capped=0.1,
+        wellformed=1.0,
+        entropy=None,
+    )
+
+
+def phase(number, horizon, iterations):
+    return PhaseTold(
+        phase=number,
+        horizon=horizon,
+        iterations=iterations,
+        planned=2,
+        success_first=None,
+        success_last=None,
+        ended="",
+    )
+
+
+FULL = report(
+    steps=(step(0, 0, 3, 0.2), step(1, 0, 3, 0.4), step(2, 1, 5, None), step(3, 1, 5, 0.8)),
+    phases=(phase(0, 3, 2), phase(1, 5, 2), phase(2, 8, 0)),
+    heldout=Heldout(
+        random=evaluated("random", 0.2, 0.17, 0.24),
+        before=evaluated("before", 0.3, 0.26, 0.35),
+        after=evaluated("after", 0.8, 0.75, 0.84),
+    ),
+    evaluations=(Between(iterations=2, found=evaluated("iteration-000002", 0.5, 0.45, 0.55)),),
+)
+
+
+def test_smoothing_is_a_centred_mean_of_what_was_measured():
+    smoothed = plot.smooth([1.0, None, 3.0, 5.0], 3)
+    assert_allclose(smoothed, [1.0, 2.0, 4.0, 4.0])
+    assert np.isnan(plot.smooth([None], 3)).all()
+    assert plot.smooth([], 3).shape == (0,)
+
+
+def test_held_out_points_have_their_intervals_and_their_places():
+    axes = plot.draw(FULL).axes[0]
+    (container,) = axes.containers
+    points, _, (bars,) = container.lines
+    assert_allclose(points.get_xydata(), [[0, 0.3], [2, 0.5], [4, 0.8]])
+    ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
+    assert_allclose(ends, [[0.26, 0.35], [0.45, 0.55], [0.75, 0.84]])
+
+
+def test_every_phase_that_was_played_is_named_with_its_horizon():
+    texts = [text.get_text() for text in plot.draw(FULL).axes[0].texts]
+    assert texts[:2] == ["horizon: 3 turns", "horizon: 5 turns"]
+    assert "horizon: 8 turns" not in texts
+    assert texts[2:] == ["30.0 %", "80.0 %"]
+
+
+def test_the_figure_is_a_png_of_1500_pixels():
+    data = plot.png(plot.draw(FULL))
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", data[16:24]) == (1500, 990)
+
+
+def test_the_figure_on_a_page_takes_the_colour_of_the_page():
+    text = plot.svg(plot.draw(FULL))
+    root = ElementTree.fromstring(text)
+    assert root.tag == f"{SVG}svg"
+    assert "currentColor" in text
+    assert plot.INK not in text
+
+
+@pytest.mark.parametrize(
+    "some",
+    [
+        report(),
+        report(heldout=Heldout(before=evaluated("before", 0.3, 0.2, 0.4))),
+        report(steps=(step(0, 0, 1, 0.0),), phases=(phase(0, 1, 1),)),
+    ],
+)
+def test_a_run_that_has_hardly_begun_has_a_curve_too(some):
+    assert plot.png(plot.draw(some))

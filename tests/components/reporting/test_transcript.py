@@ -1,0 +1,61 @@
+import pytest
+from played import episode
+
+from agentrl_components.reporting.printable import clean
+from agentrl_components.reporting.transcript import fold, lines, replay
+from agentrl_components.trajectory.record import Ending
+
+
+def test_an_episode_reads_turn_by_turn_and_says_how_it_ended():
+    played = episode(
+        ("you see a key", "pick up key", 0.0, True),
+        ("you carry a key", "open door", 1.0, True),
+        success=True,
+        ending=Ending.TERMINATED,
+    )
+    assert list(lines(replay(played))) == [
+        "  1  you see a key",
+        "  →  pick up key",
+        "  2  you carry a key",
+        "  →  open door   (reward +1)",
+        "  =  solved in 2 turns",
+    ]
+
+
+def test_a_reply_without_a_valid_action_is_marked():
+    shown = list(lines(replay(episode(("a door", "hm", 0.0, False)))))
+    assert shown[1] == "  →  hm   (no valid action)"
+
+
+@pytest.mark.parametrize(
+    ("ending", "turns", "note", "outcome"),
+    [
+        (Ending.TERMINATED, 1, "", "failed for good after 1 turn"),
+        (Ending.TRUNCATED, 2, "", "not solved in 2 turns, all it had"),
+        (Ending.TRUNCATED, 1, "no tokens left", "not solved in 1 turn, no tokens left"),
+        (Ending.LOST, 1, "", "lost after 1 turn: the environment failed, not the agent"),
+    ],
+)
+def test_the_three_endings_are_told_apart(ending, turns, note, outcome):
+    played = episode(*[("o", "a", 0.0, True)] * turns, ending=ending, note=note)
+    assert replay(played).outcome == outcome
+
+
+def test_no_line_is_wider_than_asked_and_the_indent_stays():
+    shown = list(lines(replay(episode(("one two three four five six", "go", 0.0, True))), width=20))
+    assert shown[:2] == ["  1  one two three", "     four five six"]
+    assert max(map(len, shown)) <= 20
+
+
+def test_lines_of_an_observation_stay_lines():
+    shown = list(lines(replay(episode(("inventory:\nlog 2\n", "go", 0.0, True)))))
+    assert shown[:3] == ["  1  inventory:", "     log 2", "  →  go"]
+
+
+def test_a_long_text_keeps_its_two_ends():
+    assert fold("a" * 100 + "b" * 100, 30) == "a" * 20 + " … (170 characters) … " + "b" * 10
+    assert fold("short", 30) == "short"
+
+
+def test_what_a_terminal_would_obey_is_only_shown():
+    assert clean("\x1b[2Jgo\ta\n\u202edoor\ud800") == "�[2Jgo\ta\n�door�"

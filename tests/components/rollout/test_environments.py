@@ -1,0 +1,104 @@
+import asyncio
+
+import pytest
+
+from agentrl_components.rollout.environments import open_world, servers
+from agentrl_components.spec import Environment
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.errors import SessionError
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.run import running
+
+
+def test_each_server_behind_a_name_has_an_address_of_its_own():
+    found = asyncio.run(servers("http://localhost:8080/base"))
+    assert "http://127.0.0.1:8080/base" in found
+    assert len(found) == len(set(found))
+
+
+def test_a_name_that_leads_nowhere_yet_may_do_so_later():
+    with pytest.raises(SessionError, match=r"nowhere\.invalid has no address"):
+        asyncio.run(servers("http://nowhere.invalid:8080"))
+
+
+class Names(asyncio.SelectorEventLoop):
+    """A loop that knows one name more, `worlds.test`, and leads it where a test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.host = "127.0.0.1"
+
+    async def getaddrinfo(self, host, port, **options):
+        known = host in ("worlds.test", b"worlds.test")
+        return await super().getaddrinfo(self.host if known else host, port, **options)
+
+
+class Relay:
+    """An address that leads to a server on 127.0.0.1, until it is closed."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def open(self, host: str, port: int) -> int:
+        self._server = await asyncio.start_server(self._led, host, port)
+        return self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        self._server.close()
+        for each in self._under_way:
+            each.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    def _led(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._lead(reader, writer))
+        self._under_way.add(task)
+
+    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            await asyncio.gather(_copy(reader, back), _copy(there, writer))
+        finally:
+            writer.close()
+            back.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while some := await reader.read(1 << 16):
+        writer.write(some)
+        await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_server_whose_name_leads_elsewhere_by_and_by_is_found_there(replicas, monkeypatch):
+    monkeypatch.setenv("WORLDS_TOKEN", "t")
+
+    async def played(behind: int, loop: Names) -> None:
+        first, later = Relay(behind), Relay(behind)
+        port = await first.open("127.0.0.1", 0)
+        environment = Environment(
+            name="rooms",
+            url=f"http://worlds.test:{port}",
+            replicas=replicas,
+            token_env="WORLDS_TOKEN",
+        )
+        world = await open_world(environment)
+        session = world.session()
+        await session.reset(await world.task("train", 0))
+        await first.close()
+        await later.open("127.0.0.2", port)
+        loop.host = "127.0.0.2"
+        await session.reset(await world.task("train", 64))
+        assert (await session.step("left")).info["wellformed"]
+        await session.close()
+        await world.close()
+        await later.close()
+
+    tasks = CorridorTasks()
+    app = create_app(tasks, ThreadHost(tasks), ServerOptions(token="t"))
+    with running(app) as url, asyncio.Runner(loop_factory=Names) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, Names)
+        runner.run(played(int(url.rpartition(":")[2]), loop))

@@ -1,0 +1,56 @@
+"""Too many lost episodes are no result; what played is how old it is."""
+
+from dataclasses import replace
+
+import pytest
+from corridor_rules import RULES
+
+from agentrl_components.errors import RunError
+from agentrl_components.rollout.episode import Job, Play, lost, trajectory
+from agentrl_components.rollout.metrics import check_lost, measured, played, staleness
+from agentrl_components.trajectory.record import Turn
+from agentrl_envs.environments.corridor import CorridorTasks
+
+
+def job(group: int) -> Job:
+    task = CorridorTasks().task("train", group)
+    return Job(
+        environment="corridor", instructions="", task=task, group=group, sample=0, iteration=0
+    )
+
+
+def episodes(whole: int, gone: int):
+    kept = [trajectory(job(i), RULES, Play()) for i in range(whole)]
+    return kept + [lost(job(whole + i), RULES, "its server went away") for i in range(gone)]
+
+
+def test_a_share_of_lost_episodes_is_borne_and_one_more_is_not():
+    check_lost(episodes(whole=3, gone=1), 0.25)
+    with pytest.raises(RunError, match=r"^2 of 5 episodes were lost, .* its server went away$"):
+        check_lost(episodes(whole=3, gone=2), 0.25)
+
+
+def test_the_message_says_which_episodes():
+    with pytest.raises(RunError, match=r"^evaluation after: 1 of 1 episodes of iteration 7 were"):
+        check_lost(episodes(0, 1), 0.0, prefix="evaluation after: ", of=" of iteration 7")
+
+
+def test_where_some_must_be_left_losing_all_is_never_borne():
+    check_lost(episodes(0, 2), 1.0)
+    with pytest.raises(RunError, match="2 of 2"):
+        check_lost(episodes(0, 2), 1.0, some=True)
+
+
+def test_lost_episodes_are_counted_and_nothing_else_of_them():
+    told = measured(episodes(whole=1, gone=3), silent=0)
+    assert (told["train/episodes"], told["train/lost"]) == (1.0, 3.0)
+    assert len(played(episodes(whole=1, gone=3))) == 1
+
+
+def test_staleness_is_the_mean_age_of_replies_in_updates():
+    """Three replies by version 4 and one by version 6, learnt from at version 7: 2.5."""
+    turn = Turn(start=0, end=1, reward=0.0, wellformed=True, action="go", observation="", version=4)
+    one, two = episodes(whole=2, gone=0)
+    lagging = [replace(one, turns=(turn,) * 3), replace(two, turns=(replace(turn, version=6),))]
+    assert staleness([*lagging, *episodes(whole=0, gone=1)], version=7) == 2.5
+    assert staleness([], version=7) == 0.0

@@ -1,0 +1,230 @@
+"""Episodes and rollouts: limits, endings, retries, order."""
+
+import pytest
+
+from agentrl_components.dialogue.plain import PlainDialogue
+from agentrl_components.dialogue.word_tokenizer import word_tokenizer
+from agentrl_components.engines.engine import ScriptedEngine, Stop
+from agentrl_components.engines.prefix_check import CheckedEngine
+from agentrl_components.engines.random_policy import RandomEngine
+from agentrl_components.errors import DriftError
+from agentrl_components.rollout.episode import Job, Rules
+from agentrl_components.rollout.session_pool import Rollout
+from agentrl_components.trajectory.record import Ending
+from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
+from agentrl_envs.env import Step
+from agentrl_envs.environments.corridor import CorridorOptions, CorridorTasks
+from agentrl_envs.errors import ContractError
+from agentrl_envs.world import LocalWorld
+
+TASKS = CorridorTasks()
+DIALOGUE = PlainDialogue(word_tokenizer(TASKS.vocabulary()).get_vocab())
+END = DIALOGUE.stop[0]
+
+
+def say(word):
+    return (*DIALOGUE.encode_action(word), END)
+
+
+def rules(**changes) -> Rules:
+    usual = {
+        "max_turns": 8,
+        "context": 500,
+        "max_tokens_per_turn": 4,
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "admissible": False,
+        "seed": 3,
+        "purpose": "train/0",
+    }
+    return Rules(**usual | changes)
+
+
+def job(index=0, sample=0) -> Job:
+    return Job(
+        environment="corridor",
+        instructions="walk",
+        task=TASKS.task("train", index),
+        group=index,
+        sample=sample,
+        iteration=4,
+    )
+
+
+def solution(task):
+    payload = task.payload
+    walk = (
+        payload["start"] if payload["side"] == "left" else payload["cells"] - 1 - payload["start"]
+    )
+    verb = "push" if payload["colour"] in ("red", "green") else "pull"
+    return [payload["side"]] * walk + [verb]
+
+
+def rollout(world=None, retries=2, concurrency=64) -> Rollout:
+    return Rollout({"corridor": world or LocalWorld(TASKS)}, DIALOGUE, retries, concurrency)
+
+
+def scripted(words) -> ScriptedEngine:
+    return ScriptedEngine([say(word) for word in words])
+
+
+async def played(words, **changes):
+    engine = scripted(words)
+    (one,) = await rollout().play([job()], rules(**changes), CheckedEngine(engine))
+    return one, engine
+
+
+async def test_a_solved_task_terminates_with_its_score():
+    words = solution(TASKS.task("train", 0))
+    one, engine = await played(words)
+    assert one.ending is Ending.TERMINATED
+    assert (one.score, one.success, len(one.turns)) == (1.0, True, len(words))
+    assert [turn.action for turn in one.turns] == words
+    assert [turn.reward for turn in one.turns] == [0.0] * (len(words) - 1) + [1.0]
+    assert engine.released == [engine.requests[0].session]
+
+
+async def test_the_ids_that_were_sampled_are_the_ids_that_are_trained():
+    """Upstream decodes a reply and encodes it again."""
+    words = solution(TASKS.task("train", 0))
+    one, engine = await played(words)
+    sampled = one.ids[one.mask].tolist()
+    assert sampled == [token for word in words for token in say(word)]
+    for request, turn in zip(engine.requests, one.turns, strict=True):
+        assert list(request.ids) == one.ids[: turn.start].tolist()
+    assert one.logprobs[one.mask].tolist() == [-1.0] * len(sampled)
+    assert not one.logprobs[~one.mask].any()
+
+
+async def test_an_episode_that_reaches_its_turns_is_truncated_and_ends_with_its_reply():
+    one, _ = await played(["left", "right"] * 5, max_turns=2)
+    assert one.ending is Ending.TRUNCATED
+    assert len(one.turns) == 2
+    assert one.turns[-1].end == len(one.ids)
+    assert one.max_turns == 2
+
+
+async def test_a_worlds_own_limit_truncates():
+    one, _ = await played(["up", "up", "up"], max_turns=3)
+    assert [turn.wellformed for turn in one.turns] == [False] * 3
+    world = LocalWorld(CorridorTasks(CorridorOptions(turns=1)))
+    walk = solution(TASKS.task("train", 0))[0]
+    (short,) = await rollout(world).play([job()], rules(), scripted([walk]))
+    assert (short.ending, len(short.turns)) == (Ending.TRUNCATED, 1)
+
+
+async def test_a_reply_that_is_cut_gets_a_stop_token_that_was_not_sampled():
+    """Upstream trains an end token after a length cut."""
+    word = say("left")[:-1]
+    engine = ScriptedEngine([word, word], stop=Stop.LENGTH)
+    (one,) = await rollout().play([job()], rules(max_turns=2), CheckedEngine(engine))
+    closed = one.turns[0].end
+    assert one.ids[closed] == END
+    assert not one.mask[closed]
+    assert one.mask.sum() == 2
+
+
+async def test_a_reply_may_not_be_longer_than_the_rest_of_the_context():
+    opening = len(DIALOGUE.opening("walk", "corridor 5 red door left 2"))
+    engine = scripted(["up"] * 9)
+    (one,) = await rollout().play([job()], rules(context=opening + 3), engine)
+    assert engine.requests[0].sampling.max_tokens == 3
+    assert one.ending is Ending.TRUNCATED
+    assert one.note == f"the episode filled the context of {opening + 3} tokens"
+    assert len(one.turns) == 1
+
+
+async def test_every_reply_has_a_seed_of_its_own_that_says_what_it_is_for():
+    words = ["left", "right"] * 2
+    _, first = await played(words, max_turns=4)
+    _, again = await played(words, max_turns=4)
+    _, other = await played(words, max_turns=4, purpose="evaluation")
+    seeds = [request.seed for request in first.requests]
+    assert len(set(seeds)) == 4
+    assert seeds == [request.seed for request in again.requests]
+    assert not set(seeds) & {request.seed for request in other.requests}
+
+
+async def test_results_come_in_the_order_of_the_jobs():
+    jobs = [job(index, sample) for index in (3, 1, 2) for sample in (1, 0)]
+    world = LocalWorld(TASKS)
+    episodes = await rollout(world, concurrency=2).play(
+        jobs, rules(admissible=True), CheckedEngine(RandomEngine())
+    )
+    assert [(e.group, e.sample) for e in episodes] == [(j.group, j.sample) for j in jobs]
+    assert [e.task for e in episodes] == [j.task.id for j in jobs]
+
+
+async def test_a_lost_session_is_played_again_with_the_same_seeds():
+    jobs = [job(index, sample) for index in range(6) for sample in range(4)]
+    still = await rollout().play(jobs, rules(admissible=True), RandomEngine())
+    faulty = LocalWorld(FaultyTaskSet(TASKS, Faults(seed=1, lose_reset=0.1, lose_step=0.1)))
+    shaken = rollout(faulty, retries=60)
+    again = await shaken.play(jobs, rules(admissible=True), RandomEngine())
+    for before, after in zip(still, again, strict=True):
+        assert before.ids.tolist() == after.ids.tolist()
+        assert (before.score, before.ending) == (after.score, after.ending)
+
+
+async def test_an_episode_that_is_lost_for_good_has_no_tokens_and_says_why():
+    """Upstream trains it as reward 0."""
+    faulty = LocalWorld(FaultyTaskSet(TASKS, Faults(lose_reset=1.0)))
+    engine = scripted([])
+    (one,) = await rollout(faulty, retries=2).play([job()], rules(), engine)
+    assert one.ending is Ending.LOST
+    assert one.num_sampled == len(one.ids) == len(one.turns) == 0
+    assert one.note.startswith("SessionError: the session was lost while its task was set up")
+    assert one.note.endswith("(tried 3 times)")
+    assert len(engine.released) == 3
+
+
+class Liar:
+    """A corridor whose rewards are out of bounds."""
+
+    def __init__(self) -> None:
+        self._inner = TASKS.environment()
+
+    def reset(self, task):
+        return self._inner.reset(task)
+
+    def step(self, action):
+        step = self._inner.step(action)
+        return Step(
+            observation=step.observation,
+            reward=7.0,
+            terminated=step.terminated,
+            truncated=step.truncated,
+            info=step.info,
+        )
+
+    def close(self):
+        self._inner.close()
+
+
+class LyingTasks(CorridorTasks):
+    """Deals corridors that lie."""
+
+    def environment(self):
+        return Liar()
+
+
+async def test_a_world_that_breaks_its_contract_ends_the_call_with_one_plain_error():
+    jobs = [job(index) for index in range(5)]
+    with pytest.raises(ContractError, match=r"reward is 7\.0"):
+        await rollout(LocalWorld(LyingTasks())).play(jobs, rules(admissible=True), RandomEngine())
+
+
+async def test_a_random_policy_without_admissible_actions_loses_the_episode_with_its_reason():
+    (one,) = await rollout(retries=0).play([job()], rules(), RandomEngine())
+    assert one.ending is Ending.LOST
+    assert "names its admissible actions" in one.note
+
+
+async def test_drift_is_not_retried():
+    engine = CheckedEngine(scripted(["left"] * 9))
+    from agentrl_components.engines.engine import Request, Sampling
+
+    sampling = Sampling(temperature=1, top_p=1, max_tokens=3, stop=(END,))
+    await engine.generate(Request(session=1, ids=(1, 2), seed=0, sampling=sampling))
+    with pytest.raises(DriftError):
+        await engine.generate(Request(session=1, ids=(1, 3, 4, 5, 6), seed=0, sampling=sampling))

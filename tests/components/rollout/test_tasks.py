@@ -1,0 +1,47 @@
+"""Which tasks are played: shares by weight, batches one after another."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentrl_components.rollout.tasks import TaskSource, shares
+from agentrl_components.spec import Environment
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.world import LocalWorld
+
+
+@pytest.mark.parametrize(
+    ("weights", "count", "expected"),
+    [([1, 1], 5, [3, 2]), ([3, 1], 8, [6, 2]), ([1, 1, 1], 2, [1, 1, 0]), ([2], 7, [7])],
+)
+def test_shares_follow_the_weights_with_ties_to_the_earlier(weights, count, expected):
+    assert shares(weights, count) == expected
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=8), st.integers(0, 500))
+def test_shares_add_up_and_are_within_one_of_exact(weights, count):
+    found = shares(weights, count)
+    assert sum(found) == count
+    for weight, share in zip(weights, found, strict=True):
+        assert abs(share - count * weight / sum(weights)) < 1 + 1e-6
+
+
+def source():
+    names = [("a", 3.0), ("b", 1.0)]
+    environments = [Environment(name=n, builtin="corridor", weight=w) for n, w in names]
+    return TaskSource(environments, {n: LocalWorld(CorridorTasks()) for n, _ in names})
+
+
+async def test_batches_follow_one_another_in_each_worlds_stream():
+    drawn = [await source().draw("train", 8, batch) for batch in range(2)]
+    assert [d.environment for d in drawn[0]] == ["a"] * 6 + ["b"] * 2
+    deal = CorridorTasks()
+    assert [d.task for d in drawn[1]][:6] == [deal.task("train", i) for i in range(6, 12)]
+    assert [d.task for d in drawn[1]][6:] == [deal.task("train", i) for i in range(2, 4)]
+
+
+async def test_heldout_tasks_are_never_dealt_twice():
+    drawn = await source().draw("heldout", 400)
+    for name in ("a", "b"):
+        ids = [d.task.id for d in drawn if d.environment == name]
+        assert len(ids) == len(set(ids)) == CorridorTasks().size("heldout")

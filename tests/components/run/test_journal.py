@@ -1,0 +1,82 @@
+"""What a store knows of the run that lives in it."""
+
+import json
+
+import pytest
+
+from agentrl_components.errors import SpecError
+from agentrl_components.run.journal import Journal
+from agentrl_components.spec import AgentRLRun, parse
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import MemoryStore
+from agentrl_components.storage.records import read_state
+
+SPEC = {
+    "environments": [{"name": "walk", "builtin": "corridor"}],
+    "horizon": {"phases": [{"maxTurns": 2, "iterations": 5}]},
+}
+
+
+def run(name: str = "demo", **spec: object) -> AgentRLRun:
+    return parse(
+        {
+            "apiVersion": "agentrl.dev/v1alpha1",
+            "kind": "AgentRLRun",
+            "metadata": {"name": name},
+            "spec": SPEC | spec,
+        }
+    )
+
+
+def test_a_run_goes_on_with_what_may_change_and_keeps_its_newest_manifest():
+    store = MemoryStore()
+    Journal(store).begin(run())
+    world = {"name": "walk", "builtin": "corridor", "replicas": 4, "memory": "2Gi", "timeoutS": 9.0}
+    Journal(store).begin(
+        run(
+            environments=[world],
+            rollout={"concurrency": 8, "maxLostShare": 0.5},
+            update={"keepLast": 5, "gradientCheckpointing": True},
+            compute={"memory": "8Gi", "workers": 1},
+            backoffLimit=9,
+        )
+    )
+    kept = json.loads(store.get(keys.RUN))["spec"]
+    assert (kept["environments"][0]["replicas"], kept["update"]["keepLast"]) == (4, 5)
+
+
+def test_another_run_is_refused_by_the_names_of_what_differs():
+    store = MemoryStore()
+    Journal(store).begin(run(update={"learningRate": 1e-3}))
+    with pytest.raises(SpecError) as refused:
+        Journal(store).begin(run("other", seed=3))
+    assert refused.value.mistakes == [
+        f"{path}: memory: holds a run that began with {old}, not {new}; restore the value, or make "
+        "a new run (on one machine: give another --root)"
+        for path, old, new in (
+            ("spec.seed", "0", "3"),
+            ("spec.update.learningRate", "0.001", "1e-06"),
+            ("metadata.name", "'demo'", "'other'"),
+        )
+    ]
+
+
+def test_who_goes_on_does_not_write_over_why_its_partner_failed_for_good():
+    """As where the playing side fails while the learning side is busy with the last iteration."""
+    store = MemoryStore()
+    learning = Journal(store)
+    learning.state("running", "", iteration=3)
+    Journal(store).state("failed", "rollout: no such task", reason="TaskError", final=True)
+    for done in (4, 5):
+        learning.state("running", "the horizon grows", iteration=done)
+        state = read_state(store)
+        assert (state.status, state.message) == ("failed", "rollout: no such task")
+        assert (state.reason, state.final, state.iteration) == ("TaskError", True, done)
+
+
+def test_who_begins_after_a_failure_begins_anew():
+    store = MemoryStore()
+    Journal(store).state("failed", "rollout: no such task", reason="TaskError", final=True)
+    Journal(store).state("running", "the environments answer")
+    state = read_state(store)
+    assert (state.status, state.reason, state.final) == ("running", "", False)

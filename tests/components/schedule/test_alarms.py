@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from agentrl_components.schedule.alarms import ringing
+from agentrl_components.schedule.history import IterationRecord
+from agentrl_components.spec.fields.horizon import Alarm
+
+
+def history(successes, restored_at=None, **signals):
+    """One record per success; a signal is one number for all or a list with one for each."""
+    return [
+        IterationRecord(
+            iteration=i,
+            phase=0,
+            max_turns=8,
+            success=success,
+            restored=i == restored_at,
+            **{name: v[i] if isinstance(v, list) else v for name, v in signals.items()},
+        )
+        for i, success in enumerate(successes)
+    ]
+
+
+def signals(alarm, records):
+    return [ring.signal for ring in ringing([alarm], records)]
+
+
+@pytest.mark.parametrize(
+    ("bound", "measure", "past", "within"),
+    [
+        ({"wellformed_below": 0.9}, "wellformed", 0.8, 0.9),
+        ({"entropy_below": 0.1}, "entropy", 0.05, 0.1),
+        ({"grad_norm_above": 5.0}, "grad_norm", 6.0, 5.0),
+        ({"reward_std_below": 0.05}, "reward_std", 0.01, 0.05),
+        ({"mismatch_kl_above": 0.01}, "mismatch_kl", 0.02, 0.01),
+    ],
+)
+def test_each_bounded_signal_rings_past_its_bound_and_not_at_it(bound, measure, past, within):
+    alarm = Alarm(window=3, **bound)
+    assert signals(alarm, history([0.5] * 3, **{measure: past})) == list(bound)
+    assert signals(alarm, history([0.5] * 3, **{measure: within})) == []
+    assert signals(alarm, history([0.5] * 2, **{measure: past})) == []  # not yet a window
+
+
+def test_a_ring_says_in_a_sentence_what_was_seen():
+    # (.2 + .1 + .0) / 3 = .1
+    records = history([0.5] * 3, entropy=[0.2, 0.1, 0.0])
+    (ring,) = ringing([Alarm(), Alarm(action="stop", window=3, entropy_below=0.15)], records)
+    assert (ring.alarm, ring.action, ring.bound) == (1, "stop", 0.15)
+    assert ring.value == pytest.approx(0.1)
+    assert ring.message == (
+        "entropy per token averaged 0.1 over the last 3 iterations, below the bound of 0.15"
+    )
+
+
+def test_one_spike_is_not_a_collapse():
+    # mean (1 + 100 + 1) / 3 = 34, median 1
+    alarm = Alarm(window=3, grad_norm_above=5.0)
+    assert signals(alarm, history([0.5] * 3, grad_norm=[1.0, 100.0, 1.0])) == []
+    assert signals(alarm, history([0.5] * 3, grad_norm=[1.0, 100.0, 100.0])) == ["grad_norm_above"]
+
+
+def test_a_norm_that_is_not_a_number_is_past_every_bound():
+    alarm = Alarm(window=3, grad_norm_above=5.0)
+    broken = history([0.5] * 3, grad_norm=[1.0, math.nan, math.nan])
+    (ring,) = ringing([alarm], broken)
+    assert ring.value == math.inf
+    assert signals(alarm, history([0.5] * 3, grad_norm=[math.nan, 1.0, 1.0])) == []
+
+
+def test_a_window_in_which_most_iterations_measured_nothing_is_no_evidence():
+    alarm = Alarm(window=4, entropy_below=0.1)
+    assert signals(alarm, history([0.5] * 4, entropy=[None, None, 0.0, 0.0])) == []
+    assert signals(alarm, history([0.5] * 4, entropy=[None, 0.0, 0.0, 0.0])) == ["entropy_below"]
+
+
+def test_success_that_lost_a_share_of_its_best_window_rings():
+    # windows of two: .6, .8, .55, .3: 1 - .3 / .8 = .625
+    records = history([0.4, 0.8, 0.8, 0.3, 0.3])
+    (ring,) = ringing([Alarm(window=2, reward_drop=0.6)], records)
+    assert ring.value == pytest.approx(0.625)
+    assert ring.message == (
+        "success over 2 iterations fell from 80.0% at its best to 30.0%, a loss of 62.5% "
+        "(bound 60.0%)"
+    )
+    assert signals(Alarm(window=2, reward_drop=0.63), records) == []
+
+
+def test_a_run_that_never_succeeded_has_nothing_to_lose():
+    assert signals(Alarm(window=2, reward_drop=0.5), history([0.0] * 6)) == []
+
+
+def test_the_papers_collapse_is_heard():
+    # Figure 7: success .53 falls below .30 while turns climb until they are pinned at the cap.
+    alarm = Alarm(window=2, turns_pinned=0.9, reward_drop=0.4)
+    rising = history([0.3, 0.4, 0.5, 0.53], capped=[0.1, 0.2, 0.3, 0.4])
+    assert signals(alarm, rising) == []
+    collapsed = history([0.4, 0.5, 0.53, 0.53, 0.29, 0.28], capped=[0.1, 0.2, 0.3, 0.6, 0.9, 0.96])
+    # pinned: (.9 + .96) / 2 = .93; success (.53 + .53) / 2 -> (.29 + .28) / 2 = 28.5 %
+    pinned, dropped = ringing([alarm], collapsed)
+    assert (pinned.signal, dropped.signal) == ("turns_pinned", "reward_drop")
+    assert pinned.message == (
+        "93.0% of episodes ended at the cap over the last 2 iterations (bound 90.0%) while success "
+        "fell from 53.0% to 28.5%"
+    )
+
+
+def test_episodes_at_the_cap_are_no_alarm_while_success_does_not_fall():
+    alarm = Alarm(window=2, turns_pinned=0.9)
+    assert signals(alarm, history([0.3, 0.3, 0.4, 0.4], capped=1.0)) == []
+    assert signals(alarm, history([0.31, 0.3, 0.3, 0.3], capped=1.0)) == []  # .005 is noise
+
+
+def test_what_was_before_a_rollback_is_not_counted():
+    alarm = Alarm(window=2, reward_drop=0.5)
+    falling = [0.8, 0.8, 0.2, 0.2]
+    assert signals(alarm, history(falling)) == ["reward_drop"]
+    assert signals(alarm, history([*falling, 0.3, 0.3], restored_at=4)) == []
+
+
+def test_a_bound_that_is_not_given_is_not_watched():
+    records = history([0.9, 0.9, 0.0, 0.0], capped=1.0, entropy=0.0, grad_norm=1e9)
+    assert ringing([Alarm(window=1)], records) == ()

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pytest
+
+from agentrl_components.schedule.decision import decide
+from agentrl_components.schedule.history import IterationRecord
+from agentrl_components.spec.fields.horizon import Alarm, Horizon, Phase
+
+
+def horizon(*alarms, advance="iterations"):
+    return Horizon(
+        phases=(Phase(max_turns=3, iterations=2), Phase(max_turns=5, iterations=3)),
+        advance=advance,
+        window=1,
+        alarms=alarms,
+    )
+
+
+def record(iteration, phase, **signals):
+    return IterationRecord(
+        iteration=iteration,
+        phase=phase,
+        max_turns=(3, 5)[phase],
+        **{"success": 0.5, "entropy": 0.05, **signals},
+    )
+
+
+def collapsing(action):
+    return Alarm(action=action, window=1, entropy_below=0.1)
+
+
+ONE = [record(0, 0, success=0.6, checkpointed=True)]
+TWO = [*ONE, record(1, 0, success=0.4, checkpointed=True)]
+FIVE = [*TWO, record(2, 1), record(3, 1), record(4, 1)]
+
+
+def test_nothing_played_is_the_beginning():
+    decision = decide(horizon(), [])
+    assert (decision.action, decision.phase, decision.max_turns) == ("continue", 0, 3)
+
+
+def test_a_phase_goes_on_until_it_is_over_then_the_horizon_grows_then_the_run_ends():
+    seen = [decide(horizon(), FIVE[:done]) for done in range(1, 6)]
+    assert [(d.action, d.max_turns) for d in seen] == [
+        ("continue", 3),
+        ("advance", 5),
+        ("continue", 5),
+        ("continue", 5),
+        ("finish", 5),
+    ]
+    assert seen[0].reason == "phase 1 has done 1 of 2 iterations"
+    assert seen[1].reason == (
+        "phase 1 is over after its 2 iterations: the horizon goes from 3 to 5 turns"
+    )
+    assert seen[4].reason == "the schedule is done after 5 iterations"
+
+
+def test_success_that_is_reached_is_named():
+    decision = decide(horizon(advance="success"), [record(0, 0, success=0.9)])
+    assert decision.action == "advance"
+    assert decision.reason == (
+        "phase 1 is over, 90.0% success reaching 80.0%: the horizon goes from 3 to 5 turns"
+    )
+
+
+def test_an_alarm_that_only_records_changes_nothing_but_is_reported():
+    decision = decide(horizon(collapsing("record")), TWO)
+    assert decision.action == "advance"
+    assert [ring.signal for ring in decision.rings] == ["entropy_below"]
+
+
+def test_an_alarm_that_holds_keeps_the_horizon_and_nothing_else():
+    held = horizon(collapsing("hold"))
+    assert decide(held, ONE).action == "continue"
+    decision = decide(held, TWO)
+    assert (decision.action, decision.phase, decision.max_turns) == ("hold", 0, 3)
+    assert decision.reason == (
+        "the horizon stays at 3 turns: entropy per token averaged 0.05 over the last 1 iterations, "
+        "below the bound of 0.1"
+    )
+    # It stops ringing: the horizon grows. At the end of the last phase there is nothing to hold.
+    assert decide(held, [*TWO, record(2, 0, entropy=0.3)]).action == "advance"
+    assert decide(held, FIVE).action == "finish"
+
+
+def test_an_alarm_that_stops_ends_the_run_at_once():
+    decision = decide(horizon(collapsing("stop")), ONE)
+    assert decision.action == "stop"
+    assert decision.reason.startswith("entropy per token averaged 0.05")
+
+
+def test_a_rollback_goes_to_the_best_checkpoint_once_per_phase():
+    back = horizon(collapsing("rollback"))
+    decision = decide(back, FIVE[:3])
+    assert (decision.action, decision.checkpoint, decision.max_turns) == ("rollback", 0, 5)
+    assert decision.reason.endswith("back to the checkpoint of iteration 0")
+    again = decide(back, FIVE[:3], rolled_back_phases={1})
+    assert (again.action, again.checkpoint) == ("continue", None)
+    assert [ring.action for ring in again.rings] == ["rollback"]
+    assert decide(back, FIVE[:3], rolled_back_phases={0}).action == "rollback"
+
+
+def test_the_best_checkpoint_is_judged_by_heldout_success_where_it_was_measured():
+    history = [
+        record(0, 0, success=0.9, checkpointed=True),
+        record(1, 0, success=0.2, heldout=0.5, checkpointed=True),
+    ]
+    assert decide(horizon(collapsing("rollback")), history).checkpoint == 1
+
+
+def test_without_a_checkpoint_or_after_the_schedule_there_is_no_way_back():
+    back = horizon(collapsing("rollback"))
+    assert decide(back, [record(0, 0)]).action == "continue"
+    assert decide(back, FIVE).action == "finish"
+
+
+@pytest.mark.parametrize("order", [("stop", "rollback", "hold"), ("hold", "rollback", "stop")])
+def test_of_alarms_that_ring_together_stop_goes_first_then_rollback_then_hold(order):
+    alarms = [collapsing(action) for action in order]
+    assert decide(horizon(*alarms), TWO).action == "stop"
+    gentler = [alarm for alarm in alarms if alarm.action != "stop"]
+    assert decide(horizon(*gentler), TWO).action == "rollback"
+
+
+def test_the_same_question_gets_the_same_answer():
+    back = horizon(collapsing("rollback"))
+    assert decide(back, FIVE[:3]) == decide(back, tuple(FIVE[:3]))

@@ -1,0 +1,129 @@
+"""The schedule of (iteration, policy), by hand."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from agentrl_components.schedule.history import IterationRecord
+from agentrl_components.schedule.staleness import Ahead, ahead
+from agentrl_components.spec import RunSpec
+
+
+def spec(most: int, *iterations: int, **horizon: object) -> RunSpec:
+    phases = [{"maxTurns": 2 + i, "iterations": count} for i, count in enumerate(iterations)]
+    return RunSpec.model_validate(
+        {
+            "environments": [{"name": "corridor", "builtin": "corridor"}],
+            "horizon": {"phases": phases, **horizon},
+            "rollout": {"maxStaleness": most},
+        }
+    )
+
+
+def record(at: Ahead, phase: int, **known: object) -> IterationRecord:
+    told = {"success": 0.0, "reward_std": 0.5} | known
+    known = {"iteration": at.number, "phase": phase, "max_turns": 2, "staleness": at.lag}
+    return IterationRecord(**known | told)
+
+
+def scheduled(run: RunSpec, phases: Sequence[int]) -> list[tuple[int, int]]:
+    """(iteration, policy) as the run goes, each in the phase it is told."""
+    history: list[IterationRecord] = []
+    out = []
+    for phase in phases:
+        at = ahead(run, history)
+        out.append((at.number, at.policy(at.number)))
+        history.append(record(at, phase))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("most", "policies"),
+    [
+        (0, [0, 1, 2, 3, 4, 5, 6, 7, 8]),
+        (1, [0, 0, 1, 2, 3, 5, 5, 6, 7]),
+        (3, [0, 0, 0, 0, 1, 5, 5, 5, 5]),
+    ],
+)
+def test_the_policy_of_every_iteration_of_two_phases(most, policies):
+    run = spec(most, 5, 4)
+    assert scheduled(run, [0] * 5 + [1] * 4) == list(enumerate(policies))
+
+
+def test_what_may_be_played_before_the_next_update():
+    run = spec(3, 5, 4)
+    history: list[IterationRecord] = []
+    told = []
+    for phase in [0] * 5 + [1]:
+        at = ahead(run, history)
+        told.append(list(at.plays()))
+        history.append(record(at, phase))
+    assert told == [
+        [(0, 0), (1, 0), (2, 0), (3, 0)],
+        [(1, 0), (2, 0), (3, 0), (4, 1)],
+        [(2, 0), (3, 0), (4, 1)],  # iteration 5 is of the next phase
+        [(3, 0), (4, 1)],
+        [(4, 1)],
+        [(5, 5), (6, 5), (7, 5), (8, 5)],
+    ]
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 8])
+def test_what_is_told_ahead_is_what_is_told_when_it_is_time(most):
+    """Whatever a player is told of an iteration beforehand, the same policy is meant later, and it
+    is among those that are there; each policy plays something new, or the phase is nearly over."""
+    run = spec(most, 7, 3)
+    history: list[IterationRecord] = []
+    known: dict[int, int] = {}
+    for phase in [0] * 7 + [1] * 3:
+        at = ahead(run, history)
+        for number, policy in at.plays():
+            assert known.setdefault(number, policy) == policy
+            assert at.number - most <= policy <= at.number
+        history.append(record(at, phase))
+    assert sorted(known) == list(range(10))
+
+
+def test_a_run_that_resumes_is_told_what_it_was_told_before():
+    run = spec(2, 6)
+    history: list[IterationRecord] = []
+    for _ in range(4):
+        history.append(record(ahead(run, history), 0))
+    assert ahead(run, history) == Ahead(number=4, lag=2, last=5, most=2)
+    assert ahead(run, history[:2]) == Ahead(number=2, lag=2, last=4, most=2)
+
+
+def test_the_lag_begins_again_after_a_rollback():
+    run = spec(2, 9)
+    history: list[IterationRecord] = []
+    for _ in range(4):
+        history.append(record(ahead(run, history), 0))
+    returned = ahead(run, history, anew=True)
+    assert list(returned.plays()) == [(4, 4), (5, 4), (6, 4)]
+    history.append(record(returned, 0, restored=True))
+    assert list(ahead(run, history).plays()) == [(5, 4), (6, 4), (7, 5)]
+
+
+def test_a_phase_that_ends_early_leaves_what_was_played_for_it_aside():
+    """Two iterations of success end the phase of 5; iterations 2 and 3 were begun at its horizon,
+    by policy 0 and 1. The next phase plays them by policy 2."""
+    run = spec(2, 5, 5, advance="success", window=2, successAbove=0.5)
+    history = [record(ahead(run, []), 0, success=1.0)]
+    assert list(ahead(run, history).plays()) == [(1, 0), (2, 0), (3, 1)]
+    history.append(record(ahead(run, history), 0, success=1.0))
+    assert list(ahead(run, history).plays()) == [(2, 2), (3, 2), (4, 2)]
+
+
+def test_iterations_that_an_alarm_adds_are_played_by_the_weights_before_them():
+    """A `hold` alarm rings for as long as groups earn the same; nobody knows how long that is."""
+    alarm = {"action": "hold", "window": 1, "rewardStdBelow": 0.1}
+    run = spec(2, 3, 3, alarms=[alarm])
+    history: list[IterationRecord] = []
+    for _ in range(3):
+        history.append(record(ahead(run, history), 0, reward_std=0.0))
+    assert list(ahead(run, history).plays()) == [(3, 3)]
+    history.append(record(ahead(run, history), 0, reward_std=0.0))
+    assert list(ahead(run, history).plays()) == [(4, 4)]
+    history.append(record(ahead(run, history), 0, reward_std=0.5))
+    # One of the second phase's three iterations is left, since two were held.
+    assert list(ahead(run, history).plays()) == [(5, 5)]

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+
+from agentrl_components.errors import SpecError
+from agentrl_components.spec.parsing.document import document, value
+
+
+def _told(text: str) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        document(text, "run.yaml")
+    return caught.value.mistakes
+
+
+def test_a_small_number_may_be_written_with_an_exponent():
+    assert document("a: 1e-3\nb: -2E+1\nc: .5\nd: 3", "f") == {
+        "a": 0.001,
+        "b": -20.0,
+        "c": 0.5,
+        "d": 3,
+    }
+
+
+def test_a_date_is_a_text():
+    assert document("revision: 2026-01-02", "f") == {"revision": "2026-01-02"}
+
+
+def test_off_is_false_as_it_is_for_kubectl():
+    assert document("mode: off", "f") == {"mode": False}
+
+
+def test_a_value_keeps_its_type():
+    assert [value(text) for text in ("3", "1e-6", "true", "null", "a b", "[1, 2]", "'3'")] == [
+        3, 1e-6, True, None, "a b", [1, 2], "3",
+    ]  # fmt: skip
+
+
+def test_a_repeated_key_is_told_with_both_lines():
+    assert _told("spec:\n  seed: 1\n  suspend: false\n  seed: 2\nkind: a\nkind: b") == [
+        "run.yaml: line 6: kind is given twice, first in line 5; remove one of them",
+        "run.yaml: line 4: seed is given twice, first in line 2; remove one of them",
+    ]
+
+
+def test_an_anchor_may_be_merged_and_overlaid():
+    text = "a: &base {x: 1, y: 2}\nb:\n  <<: *base\n  y: 3"
+    assert document(text, "f")["b"] == {"x": 1, "y": 3}
+
+
+def test_a_name_that_yaml_reads_as_something_else_must_be_quoted():
+    assert _told("on: 1\n3: 2") == [
+        'run.yaml: line 1: on is no text, and a field\'s name must be; write "on"',
+        'run.yaml: line 2: 3 is no text, and a field\'s name must be; write "3"',
+    ]
+
+
+def test_broken_yaml_is_told_with_line_and_column():
+    assert _told("spec:\n  seed: [1, 2\nkind: x") == [
+        "run.yaml: line 3, column 5: expected ',' or ']', but got ':'; mend the YAML there"
+    ]
+
+
+def test_a_tab_is_told():
+    assert _told("spec:\n\tseed: 1") == ["run.yaml: line 2, column 1: a tab; indent with spaces"]
+
+
+def test_one_manifest_in_a_file():
+    assert _told("kind: a\n---\nkind: b") == [
+        "run.yaml: line 2, column 1: a second document starts here; keep one manifest in a file"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("", "nothing"),
+        ("# later", "nothing"),
+        ("- a", "a list"),
+        ("kind", "a text"),
+        ("3", "a number"),
+    ],
+)
+def test_a_manifest_is_a_mapping(text, held):
+    assert _told(text) == [
+        f"run.yaml: holds {held}; a manifest starts with apiVersion, kind, metadata and spec"
+    ]
+
+
+@pytest.mark.parametrize("text", ["a: !!set {x}", "a: !!binary aGk=", "a: &b [*b]", r'a: "\ud800"'])
+def test_what_json_cannot_say_is_refused(text):
+    assert _told(text) == [
+        "run.yaml: holds YAML that JSON cannot say; write plain values, lists and mappings"
+    ]
+
+
+def test_python_objects_are_never_made():
+    (line,) = _told("a: !!python/object/apply:os.system [ls]")
+    assert "could not determine a constructor for the tag" in line
+
+
+def test_control_characters_are_refused():
+    (line,) = _told("a: \x00")
+    assert line.startswith("run.yaml: is no YAML: ")

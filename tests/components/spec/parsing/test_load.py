@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentrl_components.errors import SpecError
+from agentrl_components.spec import AgentRLRun, dump, flatten, load, parse
+
+MANIFEST = """
+apiVersion: agentrl.dev/v1alpha1
+kind: AgentRLRun
+metadata: {name: first-try, labels: {team: agents}}
+spec:
+  environments:
+    - name: rooms
+      builtin: babyai
+      options: {levels: [OpenDoorColor, PickupDist], text: terse}
+  horizon:
+    phases:
+      - {maxTurns: 3, iterations: 20}
+      - {maxTurns: 8, iterations: 30}
+"""
+
+
+def _file(folder: Path, text: str) -> Path:
+    path = folder / "run.yaml"
+    path.write_text(text)
+    return path
+
+
+def _mistakes(folder: Path, text: str, *overrides: str) -> list[str]:
+    path = _file(folder, text)
+    with pytest.raises(SpecError) as caught:
+        load(path, overrides)
+    return [line.replace(str(path), "run.yaml") for line in caught.value.mistakes]
+
+
+def test_a_manifest_is_read_with_its_defaults(tmp_path):
+    run = load(_file(tmp_path, MANIFEST))
+    assert run.metadata.name == "first-try"
+    assert [phase.max_turns for phase in run.spec.horizon.phases] == [3, 8]
+    assert run.spec.rollout.group_size == 8
+
+
+def test_every_mistake_is_told_at_once(tmp_path):
+    text = MANIFEST.replace("{maxTurns: 8, iterations: 30}", "{maxTurns: 2, iterations: 0}")
+    text += """
+  rollout: {group_size: 4, groupSize: 1, tasks: "16"}
+  suspend: 1
+  algorithm: {importanceSampling: {mode: off}, clipLow: .inf, name: grop}
+"""
+    assert _mistakes(tmp_path, text, "rolout.tasks=3") == [
+        "--set spec.rolout: there is no such field; did you mean rollout?",
+        'spec.algorithm.name: "grop" is not known here; did you mean grpo? Use one of ppo, grpo, '
+        "rloo, reinforce++, reinforce++-baseline, gspo, gigpo",
+        "spec.algorithm.clipLow: inf is not finite; write a finite number, or leave it out",
+        'spec.algorithm.importanceSampling.mode: YAML reads off as false; put it in quotes: "off"',
+        "spec.horizon.phases[1].iterations: 0 is too small; set it to 1 or more",
+        'spec.rollout.tasks: "16" is not an integer; '
+        "write a whole number, such as 3, without quotes",
+        "spec.rollout.group_size: there is no such field; did you mean groupSize?",
+        "spec.suspend: 1 is not true or false; write true or false, without quotes",
+        "spec.horizon.phases[1].maxTurns: 2 is less than the 3 of the phase before; "
+        "set it to 3 or more; a horizon may only grow",
+    ]
+
+
+def test_a_rule_is_asked_although_another_field_is_wrong(tmp_path):
+    assert _mistakes(tmp_path, MANIFEST, "seed=-1", "rollout.groupSize=1") == [
+        "spec.seed: -1 is too small; set it to 0 or more",
+        "spec.rollout.groupSize: 1 is too small for grpo, which compares the episodes of a task; "
+        "set it to 2 or more",
+    ]
+
+
+def test_a_rule_that_reads_a_wrong_field_is_not_asked(tmp_path):
+    wrong = _mistakes(tmp_path, MANIFEST, "algorithm.name=grop", "rollout.groupSize=1")
+    assert [line.split(": ")[0] for line in wrong] == ["spec.algorithm.name"]
+
+
+def test_one_wrong_item_does_not_silence_what_a_rule_says_of_another(tmp_path):
+    given = ("environments=[{name: a, url: 'ftp://x'}, {name: b}]",)
+    lines = _mistakes(tmp_path, MANIFEST, *given)
+    assert [line.partition(":")[0] for line in lines] == [
+        "spec.environments[0].url",
+        "spec.environments[1]",
+    ]
+
+
+def test_options_are_checked_by_their_environment(tmp_path):
+    given = "environments=[{name: rooms, builtin: corridor, options: {turns: 0, colour: red}}]"
+    lines = _mistakes(tmp_path, MANIFEST, given)
+    assert lines == [
+        "spec.environments[0].options.turns: input should be greater than or equal to 1; "
+        "change it from 0",
+        "spec.environments[0].options.colour: corridor has no such option; "
+        "see `agentrl envs list corridor`",
+    ]
+
+
+def test_what_is_missing_is_told(tmp_path):
+    assert _mistakes(tmp_path, "spec: {rollout: {groupSize: 1}, warmStart: {}}") == [
+        "apiVersion: is missing; set it to agentrl.dev/v1alpha1",
+        "kind: is missing; set it to AgentRLRun",
+        "metadata: is missing; give it a value",
+        "spec.environments: is missing; give it a value",
+        "spec.horizon: is missing; give it a value",
+        "spec.warmStart.algorithm: is missing; give it a value",
+        "spec.rollout.groupSize: 1 is too small for grpo, which compares the episodes of a task; "
+        "set it to 2 or more",
+    ]
+
+
+def test_a_stand_in_is_never_blamed(tmp_path):
+    names = [{"name": f"e{index}", "builtin": "corridor", "seats": 1} for index in range(17)]
+    assert _mistakes(tmp_path, MANIFEST, f"environments={names}") == [
+        f"spec.environments[{index}].seats: there is no such field; remove it; known are name, "
+        "builtin, image, url, tokenEnv, secretEnv, options, weight, timeoutS, replicas, cpu, memory"
+        for index in range(17)
+    ]
+
+
+def test_empty_lists_are_told_once(tmp_path):
+    assert _mistakes(tmp_path, MANIFEST, "horizon.phases=[]", "environments=[]") == [
+        "spec.environments: holds 0 items; give at least 1",
+        "spec.horizon.phases: holds 0 items; give at least 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("environments=3", "spec.environments: 3 is not a list; put each item on a line of its "
+         "own, after a dash"),
+        ("model=tiny", 'spec.model: "tiny" is not a mapping; write its fields under it, indented'),
+        ("update.learningRate=fast", 'spec.update.learningRate: "fast" is not a number; write a '
+         "number, such as 0.5, without quotes"),
+        ("update.learningRate=0", "spec.update.learningRate: 0 is too small; set it above 0"),
+        ("rollout.topP=1.5", "spec.rollout.topP: 1.5 is too large; set it to 1 or less"),
+        ("update.beta2=1", "spec.update.beta2: 1 is too large; set it below 1"),
+        ("seed=null", "spec.seed: null is not an integer; write a whole number, such as 3, "
+         "without quotes"),
+        ("tracking.experiment=''", "spec.tracking.experiment: is empty; give it a value, or leave "
+         "it out"),
+        ("model.source=gpt2", 'spec.model.source: "gpt2" has the wrong form; it must match '
+         "^(tiny|hf://.+|s3://[^/]+/.+|models:/.+|file://.+)$"),
+        ("environments[0]={name: a, url: host}", 'spec.environments[0].url: "host" is no web '
+         "address; write one, such as http://host:8000"),
+        ("environments[0].options=3", "spec.environments[0].options: 3 is not a mapping; write "
+         "name: value pairs under it"),
+        ("metadata.name=" + "a" * 53, "metadata.name: is longer than 52 characters; shorten it to "
+         "52 or fewer"),
+        ("apiVersion=agentrl.dev/v1", 'apiVersion: "agentrl.dev/v1" is not known here; did you '
+         "mean agentrl.dev/v1alpha1? Use agentrl.dev/v1alpha1"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_says_reason_and_fix(tmp_path, override, line):
+    assert _mistakes(tmp_path, MANIFEST, override) == [line]
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(SpecError, match=r"none\.yaml: there is no such file; check the path"):
+        load(tmp_path / "none.yaml")
+    with pytest.raises(SpecError, match="is a folder; name the manifest in it"):
+        load(tmp_path)
+
+
+def test_a_picture_is_no_manifest(tmp_path):
+    (tmp_path / "run.yaml").write_bytes(b"\x89PNG\xff")
+    with pytest.raises(SpecError, match="is not UTF-8 text"):
+        load(tmp_path / "run.yaml")
+
+
+def test_an_object_of_the_api_server_is_read_without_its_status():
+    read: dict[str, Any] = {
+        "apiVersion": "agentrl.dev/v1alpha1",
+        "kind": "AgentRLRun",
+        "metadata": {"name": "a", "uid": "7c0f", "resourceVersion": "1"},
+        "spec": {
+            "environments": [{"name": "a", "builtin": "corridor"}],
+            "horizon": {"phases": [{"maxTurns": 3, "iterations": 2}]},
+        },
+        "status": {"phase": "Running"},
+    }
+    assert parse(read).spec.environments[0].builtin == "corridor"
+    assert "status" in read
+
+
+def test_what_is_dumped_loads_as_the_same_run(tmp_path):
+    run = load(_file(tmp_path, MANIFEST), ("environments[0].timeoutS=2.5", "storage.url=null"))
+    assert load(_file(tmp_path, dump(run))) == run
+    assert "rollout" not in dump(run)
+
+
+def test_a_run_is_flattened_with_its_defaults(tmp_path):
+    flat = flatten(load(_file(tmp_path, MANIFEST)))
+    assert flat["model.source"] == "tiny"
+    assert flat["horizon.phases.1.maxTurns"] == "8"
+    assert flat["algorithm.scaleByStd"] == "true"
+    assert flat["environments.0.options.levels.1"] == "PickupDist"
+    assert flat["storage.url"] == "null"
+
+
+Json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+PATHS = list(
+    flatten(
+        AgentRLRun.model_validate(
+            {
+                "apiVersion": "agentrl.dev/v1alpha1",
+                "kind": "AgentRLRun",
+                "metadata": {"name": "a"},
+                "spec": {
+                    "model": {"lora": {}},
+                    "environments": [{"name": "a"}, {"name": "b"}],
+                    "horizon": {
+                        "phases": [{"maxTurns": 1, "iterations": 1}] * 2,
+                        "alarms": [{}],
+                    },
+                    "warmStart": {"algorithm": "sft"},
+                    "evaluation": {"turnSweep": [1, 2]},
+                },
+            }
+        )
+    )
+)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(PATHS), Json, st.integers(0, 3)),
+        max_size=4,
+        unique_by=lambda one: one[0].split(".")[0],
+    )
+)
+def test_whatever_is_written_is_a_run_or_a_list_of_mistakes(values):
+    spec: Any = {
+        "model": {"lora": {"targets": ["q_proj"] * 7}},
+        "environments": [{"name": "a"}, {"name": "b"}],
+        "horizon": {"phases": [{}, {}], "alarms": [{}]},
+        "evaluation": {"turnSweep": [2, 1]},
+    }
+    for path, value, up in values:
+        parts: list[Any] = [int(part) if part.isdecimal() else part for part in path.split(".")]
+        *around, last = parts[: max(1, len(parts) - up)]
+        holder = spec
+        for part in around:
+            holder = holder[part] if isinstance(part, int) else holder.setdefault(part, {})
+        holder[last] = value
+    with pytest.raises(SpecError) as caught:
+        parse({"spec": spec})
+    assert caught.value.mistakes[:3] == [
+        "apiVersion: is missing; set it to agentrl.dev/v1alpha1",
+        "kind: is missing; set it to AgentRLRun",
+        "metadata: is missing; give it a value",
+    ]
+    assert all(re.match(r"\S+: .+(; |\?)", line, re.DOTALL) for line in caught.value.mistakes)
+
+
+def test_the_contract_loads_no_training_stack():
+    code = (
+        "import sys, agentrl_components.spec.crd.definition\n"
+        "import agentrl_components.spec.crd.reference\n"
+        "import agentrl_pipelines.cli.commands.validate, agentrl_pipelines.cli.commands.crd\n"
+        "heavy = {'torch', 'numpy', 'vllm', 'ray', 'mlflow', 'transformers', 'minigrid'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,76 @@
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from agentrl_components.errors import SpecError
+from agentrl_components.run.context import RunContext
+from agentrl_components.run.progress import SilentView
+from agentrl_components.spec import parse
+from agentrl_components.stages.warm_start import hindsight
+from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.tracking.tracker import MemoryTracker
+from agentrl_components.update.packing import Example
+from agentrl_envs.env import TaskSet
+from agentrl_envs.registry import task_set
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.run import running
+
+MANIFEST = """
+apiVersion: agentrl.dev/v1alpha1
+kind: AgentRLRun
+metadata: {name: reword}
+spec:
+  model:
+    source: tiny
+    context: 512
+    tiny: {layers: 1, hidden: 32, heads: 2, kvHeads: 1, intermediate: 32}
+  environments: [{name: rooms, WHERE}]
+  warmStart: {algorithm: hindsight, episodes: 50, maxTurns: 3, batch: 8}
+  horizon: {phases: [{maxTurns: 2, iterations: 1}]}
+  rollout: {tasks: 6, groupSize: 4, actions: admissible, maxTokensPerTurn: 12}
+  compute: {workers: 1, device: cpu}
+"""
+
+
+@contextmanager
+def served(tasks: TaskSet, requests: list[str]) -> Iterator[str]:
+    app = create_app(tasks, ThreadHost(tasks), ServerOptions())
+
+    async def noting(scope, receive, send):
+        requests.append(scope.get("path", ""))
+        await app(scope, receive, send)
+
+    with running(noting) as url:
+        yield url
+
+
+def told(where: str, folder: Path) -> list[Example]:
+    """What the hindsight warm start would imitate."""
+    run = parse(yaml.safe_load(MANIFEST.replace("WHERE", where)))
+    warm = run.spec.warm_start
+    assert warm is not None
+    store = DirectoryStore(folder)
+    with RunContext(run, store, MemoryTracker(), SilentView(), lambda: None) as context:
+        return hindsight(context, warm, 0)
+
+
+def test_hindsight_learns_the_same_from_a_server_as_in_process(tmp_path):
+    requests: list[str] = []
+    here = told("builtin: babyai", tmp_path / "here")
+    with served(task_set("babyai"), requests) as url:
+        there = told(f'url: "{url}"', tmp_path / "there")
+    assert len(here) == len(there) > 10
+    for one, other in zip(here, there, strict=True):
+        assert np.array_equal(one.ids, other.ids)
+        assert np.array_equal(one.columns["weight"], other.columns["weight"])
+    assert requests.count("/v1/relabel") == 1
+
+
+def test_a_world_that_cannot_rewrite_goals_is_named(tmp_path):
+    with pytest.raises(SpecError, match=r"spec\.environments\[0\] \(rooms\) cannot; use filtered"):
+        told("builtin: corridor", tmp_path)

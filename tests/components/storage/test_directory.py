@@ -1,0 +1,186 @@
+"""A folder as a store: whole files or none, whatever stops a write."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentrl_components.errors import StoreError
+from agentrl_components.storage.open import DirectoryStore
+
+
+@given(st.dictionaries(st.from_regex(r"\A[a-z]{1,3}(/[0-9]{1,3})?\Z"), st.binary(max_size=8)))
+def test_a_directory_is_a_dict(tmp_path_factory: pytest.TempPathFactory, kept: dict) -> None:
+    kept = {
+        key: data for key, data in kept.items() if not any(o.startswith(key + "/") for o in kept)
+    }
+    store = DirectoryStore(tmp_path_factory.mktemp("store"), durable=False)
+    for key, data in kept.items():
+        store.put(key, data)
+    assert {key: store.get(key) for key in store.list("")} == kept
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from agentrl_components.storage.open import DirectoryStore
+store = DirectoryStore(Path(sys.argv[1]))
+print("ready", flush=True)
+for number in range(100000):
+    store.put(f"n/{number:06d}", bytes([number % 256]) * 100000)
+"""
+
+
+@pytest.mark.parametrize("delay_s", [0.01, 0.03, 0.07])
+def test_a_killed_writer_leaves_whole_files_only(tmp_path: Path, delay_s: float) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    with writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        time.sleep(delay_s)
+        writer.send_signal(signal.SIGKILL)
+    store = DirectoryStore(tmp_path)
+    keys = list(store.list(""))
+    assert keys == [f"n/{number:06d}" for number in range(len(keys))]
+    for number, key in enumerate(keys):
+        assert store.get(key) == bytes([number % 256]) * 100000
+
+
+def test_what_a_killed_writer_left_is_removed_after_an_hour(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    store.put("a/b", b"1")
+    for name, age_s in (("old", 4000), ("new", 10)):
+        part = tmp_path / "a" / f".b.{name}.part"
+        part.write_bytes(b"half")
+        os.utime(part, (time.time() - age_s, time.time() - age_s))
+    assert list(DirectoryStore(tmp_path).list("")) == ["a/b"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [".b.new.part", "b"]
+
+
+CLASH = """
+import sys
+from pathlib import Path
+from agentrl_components.storage.open import DirectoryStore
+ready = sys.stdin.readline()
+for number in range(400):
+    store = DirectoryStore(Path(sys.argv[1]), durable=False)
+    store.put("deep/folder/same", b"1")
+    store.put(f"deep/folder/{sys.argv[2]}", b"1")
+    store.replace("deep/other/moving", sys.argv[2].encode())
+    assert [key for key in store.list("deep") if key.endswith(sys.argv[2])]
+    for key in ("folder/same", f"folder/{sys.argv[2]}", "other/moving"):
+        store.delete(f"deep/{key}")
+"""
+
+
+def test_processes_that_write_and_delete_side_by_side_do_not_disturb_each_other(
+    tmp_path: Path,
+) -> None:
+    """Each opens the store, and empties the folders that the others are about to write into."""
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", CLASH, str(tmp_path), name],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in "abc"
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    assert [writer.communicate()[1] for writer in writers] == ["", "", ""]
+    assert list(tmp_path.iterdir()) == []
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from agentrl_components.errors import StoreError
+from agentrl_components.storage.open import DirectoryStore
+store = DirectoryStore(Path(sys.argv[1]))
+store.put("small", b"1")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    store.put("checkpoints/000001/model.safetensors", bytes(5000))
+except StoreError as error:
+    print(error)
+print(list(store.list("")))
+"""
+
+
+def test_a_write_that_fails_halfway_leaves_nothing_and_names_the_key(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    error, keys = done.stdout.splitlines()
+    assert error.startswith("checkpoints/000001/model.safetensors: in file://")
+    assert "File too large" in error
+    assert keys == "['small']"
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["small"]
+
+
+FULL_DISK = """
+import sys
+from pathlib import Path
+from agentrl_components.errors import StoreError
+from agentrl_components.storage.open import DirectoryStore
+store = DirectoryStore(Path(sys.argv[1]))
+store.put("small", b"1")
+try:
+    store.put("checkpoints/000001/model.safetensors", bytes(1 << 20))
+except StoreError as error:
+    print(error)
+print(list(store.list("")), [path.name for path in Path(sys.argv[1]).rglob("*.part")])
+store.put("checkpoints/000001/model.safetensors", b"fits")
+"""
+
+
+def test_a_full_disk_says_so_and_what_fits_can_be_written(tmp_path: Path) -> None:
+    alone = ["unshare", "--user", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*alone, "true"], check=False).returncode:
+        pytest.skip("a small disk cannot be mounted here without privileges")
+    done = subprocess.run(
+        [
+            *alone,
+            "sh",
+            "-c",
+            'mount -t tmpfs -o size=128k none "$1" && exec "$0" -c "$2" "$1"',
+            sys.executable,
+            str(tmp_path),
+            FULL_DISK,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    error, left = done.stdout.splitlines()
+    assert error.startswith("checkpoints/000001/model.safetensors: in file://")
+    assert "No space left on device; nothing of it was kept" in error
+    assert left == "['small'] []"
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"file/store"):
+        DirectoryStore(tmp_path / "file" / "store")
+
+
+def test_foreign_names_in_a_folder_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / ".gitattributes").write_bytes(b"")
+    (tmp_path / "read me").write_bytes(b"")
+    store = DirectoryStore(tmp_path)
+    store.put("a", b"1")
+    assert list(store.list("")) == ["a"]

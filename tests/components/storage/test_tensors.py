@@ -1,0 +1,130 @@
+"""Tensors come back from a checkpoint bit for bit, and transformers can load the model."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+from agentrl_components.storage import checkpoint, tensors
+from agentrl_components.storage.checkpoint import Checkpoint
+from agentrl_components.storage.open import DirectoryStore, MemoryStore
+
+
+def tiny(tied: bool) -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=64,
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            tie_word_embeddings=tied,
+            bos_token_id=None,
+            eos_token_id=None,
+        )
+    )
+
+
+def stepped(model: torch.nn.Module) -> torch.optim.AdamW:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99))
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.arange(8)[None]).logits.square().mean().backward()
+        optimizer.step()
+    return optimizer
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("spooled", [True, False])
+def test_transformers_loads_the_model_folder(tmp_path: Path, tied: bool, spooled: bool) -> None:
+    model = tiny(tied)
+    files = tensors.pack_model(
+        model.state_dict(),
+        model.config.to_json_string().encode(),
+        {"tokenizer.json": b"{}"},
+        tmp_path / "spool" if spooled else None,
+    )
+    store = MemoryStore()
+    checkpoint.save(store, Checkpoint(iteration=1, files=files, progress={}))
+    checkpoint.fetch(store, 1, tmp_path / "model")
+    assert (tmp_path / "model" / "tokenizer.json").read_bytes() == b"{}"
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    ids_BT = torch.arange(8)[None]
+    assert torch.equal(loaded(ids_BT).logits, model(ids_BT).logits)
+    again = tensors.unpack(checkpoint.load(store, 1).files["model.safetensors"])
+    assert sorted(again) == sorted(model.state_dict())
+    tiny(tied).load_state_dict(again, strict=True)
+
+
+@pytest.mark.parametrize("spooled", [True, False])
+def test_an_optimizer_goes_on_as_if_nothing_had_happened(tmp_path: Path, spooled: bool) -> None:
+    model = tiny(tied=True)
+    optimizer = stepped(model)
+    spool = tmp_path if spooled else None
+    files = tensors.pack_optimizer(optimizer.state_dict(), spool=spool)
+    state = tensors.unpack(tensors.pack(model.state_dict(), "model.safetensors", spool))
+    assert sorted(files) == ["trainer/optimizer.json", "trainer/optimizer.safetensors"]
+
+    again = tiny(tied=True)
+    again.load_state_dict(state)
+    resumed = torch.optim.AdamW(again.parameters(), lr=1.0)
+    resumed.load_state_dict(tensors.unpack_optimizer(files))
+    for trained, stepper in ((model, optimizer), (again, resumed)):
+        stepper.zero_grad()
+        trained(torch.arange(8, 16)[None]).logits.square().mean().backward()
+        stepper.step()
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+
+
+def test_numbers_in_an_optimizer_state_stay_numbers() -> None:
+    state = {
+        "state": {0: {"step": 3, "exp_avg": torch.ones(2)}, 12: {"step": torch.tensor(4.0)}},
+        "param_groups": [{"lr": 0.1, "betas": [0.9, 0.99], "params": [0, 12]}],
+    }
+    again = tensors.unpack_optimizer(
+        tensors.pack_optimizer(state, "critic_optimizer"), "critic_optimizer"
+    )
+    assert again["state"][0]["step"] == 3
+    assert torch.equal(again["state"][0]["exp_avg"], torch.ones(2))
+    assert torch.equal(again["state"][12]["step"], torch.tensor(4.0))
+    assert again["param_groups"] == state["param_groups"]
+
+
+def test_the_same_state_is_the_same_bytes() -> None:
+    one, other = tiny(tied=True), tiny(tied=True)
+    assert tensors.pack(one.state_dict(), "a") == tensors.pack(other.state_dict(), "a")
+
+
+def test_views_and_empty_tensors_survive() -> None:
+    base = torch.arange(12.0).reshape(3, 4)
+    state = {"row": base[1], "turned": base.T, "none": torch.empty(0), "none2": torch.empty(0)}
+    again = tensors.unpack(tensors.pack(state, "a"))
+    assert {name: value.tolist() for name, value in again.items()} == {
+        name: value.tolist() for name, value in state.items()
+    }
+
+
+def test_a_model_and_its_optimizer_are_saved_as_seven_files(tmp_path: Path) -> None:
+    """For each of them a save waits for the disk."""
+    model = tiny(tied=True)
+    optimizer = stepped(model)
+    files = tensors.pack_model(model.state_dict(), b"{}", {"tokenizer.json": b"{}"})
+    files.update(tensors.pack_optimizer(optimizer.state_dict()))
+    store = DirectoryStore(tmp_path)
+    checkpoint.save(store, Checkpoint(iteration=3, files=files, progress={"cursor": 3}))
+    assert list(store.list("checkpoints/000003/")) == [
+        f"checkpoints/000003/{name}"
+        for name in (
+            "config.json",
+            "manifest.json",
+            "model.safetensors",
+            "tokenizer.json",
+            "trainer/optimizer.json",
+            "trainer/optimizer.safetensors",
+            "trainer/progress.json",
+        )
+    ]

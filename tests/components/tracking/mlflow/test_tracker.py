@@ -1,0 +1,234 @@
+"""The tracker never raises and never waits, whatever becomes of the process behind it.
+
+The workers here are a few lines each; `test_mlflow_worker` runs the real one.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentrl_components.errors import StoreError
+from agentrl_components.tracking.mlflow.messages import target, worker_environment
+from agentrl_components.tracking.mlflow.tracker import MlflowTracker
+from agentrl_components.tracking.tracker import Tracker
+
+SERVE = """
+import pickle, sys
+from agentrl_components.tracking.mlflow.messages import Finish, Reply, Target
+from agentrl_components.tracking.send_queue import Metrics
+def serve(answer):
+    while True:
+        try:
+            job = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            break
+        pickle.dump(answer(job), sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+"""
+DIARY = (
+    SERVE
+    + """
+def answer(job):
+    print(job, file=sys.stderr, flush=True)
+    return Reply(run_id="run-1")
+serve(answer)
+"""
+)
+REFUSES = SERVE + "serve(lambda job: Reply(error='connection refused', passing=True))"
+RECOVERS = (
+    SERVE
+    + """
+asked = 0
+def answer(job):
+    global asked
+    asked += 1
+    if asked <= 2:
+        return Reply(error="starting up", passing=True)
+    print(job, file=sys.stderr, flush=True)
+    return Reply(run_id="run-1")
+serve(answer)
+"""
+)
+PICKY = (
+    SERVE
+    + """
+serve(lambda job: Reply(error="nan") if isinstance(job, Metrics) else Reply(run_id="run-1"))
+"""
+)
+HANGS = "import time; time.sleep(3600)"
+DIES = "import sys; sys.exit('no disk')"
+
+
+def tracker(folder: Path, script: str, **options: object) -> MlflowTracker:
+    return MlflowTracker(
+        folder,
+        worker=(sys.executable, "-c", script),
+        pause_s=0.05,
+        **{"deadline_s": 300.0, **options},  # type: ignore[arg-type]
+    )
+
+
+def until(wanted: Callable[[], bool]) -> None:
+    """On a busy machine a worker is long in answering at all."""
+    deadline = time.monotonic() + 300
+    while not wanted():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_jobs_arrive_and_the_run_is_finished(tmp_path: Path) -> None:
+    told: list[str] = []
+    tracking: Tracker = tracker(tmp_path, DIARY, on_run=told.append)
+    tracking.params({"seed": "0"})
+    tracking.metrics(0, {"success": 0.25})
+    assert tracking.close("FINISHED") == []
+    assert told == ["run-1"]
+    diary = (tmp_path / "mlflow.log").read_text().splitlines()
+    assert diary[0].startswith("Target(uri='sqlite:///")
+    assert diary[1] == "Params(values={'seed': '0'})"
+    assert "{'success': 0.25}" in diary[2]
+    assert diary[3] == "Finish(status='FINISHED')"
+
+
+def test_a_run_that_records_nothing_starts_nothing(tmp_path: Path) -> None:
+    assert tracker(tmp_path, DIARY).close("FINISHED") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [(REFUSES, "connection refused"), (HANGS, "did not answer in time"), (DIES, "worker died")],
+)
+def test_a_tracker_that_is_down_costs_nothing_and_says_what_is_missing(
+    tmp_path: Path, script: str, reason: str
+) -> None:
+    tracking = tracker(tmp_path, script, deadline_s=1.0)
+    tracking.params({"seed": "0"})
+    for iteration in range(1000):
+        tracking.metrics(iteration, {"success": 0.5})
+    if script != HANGS:  # for which one would wait an hour
+        until(lambda: tracking.problem is not None)
+    failed = tracking.close("FAILED")
+    assert tracking.run_id is None
+    assert reason in failed[0]
+    assert failed[1] == "not recorded: the run's parameters"
+    assert failed[2] == "not recorded: metrics of iterations 0 to 99"
+    assert len(failed) == 12
+
+
+TELLS_ITS_START = "import sys; print('started', file=sys.stderr, flush=True); " + HANGS
+
+
+def test_a_worker_that_was_given_up_is_not_followed_by_another(tmp_path: Path) -> None:
+    tracking = tracker(tmp_path, TELLS_ITS_START, deadline_s=0.1)
+    tracking.metrics(0, {"success": 0.5})
+    log = tmp_path / "mlflow.log"
+    until(lambda: log.exists() and log.read_text() != "")
+    assert tracking.close("FINISHED")[1:] == ["not recorded: metrics of iterations 0 to 0"]
+    assert log.read_text() == "started\n"
+
+
+def test_a_tracker_that_comes_back_gets_everything(tmp_path: Path) -> None:
+    tracking = tracker(tmp_path, RECOVERS)
+    tracking.metrics(0, {"success": 0.5})
+    until(lambda: tracking.run_id is not None)
+    tracking.metrics(1, {"success": 0.75})
+    assert tracking.close("FINISHED") == []
+    assert tracking.problem is None
+    diary = (tmp_path / "mlflow.log").read_text()
+    assert "{'success': 0.5}" in diary
+    assert "{'success': 0.75}" in diary
+
+
+def test_what_is_refused_for_good_is_told_and_not_tried_again(tmp_path: Path) -> None:
+    tracking = tracker(tmp_path, PICKY)
+    tracking.metrics(0, {"loss": float("nan")})
+    tracking.params({"seed": "0"})
+    assert tracking.close("FINISHED") == ["metrics of iterations 0 to 0: nan"]
+
+
+def test_a_run_id_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+    def refuse(run_id: str) -> None:
+        raise StoreError(f"tracker.json: full, {run_id}")
+
+    tracking = tracker(tmp_path, DIARY, on_run=refuse)
+    tracking.params({"seed": "0"})
+    assert tracking.close("FINISHED") == [
+        "the run's id could not be kept: tracker.json: full, run-1"
+    ]
+
+
+def test_closing_twice_is_fine(tmp_path: Path) -> None:
+    tracking = tracker(tmp_path, DIARY)
+    tracking.params({"seed": "0"})
+    assert tracking.close("KILLED") == []
+    assert tracking.close("FINISHED") == []
+    assert "Finish(status='KILLED')" in (tmp_path / "mlflow.log").read_text()
+
+
+def test_the_run_that_a_pipeline_names_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path("/run")
+    monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
+    alone = target(folder, None, "agentrl", "name", None, None)
+    assert alone.uri == "sqlite:////run/mlflow.db"
+    assert alone.artifacts == "file:///run/mlartifacts"
+    assert alone.run_id is None
+    monkeypatch.setenv("MLFLOW_RUN_ID", "parent")
+    step = target(folder, None, "agentrl", "name", None, None)
+    assert (step.uri, step.artifacts, step.run_id) == ("http://mlflow:5000", None, "parent")
+    resumed = target(folder, "http://other", "agentrl", "name", "mine", None)
+    assert (resumed.uri, resumed.run_id) == ("http://other", "mine")
+
+
+def test_a_run_with_a_server_of_its_own_does_not_end_up_in_the_run_of_a_kubeflow_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MLFLOW_RUN_ID", "of-the-task-evaluate")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
+    same = target(Path("/run"), "http://mlflow:5000", "agentrl", "name", None, "uid")
+    assert (same.uri, same.run_id, same.uid) == ("http://mlflow:5000", None, "uid")
+
+
+def test_the_worker_takes_nothing_from_kubeflow_that_is_of_another_server_or_run() -> None:
+    injected = {
+        "MLFLOW_RUN_ID": "of-the-task",
+        "MLFLOW_EXPERIMENT_ID": "1",
+        "MLFLOW_TRACKING_URI": "https://kubeflows:8443",
+        "MLFLOW_TRACKING_AUTH": "kubernetes-namespaced",
+        "MLFLOW_WORKSPACE": "kubeflow",
+        "MLFLOW_TRACKING_USERNAME": "me",
+    }
+    ours = worker_environment("http://mlflow:5000", injected)
+    assert set(injected) & set(ours) == {"MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME"}
+    kubeflows = worker_environment("https://kubeflows:8443/", injected)
+    assert set(injected) - set(kubeflows) == {"MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID"}
+
+
+KILLED = """
+import os, signal, sys, time
+from pathlib import Path
+from agentrl_components.tracking.mlflow.tracker import MlflowTracker
+told = []
+worker = (sys.executable, "-c", sys.argv[2])
+tracker = MlflowTracker(Path(sys.argv[1]), worker=worker, on_run=told.append)
+tracker.params({"seed": "0"})
+while not told:
+    time.sleep(0.01)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+TELLS_ITS_END = (
+    "import atexit, sys; atexit.register(print, 'ended', file=sys.stderr, flush=True)" + DIARY
+)
+"""However it ends: a worker may be about to answer when nobody is there any more."""
+
+
+def test_the_worker_ends_when_the_run_is_killed(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path), TELLS_ITS_END], timeout=300, check=False
+    )
+    until(lambda: "ended" in (tmp_path / "mlflow.log").read_text())

@@ -1,0 +1,315 @@
+"""The real worker, one process for all tests of this file, and what it leaves in MLflow's database.
+
+Importing MLflow takes seconds, so nothing here imports it: the database is read as SQL.
+"""
+
+import os
+import pickle
+import socket
+import sqlite3
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agentrl_components.tracking.mlflow.messages import Finish, Reply, Target
+from agentrl_components.tracking.mlflow.tracker import WORKER
+from agentrl_components.tracking.send_queue import Artifact, Episodes, Job, Metrics, Model, Params
+from agentrl_components.trajectory.record import Ending, Trajectory, Turn
+
+
+class Worker:
+    """Speaks with the process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self.process = process
+        self.folder = folder
+
+    def ask(self, job: Job | Target | Finish) -> Reply:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        pickle.dump(job, self.process.stdin)
+        self.process.stdin.flush()
+        reply = pickle.load(self.process.stdout)
+        assert isinstance(reply, Reply)
+        return reply
+
+    def start(self, run_id: str | None = None, uid: str | None = None) -> str:
+        reply = self.ask(
+            Target(
+                uri=f"sqlite:///{self.folder / 'mlflow.db'}",
+                artifacts=(self.folder / "mlartifacts").as_uri(),
+                experiment="agentrl",
+                run_name="babyai",
+                run_id=run_id,
+                uid=uid,
+            )
+        )
+        assert reply.error is None
+        assert reply.run_id is not None
+        return reply.run_id
+
+    def rows(self, query: str, *values: str) -> list[tuple]:
+        database = sqlite3.connect(self.folder / "mlflow.db")
+        try:
+            return database.execute(query, values).fetchall()
+        finally:
+            database.close()
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    folder = tmp_path_factory.mktemp("mlflow")
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            WORKER,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={
+                **os.environ,
+                "MLFLOW_HTTP_REQUEST_TIMEOUT": "1",
+                "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+                "MLFLOW_DISABLE_TELEMETRY": "true",
+                "OMP_NUM_THREADS": "1",
+            },
+        )
+    with process:
+        speaking = Worker(process, folder)
+        speaking.start()  # imports MLflow and makes its tables, which takes seconds
+        yield speaking
+
+
+def episode(sample: int = 0) -> Trajectory:
+    return Trajectory(
+        environment="babyai",
+        task="babyai-0123456789abcdef",
+        category="GoToLocal",
+        group=4,
+        sample=sample,
+        iteration=3,
+        ids=np.arange(9, dtype=np.int32),
+        mask=np.array([0, 0, 0, 1, 1, 0, 0, 1, 0], dtype=np.bool_),
+        logprobs=np.array([0, 0, 0, -1, -0.5, 0, 0, -0.25, 0], dtype=np.float32),
+        allowed=None,
+        turns=(
+            Turn(
+                start=3,
+                end=5,
+                reward=0.0,
+                wellformed=True,
+                action="go to red ball",
+                observation="You see a red ball",
+                version=2,
+            ),
+            Turn(
+                start=7,
+                end=9,
+                reward=0.5,
+                wellformed=False,
+                action="ünknown",
+                observation="You stand before it",
+                version=3,
+            ),
+        ),
+        ending=Ending.TERMINATED,
+        score=0.5,
+        raw_score=0.5,
+        success=True,
+        max_turns=6,
+    )
+
+
+def test_a_database_has_its_name_when_it_is_whole(worker: Worker, tmp_path: Path) -> None:
+    """MLflow cannot use one that a killed worker left half made."""
+    made = Worker(worker.process, tmp_path)
+    database = tmp_path / "mlflow.db"
+    tables = "select name from sqlite_master where type = 'table'"
+    first: list[list[tuple]] = []
+
+    def look() -> None:
+        while not database.exists():
+            time.sleep(0.001)
+        first.append(made.rows(tables))
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    made.start()
+    looking.join()
+    assert ("alembic_version",) in first[0]
+    assert first == [made.rows(tables)]
+    assert {path.name for path in tmp_path.iterdir()} <= {"mlflow.db", "mlartifacts"}
+
+
+def test_params_metrics_and_files_are_recorded(worker: Worker) -> None:
+    run_id = worker.start()
+    picture = worker.folder / "curve.png"
+    picture.write_bytes(b"png")
+    for job in (
+        Params(values={"seed": "0", "horizon.phases[0].maxTurns": "6"}),
+        Metrics(iterations={0: (1000, {"success": 0.25}), 1: (2000, {"success": 0.5})}),
+        Artifact(path=picture),
+        Finish(status="FINISHED"),
+    ):
+        assert worker.ask(job).error is None
+    assert worker.rows("select key, value from params where run_uuid = ? order by key", run_id) == [
+        ("horizon.phases.0.maxTurns", "6"),
+        ("seed", "0"),
+    ]
+    assert worker.rows("select step, value, timestamp from metrics where run_uuid = ?", run_id) == [
+        (0, 0.25, 1000),
+        (1, 0.5, 2000),
+    ]
+    assert worker.rows("select name, status from runs where run_uuid = ?", run_id) == [
+        ("babyai", "FINISHED")
+    ]
+    assert len(list(worker.folder.glob(f"mlartifacts/{run_id}/artifacts/curve.png"))) == 1
+
+
+def test_a_resumed_run_goes_on_and_doubles_nothing(worker: Worker) -> None:
+    run_id = worker.start()
+    worker.ask(Metrics(iterations={0: (1000, {"success": 0.25}), 1: (1001, {"success": 0.5})}))
+    worker.ask(Finish(status="KILLED"))
+    assert worker.start(run_id) == run_id
+    worker.ask(
+        Metrics(iterations={1: (9000, {"success": 0.5, "late": 1.0}), 2: (9001, {"success": 1})})
+    )
+    worker.ask(Metrics(iterations={2: (9002, {"success": 1.0})}))
+    found = worker.rows(
+        "select key, step, timestamp from metrics where run_uuid = ? order by key, step", run_id
+    )
+    assert found == [
+        ("late", 1, 9000),
+        ("success", 0, 1000),
+        ("success", 1, 1001),
+        ("success", 2, 9001),
+    ]
+    assert worker.rows("select status from runs where run_uuid = ?", run_id) == [("RUNNING",)]
+
+
+def test_numbers_that_are_not_finite_are_recorded(worker: Worker) -> None:
+    run_id = worker.start()
+    values = {"a": float("nan"), "b": float("inf"), "c@10%": 1.0}
+    assert worker.ask(Metrics(iterations={0: (1000, values)})).error is None
+    found = worker.rows(
+        "select key, is_nan, value > 1e300 from metrics where run_uuid = ? order by key", run_id
+    )
+    assert found == [("a", 1, 0), ("b", 0, 1), ("c.10", 0, 0)]
+
+
+def test_a_run_is_found_by_its_uid_and_an_unknown_id_is_a_new_run(worker: Worker) -> None:
+    run_id = worker.start(uid="3f2a")
+    assert worker.start(uid="3f2a") == run_id
+    assert worker.start(uid="4b1c") != run_id
+    assert worker.start(run_id="0" * 32) not in ("0" * 32, run_id)
+
+
+def test_episodes_become_traces_with_a_span_for_each_turn(worker: Worker) -> None:
+    run_id = worker.start()
+    shown = Episodes(iteration=3, name="train", time_ms=5000, episodes=(episode(0), episode(1)))
+    assert worker.ask(shown).error is None
+    assert worker.ask(replace(shown, time_ms=9000)).error is None  # told again, after a restart
+    traces = worker.rows(
+        "select i.request_id, i.request_preview, i.response_preview, i.timestamp_ms"
+        " from trace_info i"
+        " join trace_request_metadata m on m.request_id = i.request_id"
+        " where m.key = 'mlflow.sourceRun' and m.value = ?",
+        run_id,
+    )
+    assert len(traces) == 2
+    trace_id, request, response, time_ms = traces[0]
+    assert time_ms == 5000
+    assert request == "You see a red ball"
+    assert response == "solved, score 0.50, 2 turns, terminated"
+    spans = worker.rows(
+        "select name, type, content from spans where trace_id = ? order by start_time_unix_nano,"
+        " end_time_unix_nano desc",
+        trace_id,
+    )
+    assert [span[:2] for span in spans] == [
+        ("train: GoToLocal", "AGENT"),
+        ("turn 1", "LLM"),
+        ("turn 2", "LLM"),
+    ]
+    assert "You stand before it" in spans[2][2]
+    assert "ünknown" in spans[2][2]
+    tags = worker.rows("select key, value from trace_tags where request_id = ?", trace_id)
+    assert {("category", "GoToLocal"), ("iteration", "3"), ("success", "true")} <= set(tags)
+
+
+def test_a_model_is_registered_once_for_the_same_weights(worker: Worker) -> None:
+    run_id = worker.start()
+    folder = worker.folder / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    for weights in (b"1", b"1", b"2"):
+        (folder / "model.safetensors").write_bytes(weights)
+        assert worker.ask(Model(folder=folder, name="agent")).error is None
+    versions = worker.rows("select version, source, run_id from model_versions order by version")
+    assert [version[0] for version in versions] == [1, 2]
+    assert {version[2] for version in versions} == {run_id}
+    source = Path(versions[1][1].removeprefix("file://"))
+    assert (source / "model.safetensors").read_bytes() == b"2"
+    assert (source / "MLmodel").exists()
+
+
+def test_a_file_that_is_gone_is_an_error_for_good(worker: Worker) -> None:
+    worker.start()
+    reply = worker.ask(Artifact(path=worker.folder / "gone.png"))
+    assert reply.error is not None
+    assert "gone.png" in reply.error
+    assert not reply.passing
+
+
+def test_a_changed_param_is_an_error_for_good(worker: Worker) -> None:
+    worker.start()
+    assert worker.ask(Params(values={"seed": "0"})).error is None
+    assert worker.ask(Params(values={"seed": "0"})).error is None
+    reply = worker.ask(Params(values={"seed": "1"}))
+    assert reply.error is not None
+    assert "seed" in reply.error
+    assert not reply.passing
+
+
+def elsewhere(uri: str) -> Target:
+    return Target(
+        uri=uri, artifacts=None, experiment="agentrl", run_name="babyai", run_id=None, uid=None
+    )
+
+
+def test_a_server_that_is_not_there_may_come_back(worker: Worker) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    reply = worker.ask(elsewhere(f"http://127.0.0.1:{port}"))
+    assert reply.error is not None
+    assert "refused" in reply.error
+    assert reply.passing
+
+
+def test_a_server_that_hangs_is_given_up(worker: Worker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        held: list[socket.socket] = []
+        thread = threading.Thread(target=lambda: held.append(listener.accept()[0]))
+        thread.start()
+        reply = worker.ask(elsewhere(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        thread.join()
+        for connection in held:
+            connection.close()
+    assert reply.error is not None
+    assert reply.passing
+
+
+def test_a_disk_that_cannot_be_written_may_come_back(worker: Worker) -> None:
+    reply = worker.ask(elsewhere("sqlite:////proc/nowhere/mlflow.db"))
+    assert reply.error is not None
+    assert reply.passing
+
+
+def test_a_uri_of_no_known_kind_is_an_error(worker: Worker) -> None:
+    assert worker.ask(elsewhere("gopher://mlflow")).error is not None

@@ -1,0 +1,205 @@
+"""What a store knows is told to a tracker again, so that an outage or a kill leaves no hole."""
+
+import json
+import sys
+import time
+
+import pytest
+from played import episode
+
+from agentrl_components.errors import StoreError
+from agentrl_components.evaluation.summary import Evaluated
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import MemoryStore
+from agentrl_components.tracking.backfill import SHOWN, past
+from agentrl_components.tracking.mlflow.tracker import MlflowTracker
+from agentrl_components.tracking.send_queue import Episodes, Metrics
+from agentrl_components.trajectory.codec import encode
+
+ONE_TURN = episode(("a door", "open", 1.0, True), success=True)
+
+
+def evaluated(name: str, success: float) -> Evaluated:
+    return Evaluated(
+        name=name,
+        success=success,
+        low=0.0,
+        high=1.0,
+        n=4,
+        max_turns=3,
+        temperature=1.0,
+        samples=1,
+        wellformed=0.5,
+        score=success,
+        raw_score=success,
+        turns=2.0,
+        lost=0,
+        pass_at={},
+        categories={},
+        turn_sweep={},
+    )
+
+
+def keep(store: MemoryStore, name: str, success: float) -> None:
+    store.put(keys.evaluation(name), evaluated(name, success).model_dump_json().encode())
+    store.put(keys.episodes(name), encode([ONE_TURN]))
+
+
+def iterate(store: MemoryStore, iteration: int, phase: int, max_turns: int, **metrics) -> None:
+    record = {"iteration": iteration, "phase": phase, "max_turns": max_turns, "metrics": metrics}
+    store.put(keys.iteration(iteration), json.dumps(record).encode())
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    store = MemoryStore()
+    keep(store, "random", 0.2)
+    keep(store, "before", 0.4)
+    iterate(store, 0, 0, 3, success=0.5, nothing=None)
+    iterate(store, 1, 1, 5, success=0.75)
+    keep(store, "iteration-000001", 0.6)
+    keep(store, "after", 0.8)
+    store.put(keys.phase(0, keys.PLAYED), encode([ONE_TURN]))
+    return store
+
+
+def told(store: MemoryStore):
+    metrics, *shown = past(store, 5000)
+    assert isinstance(metrics, Metrics)
+    return metrics.iterations, shown
+
+
+def test_every_iteration_and_evaluation_is_told_as_it_was_at_the_time(store):
+    metrics, _ = told(store)
+    assert metrics == {
+        0: (5000, {"heldout/random": 0.2, "heldout/success": 0.4, "heldout/wellformed": 0.5}),
+        1: (
+            5000,
+            {
+                "success": 0.5,
+                "horizon/max_turns": 3.0,
+                "horizon/phase": 0.0,
+                "heldout/success": 0.6,
+                "heldout/wellformed": 0.5,
+            },
+        ),
+        2: (
+            5000,
+            {
+                "success": 0.75,
+                "horizon/max_turns": 5.0,
+                "horizon/phase": 1.0,
+                "heldout/success": 0.8,
+                "heldout/wellformed": 0.5,
+            },
+        ),
+    }
+
+
+def test_kept_episodes_are_shown_where_they_were_played(store):
+    _, shown = told(store)
+    assert all(isinstance(job, Episodes) and job.time_ms == 5000 for job in shown)
+    assert sorted((job.name, job.iteration) for job in shown) == [
+        ("heldout after", 2),
+        ("heldout before", 0),
+        ("heldout iteration-000001", 1),
+        ("heldout random", 0),
+        ("train", 0),  # the played module's episodes are of iteration -1
+    ]
+
+
+def test_of_many_evaluations_the_newest_and_the_named_ones_are_shown(store):
+    for number in range(2, 30):
+        keep(store, keys.evaluation_after(number), 0.5)
+    _, shown = told(store)
+    names = [job.name for job in shown if job.name != "train"]
+    assert len(names) == SHOWN
+    assert {"heldout random", "heldout before", "heldout after"} < set(names)
+    assert names[0] == "heldout iteration-000025"
+
+
+def test_what_is_damaged_is_left_out(store):
+    store.replace(keys.iteration(0), b"{")
+    store.replace(keys.evaluation("after"), b"{}")
+    store.replace(keys.episodes("random"), b"nothing")
+    metrics, shown = told(store)
+    assert "success" not in metrics[1][1]
+    assert metrics[2][1] == {"success": 0.75, "horizon/max_turns": 5.0, "horizon/phase": 1.0}
+    assert {"heldout random", "heldout after"}.isdisjoint(job.name for job in shown)
+
+
+def test_a_run_that_has_done_nothing_has_no_past():
+    assert list(past(MemoryStore(), 5000)) == []
+
+
+WORKER = """
+import pickle, sys
+from agentrl_components.tracking.mlflow.messages import Reply
+while True:
+    try:
+        job = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        break
+    print(job, file=sys.stderr, flush=True)
+    pickle.dump(Reply(ANSWER), sys.stdout.buffer)
+    sys.stdout.buffer.flush()
+"""
+WELL, DOWN = "run_id='run-1'", "error='connection refused', passing=True"
+
+
+def opened(folder, answer: str, past_of, deadline_s: float = 300.0) -> MlflowTracker:
+    worker = (sys.executable, "-c", WORKER.replace("ANSWER", answer))
+    return MlflowTracker(folder, past=past_of, pause_s=0.05, deadline_s=deadline_s, worker=worker)
+
+
+def test_a_run_that_nobody_recorded_is_recorded_by_the_same_command_again(tmp_path, store):
+    asked: list[int] = []
+
+    def kept(time_ms: int):
+        asked.append(time_ms)
+        return past(store, time_ms)
+
+    first = opened(tmp_path, DOWN, kept, deadline_s=1.0)
+    first.metrics(2, {"success": 0.75})
+    deadline = time.monotonic() + 300
+    while first.problem is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    problem, *left = first.close("FINISHED")
+    assert "connection refused" in problem
+    assert left == [
+        "not recorded: metrics of iterations 2 to 2",
+        "the same command again records what the run's store holds of this",
+    ]
+    assert asked == []  # a tracker that is down costs the store nothing
+    (tmp_path / "mlflow.log").unlink()
+
+    again = opened(tmp_path, WELL, kept)
+    again.params({"seed": "0"})
+    assert again.close("FINISHED") == []
+    assert len(asked) == 1
+    diary = (tmp_path / "mlflow.log").read_text().splitlines()
+    (metrics,) = [line for line in diary if line.startswith("Metrics(")]  # one request
+    assert all(f"'success': {value}" in metrics for value in (0.5, 0.75))
+    assert sum(line.startswith("Episodes(") for line in diary) == 5
+
+
+def test_what_is_new_wins_over_what_was_kept(tmp_path, store):
+    tracker = opened(tmp_path, WELL, lambda time_ms: past(store, time_ms))
+    tracker.metrics(2, {"success": 0.8, "seconds/update": 1.5})
+    tracker.params({"seed": "0"})
+    tracker.metrics(1, {"seconds/update": 2.5})
+    assert tracker.close("FINISHED") == []
+    assert "'seconds/update': 2.5" in (tmp_path / "mlflow.log").read_text()
+
+
+def test_a_store_that_cannot_be_read_is_told_and_stops_nothing(tmp_path):
+    def broken(time_ms: int):
+        raise StoreError(f"iterations/: refused at {time_ms > 0}")
+
+    tracker = opened(tmp_path, WELL, broken)
+    tracker.metrics(1, {"success": 0.5})
+    assert tracker.close("FINISHED") == [
+        "what the run's store holds could not be told again: iterations/: refused at True"
+    ]
+    assert "'success': 0.5" in (tmp_path / "mlflow.log").read_text()

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentrl_components.errors import StoreError
+from agentrl_components.trajectory.codec import decode, encode
+from agentrl_components.trajectory.record import Ending, Trajectory, Turn
+
+TURN = Turn(
+    start=3,
+    end=5,
+    reward=0.1,
+    wellformed=True,
+    action="go – to",
+    observation="a “room”\n",
+    version=7,
+    state="abc",
+    achieved=("go to red ball", "x"),
+)
+EPISODE = Trajectory(
+    environment="babyai",
+    task="babyai-0123456789abcdef",
+    category="PickupDist",
+    group=2,
+    sample=1,
+    iteration=40,
+    ids=np.array([10, 11, 12, 20, 4, 13], dtype=np.int32),
+    mask=np.array([0, 0, 0, 1, 1, 0], dtype=np.bool_),
+    logprobs=np.array([0, 0, 0, -0.1, -1e-30, 0], dtype=np.float32),
+    allowed=(np.array([20, 21], dtype=np.int32), np.array([4, 5, 6], dtype=np.int32)),
+    turns=(TURN,),
+    ending=Ending.TERMINATED,
+    score=0.1,
+    raw_score=-3.7,
+    success=True,
+    max_turns=8,
+)
+FREE = dataclasses.replace(EPISODE, allowed=None, ending=Ending.TRUNCATED, note="tokens", turns=())
+
+
+def plain(trajectory: Trajectory) -> dict[str, object]:
+    """Every field with its type, arrays as lists, so that `==` compares all of it."""
+    told = {f.name: getattr(trajectory, f.name) for f in dataclasses.fields(trajectory)}
+    for name in ("ids", "mask", "logprobs"):
+        told[name] = (told[name].dtype.str, told[name].tolist())
+    if trajectory.allowed is not None:
+        told["allowed"] = tuple((row.dtype.str, row.tolist()) for row in trajectory.allowed)
+    return told
+
+
+def test_a_group_comes_back_as_it_was() -> None:
+    again = decode(encode([EPISODE, FREE, EPISODE]))
+    assert [plain(t) for t in again] == [plain(EPISODE), plain(FREE), plain(EPISODE)]
+
+
+def test_no_trajectories_come_back_as_none() -> None:
+    assert decode(encode([])) == ()
+
+
+def test_an_episode_without_a_token_comes_back() -> None:
+    none = np.array([])
+    lost = dataclasses.replace(
+        EPISODE,
+        ids=none.astype(np.int32),
+        mask=none.astype(np.bool_),
+        logprobs=none.astype(np.float32),
+        allowed=(),
+        turns=(),
+        ending=Ending.LOST,
+        note="the environment did not answer",
+    )
+    assert [plain(t) for t in decode(encode([lost, EPISODE]))] == [plain(lost), plain(EPISODE)]
+
+
+def test_equal_trajectories_give_equal_bytes() -> None:
+    assert len({encode([EPISODE, FREE]) for _ in range(20)}) == 1
+
+
+def test_arrays_that_come_back_can_be_written_to() -> None:
+    (again,) = decode(encode([EPISODE]))
+    again.ids[0] = 99
+    again.logprobs[0] = 1.0
+    again.mask[0] = True
+    assert again.ids[0] == 99
+
+
+def test_nothing_is_pickled() -> None:
+    with pytest.raises(pickle.UnpicklingError):
+        pickle.loads(encode([EPISODE]))
+
+
+def test_an_id_that_does_not_fit_is_refused_not_bent() -> None:
+    wide = dataclasses.replace(EPISODE, ids=np.array([1, 2, 3, 4, 5, 2**40], dtype=np.int64))
+    with pytest.raises(TypeError, match="int64"):
+        encode([wide])
+
+
+BLOB = encode([EPISODE, FREE])
+
+
+@given(st.integers(0, len(BLOB) - 1), st.integers(1, 255))
+def test_a_changed_byte_is_noticed_wherever_it_is(place: int, flip: int) -> None:
+    damaged = bytearray(BLOB)
+    damaged[place] ^= flip
+    with pytest.raises(StoreError, match="runs/a/group-3"):
+        decode(bytes(damaged), "runs/a/group-3")
+
+
+@given(st.integers(0, len(BLOB) - 1))
+def test_bytes_that_are_cut_short_are_noticed(size: int) -> None:
+    with pytest.raises(StoreError, match="damaged"):
+        decode(BLOB[:size])
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"{}", b"\xff" * 64, BLOB + b"\0"])
+def test_bytes_that_are_something_else_are_refused(data: bytes) -> None:
+    with pytest.raises(StoreError, match="damaged"):
+        decode(data)
+
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+TEXTS = st.text(st.characters(), max_size=8)
+TURNS = st.builds(
+    Turn,
+    start=st.integers(0, 9),
+    end=st.integers(0, 9),
+    reward=FLOATS,
+    wellformed=st.booleans(),
+    action=TEXTS,
+    observation=TEXTS,
+    version=st.integers(0, 2**40),
+    state=st.none() | TEXTS,
+    achieved=st.lists(TEXTS, max_size=2).map(tuple),
+)
+IDS = st.integers(0, 2**31 - 1)
+ROWS = st.lists(st.lists(IDS, max_size=4).map(lambda row: np.array(row, np.int32)), max_size=4)
+
+
+@st.composite
+def trajectories(draw: st.DrawFn) -> Trajectory:
+    tokens = draw(st.lists(st.tuples(IDS, st.booleans(), st.floats(width=32, allow_nan=False))))
+    ids, mask, logprobs = zip(*tokens, strict=True) if tokens else ((), (), ())
+    return Trajectory(
+        environment=draw(TEXTS),
+        task=draw(TEXTS),
+        category=draw(TEXTS),
+        group=draw(st.integers(0, 99)),
+        sample=draw(st.integers(0, 99)),
+        iteration=draw(st.integers(-1, 99)),
+        ids=np.array(ids, dtype=np.int32),
+        mask=np.array(mask, dtype=np.bool_),
+        logprobs=np.array(logprobs, dtype=np.float32),
+        allowed=draw(st.none() | ROWS.map(tuple)),
+        turns=tuple(draw(st.lists(TURNS, max_size=3))),
+        ending=draw(st.sampled_from(Ending)),
+        score=draw(FLOATS),
+        raw_score=draw(FLOATS),
+        success=draw(st.booleans()),
+        max_turns=draw(st.integers(1, 99)),
+        temperature=draw(FLOATS),
+        note=draw(TEXTS),
+    )
+
+
+@settings(max_examples=60)
+@given(st.lists(trajectories(), max_size=4))
+def test_whatever_was_recorded_comes_back_exactly(group: list[Trajectory]) -> None:
+    again = decode(encode(group))
+    assert [plain(t) for t in again] == [plain(t) for t in group]
+    assert encode(again) == encode(group)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from agentrl_components.update.advantages import EpisodeView
+from agentrl_components.update.advantages.gae import token_level, turn_level
+
+
+def episode(reward, mask, values, spans=()):
+    return EpisodeView(
+        reward=reward,
+        group=0,
+        mask=np.array([bit == "1" for bit in mask]),
+        spans=spans,
+        values=np.array(values, dtype=np.float32),
+    )
+
+
+# prompt, two-token reply, observation, one-token reply, final observation; 9s must never be read
+TWO_REPLIES = episode(1.0, "01101000", [9, 0.5, 0.25, 9, 0.75, 9, 9, 9], spans=((1, 3), (4, 5)))
+
+
+def test_token_level_steps_over_sampled_tokens_only():
+    # S = tokens 1, 2, 4 with V = .5, .25, .75 and r = 0, 0, 1; gamma = .9, lam = .5, k = .45
+    # delta_4 = 1 - .75                = .25       A_4 = .25
+    # delta_2 = .9 * .75 - .25         = .425      A_2 = .425 + .45 * .25      = .5375
+    # delta_1 = .9 * .25 - .5          = -.275     A_1 = -.275 + .45 * .5375   = -.033125
+    result = token_level([TWO_REPLIES], gamma=0.9, lam=0.5, whiten=False)
+    np.testing.assert_allclose(
+        result.advantages[0], [0, -0.033125, 0.5375, 0, 0.25, 0, 0, 0], rtol=1e-6
+    )
+    # G = A + V: .466875, .7875, 1
+    np.testing.assert_allclose(result.returns[0], [0, 0.466875, 0.7875, 0, 1.0, 0, 0, 0], rtol=1e-6)
+
+
+def test_upstreams_ppo_return_is_zero_when_an_observation_follows_the_last_reply_and_ours_is_not():
+    # gamma = lam = 1: every sampled token's return is the reward, 1.
+    result = token_level([TWO_REPLIES], gamma=1.0, lam=1.0, whiten=False)
+    np.testing.assert_allclose(result.returns[0], [0, 1, 1, 0, 1, 0, 0, 0], rtol=1e-6)
+
+
+def test_trailing_observations_change_nothing_for_the_tokens_before_them():
+    short = episode(1.0, "011", [0, 0.5, 0.25])
+    long = episode(1.0, "011000", [0, 0.5, 0.25, 3, 3, 3])
+    a = token_level([short], gamma=0.9, lam=0.9, whiten=False).advantages[0]
+    b = token_level([long], gamma=0.9, lam=0.9, whiten=False).advantages[0]
+    np.testing.assert_array_equal(a, b[:3])
+    np.testing.assert_array_equal(b[3:], 0)
+
+
+def test_turn_level_makes_one_step_per_turn_and_shares_it():
+    # V at the turns' first sampled tokens: .5 and .75; r = 0, 1; gamma = .9, lam = .5
+    # A_2 = 1 - .75 = .25;  A_1 = .9 * .75 - .5 + .45 * .25 = .175 + .1125 = .2875
+    result = turn_level([TWO_REPLIES], gamma=0.9, lam=0.5, whiten=False)
+    np.testing.assert_allclose(
+        result.advantages[0], [0, 0.2875, 0.2875, 0, 0.25, 0, 0, 0], rtol=1e-6
+    )
+    # G_1 = .2875 + .5 = .7875, G_2 = .25 + .75 = 1
+    np.testing.assert_allclose(result.returns[0], [0, 0.7875, 0.7875, 0, 1.0, 0, 0, 0], rtol=1e-6)
+
+
+def test_turn_level_reads_the_value_at_the_first_token_that_was_sampled_not_forced():
+    # reply [1, 4): token 1 forced, 2 and 3 sampled; V = .5 at token 2; A = 1 - .5 = .5
+    view = episode(1.0, "00110", [9, 9, 0.5, 9, 9], spans=((1, 4),))
+    result = turn_level([view], gamma=1.0, lam=1.0, whiten=False)
+    np.testing.assert_allclose(result.advantages[0], [0, 0, 0.5, 0.5, 0])
+
+
+def test_a_turn_that_was_forced_altogether_is_no_step():
+    # with gamma .5 a third step would halve the return: the first turn's is .5, not .25
+    view = episode(1.0, "1001", [0, 9, 9, 0], spans=((0, 1), (1, 3), (3, 4)))
+    result = turn_level([view], gamma=0.5, lam=1.0, whiten=False)
+    np.testing.assert_allclose(result.returns[0], [0.5, 0, 0, 1.0])
+
+
+def test_advantages_are_whitened_over_all_sampled_tokens_of_the_batch_and_returns_are_not():
+    # V = 0, gamma = lam = 1: raw advantages 1 (three tokens) and 0 (one token)
+    # mean .75, std sqrt(3 * .0625 + .5625) / 2 = sqrt(.75) / 2 = .4330127
+    # (1 - .75) / .4330127 = .5773503; (0 - .75) / .4330127 = -1.7320508
+    views = [episode(1.0, "01110", [0] * 5), episode(0.0, "010", [0] * 3)]
+    result = token_level(views, gamma=1.0, lam=1.0)
+    np.testing.assert_allclose(result.advantages[0], [0, *[0.5773503] * 3, 0], rtol=1e-6)
+    np.testing.assert_allclose(result.advantages[1], [0, -1.7320508, 0], rtol=1e-6)
+    np.testing.assert_allclose(result.returns[0], [0, 1, 1, 1, 0])
+
+
+def test_an_episode_without_a_sampled_token_gets_zeros():
+    view = episode(1.0, "000", [1, 1, 1], spans=((1, 2),))
+    for level in (token_level, turn_level):
+        result = level([view], gamma=0.9, lam=0.9)
+        np.testing.assert_array_equal(result.advantages[0], [0, 0, 0])
+        np.testing.assert_array_equal(result.returns[0], [0, 0, 0])
+
+
+def test_per_token_rewards_are_added_at_their_tokens():
+    # r = -.5, .25 + 1 over tokens 0 and 2, 7 is masked; V = 0, gamma = lam = 1
+    view = EpisodeView(
+        reward=1.0,
+        group=0,
+        mask=np.array([True, False, True]),
+        spans=((0, 1), (2, 3)),
+        values=np.zeros(3, dtype=np.float32),
+        token_rewards=np.array([-0.5, 7, 0.25], dtype=np.float32),
+    )
+    for level in (token_level, turn_level):
+        result = level([view], gamma=1.0, lam=1.0, whiten=False)
+        np.testing.assert_allclose(result.advantages[0], [0.75, 0, 1.25])
+
+
+def test_missing_values_are_named():
+    view = EpisodeView(reward=1.0, group=0, mask=np.array([True]))
+    with pytest.raises(ValueError, match="critic's values"):
+        token_level([view], gamma=1.0, lam=1.0)

@@ -1,0 +1,233 @@
+"""Updates: what is rewarded becomes likelier, settings are honoured, processes agree to the bit."""
+
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+from learner_bench import EIGHT, GROUP, Bench, as_sampled, episode, spec
+
+from agentrl_components.model.load import exported, make_tiny
+from agentrl_components.trajectory.record import Ending
+from agentrl_components.update.learner import Learner
+from agentrl_components.update.logprobs import score
+from agentrl_components.update.packing import Example, pack
+from agentrl_components.workers import fork_server
+from agentrl_components.workers.pool import Hands, Processes
+from agentrl_components.workers.worker import Setup, Worker
+from agentrl_envs.environments.corridor import CorridorTasks
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    words = CorridorTasks().vocabulary()
+    return make_tiny(spec().model, words, 0, tmp_path_factory.mktemp("tiny"))
+
+
+def test_a_rewarded_action_becomes_likelier_and_a_punished_one_rarer(folder):
+    with Bench(folder) as bench:
+        group = as_sampled(bench, GROUP)
+        before = [bench.logprobs(e).sum() for e in group]
+        updated = bench.update(group)
+        after = [bench.logprobs(e).sum() for e in group]
+    assert after[0] > before[0]
+    assert after[1] < before[1]
+    assert updated.steps == 1
+    # Two scores, 1 and 0: advantages are +-0.7071 and cancel in the loss while the ratio is 1.
+    assert updated.metrics["update/loss"] == pytest.approx(0.0, abs=1e-4)
+    assert updated.metrics["update/ratio"] == pytest.approx(1.0, abs=1e-5)
+    assert updated.metrics["update/tokens"] == 4.0
+
+
+def test_the_gradient_is_that_of_advantage_times_logprob(folder):
+    """One mini-batch of 4 tokens at ratio 1: loss = -(1/4) * sum of advantage * logprob."""
+    with Bench(folder) as bench:
+        group = as_sampled(bench, GROUP)
+        names = dict(bench.worker.decoder.named_parameters())
+        expected = torch.zeros_like(bench.vector)
+        views = bench.worker.policy.split(expected)
+        advantage = 0.5 / (0.5**0.5 + 1e-6)
+        logprobs = []
+        for one in group:
+            example = Example(
+                ids=one.ids,
+                sampled=np.flatnonzero(one.mask),
+                allowed=None,
+                temperature=1.0,
+                columns={},
+            )
+            logprobs.append(score(bench.worker.decoder, pack([example], [0]), 1024)[0].sum())
+        loss = -(advantage * logprobs[0] - advantage * logprobs[1]) / 4
+        grads = torch.autograd.grad(loss, list(names.values()))
+        for name, grad in zip(names, grads, strict=True):
+            views[name].copy_(grad)
+        norm = bench.update(group).metrics["update/grad_norm"]
+        lanes = bench.worker.policy.shared.lanes
+    torch.testing.assert_close(lanes[0] + lanes[1], expected, atol=1e-5, rtol=1e-3)
+    assert norm == pytest.approx(float(expected.norm()), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "mini_batch", "steps"), [(1, 8, 1), (2, 8, 2), (1, 2, 4), (3, 4, 6)]
+)
+def test_upstream_never_reads_its_epochs_and_here_each_takes_its_steps(
+    folder, epochs, mini_batch, steps
+):
+    with Bench(folder, update={"epochs": epochs, "miniBatch": mini_batch}) as bench:
+        updated = bench.update(as_sampled(bench, EIGHT))
+        counted = bench.learner.policy.adamw.steps
+    assert updated.steps == counted == steps
+    assert updated.metrics["update/tokens"] == 16.0 * epochs
+
+
+def test_every_episode_is_in_every_epoch_once(folder):
+    with Bench(folder, update={"epochs": 3, "miniBatch": 3}) as bench:
+        batches = list(bench.learner._mini_batches(8, 5))
+    assert [len(batch) for batch in batches] == [3, 3, 2] * 3
+    orders = [list(chain(*batches[i : i + 3])) for i in (0, 3, 6)]
+    assert all(sorted(order) == list(range(8)) for order in orders)
+    assert orders[0] != orders[1]
+
+
+def test_a_gradient_that_is_not_finite_moves_nothing(folder):
+    with Bench(folder) as bench:
+        before = bench.vector
+        bench.worker.policy.shared.lanes[0].fill_(torch.nan)
+        assert not np.isfinite(bench.learner.policy.step(1e-3))
+        assert torch.equal(bench.vector, before)
+
+
+def test_lost_episodes_and_episodes_without_a_sampled_token_are_left_out(folder):
+    empty = replace(GROUP[0], mask=np.zeros(6, dtype=bool))
+    lost = episode(2, 0.0, ending=Ending.LOST)
+    with Bench(folder) as bench:
+        before = bench.vector
+        updated = bench.update([empty, lost])
+        assert torch.equal(bench.vector, before)
+        some = bench.update([*as_sampled(bench, GROUP), lost, empty])
+    assert (updated.steps, updated.metrics["update/episodes"]) == (0, 0.0)
+    assert some.metrics["update/episodes"] == 2.0
+
+
+def test_groups_that_earned_the_same_are_left_out(folder):
+    same = [episode(i, 1.0, group=3) for i in range(4)]
+    with Bench(folder) as bench:
+        assert bench.update(as_sampled(bench, same)).steps == 0
+
+
+@pytest.mark.parametrize("mode", ["off", "truncate"])
+def test_the_mismatch_between_sampler_and_trainer_is_measured_in_either_mode(folder, mode):
+    changes = {"algorithm": {"importanceSampling": {"mode": mode}}, "update": {"miniBatch": 4}}
+    with Bench(folder, **changes) as bench:
+        exact = as_sampled(bench, EIGHT)
+        off = [
+            replace(e, logprobs=np.where(e.mask, e.logprobs - np.float32(0.1), 0)) for e in exact
+        ]
+        found = bench.update(off)
+    # k3 of a log-ratio of 0.1: e^0.1 - 1 - 0.1.
+    assert found.metrics["update/mismatch_kl"] == pytest.approx(0.0051709, rel=1e-2)
+    assert found.steps == 2
+
+
+def older(episodes, nats):
+    """The episodes as if sampled by weights that gave each token `nats` less."""
+    return [
+        replace(e, logprobs=np.where(e.mask, e.logprobs - np.float32(nats), 0)) for e in episodes
+    ]
+
+
+@pytest.mark.parametrize(("nats", "weight"), [(0.0, 1.0), (0.5, 1.6487), (1.0, 2.0)])
+def test_episodes_of_older_weights_are_weighed_and_not_clipped(folder, nats, weight):
+    """Decoupled PPO (arXiv 2505.24298, section 5.2): what is clipped is the ratio to the weights
+    that the update began with, which is 1 in the first step; the behaviour policy's probability
+    only weighs. e^0.5 = 1.6487 is beyond clipHigh and counts all the same; e^1 is cut to 2."""
+    gradients = []
+    for behind in (0.0, nats):
+        with Bench(folder, update={"maxGradNorm": 1000.0}) as bench:
+            updated = bench.update(older(as_sampled(bench, GROUP), behind))
+            lanes = bench.worker.policy.shared.lanes
+            gradients.append((lanes[0] + lanes[1]).clone())
+    assert updated.metrics["update/ratio"] == pytest.approx(1.0, abs=1e-5)
+    assert updated.metrics["update/clipped"] == 0.0
+    torch.testing.assert_close(gradients[1], weight * gradients[0], atol=1e-6, rtol=1e-4)
+
+
+def test_without_correction_the_ratio_is_to_the_older_weights_and_is_clipped(folder):
+    with Bench(folder, algorithm={"importanceSampling": {"mode": "off"}}) as bench:
+        updated = bench.update(older(as_sampled(bench, GROUP), 0.5))
+    assert updated.metrics["update/ratio"] == pytest.approx(1.6487, rel=1e-3)
+    # The two tokens of the rewarded episode; dual clip spares those of the other.
+    assert updated.metrics["update/clipped"] == 0.5
+
+
+def test_ppo_moves_its_critic_and_waits_for_it_while_it_warms_up(folder):
+    changes = {"algorithm": {"name": "ppo", "critic": {"warmupIterations": 1}}}
+    with Bench(folder, **changes) as bench:
+        values = bench.worker.values.shared.vector
+        policy, critic = bench.vector, values.clone()
+        first = bench.update(as_sampled(bench, GROUP), iteration=0)
+        assert torch.equal(bench.vector, policy)
+        assert not torch.equal(values, critic)
+        second = bench.update(as_sampled(bench, GROUP), iteration=1)
+        assert not torch.equal(bench.vector, policy)
+    assert (first.steps, second.steps) == (0, 1)
+    assert first.metrics["update/value_loss"] > 0
+
+
+def test_the_penalty_is_measured_against_the_weights_of_the_folder(folder):
+    with Bench(folder, algorithm={"kl": {"coefficient": 0.1}}) as bench:
+        first = bench.update(as_sampled(bench, GROUP))
+        assert first.metrics["update/kl"] == pytest.approx(0.0, abs=1e-6)
+        for _ in range(3):
+            last = bench.update(as_sampled(bench, GROUP))
+    assert last.metrics["update/kl"] > 1e-5
+
+
+def test_bfloat16_keeps_float32_masters(folder):
+    with Bench(folder, model={"dtype": "bfloat16"}) as bench:
+        before = bench.vector
+        updated = bench.update(as_sampled(bench, GROUP), rate=1e-6)
+        assert bench.vector.dtype == torch.float32
+        # A step of 1e-6 would vanish in bfloat16.
+        assert float((bench.vector - before).abs().max()) == pytest.approx(1e-6, rel=0.1)
+    assert np.isfinite(updated.metrics["update/grad_norm"])
+
+
+def test_lora_moves_adapters_alone(folder):
+    lora = {"lora": {"rank": 2, "alpha": 4}}
+    with Bench(folder, model=lora) as bench:
+        state = {n: p.clone() for n, p in bench.worker.decoder.state_dict().items()}
+        bench.update(as_sampled(bench, GROUP))
+        after = bench.worker.decoder.state_dict()
+        moved = {name for name, tensor in state.items() if not torch.equal(after[name], tensor)}
+        plain = exported(bench.worker.decoder)
+    assert moved
+    assert all(".lora_" in name for name in moved)
+    assert not any("lora" in name for name in plain)
+
+
+def test_two_processes_give_the_bits_of_one(folder):
+    changes = {"update": {"miniBatch": 4, "microBatchTokens": 64}}
+    with Bench(folder, **changes) as bench:
+        for iteration in range(2):
+            bench.update(EIGHT, iteration)
+        alone = bench.vector
+    setup = Setup(spec=spec(**changes), folder=folder, device="cpu")
+    lead = Worker(setup)
+    pool = Processes(lead, setup, Hands(2, fork_server.server()))
+    try:
+        learner = Learner(setup.spec, lead, pool)
+        for iteration in range(2):
+            learner.update(EIGHT, iteration, 1e-3)
+        together = lead.policy.shared.vector.clone()
+    finally:
+        pool.close()
+    assert torch.equal(alone, together)

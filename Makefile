@@ -69,15 +69,15 @@ EXPORT = $(BIN)/uv pip compile pyproject.toml --constraint requirements/locked.t
 # All but vLLM's build for CUDA, in whose place tests have the one for CPUs.
 EXTRAS := $(foreach extra,envs train operator pipelines dev,--extra $(extra))
 
-# The one that KUBECONFIG names; else kind's, where Docker runs; else our own, as root.
-cluster: $(VENV)/.installed ## A real Kubernetes with KFP, for tests (see tests/cluster/README.md)
-	@$(BIN)/python tests/cluster/choice.py up
+# The cluster that KUBECONFIG names; else a kind cluster, if Docker runs; else a local one, as root.
+cluster: $(VENV)/.installed ## Start a Kubernetes with KFP for the tests (hack/cluster/README.md)
+	@$(BIN)/python hack/cluster up
 
-cluster-down: ## Stop it, where it was started here; nothing of it is left
-	@$(PYTHON) tests/cluster/choice.py down
+cluster-down: ## Stop that cluster, if it was started here, and remove its files
+	@$(PYTHON) hack/cluster down
 
-images: $(VENV)/.installed ## Build the images, and hand them to that cluster
-	@$(BIN)/python tests/cluster/choice.py images
+images: $(VENV)/.installed ## Build the images and load them into that cluster
+	@$(BIN)/python hack/cluster images
 
 # On two cores half an hour, the first time an hour.
 e2e: cluster images kueue ## Install AgentRL on that cluster, train there, and break everything meanwhile
@@ -86,7 +86,7 @@ e2e: cluster images kueue ## Install AgentRL on that cluster, train there, and b
 # For the tests on a real Kueue.
 .PHONY: kueue
 kueue: services
-	@if command -v go >/dev/null; then $(BIN)/python tests/cluster/build.py kueue; \
+	@if command -v go >/dev/null; then $(BIN)/python hack/cluster build kueue; \
 	else echo "No Go here: tests on a real Kueue will be skipped."; fi
 
 clean: ## Remove the environment and every run
@@ -95,7 +95,7 @@ clean: ## Remove the environment and every run
 # Real servers and tools for the tests, built once from Go modules where there is Go. Where
 # there is none, tests that need one skip and say so.
 services: $(VENV)/.installed
-	@if command -v go >/dev/null; then $(BIN)/python tests/cluster/build.py minio etcd kube-apiserver helm; \
+	@if command -v go >/dev/null; then $(BIN)/python hack/cluster build minio etcd kube-apiserver helm; \
 	else echo "No Go here: tests on a real MinIO, kube-apiserver and Helm will be skipped."; fi
 
 # vLLM's rebuild for CPUs, where there is one: its tests skip elsewhere.

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from processes import Process, launch, signal_group
+
+from cluster.processes import Process, launch, signal_group
 
 pytestmark = [
     # what is started is to outlive who started it

@@ -1,12 +1,13 @@
-"""What the cluster is built from."""
+"""The programs of the local cluster."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from place import HERE
-from recipes import MODULES, RECIPES
+
+from cluster.programs.recipes import MODULES, RECIPES
+from cluster.settings import HERE
 
 
 @pytest.mark.parametrize(
@@ -19,19 +20,19 @@ from recipes import MODULES, RECIPES
         ("kfp-apiserver", "github.com/kubeflow/pipelines/backend/src/apiserver", "apiserver"),
     ],
 )  # fmt: skip
-def test_a_program_is_called_by_its_package_until_it_is_put_in_place(
+def test_output_is_the_file_name_that_go_build_chooses(
     name: str, package: str, output: str
 ) -> None:
     assert RECIPES[name].package == package
     assert RECIPES[name].output == output
 
 
-def test_programs_of_one_module_do_not_overwrite_each_other() -> None:
+def test_outputs_are_unique_within_a_module() -> None:
     made = [(recipe.module, recipe.output) for recipe in RECIPES.values()]
     assert len(set(made)) == len(made)
 
 
-def test_our_coredns_has_the_plugins_that_its_configuration_names() -> None:
+def test_coredns_is_built_with_the_plugins_in_the_corefile() -> None:
     source = (MODULES["cluster"] / "coredns/main.go").read_text()
     built_in = set(re.findall(r"coredns/plugin/(\w+)\"", source))
     corefile = (HERE / "config/Corefile").read_text()

@@ -24,7 +24,7 @@ BUCKET = "runs"
 
 
 def binary() -> str | None:
-    """Where the server is: named, on PATH, or where tests/cluster builds it."""
+    """Where the server is: named, on PATH, or where hack/cluster builds it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentrl/cluster"
     candidates = [
         os.environ.get("AGENTRL_MINIO", ""),

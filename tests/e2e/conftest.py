@@ -1,4 +1,4 @@
-"""The chart, installed on the cluster of tests/cluster/choice.py, with images of this checkout."""
+"""The chart, installed on the cluster of hack/cluster, with images of this checkout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORWARDED = {
 
 @pytest.fixture(scope="session")
 def helm() -> str:
-    """Where Helm is: where tests/cluster builds it, or on PATH."""
+    """Where Helm is: where hack/cluster builds it, or on PATH."""
     found = str(BUILT) if BUILT.exists() else shutil.which("helm")
     assert found, "no helm here; install Helm 3.14 or later"
     return found
@@ -39,13 +39,13 @@ def helm() -> str:
 def installed(request: pytest.FixtureRequest) -> Iterator[Installed]:
     """AgentRL in KFP's namespace. Skipped where no cluster is up: `make e2e` starts one."""
     where = chosen()
-    there = Installed(where["kubeconfig"], own=where["name"] == "own")
+    there = Installed(where["kubeconfig"], own=where["name"] == "local")
     answer = ["get", "service", "ml-pipeline", "-o", "name", "--request-timeout=10s"]
     if not shutil.which("kubectl") or there.kubectl(*answer, check=False) != FOUND:
         pytest.skip("no cluster is up: `make cluster images` starts one and fills it")
     others = there.kubectl("get", "agentrlruns", "-o", "name", check=False).split()
     strange = [name for name in others if name.startswith("agentrlrun") and not ours(name)]
-    if where["name"] == "given" and strange:
+    if where["name"] == "external" and strange:
         pytest.fail(f"runs that are not of these tests are there: {', '.join(strange)}")
     install(request.getfixturevalue("helm"), where["kubeconfig"], where["values"])
     there.kubectl("delete", "agentrlruns", "--all", "--timeout=600s")
@@ -66,9 +66,9 @@ def installed(request: pytest.FixtureRequest) -> Iterator[Installed]:
 
 
 def chosen() -> dict[str, Any]:
-    """The cluster, as choice.py says."""
-    choice = [sys.executable, str(ROOT / "tests/cluster/choice.py"), "where"]
-    told = subprocess.run(choice, capture_output=True, text=True, timeout=300, check=False)
+    """The selected cluster."""
+    command = [sys.executable, str(ROOT / "hack/cluster"), "where"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if told.returncode:
         pytest.fail(told.stderr)
     where: dict[str, Any] = json.loads(told.stdout)

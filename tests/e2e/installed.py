@@ -23,7 +23,7 @@ from agentrl_components.storage.store import Store
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
-CLUSTER = ROOT / "tests/cluster/cluster.py"
+CLUSTER = ROOT / "hack/cluster"
 NAMESPACE = "kubeflow"
 POLL_S = 0.5
 RUNS = ("calm", "storm", "pause", "gone", "swept", "many-", "bad", "walled")
@@ -44,8 +44,8 @@ class Installed:
 
     kubeconfig: str
     own: bool = True
-    """On the cluster of tests/cluster/cluster.py, where those services are processes of this
-    machine; elsewhere they are pods."""
+    """On the local cluster, where those services are processes of this machine; elsewhere they are
+    pods."""
     kfp: str = "http://10.244.0.1:8888"
     mlflow: str = "http://10.244.0.1:5000"
     s3: str = "http://10.244.0.1:9000"
@@ -173,7 +173,7 @@ class Installed:
     def cluster(self, *words: str) -> None:
         """Something only the machine under our own cluster can do."""
         done = subprocess.run(
-            [sys.executable, CLUSTER, *words],
+            [sys.executable, CLUSTER, "local", *words],
             capture_output=True,
             text=True,
             timeout=960,

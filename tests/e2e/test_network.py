@@ -1,7 +1,7 @@
 """Who reaches whom under the chart's NetworkPolicies, asked of a real kernel.
 
-On our own cluster tests/cluster/firewall.py enforces them, in every test of this folder; on another
-one, its network has to.
+On the local cluster hack/cluster/network/firewall.py enforces them, in every test of this folder;
+on another cluster its network has to.
 """
 
 from __future__ import annotations

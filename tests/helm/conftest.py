@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ import pytest
 import yaml
 
 CHART = Path(__file__).parents[2] / "helm" / "agentrl"
-sys.path.append(str(Path(__file__).parents[1] / "cluster"))  # the reading of NetworkPolicies
 Manifest = dict[str, Any]
 
 
 @pytest.fixture(scope="session")
 def helm() -> str:
-    """Where Helm is: on PATH, or where tests/cluster builds it."""
+    """Where Helm is: on PATH, or where hack/cluster builds it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentrl"
     built = Path(os.environ.get("AGENTRL_CLUSTER_BUILD") or cache / "cluster") / "bin" / "helm"
     found = shutil.which("helm") or (str(built) if os.access(built, os.X_OK) else None)

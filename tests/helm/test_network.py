@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from demo_run import PLATFORM, SERVED, UID, run
-from policies import Pod, network
 
 from agentrl_operator.manifests import environment_server
 from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
+from cluster.network.network_policies import Pod, network
 
 Manifest = dict[str, Any]
 Render = Callable[..., list[Manifest]]

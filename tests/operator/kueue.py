@@ -44,7 +44,7 @@ exec "$@"
 def missing() -> str | None:
     """What is not there to start one with."""
     if binary("kueue") is None:
-        return "no kueue; python tests/cluster/build.py kueue builds it (four minutes on two cores)"
+        return "no kueue; python hack/cluster build kueue builds it (four minutes on two cores)"
     if shutil.which("unshare") is None or subprocess.run(apart("true"), check=False).returncode:
         return "no mount namespaces for kueue here"
     return None

@@ -43,7 +43,7 @@ import click
 import yaml
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "operator"))
+sys.path.insert(0, str(ROOT / "tests" / "operator" / "apiserver"))
 
 import operator_process  # noqa: E402
 from apiserver import TOKEN, ApiServer, free_ports, missing  # noqa: E402

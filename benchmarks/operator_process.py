@@ -21,7 +21,7 @@ import yaml
 from aiohttp import web
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "operator"))
+sys.path.insert(0, str(ROOT / "tests" / "operator" / "apiserver"))
 
 from apiserver import ApiServer  # noqa: E402
 

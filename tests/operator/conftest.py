@@ -1,10 +1,6 @@
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from apiserver import ApiServer, missing
 
 CRD = Path(__file__).parents[2] / "helm" / "agentrl" / "files" / "crd.yaml"

@@ -1,7 +1,7 @@
 """What every KFP backend from 2.14.3 to 2.17.0 takes: paths, fields and states of its API, fields
 of pipelines. Written to kfp_contract.json from what each version published on PyPI:
 
-    python tests/operator/kfp_contract.py
+    python tests/operator/unit/kfp_contract.py
 
 Only names are kept, and of those only what all versions share with one and the same type.
 """

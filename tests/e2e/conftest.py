@@ -101,7 +101,7 @@ def paused(installed: Installed) -> tuple[str, int]:
     uid = installed.apply(manifest(name))
     installed.until_iteration(name, 4, 1200)
     installed.suspend(name, True)
-    installed.until_phase(name, "Suspended", 600)
+    installed.until_state(name, "Suspended", 600)
     gone = "a suspended run's pods are gone"
     installed.until(gone, lambda: not list(installed.pods(**label)), 600)
     before = installed.status(name)["iteration"]
@@ -116,5 +116,5 @@ def calm(installed: Installed, request: pytest.FixtureRequest) -> tuple[str, str
     uid = installed.apply(manifest("calm", compute={"placement": "disaggregated"}))
     request.getfixturevalue("paused")
     for name in ("calm", "pause"):
-        installed.until_phase(name, "Succeeded", 2400)
+        installed.until_state(name, "Succeeded", 2400)
     return "calm", uid

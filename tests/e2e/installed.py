@@ -99,17 +99,17 @@ class Installed:
             assert time.monotonic() < deadline, f"not in {within_s:.0f} s: {what}\n{self.story()}"
             time.sleep(poll_s)
 
-    def until_phase(self, name: str, phase: str, within_s: float) -> dict[str, Any]:
-        """The status once the run is in `phase`. A run that ended otherwise is told at once."""
+    def until_state(self, name: str, state: str, within_s: float) -> dict[str, Any]:
+        """The status once the run is in `state`. Fails at once if the run ends in another one."""
 
         def reached() -> dict[str, Any] | None:
             status = self.status(name)
-            now = status.get("phase")
-            ended = now in ("Succeeded", "Failed") and now != phase
+            now = status.get("state")
+            ended = now in ("Succeeded", "Failed") and now != state
             assert not ended, f"{name} is {now}: {status.get('message')}\n{self.story()}"
-            return status if now == phase else None
+            return status if now == state else None
 
-        return self.until(f"{name} is {phase}", reached, within_s)
+        return self.until(f"{name} is {state}", reached, within_s)
 
     def until_iteration(self, name: str, iteration: int, within_s: float) -> None:
         """Wait until so many iterations are done."""

@@ -32,7 +32,7 @@ def test_whatever_dies_the_metrics_are_those_of_the_calm_run(
         struck = installed.until(f"{fault} dies", lambda fault=fault: strike(installed, fault), 600)
         print(f"{fault}: {struck}")
         time.sleep(moments.uniform(2.0, 8.0))
-    installed.until_phase("storm", "Succeeded", 2400)
+    installed.until_state("storm", "Succeeded", 2400)
     assert installed.records("storm", uid) == installed.records(*calm)
 
 

@@ -45,7 +45,7 @@ def test_many_runs_at_once_all_succeed_and_are_the_same_run(installed: Installed
 
     def phases() -> dict[str, str]:
         every = installed.get("agentrlruns")["items"]
-        return {one["metadata"]["name"]: one.get("status", {}).get("phase", "") for one in every}
+        return {one["metadata"]["name"]: one.get("status", {}).get("state", "") for one in every}
 
     def ended() -> bool:
         seen = phases()

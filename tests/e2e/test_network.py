@@ -225,7 +225,7 @@ def test_a_run_succeeds_with_all_of_them_in_force(
 ) -> None:
     names = {one["metadata"]["name"] for one in installed.get("networkpolicies")["items"]}
     assert names >= {"agentrl", "agentrl-environments"}
-    assert installed.status(calm[0])["phase"] == "Succeeded"
+    assert installed.status(calm[0])["state"] == "Succeeded"
 
 
 def test_the_operator_calls_what_it_needs(

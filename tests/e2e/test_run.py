@@ -54,7 +54,7 @@ def test_the_best_checkpoint_is_a_model_that_transformers_loads(
 
 def test_the_status_says_what_a_person_asks(installed: Installed, calm: Calm) -> None:
     status = installed.status("calm")
-    assert (status["phase"], status["iteration"], status["horizon"]) == ("Succeeded", 16, 5)
+    assert (status["state"], status["iteration"], status["horizon"]) == ("Succeeded", 16, 5)
     assert "%" in status["success"]
     assert status["bestCheckpoint"].startswith(f"{installed.root}/kubeflow/calm-")
     conditions = {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}

@@ -19,7 +19,7 @@ Manifest = dict[str, Any]
 def exported() -> set[str]:
     """What our programs show at /metrics."""
     operator = Operator()
-    operator.runs_by_phase(lambda: ["Running"])
+    operator.runs_by_state(lambda: ["Running"])
     operator.reconciles.labels("done").inc()
     operator.actions.labels("StartRun").inc()
     operator.troubles.labels("kfp").inc()

@@ -47,4 +47,4 @@ def plan(spec=SPEC, status=None, observed=None, now=NOW, **metadata):
 
 
 def started(**fields):
-    return Status(phase="Running", start_time=NOW, active_time=NOW, **{"mlflow_run": "m1"} | fields)
+    return Status(state="Running", start_time=NOW, active_time=NOW, **{"mlflow_run": "m1"} | fields)

@@ -147,8 +147,8 @@ def agentrl(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
-def status(phase: str, index: int = 0, iteration: int = 0, **more: Any) -> dict[str, Any]:
+def status(state: str, index: int = 0, iteration: int = 0, **more: Any) -> dict[str, Any]:
     return {
-        "phase": phase, "phaseIndex": index, "iteration": iteration, "iterations": 50,
+        "state": state, "phaseIndex": index, "iteration": iteration, "iterations": 50,
         "horizon": (3, 8)[index], **more,
     }  # fmt: skip

@@ -33,7 +33,7 @@ class Cost(_Part):
 class Status(_Part):
     """`agentrl_components.spec.crd.status` says what each field means."""
 
-    phase: Literal["Pending", "Running", "Suspended", "Succeeded", "Failed"] = "Pending"
+    state: Literal["Pending", "Running", "Suspended", "Succeeded", "Failed"] = "Pending"
     observed_generation: int = 0
     phase_index: int = 0
     attempt: int = 0

@@ -71,7 +71,7 @@ class Controller:
         self._retries: dict[Key, int] = {}
         self._observer = Observer(neighbours, platform, self._servers_of, clock)
         self._performer = Performer(around=neighbours, platform=platform)
-        self.metrics.runs_by_phase(self._phases)
+        self.metrics.runs_by_state(self._states)
         self.metrics.waiting.set_function(lambda: len(self._queue))
         self.metrics.event_age.set_function(lambda: clock() - self.last_event)
 
@@ -261,8 +261,8 @@ class Controller:
     def _servers_of(self, uid: str) -> Mapping[str, Servers]:
         return dict(self._servers.get(uid, {}))
 
-    def _phases(self) -> Iterator[str]:
-        return (known.phase for known in list(self._known.values()))
+    def _states(self) -> Iterator[str]:
+        return (known.state for known in list(self._known.values()))
 
 
 def _troubled(status: Status, trouble: Trouble, now: datetime) -> Status:

@@ -36,8 +36,8 @@ class Known:
 
     uid: str
     version: int
-    phase: str
-    """As its status says."""
+    state: str
+    """`status.state`."""
     metadata: Mapping[str, Any]
     manifest: str
     """Everything else but the status."""
@@ -52,7 +52,7 @@ class Known:
         return cls(
             uid=metadata["uid"],
             version=int(metadata["resourceVersion"]),
-            phase=status.get("phase", "Pending"),
+            state=status.get("state", "Pending"),
             metadata={name: metadata[name] for name in _METADATA if name in metadata},
             manifest=json.dumps(manifest, ensure_ascii=False),
             stored=json.dumps(status, ensure_ascii=False),

@@ -16,7 +16,7 @@ def checked(situation: Situation, status: Status) -> Status:
         return status.told(Kind.ACCEPTED, "False", Reason.INVALID_SPEC, message, now)
     status = status.told(Kind.ACCEPTED, "True", Reason.VALID, "the manifest can be run", now)
     if status.says(Kind.FAILED, "True", Reason.INVALID_SPEC):
-        status = status.with_(phase="Pending").told(
+        status = status.with_(state="Pending").told(
             Kind.FAILED, "False", Reason.NOT_YET, "the manifest was corrected", now
         )
     return status
@@ -27,7 +27,7 @@ def refused(situation: Situation, status: Status) -> Plan:
     goes on by the manifest it was started with."""
     message, now = "; ".join(situation.resource.mistakes), situation.now
     if status.start_time is None:
-        status = status.with_(phase="Failed").told(
+        status = status.with_(state="Failed").told(
             Kind.FAILED, "True", Reason.INVALID_SPEC, message, now
         )
     return waiting(status, "False", Reason.INVALID_SPEC, message, now, requeue_s=None)

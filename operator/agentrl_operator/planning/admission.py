@@ -48,7 +48,7 @@ def awaited(situation: Situation, status: Status) -> Plan | None:
         message, look_s = f"not in the queue: {says}", CLASS_LOOK_S
     status = (
         rested(scaled_down(status, observed, now), now)
-        .with_(attempt=stopping.next_attempt(observed), phase="Pending")
+        .with_(attempt=stopping.next_attempt(observed), state="Pending")
         .told(Kind.ADMITTED, "False", reason, says, now)
     )
     actions = without_servers(observed) or _asking(situation)
@@ -121,5 +121,5 @@ def closed(situation: Situation, status: Status) -> list[Action]:
     seen = situation.observed.workload
     if seen is None or seen.finished:
         return []
-    news: News = "succeeded" if status.phase == "Succeeded" else "failed"
+    news: News = "succeeded" if status.state == "Succeeded" else "failed"
     return [*environments.removed(situation.resource), TellKueue(news=news, at=situation.now)]

@@ -61,7 +61,7 @@ def ended(
     kind, other = (Kind.SUCCEEDED, Kind.FAILED) if well else (Kind.FAILED, Kind.SUCCEEDED)
     status = (
         rested(status, now)
-        .with_(phase=outcome, completion_time=now, retry_time=None)
+        .with_(state=outcome, completion_time=now, retry_time=None)
         .told(kind, "True", reason, message, now)
         .told(other, "False", Reason.ENDED, f"the run {outcome.lower()}", now)
         .progressing("False", Reason.ENDED, message, now)

@@ -88,7 +88,7 @@ def _resumed(situation: Situation, status: Status) -> Status:
     if status.says(Kind.SUSPENDED, "True"):
         status = status.with_(
             attempt=stopping.next_attempt(situation.observed),
-            phase="Pending" if status.start_time is None else "Running",
+            state="Pending" if status.start_time is None else "Running",
             active_time=None if status.start_time is None else situation.now,
         )
     message = "the run is not suspended"
@@ -104,7 +104,7 @@ def _worked(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     status = status.with_(attempt=observed.attempt)
     if not isinstance(kfp, KfpRun):
         return _started(situation, run, status)
-    status = _at_work(situation, status).with_(phase="Running", retry_time=None)
+    status = _at_work(situation, status).with_(state="Running", retry_time=None)
     if kfp.alive and not observed.lost:
         return _running(situation, run, status)
     if isinstance(verdict, Unknown):

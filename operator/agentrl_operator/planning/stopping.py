@@ -89,7 +89,7 @@ def suspended(situation: Situation, status: Status) -> Plan:
     message = "suspended; set spec.suspend to false to go on from the last checkpoint"
     status = (
         rested(status, now)
-        .with_(phase="Suspended", retry_time=None)
+        .with_(state="Suspended", retry_time=None)
         .told(Kind.SUSPENDED, "True", Reason.SUSPENDED, message, now)
     )
     removing: list[Action] = without_servers(observed)

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from agentrl_components.spec.crd.status import PHASES
+from agentrl_components.spec.crd.status import STATES
 
 
 class Metrics:
@@ -57,18 +57,18 @@ class Metrics:
             "agentrl_operator_queue", "Runs that wait to be looked at.", registry=self.registry
         )
 
-    def runs_by_phase(self, phases: Callable[[], Iterable[str]]) -> None:
-        """Show how many runs there are in each phase."""
-        self.registry.register(_Runs(phases))
+    def runs_by_state(self, states: Callable[[], Iterable[str]]) -> None:
+        """Show how many runs are in each state."""
+        self.registry.register(_Runs(states))
 
 
 class _Runs(Collector):
-    def __init__(self, phases: Callable[[], Iterable[str]]) -> None:
-        self._phases = phases
+    def __init__(self, states: Callable[[], Iterable[str]]) -> None:
+        self._states = states
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        family = GaugeMetricFamily("agentrl_runs", "Runs, by phase.", labels=["phase"])
-        counts = Counts(self._phases())
-        for phase in PHASES:
-            family.add_metric([phase], counts[phase])
+        family = GaugeMetricFamily("agentrl_runs", "Runs, by state.", labels=["state"])
+        counts = Counts(self._states())
+        for state in STATES:
+            family.add_metric([state], counts[state])
         yield family

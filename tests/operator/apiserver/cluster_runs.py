@@ -117,8 +117,8 @@ async def until_gone(server, path, seconds=PATIENCE_S):
         await asyncio.sleep(0.03)
 
 
-def phase(run):
-    return run.get("status", {}).get("phase")
+def state(run):
+    return run.get("status", {}).get("state")
 
 
 def condition(run, kind):

@@ -15,7 +15,7 @@ from cluster_runs import (
     Outside,
     condition,
     manifest,
-    phase,
+    state,
     until,
     until_gone,
 )
@@ -53,7 +53,7 @@ def outside(server, monkeypatch):
 async def test_a_run_goes_from_created_to_succeeded_and_its_children_are_its_own(server, outside):
     async with outside.operating():
         made = await asyncio.to_thread(server.create, manifest("whole", SERVED))
-        run = await until(server, "whole", lambda run: phase(run) == "Running")
+        run = await until(server, "whole", lambda run: state(run) == "Running")
         assert run["metadata"]["finalizers"] == ["agentrl.dev/run"]
         assert run["status"]["observedGeneration"] == 1
         name = f"whole-{made['metadata']['uid'][:8]}"
@@ -79,7 +79,7 @@ async def test_a_run_goes_from_created_to_succeeded_and_its_children_are_its_own
         )
         assert second["status"]["horizon"] == 6
         outside.finish_phase(second, 1, "finish")
-        done = await until(server, "whole", lambda run: phase(run) == "Succeeded")
+        done = await until(server, "whole", lambda run: state(run) == "Succeeded")
         assert condition(done, "Succeeded")["reason"] == "ScheduleDone"
         await until_gone(server, f"apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}-babyai")
         events = await asyncio.to_thread(server.ask, "GET", f"api/v1/namespaces/{NAMESPACE}/events")
@@ -94,7 +94,7 @@ async def test_a_run_goes_from_created_to_succeeded_and_its_children_are_its_own
 async def test_servers_that_answer_show_in_the_status_at_once(server, outside):
     async with outside.operating():
         made = await asyncio.to_thread(server.create, manifest("served", SERVED))
-        await until(server, "served", lambda run: phase(run) == "Running")
+        await until(server, "served", lambda run: state(run) == "Running")
         name = f"served-{made['metadata']['uid'][:8]}-babyai"
         ready = {"status": {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1}}
         path = f"apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}/status"
@@ -107,23 +107,23 @@ async def test_servers_that_answer_show_in_the_status_at_once(server, outside):
 async def test_a_change_of_the_spec_suspends_and_resumes(server, outside):
     async with outside.operating():
         await asyncio.to_thread(server.create, manifest("paused"))
-        run = await until(server, "paused", lambda run: phase(run) == "Running")
+        run = await until(server, "paused", lambda run: state(run) == "Running")
         path = f"{RUNS}/paused"
         await asyncio.to_thread(server.ask, "PATCH", path, {"spec": {"suspend": True}}, MERGE)
         await until(
             server, "paused", lambda run: condition(run, "Suspended")["reason"] == "Suspending"
         )
         outside.kfp.end(run["status"]["kfpRun"], "FAILED")
-        await until(server, "paused", lambda run: phase(run) == "Suspended")
+        await until(server, "paused", lambda run: state(run) == "Suspended")
         await asyncio.to_thread(server.ask, "PATCH", path, {"spec": {"suspend": False}}, MERGE)
-        again = await until(server, "paused", lambda run: phase(run) == "Running")
+        again = await until(server, "paused", lambda run: state(run) == "Running")
         assert (again["status"]["attempt"], again["status"]["failures"]) == (1, 0)
 
 
 async def test_a_deleted_run_stops_its_work_and_goes(server, outside):
     async with outside.operating():
         await asyncio.to_thread(server.create, manifest("deleted"))
-        run = await until(server, "deleted", lambda run: phase(run) == "Running")
+        run = await until(server, "deleted", lambda run: state(run) == "Running")
         kfp_run = run["status"]["kfpRun"]
         await asyncio.to_thread(server.ask, "DELETE", f"{RUNS}/deleted")
         async with asyncio.timeout(PATIENCE_S):
@@ -136,12 +136,12 @@ async def test_a_deleted_run_stops_its_work_and_goes(server, outside):
 async def test_an_operator_that_starts_later_takes_over_what_there_is(server, outside):
     await asyncio.to_thread(server.create, manifest("early"))
     async with outside.operating():
-        run = await until(server, "early", lambda run: phase(run) == "Running")
+        run = await until(server, "early", lambda run: state(run) == "Running")
     successor = Outside()
     successor.kfp, successor.stores = outside.kfp, outside.stores
     successor.finish_phase(run, 0, "finish")
     async with successor.operating():
-        await until(server, "early", lambda run: phase(run) == "Succeeded")
+        await until(server, "early", lambda run: state(run) == "Succeeded")
     started = [one for one in outside.kfp.submitted if one.name.startswith("early:")]
     assert len(started) == 1
 
@@ -152,14 +152,14 @@ async def test_a_mistake_the_api_server_cannot_see_becomes_a_condition(server, o
     async with outside.operating():
         spec = SPEC | {"environments": [environment | twice]}
         await asyncio.to_thread(server.create, manifest("mistaken", spec))
-        run = await until(server, "mistaken", lambda run: phase(run) == "Failed")
+        run = await until(server, "mistaken", lambda run: state(run) == "Failed")
         assert condition(run, "Accepted")["reason"] == "InvalidSpec"
         assert run["status"]["message"] == (
             "spec.environments[0].secretEnv[1].name: KEY is given twice; give it another name"
         )
         mended = {"spec": {"environments": [environment]}}
         await asyncio.to_thread(server.ask, "PATCH", f"{RUNS}/mistaken", mended, MERGE)
-        await until(server, "mistaken", lambda run: phase(run) == "Running")
+        await until(server, "mistaken", lambda run: state(run) == "Running")
 
 
 def changed(path, value):
@@ -284,7 +284,7 @@ def test_what_no_number_depends_on_may_change(server, lasting, path, value):
 async def test_more_servers_and_more_memory_reach_a_run_at_work(server, outside):
     async with outside.operating():
         made = await asyncio.to_thread(server.create, manifest("grows", SERVED))
-        await until(server, "grows", lambda run: phase(run) == "Running")
+        await until(server, "grows", lambda run: state(run) == "Running")
         name = f"grows-{made['metadata']['uid'][:8]}-babyai"
         path = f"apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}"
         before = await asyncio.to_thread(server.ask, "GET", path)
@@ -302,7 +302,7 @@ async def test_more_servers_and_more_memory_reach_a_run_at_work(server, outside)
 
 
 def test_the_status_is_a_subresource_that_an_edit_does_not_touch(server):
-    server.create(manifest("split") | {"status": {"phase": "Succeeded"}})
+    server.create(manifest("split") | {"status": {"state": "Succeeded"}})
     assert "status" not in server.ask("GET", f"{RUNS}/split")
     server.ask("DELETE", f"{RUNS}/split")
 

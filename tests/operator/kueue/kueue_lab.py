@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import kueue
 from apiserver import PATIENCE_S
-from cluster_runs import MERGE, RULES, condition, phase, until, until_gone
+from cluster_runs import MERGE, RULES, condition, state, until, until_gone
 from demo_run import SPEC
 from kfp_stub import KfpStub
 
@@ -225,7 +225,7 @@ def named(run, part):
 
 
 def works(run):
-    return phase(run) == "Running" and condition(run, "Progressing")["reason"] == "Running"
+    return state(run) == "Running" and condition(run, "Progressing")["reason"] == "Running"
 
 
 def waits(run):

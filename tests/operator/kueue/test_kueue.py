@@ -5,7 +5,7 @@ import asyncio
 import kueue
 import pytest
 from apiserver import PATIENCE_S, Refused
-from cluster_runs import condition, phase, until_gone
+from cluster_runs import condition, state, until_gone
 from kueue import Kueue
 from kueue_lab import (
     ANYWHERE,
@@ -62,7 +62,7 @@ async def test_a_run_waits_until_another_gives_its_quota_back(lab):
             "second", lambda run: "unused quota" in condition(run, "Admitted").get("message", "")
         )
 
-        assert phase(second) == "Pending"
+        assert state(second) == "Pending"
         assert condition(second, "Admitted")["reason"] == "Queued"
         assert condition(second, "Progressing")["reason"] == "Queued"
         assert lab.states(second) == []
@@ -71,7 +71,7 @@ async def test_a_run_waits_until_another_gives_its_quota_back(lab):
         assert (await lab.until_workload(first, PodsReady="True"))["status"]["admission"]
 
         lab.finish(first)
-        await lab.until("first", lambda run: phase(run) == "Succeeded")
+        await lab.until("first", lambda run: state(run) == "Succeeded")
         await lab.until_workload(first, Finished="True")
         await lab.until("second", works)
         assert lab.states(first) == ["SUCCEEDED"]
@@ -138,7 +138,7 @@ async def test_a_suspended_run_leaves_the_queue_and_a_deleted_one_leaves_nothing
         run = await lab.until("given-up", works)
         path = f"{RUNS}/given-up"
         await lab.ask("PATCH", path, {"spec": {"suspend": True}})
-        await lab.until("given-up", lambda run: phase(run) == "Suspended")
+        await lab.until("given-up", lambda run: state(run) == "Suspended")
         await until_gone(lab.server, f"{WORKLOADS}/{named(run, 'workload')}")
         await lab.ask("PATCH", path, {"spec": {"suspend": False}})
         await lab.until("given-up", works)

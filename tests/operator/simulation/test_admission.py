@@ -19,7 +19,7 @@ def test_whatever_happens_nothing_starts_before_admission_and_the_run_succeeds(e
         world = QueuedWorld()
         await world.through(events)
         await world.to_the_end()
-        assert world.status["phase"] == "Succeeded", world.status
+        assert world.status["state"] == "Succeeded", world.status
         assert [one.parameters["phase"] for one in world.kfp.submitted][-1] == 2
         await world.look(3)
         assert world.cluster.servers(UID) == {}
@@ -75,7 +75,7 @@ async def test_a_run_waits_in_the_queue_and_says_what_kueue_says():
     assert world.workload["spec"]["queueName"] == "training"
     assert world.kfp.submitted == []
     assert world.cluster.servers(UID) == {}
-    assert world.status["phase"] == "Pending"
+    assert world.status["state"] == "Pending"
     assert world.conditions()["Admitted"] == ("False", "Queued")
     assert world.conditions()["Progressing"] == ("False", "Queued")
     assert world.status["message"] == "in the queue: waiting for Kueue"
@@ -85,7 +85,7 @@ async def test_a_run_waits_in_the_queue_and_says_what_kueue_says():
 
     assert len(world.kfp.submitted) == 1
     assert world.conditions()["Admitted"] == ("True", "Admitted")
-    assert world.status["phase"] == "Running"
+    assert world.status["state"] == "Running"
     assert world.holds("PodsReady")  # or Kueue would evict it after half an hour
 
 
@@ -109,7 +109,7 @@ async def test_an_evicted_run_stops_gives_back_and_goes_on_without_a_failure():
         assert not world.holds("PodsReady")
     await world.to_the_end()
 
-    assert world.status["phase"] == "Succeeded"
+    assert world.status["state"] == "Succeeded"
     assert world.status["failures"] == 0
     attempts = [(one.parameters["phase"], one.parameters["attempt"]) for one in world.kfp.submitted]
     assert attempts == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (2, 0)]
@@ -131,7 +131,7 @@ async def test_the_clock_of_the_deadline_stands_still_in_the_queue():
     assert world.status["activeSeconds"] == 600
     world.kueue.admit()
     await world.look(2)
-    assert world.status["phase"] == "Running"
+    assert world.status["state"] == "Running"
 
 
 async def test_a_deactivated_run_stays_out_of_the_queue_until_it_is_activated():

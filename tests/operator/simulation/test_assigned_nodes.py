@@ -188,7 +188,7 @@ def test_whatever_happens_each_attempt_runs_where_kueue_said_last(events):
         await world.through(events)
         await world.happens("urgent")
         await world.to_the_end()
-        assert world.status["phase"] == "Succeeded", world.status
+        assert world.status["state"] == "Succeeded", world.status
         for labels in world.trained_on():
             assert labels in (SPOT["nodeLabels"], OWNED["nodeLabels"])
 

@@ -71,4 +71,4 @@ async def test_a_suspension_stops_work_that_a_lost_status_had_forgotten():
     assert world.kfp.states[resource.run_id(UID, 1, 0)] == "CANCELING"
     world.stop_work()
     await world.look()
-    assert world.status["phase"] == "Suspended"
+    assert world.status["state"] == "Suspended"

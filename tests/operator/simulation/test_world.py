@@ -16,7 +16,7 @@ def test_whatever_happens_each_attempt_starts_once_and_the_run_succeeds(events):
         world = World()
         await world.through(events)
         await world.to_the_end()
-        assert world.status["phase"] == "Succeeded", world.status
+        assert world.status["state"] == "Succeeded", world.status
         assert [one.parameters["phase"] for one in world.kfp.submitted][-1] == 2
         assert not world.kfp.working
         await world.look(2)
@@ -109,13 +109,13 @@ async def test_suspensions_do_not_count_as_failures():
         await world.look()
         world.stop_work()
         await world.look()
-        assert world.status["phase"] == "Suspended"
+        assert world.status["state"] == "Suspended"
         assert world.cluster.servers(UID) == {}
         await world.happens("resume")
         await world.look(3)
     await world.to_the_end()
 
-    assert world.status["phase"] == "Succeeded"
+    assert world.status["state"] == "Succeeded"
     attempts = [(one.parameters["phase"], one.parameters["attempt"]) for one in world.kfp.submitted]
     assert attempts == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (2, 0)]
 

@@ -148,7 +148,7 @@ class World:
         for _ in range(400):
             self.goes_well()
             await self.look()
-            if self.status.get("phase") in ("Succeeded", "Failed"):
+            if self.status.get("state") in ("Succeeded", "Failed"):
                 return
             self.stop_work()
             self.finish_phase()

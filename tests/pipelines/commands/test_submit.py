@@ -114,7 +114,7 @@ def test_a_run_that_is_watched_is_shown_phase_by_phase_until_it_ends(
     with cluster(tmp_path, monkeypatch, Api(statuses=list(COURSE))):
         agentrl("submit", manifest)
         end = watched(Cluster.open(), "first-try", view, poll_s=0.0)
-    assert end["phase"] == "Succeeded"
+    assert end["state"] == "Succeeded"
     assert view.stages == ["pending", "phase 1/2 · 3 turns", "phase 2/2 · 8 turns"]
     assert view.done == 5  # iterations of the second phase, when it was last seen
     assert view.notes == [

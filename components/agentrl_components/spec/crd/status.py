@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-PHASES = ("Pending", "Running", "Suspended", "Succeeded", "Failed")
-"""What `status.phase` may be: the run's state in one word, for people. Conditions are the truth."""
+STATES = ("Pending", "Running", "Suspended", "Succeeded", "Failed")
+"""Values of `status.state`: a summary of the conditions in one word, for people."""
 
 
 def _text(description: str, longest: int = 1024) -> dict[str, Any]:
@@ -48,9 +48,9 @@ STATUS: dict[str, Any] = {
     "x-kubernetes-map-type": "atomic",
     "description": "What the operator knows about the run. Written by the operator only.",
     "properties": {
-        "phase": {
+        "state": {
             "type": "string",
-            "enum": list(PHASES),
+            "enum": list(STATES),
             "description": "The run's state in one word.",
         },
         "observedGeneration": _count("The metadata.generation that this status answers."),
@@ -100,7 +100,7 @@ def _column(name: str, path: str, kind: str, description: str, wide: bool = Fals
 
 
 COLUMNS: tuple[dict[str, Any], ...] = (
-    _column("Phase", ".status.phase", "string", "The run's state in one word."),
+    _column("State", ".status.state", "string", "The run's state in one word."),
     _column("Horizon", ".status.horizon", "integer", "Turns an episode may take now."),
     _column("Iteration", ".status.iteration", "integer", "Iterations finished."),
     _column("Success", ".status.success", "string", "Held-out success."),

@@ -128,7 +128,7 @@ def followed(
             elif not pod.began and waiting.get(pod.name) != pod.waits_for:
                 waiting[pod.name] = pod.waits_for
                 click.echo(f"{pod.stage}: waits ({pod.waits_for})", err=True)
-        ended = (run.get("status") or {}).get("phase") in ENDED
+        ended = (run.get("status") or {}).get("state") in ENDED
         yield from _until(queue, time.monotonic() + poll_s)
         if ended and not any(reader.is_alive() for reader in readers.values()):
             yield from _until(queue, 0.0)

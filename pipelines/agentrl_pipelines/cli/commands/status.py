@@ -72,7 +72,7 @@ def _facts(run: Mapping[str, Any], found: Mapping[str, Any], now: datetime) -> T
     metadata = run["metadata"]
     rows: list[tuple[str, str | Text]] = [
         ("run", f"{metadata['name']} in namespace {metadata.get('namespace', 'default')}"),
-        ("phase", _phase(found)),
+        ("state", _state(found)),
         ("message", found.get("message", "")),
         ("iteration", _of(found.get("iteration"), found.get("iterations"))),
         ("held-out success", found.get("success", "")),
@@ -97,10 +97,10 @@ def _plain(value: str | Text) -> Text:
     return Text(clean(value)) if isinstance(value, str) else value
 
 
-def _phase(found: Mapping[str, Any]) -> Text:
+def _state(found: Mapping[str, Any]) -> Text:
     from rich.text import Text
 
-    word = found.get("phase", "Pending")
+    word = found.get("state", "Pending")
     attempts = found.get("attempt", 0)
     again = f" (started anew {attempts} time{'' if attempts == 1 else 's'})" if attempts else ""
     return Text(word, STYLES.get(word, "")) + Text(again, "dim")
@@ -142,7 +142,7 @@ def _schedule(run: Mapping[str, Any], found: Mapping[str, Any]) -> Table:
 
     phases: Sequence[Mapping[str, int]] = run["spec"]["horizon"]["phases"]
     current = found.get("phaseIndex", 0)
-    over = found.get("phase") == "Succeeded"
+    over = found.get("state") == "Succeeded"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     for title in ("horizon", "turns", "iterations"):

@@ -90,8 +90,8 @@ def _awaited(cluster: Cluster, name: str, command: str) -> int:
         click.echo(f"no longer watching; the run goes on. See: {command}", err=True)
         return 130
     success = f"; held-out success {status['success']}" if status.get("success") else ""
-    click.echo(f"{name}: {status['phase'].lower()}{success}")
-    if status["phase"] == "Failed":
+    click.echo(f"{name}: {status['state'].lower()}{success}")
+    if status["state"] == "Failed":
         click.echo(status.get("message", "the operator gave no reason"), err=True)
         return 1
     return 0
@@ -104,7 +104,7 @@ def watched(cluster: Cluster, name: str, view: View, poll_s: float = POLL_S) -> 
         run = cluster.get(name)
         status: dict[str, Any] = run.get("status") or {}
         _tell(view, run["spec"]["horizon"]["phases"], shown, status)
-        if status.get("phase") in ENDED:
+        if status.get("state") in ENDED:
             return status
         shown = status
         time.sleep(poll_s)
@@ -115,17 +115,17 @@ def _tell(
 ) -> None:
     """What changed: a stage for each phase of the schedule, its iterations, a note for the rest."""
     index = now.get("phaseIndex", 0)
-    running = now.get("phase") == "Running" and index < len(phases)
-    place = (now.get("phase"), index)
+    running = now.get("state") == "Running" and index < len(phases)
+    place = (now.get("state"), index)
     done = now.get("iteration", 0) - sum(phase["iterations"] for phase in phases[:index])
-    if place != (before.get("phase"), before.get("phaseIndex", 0)) or not before:
+    if place != (before.get("state"), before.get("phaseIndex", 0)) or not before:
         if running:
             phase = phases[index]
             horizon = now.get("horizon", phase["maxTurns"])
             view.stage(f"phase {index + 1}/{len(phases)} · {horizon} turns", phase["iterations"])
             view.advance(max(0, done))
-        elif now.get("phase") not in ENDED:
-            view.stage(now.get("phase", "Pending").lower())
+        elif now.get("state") not in ENDED:
+            view.stage(now.get("state", "Pending").lower())
     elif running and now.get("iteration", 0) > before.get("iteration", 0):
         view.advance(now["iteration"] - before.get("iteration", 0))
     if now.get("success") and now["success"] != before.get("success"):

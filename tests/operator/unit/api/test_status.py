@@ -25,9 +25,9 @@ def test_a_damaged_status_counts_as_lost():
 
 
 def test_a_status_patch_says_only_what_changed():
-    before = {"phase": "Pending", "kfpRun": "a", "attempt": 0}
-    assert statuses.patch(before, {"phase": "Running", "attempt": 0}) == {
-        "phase": "Running",
+    before = {"state": "Pending", "kfpRun": "a", "attempt": 0}
+    assert statuses.patch(before, {"state": "Running", "attempt": 0}) == {
+        "state": "Running",
         "kfpRun": None,
     }
     assert statuses.patch(before, dict(before)) == {}

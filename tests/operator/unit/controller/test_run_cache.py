@@ -25,7 +25,7 @@ def body(version="7", **metadata):
             **metadata,
         },
         "spec": SPEC,
-        "status": {"phase": "Running", "attempt": 1},
+        "status": {"state": "Running", "attempt": 1},
     }
 
 
@@ -40,15 +40,15 @@ def test_a_run_is_kept_without_what_nobody_asks_for():
         "resourceVersion": "7",
         "finalizers": [FINALIZER],
     }
-    assert (kept.uid, kept.version, kept.phase) == (UID, 7, "Running")
-    assert kept.status == {"phase": "Running", "attempt": 1}
+    assert (kept.uid, kept.version, kept.state) == (UID, 7, "Running")
+    assert kept.status == {"state": "Running", "attempt": 1}
 
 
 def test_a_run_without_a_status_is_pending():
     new = body()
     del new["status"]
 
-    assert Known.of(new).phase == "Pending"
+    assert Known.of(new).state == "Pending"
     assert Known.of(new).status == {}
 
 
@@ -58,7 +58,7 @@ def test_a_version_alone_makes_no_difference():
     assert before.like(Known.of(body(version="8", managedFields=[])))
     assert not before.like(Known.of(body(version="8", finalizers=[FINALIZER])))
     assert not before.like(Known.of(body(version="8", deletionTimestamp="2026-01-01T00:00:00Z")))
-    assert not before.like(Known.of(body() | {"status": {"phase": "Succeeded"}}))
+    assert not before.like(Known.of(body() | {"status": {"state": "Succeeded"}}))
     assert not before.like(Known.of(body() | {"spec": SPEC | {"suspend": True}}))
 
 

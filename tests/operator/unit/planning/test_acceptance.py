@@ -12,14 +12,14 @@ def test_a_mistake_is_shown_and_nothing_starts_until_it_is_corrected():
     got = plan(wrong)
 
     assert [type(one) for one in got.actions] == []
-    assert got.status.phase == "Failed"
+    assert got.status.state == "Failed"
     assert got.status.says(Kind.ACCEPTED, "False", Reason.INVALID_SPEC)
     assert got.status.says(Kind.FAILED, "True", Reason.INVALID_SPEC)
     assert "spec.seed" in got.status.condition(Kind.ACCEPTED).message
     assert got.requeue_s is None
     mended = plan(SPEC, got.status)
     assert [type(one) for one in mended.actions] == [actions.OpenTracker, actions.StartRun]
-    assert mended.status.phase == "Pending"
+    assert mended.status.state == "Pending"
     assert mended.status.says(Kind.FAILED, "False")
 
 
@@ -27,7 +27,7 @@ def test_a_mistake_made_later_leaves_running_work_alone():
     got = plan(SPEC | {"seed": -1}, started(), Observed(kfp=KfpRun(state="RUNNING")))
 
     assert got.actions == ()
-    assert got.status.phase == "Running"
+    assert got.status.state == "Running"
     assert got.status.says(Kind.ACCEPTED, "False", Reason.INVALID_SPEC)
 
 

@@ -11,7 +11,7 @@ from agentrl_operator.planning.observation import KfpRun, Observed, Unknown
 
 def test_a_finished_run_goes_when_its_time_is_over():
     spec = SPEC | {"ttlSecondsAfterFinished": 60}
-    done = started(phase_index=1, completion_time=NOW).with_(phase="Succeeded")
+    done = started(phase_index=1, completion_time=NOW).with_(state="Succeeded")
 
     early = plan(spec, done, now=NOW + timedelta(seconds=20))
     assert (early.actions, early.requeue_s) == ((), 40)

@@ -21,7 +21,7 @@ def test_a_new_run_is_held_tracked_and_its_first_phase_started():
         actions.StartRun(run_id=run_id, phase=0, attempt=0, first=True),
     )
     assert statuses.written(got.status) == {
-        "phase": "Pending",
+        "state": "Pending",
         "observedGeneration": 2,
         "phaseIndex": 0,
         "attempt": 0,
@@ -129,7 +129,7 @@ def test_a_run_at_work_shows_what_its_store_says():
 
     assert got.actions == ()
     assert got.requeue_s == 5
-    assert got.status.phase == "Running"
+    assert got.status.state == "Running"
     assert got.status.success == "81% [77, 85]"
     assert got.status.iteration == 3
     assert (
@@ -187,7 +187,7 @@ def test_a_finished_schedule_succeeds_and_closes_the_tracker():
         actions.RemoveServers(deployment="demo-babyai"),
         actions.CloseTracker(run_id="m1", status="FINISHED"),
     )
-    assert got.status.phase == "Succeeded"
+    assert got.status.state == "Succeeded"
     assert got.status.completion_time == NOW
     assert got.status.says(Kind.SUCCEEDED, "True", Reason.SCHEDULE_DONE)
     assert got.status.says(Kind.PROGRESSING, "False", Reason.ENDED)

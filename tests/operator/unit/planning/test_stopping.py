@@ -25,7 +25,7 @@ def test_a_suspended_run_stops_waits_for_its_pods_and_goes_on_with_a_new_attempt
 
     over = Observed(kfp=KfpRun(state="FAILED"), pods=0)
     done = plan(suspended, stopping.status, over, now=later)
-    assert done.status.phase == "Suspended"
+    assert done.status.state == "Suspended"
     assert done.status.says(Kind.SUSPENDED, "True", Reason.SUSPENDED)
     assert (done.status.active_seconds, done.status.active_time) == (30, None)
     assert done.requeue_s is None
@@ -52,7 +52,7 @@ def test_a_run_made_suspended_starts_nothing():
     got = plan(SERVED | {"suspend": True})
 
     assert got.actions == ()
-    assert got.status.phase == "Suspended"
+    assert got.status.state == "Suspended"
 
 
 def test_a_run_out_of_time_is_stopped_and_then_fails():
@@ -74,4 +74,4 @@ def test_a_phase_that_was_done_in_time_counts_although_it_is_looked_at_late():
     observed = Observed(kfp=KfpRun(state="SUCCEEDED"), verdict=verdict)
     late = NOW + timedelta(seconds=61)
 
-    assert plan(spec, started(phase_index=1), observed, now=late).status.phase == "Succeeded"
+    assert plan(spec, started(phase_index=1), observed, now=late).status.state == "Succeeded"

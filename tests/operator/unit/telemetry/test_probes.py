@@ -47,14 +47,14 @@ async def test_one_that_waits_for_the_lease_is_ready_and_says_who_holds_it():
         assert "agentrl_operator_acts 1.0" in (await asked(port, "/metrics"))[1]
 
 
-async def test_metrics_tell_of_runs_by_phase():
+async def test_metrics_count_runs_by_state():
     metrics = Metrics()
-    metrics.runs_by_phase(lambda: ["Running", "Running", "Failed"])
+    metrics.runs_by_state(lambda: ["Running", "Running", "Failed"])
     metrics.reconciles.labels("done").inc()
     async with probed(Health(time.monotonic, metrics), "127.0.0.1", 0) as port:
         _, page = await asked(port, "/metrics")
 
-    assert 'agentrl_runs{phase="Running"} 2.0' in page
-    assert 'agentrl_runs{phase="Succeeded"} 0.0' in page
+    assert 'agentrl_runs{state="Running"} 2.0' in page
+    assert 'agentrl_runs{state="Succeeded"} 0.0' in page
     assert 'agentrl_operator_reconciles_total{result="done"} 1.0' in page
     assert "agentrl_operator_last_answer_age_seconds +Inf" in page

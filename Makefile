@@ -9,7 +9,7 @@ SPREAD := -n auto --maxprocesses 8
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help demo textcraft test test-slow check lint types graph manifests lock services bench clean \
+.PHONY: help demo textcraft test test-slow check lint types graph manifests lock services bench docs clean \
   cluster cluster-down images e2e
 .DEFAULT_GOAL := help
 
@@ -43,6 +43,9 @@ bench: $(VENV)/.installed ## Benchmarks beside TRL, in an environment of its own
 	$(BIN)/python benchmarks/rollout.py --quick
 	$(BIN)/python benchmarks/update.py --quick
 
+docs: .venv-docs/.installed ## The documentation site, in build/site; any warning is an error
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
+
 graph: $(VENV)/.installed ## Compile the phase graph into the package
 	@for form in colocated disaggregated; do $(BIN)/python -c "from pathlib import Path; \
 	  from agentrl_pipelines.kfp_pipeline.graph import write; \
@@ -60,6 +63,7 @@ lock: $(VENV)/.uv ## Resolve the pinned requirements anew
 	$(EXPORT) --universal --extra train --extra envs --output-file requirements/stage.txt
 	$(EXPORT) --python-platform x86_64-manylinux_2_28 --extra train --extra envs --extra vllm \
 	  --output-file requirements/trainer.txt
+	$(EXPORT) --universal --extra docs --output-file requirements/docs.txt
 	echo 'hatchling>=1.27' | $(BIN)/uv pip compile - --universal --python-version 3.11 \
 	  --generate-hashes --no-annotate --no-header --quiet --output-file requirements/build.txt
 
@@ -90,7 +94,7 @@ kueue: services
 	else echo "No Go here: tests on a real Kueue will be skipped."; fi
 
 clean: ## Remove the environment and every run
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) .venv-docs build runs
 
 # Real servers and tools for the tests, built once from Go modules where there is Go. Where
 # there is none, tests that need one skip and say so.
@@ -115,6 +119,12 @@ $(VENV)/.installed: requirements/locked.txt pyproject.toml $(VENV)/.uv
 	@echo "Installing AgentRL into $(VENV) (torch is large: 2 GB to fetch, two minutes) ..."
 	$(BIN)/uv pip install --quiet --compile-bytecode --require-hashes -r requirements/locked.txt
 	$(BIN)/uv pip install --quiet --no-deps --editable .
+	@touch $@
+
+# The site's tools have an environment of their own: tests and images need none of them.
+.venv-docs/.installed: requirements/docs.txt $(VENV)/.uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-docs
+	VIRTUAL_ENV=.venv-docs $(BIN)/uv pip install --quiet --require-hashes -r $<
 	@touch $@
 
 $(VENV)/.uv: requirements/installer.txt

@@ -101,7 +101,7 @@ async def _operated(platform: Platform, options: Options, lease: Name | None, le
     from agentrl_operator.clients.run_store import Standings, opened
     from agentrl_operator.clients.write_gate import Term
     from agentrl_operator.leader_election.elector import Leadership
-    from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
+    from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 
     gc.collect()
     gc.freeze()  # what was loaded stays: to look through it again and again is time and memory
@@ -123,7 +123,11 @@ async def _operated(platform: Platform, options: Options, lease: Name | None, le
         for api in (cluster, tracking, pipelines):
             stack.push_async_callback(api.close)
         neighbours = Neighbours(
-            cluster=cluster, pipelines=pipelines, stores=stores, tracking=tracking, bind=bind
+            cluster=cluster,
+            pipelines=pipelines,
+            stores=stores,
+            tracking=tracking,
+            bind=phase_pipeline,
         )
         leadership = None
         if lease is not None:

@@ -7,7 +7,7 @@ import pytest
 
 from agentrl_operator.manifests import environment_server
 from agentrl_pipelines.kfp_pipeline import pipeline_spec
-from agentrl_pipelines.platform import resolve
+from agentrl_pipelines.labels import ENVIRONMENT_PORT
 
 Manifest = dict[str, Any]
 Render = Callable[..., list[Manifest]]
@@ -206,7 +206,7 @@ def test_environment_servers_answer_stages_only_and_call_nobody_in_every_namespa
         assert spec["ingress"] == [
             {
                 "from": [{"podSelector": labelled(pipeline_spec.STAGE_LABEL)}],
-                "ports": [{"protocol": "TCP", "port": resolve.ENVIRONMENT_PORT}],
+                "ports": [{"protocol": "TCP", "port": ENVIRONMENT_PORT}],
             }
         ]
         assert spec["policyTypes"] == ["Ingress", "Egress"]

@@ -11,7 +11,7 @@ import pytest
 from demo_run import PLATFORM, SERVED, UID, run
 
 from agentrl_operator.manifests import environment_server
-from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
+from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 from cluster.network.network_policies import Pod, network
 
 Manifest = dict[str, Any]
@@ -64,7 +64,7 @@ def pods(objects: list[Manifest], runs: str) -> list[Manifest]:
     resource = run(SERVED)
     (environment,) = resource.run.spec.environments
     served = environment_server.deployment(resource, resource.run, environment, PLATFORM)
-    bound = bind(resource.run, UID, PLATFORM)["platform_spec"]["platforms"]["kubernetes"]
+    bound = phase_pipeline(resource.run, UID, PLATFORM)["platform_spec"]["platforms"]["kubernetes"]
     stage = bound["deploymentSpec"]["executors"]["exec-evaluate"]["podMetadata"]["labels"]
     return [
         *(

@@ -12,10 +12,15 @@ from agentrl_components.errors import SpecError
 from agentrl_components.spec import AgentRLRun, parse
 from agentrl_pipelines.cli.main import main
 from agentrl_pipelines.kfp_pipeline import graph
-from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
+from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 from agentrl_pipelines.platform.config import Kueue, Platform, load
-from agentrl_pipelines.platform.kueue_pods import Nodes, Queued
-from agentrl_pipelines.platform.resolve import LONGEST_NAME, child_name, on_cluster, storage
+from agentrl_pipelines.platform.kueue_pods import KueueAdmission, PodSetInfo
+from agentrl_pipelines.platform.resolve import (
+    MAX_NAME_LENGTH,
+    child_name,
+    cluster_manifest,
+    run_storage,
+)
 
 UID = "6f1e2d3c-1111-4222-8333-444455556666"
 IR = Path(graph.__file__).parent / "ir"
@@ -60,7 +65,7 @@ def test_the_shipped_graph_is_the_one_that_the_sdk_compiles(tmp_path, placement)
 
 
 def test_each_stage_is_a_pod_of_its_own_and_none_is_cached():
-    bound = bind(manifest(), UID, Platform())
+    bound = phase_pipeline(manifest(), UID, Platform())
     containers, _ = executors(bound)
     stages = ["provision", "rollout", "update", "evaluate", "expand", "settle"]
     assert {c["container"]["command"][-1] for c in containers.values()} == set(stages)
@@ -72,7 +77,7 @@ def test_each_stage_is_a_pod_of_its_own_and_none_is_cached():
 
 
 def test_a_stage_is_tried_again_even_after_its_first_hour():
-    bound = bind(manifest(), UID, Platform())
+    bound = phase_pipeline(manifest(), UID, Platform())
     tasks = bound["pipeline_spec"]["components"]["comp-exit-handler-1"]["dag"]["tasks"]
     assert tasks["rollout"]["retryPolicy"] == {
         "maxRetryCount": 5,
@@ -84,7 +89,7 @@ def test_a_stage_is_tried_again_even_after_its_first_hour():
 
 
 def test_devices_nodes_and_queues_are_the_manifests():
-    containers, pods = executors(bind(manifest(), UID, Platform()))
+    containers, pods = executors(phase_pipeline(manifest(), UID, Platform()))
     assert containers["exec-update"]["container"]["resources"] == {
         "resourceCpuRequest": "2",
         "resourceMemoryRequest": "8Gi",
@@ -105,14 +110,14 @@ def test_devices_nodes_and_queues_are_the_manifests():
 
 
 def test_pods_name_no_queue_where_kueue_admits_the_run():
-    _, pods = executors(bind(manifest(), UID, Platform(kueue=Kueue(admission="run"))))
+    _, pods = executors(phase_pipeline(manifest(), UID, Platform(kueue=Kueue(admission="run"))))
     labels = [pod["podMetadata"]["labels"] for pod in pods.values()]
     assert labels
     assert not [one for one in labels if "kueue.x-k8s.io/queue-name" in one]
 
 
-SPOT = Nodes(
-    labels={"kind": "spot"},
+SPOT = PodSetInfo(
+    node_selector={"kind": "spot"},
     tolerations=(
         {"key": "spot", "effect": "NoSchedule"},
         {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},
@@ -121,9 +126,11 @@ SPOT = Nodes(
 
 
 def test_stages_run_on_the_nodes_that_kueue_chose_for_each():
-    queued = Queued(nodes={"rollout": SPOT, "update": Nodes(labels={"kind": "owned"})})
+    queued = KueueAdmission(
+        pod_sets={"rollout": SPOT, "update": PodSetInfo(node_selector={"kind": "owned"})}
+    )
     platform = Platform(kueue=Kueue(admission="run"))
-    _, pods = executors(bind(manifest(), UID, platform, queued))
+    _, pods = executors(phase_pipeline(manifest(), UID, platform, queued))
     own = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
     spot = {"key": "spot", "operator": "Equal", "effect": "NoSchedule"}
     assert pods["exec-rollout"]["nodeSelector"] == {"labels": {"gpu": "h200", "kind": "spot"}}
@@ -135,11 +142,13 @@ def test_stages_run_on_the_nodes_that_kueue_chose_for_each():
 
 
 def test_what_lets_pods_onto_the_nodes_is_on_them_and_takes_none_of_our_own_labels():
-    room = Nodes(
+    room = PodSetInfo(
         pod_labels={"cost-center": "7", "agentrl.dev/stage": "another"},
         pod_annotations={"consume-provisioning-request": "room-1"},
     )
-    _, pods = executors(bind(manifest(), UID, Platform(), Queued(nodes={"rollout": room})))
+    _, pods = executors(
+        phase_pipeline(manifest(), UID, Platform(), KueueAdmission(pod_sets={"rollout": room}))
+    )
     metadata = {name: pod["podMetadata"] for name, pod in pods.items()}
     carried = {"consume-provisioning-request": "room-1"}
     assert metadata["exec-rollout"]["annotations"] == carried
@@ -152,19 +161,21 @@ def test_what_lets_pods_onto_the_nodes_is_on_them_and_takes_none_of_our_own_labe
 
 def test_a_trainer_and_its_evaluation_share_the_nodes_of_one_pod_set():
     bare = manifest(placement="colocated", nodeSelector={}, tolerations=[])
-    _, pods = executors(bind(bare, UID, Platform(), Queued(nodes={"train": SPOT})))
+    _, pods = executors(
+        phase_pipeline(bare, UID, Platform(), KueueAdmission(pod_sets={"train": SPOT}))
+    )
     assert pods["exec-train"]["nodeSelector"] == {"labels": {"kind": "spot"}}
     assert pods["exec-evaluate"]["nodeSelector"] == {"labels": {"kind": "spot"}}
-    _, elsewhere = executors(bind(bare, UID, Platform()))
+    _, elsewhere = executors(phase_pipeline(bare, UID, Platform()))
     assert "nodeSelector" not in elsewhere["exec-train"]
     assert "tolerations" not in elsewhere["exec-train"]
 
 
 def test_pods_that_kueue_admits_by_themselves_name_their_priority_class():
-    urgent, key = Queued(priority_class="urgent"), "kueue.x-k8s.io/priority-class"
+    urgent, key = KueueAdmission(priority_class="urgent"), "kueue.x-k8s.io/priority-class"
 
     def named(platform, **compute):
-        _, pods = executors(bind(manifest(**compute), UID, platform, urgent))
+        _, pods = executors(phase_pipeline(manifest(**compute), UID, platform, urgent))
         return {pod["podMetadata"]["labels"].get(key) for pod in pods.values()}
 
     assert named(Platform()) == {"urgent"}
@@ -173,7 +184,7 @@ def test_pods_that_kueue_admits_by_themselves_name_their_priority_class():
 
 
 def test_secrets_are_named_and_never_told():
-    bound = bind(manifest(), UID, Platform())
+    bound = phase_pipeline(manifest(), UID, Platform())
     _, pods = executors(bound)
     named = {
         (one["secretName"], pair["secretKey"], pair["envVar"])
@@ -190,21 +201,21 @@ def test_secrets_are_named_and_never_told():
 
 def test_a_run_with_keys_of_its_own_is_not_given_the_platforms():
     own = [{"name": "AWS_ACCESS_KEY_ID", "secret": "mine", "key": "id"}]
-    _, pods = executors(bind(manifest(secretEnv=own), UID, Platform()))
+    _, pods = executors(phase_pipeline(manifest(secretEnv=own), UID, Platform()))
     assert "mlpipeline-minio-artifact" not in {
         o["secretName"] for o in pods["exec-update"]["secretAsEnv"]
     }
 
 
 def test_binding_leaves_what_it_was_given_alone():
-    first = bind(manifest(), UID, Platform())
+    first = phase_pipeline(manifest(), UID, Platform())
     before = copy.deepcopy(first)
-    bind(manifest(image="other:1"), UID, Platform())
-    assert bind(manifest(), UID, Platform()) == before == first
+    phase_pipeline(manifest(image="other:1"), UID, Platform())
+    assert phase_pipeline(manifest(), UID, Platform()) == before == first
 
 
 def test_the_stages_see_addresses_where_the_operator_serves():
-    run = on_cluster(manifest(), UID, Platform(tracking={"uri": "http://mlflow:5000"}))
+    run = cluster_manifest(manifest(), UID, Platform(tracking={"uri": "http://mlflow:5000"}))
     rooms, inside, web = run.spec.environments
     assert str(rooms.url) == "http://walk-6f1e2d3c-rooms.team.svc:8080/"
     assert (rooms.builtin, rooms.token_env, rooms.options) == (None, "AGENTRL_ENV_TOKEN", {})
@@ -218,10 +229,10 @@ def test_the_stages_see_addresses_where_the_operator_serves():
 def test_each_run_is_kept_below_the_address_that_it_names_and_never_in_anothers_place():
     read = yaml.safe_load(MANIFEST)
     read["spec"]["storage"] = {"url": "s3://models/agents/", "endpoint": "http://minio:9000"}
-    first = storage(parse(read), UID, Platform())
-    later = storage(parse(read), "00000000-1111-4222-8333-444455556666", Platform())
+    first = run_storage(parse(read), UID, Platform())
+    later = run_storage(parse(read), "00000000-1111-4222-8333-444455556666", Platform())
     read["metadata"]["name"] = "copy"
-    copied = storage(parse(read), UID, Platform())
+    copied = run_storage(parse(read), UID, Platform())
     assert [one.url for one in (first, later, copied)] == [
         "s3://models/agents/team/walk-6f1e2d3c",
         "s3://models/agents/team/walk-00000000",
@@ -231,13 +242,13 @@ def test_each_run_is_kept_below_the_address_that_it_names_and_never_in_anothers_
 
 
 def test_stages_look_for_several_servers_where_one_may_become_more():
-    rooms, inside, web = on_cluster(manifest(), UID, Platform()).spec.environments
+    rooms, inside, web = cluster_manifest(manifest(), UID, Platform()).spec.environments
     assert (rooms.replicas, inside.replicas, web.replicas) == (2, 0, 1)
 
 
 def test_names_of_what_belongs_to_a_run_fit_and_differ():
     long = child_name("a" * 52, UID, "b" * 40)
-    assert len(long) == LONGEST_NAME
+    assert len(long) == MAX_NAME_LENGTH
     assert long != child_name("a" * 52, UID, "b" * 39 + "c")
     assert child_name("walk", UID, "rooms") == "walk-6f1e2d3c-rooms"
 

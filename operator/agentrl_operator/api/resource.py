@@ -10,9 +10,9 @@ from uuid import UUID, uuid5
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import GROUP, AgentRLRun, parse
+from agentrl_pipelines.labels import PRIORITY_LABEL
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
-from agentrl_pipelines.platform.kueue_pods import PRIORITY_LABEL
 
 FINALIZER = f"{GROUP}/run"
 """Holds a deleted run until its work has stopped."""

@@ -20,7 +20,7 @@ from agentrl_operator.clients.write_gate import Term
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.leader_election.lease_client import LEASES, LeaseApi
 from agentrl_operator.manifests.environment_server import MANAGED_BY, MANAGER, Manifest
-from agentrl_pipelines.kfp_pipeline.pipeline_spec import RUN_ID_LABEL
+from agentrl_pipelines.labels import KFP_RUN_LABEL
 
 WORKFLOWS = "apis/argoproj.io/v1alpha1"
 _PAGE = 100
@@ -186,7 +186,7 @@ def _phases(found: Mapping[str, Any]) -> list[str]:
 
 
 def _labelled(api: str, namespace: str, plural: str, run_id: str) -> str:
-    return f"{api}/namespaces/{namespace}/{plural}?labelSelector={RUN_ID_LABEL}%3D{run_id}"
+    return f"{api}/namespaces/{namespace}/{plural}?labelSelector={KFP_RUN_LABEL}%3D{run_id}"
 
 
 def _replacing(manifest: Manifest) -> Manifest:

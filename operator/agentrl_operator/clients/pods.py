@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentrl_operator.manifests.environment_server import ENVIRONMENT
-from agentrl_pipelines.kfp_pipeline.pipeline_spec import RUN_ID_LABEL, STAGE_LABEL
+from agentrl_pipelines.labels import KFP_RUN_LABEL, STAGE_LABEL
 
 ENDED = ("Succeeded", "Failed")
 PASSING = ("ContainerCreating", "PodInitializing")
@@ -43,7 +43,7 @@ def read(body: Mapping[str, Any]) -> Pod:
     labels = metadata.get("labels") or {}
     return Pod(
         part=labels.get(STAGE_LABEL) or labels.get(ENVIRONMENT) or metadata["name"],
-        run_id=labels.get(RUN_ID_LABEL, ""),
+        run_id=labels.get(KFP_RUN_LABEL, ""),
         ended=status.get("phase") in ENDED,
         trouble=next(_troubles(status), "")[:LONGEST],
     )

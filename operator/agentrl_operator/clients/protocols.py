@@ -12,9 +12,9 @@ from agentrl_operator.clients.cluster import Cluster
 from agentrl_operator.clients.kfp import Pipelines
 from agentrl_operator.clients.mlflow import Tracking
 from agentrl_pipelines.platform.config import Platform
-from agentrl_pipelines.platform.kueue_pods import Queued
+from agentrl_pipelines.platform.kueue_pods import KueueAdmission
 
-Bind = Callable[[AgentRLRun, str, Platform, Queued], Mapping[str, Any]]
+Bind = Callable[[AgentRLRun, str, Platform, KueueAdmission], Mapping[str, Any]]
 """(run, uid, platform, queued) -> the compiled pipeline of a phase, made for this run."""
 
 

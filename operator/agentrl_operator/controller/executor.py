@@ -20,7 +20,7 @@ from agentrl_operator.planning import actions, progress
 from agentrl_operator.planning.actions import Action
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
-from agentrl_pipelines.platform.kueue_pods import Queued
+from agentrl_pipelines.platform.kueue_pods import KueueAdmission
 
 logger = logging.getLogger(__name__)
 
@@ -99,8 +99,8 @@ class Performer:
         self, resource: Resource, action: actions.StartRun, status: Status
     ) -> Submission:
         run = _run(resource)
-        manifest = resolve.on_cluster(run, resource.uid, self.platform)
-        queued = Queued(priority_class=resource.priority_class, nodes=action.nodes)
+        manifest = resolve.cluster_manifest(run, resource.uid, self.platform)
+        queued = KueueAdmission(priority_class=resource.priority_class, pod_sets=action.nodes)
         return Submission(
             run_id=action.run_id,
             name=f"{resource.name}: {progress.where(run, status)}",
@@ -121,7 +121,7 @@ class Performer:
         run, uri = _run(resource), tracking_uri(resource, self.platform)
         if uri is None:
             return status
-        storage = resolve.storage(run, resource.uid, self.platform)
+        storage = resolve.run_storage(run, resource.uid, self.platform)
         try:
             known = await self.around.stores.tracked(storage)
             if known is None:
@@ -150,7 +150,7 @@ class Performer:
             logger.warning("the KFP runs stay: %s", error)
 
     async def _erase(self, resource: Resource) -> None:
-        storage = resolve.storage(_run(resource), resource.uid, self.platform)
+        storage = resolve.run_storage(_run(resource), resource.uid, self.platform)
         if not await self.around.stores.erase(storage):
             raise StandingError(f"{storage.url}: is being emptied")
 

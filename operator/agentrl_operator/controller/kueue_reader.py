@@ -17,8 +17,9 @@ from agentrl_operator.manifests import workload
 from agentrl_operator.manifests.workload import Priority, Workload
 from agentrl_operator.planning import admission
 from agentrl_operator.planning.observation import Unknown
+from agentrl_pipelines.labels import PRIORITY_LABEL
 from agentrl_pipelines.platform.config import Platform
-from agentrl_pipelines.platform.kueue_pods import ANYWHERE, PRIORITY_LABEL, Nodes
+from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
 Answer = TypeVar("Answer")
 FLAVOR_LOOK_S = 10.0
@@ -31,7 +32,7 @@ class Quota:
 
     workload: Workload | None = None
     """As a whole. None: there is no Workload, or not looked."""
-    nodes: Mapping[str, Nodes] | Unknown = field(default_factory=lambda: MappingProxyType({}))
+    nodes: Mapping[str, PodSetInfo] | Unknown = field(default_factory=lambda: MappingProxyType({}))
     """That it chose for the run's pods, by pod set."""
     priority: Priority | Unknown | None = None
     """That the Workload should have and has not; Unknown where there is no such class."""
@@ -44,7 +45,7 @@ class Quotas:
         self._kueue = kueue
         self._platform = platform
         self._clock = clock
-        self._flavors: dict[str, tuple[float, Nodes]] = {}
+        self._flavors: dict[str, tuple[float, PodSetInfo]] = {}
 
     async def look(self, resource: Resource, status: Status) -> Quota:
         """What is to be seen now. Raises `KubernetesError` for what may pass by itself."""
@@ -58,7 +59,7 @@ class Quotas:
         priority = await _answered(self._priority(resource, seen))
         return Quota(workload=seen, nodes=nodes, priority=priority)
 
-    async def _nodes(self, seen: Workload | None) -> Mapping[str, Nodes] | Unknown:
+    async def _nodes(self, seen: Workload | None) -> Mapping[str, PodSetInfo] | Unknown:
         if seen is None or not seen.admitted:
             return {}
         for name in {one for names in seen.flavors.values() for one in names}:
@@ -72,7 +73,7 @@ class Quotas:
         return {
             pod_set: _together(
                 [self._flavors[name][1] for name in seen.flavors.get(pod_set, ())]
-                + [seen.checked.get(pod_set, ANYWHERE)]
+                + [seen.checked.get(pod_set, UNCONSTRAINED)]
             )
             for pod_set in {*seen.flavors, *seen.checked}
         }
@@ -103,13 +104,13 @@ async def _answered(question: Awaitable[Answer]) -> Answer | Unknown:
         return Unknown(why=str(error))
 
 
-def _nodes(flavor: Mapping[str, Any]) -> Nodes:
+def _nodes(flavor: Mapping[str, Any]) -> PodSetInfo:
     spec = flavor.get("spec") or {}
-    return Nodes(
-        labels=spec.get("nodeLabels") or {}, tolerations=tuple(spec.get("tolerations") or ())
+    return PodSetInfo(
+        node_selector=spec.get("nodeLabels") or {}, tolerations=tuple(spec.get("tolerations") or ())
     )
 
 
-def _together(kinds: Iterable[Nodes]) -> Nodes:
+def _together(kinds: Iterable[PodSetInfo]) -> PodSetInfo:
     """Nodes that are of each kind: one flavor's for devices, say, another's for the rest."""
-    return functools.reduce(Nodes.and_, kinds, ANYWHERE)
+    return functools.reduce(PodSetInfo.merged_with, kinds, UNCONSTRAINED)

@@ -17,7 +17,7 @@ from agentrl_operator.controller.workflow_health import Pulse
 from agentrl_operator.errors import KfpError, StandingError
 from agentrl_operator.manifests.workload import Workload
 from agentrl_operator.planning.observation import KfpRun, Observed, Servers, Unknown
-from agentrl_pipelines.kfp_pipeline.pipeline_spec import RUN_ID_LABEL, RUN_LABEL
+from agentrl_pipelines.labels import KFP_RUN_LABEL, RUN_LABEL
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
 
@@ -69,11 +69,11 @@ class Observer:
         seen = replace(seen, attempt=attempt, kfp=kfp, workflow=beat.workflow, trouble=beat.trouble)
         if came_to_nothing or self._stopping(resource, status, quota.workload):
             cluster, namespace = self._around.cluster, resource.namespace
-            found = await cluster.pods(namespace, RUN_ID_LABEL, (run_id,))
+            found = await cluster.pods(namespace, KFP_RUN_LABEL, (run_id,))
             seen = replace(seen, pods=working(found), trouble=troubles(found))
         if resource.run is None or kfp is None:
             return seen
-        storage = resolve.storage(resource.run, resource.uid, self._platform)
+        storage = resolve.run_storage(resource.run, resource.uid, self._platform)
         return replace(
             seen,
             standing=await self._standing(storage),
@@ -111,7 +111,7 @@ class Observer:
             kfp=kfp,
             others={one: run for one, run in runs.items() if one != own and one not in lost},
             workflow="lost" if own in lost else "unknown",
-            pods=working(await cluster.pods(namespace, RUN_ID_LABEL, {own, *runs})),
+            pods=working(await cluster.pods(namespace, KFP_RUN_LABEL, {own, *runs})),
         )
 
     async def _newest(

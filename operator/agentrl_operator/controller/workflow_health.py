@@ -10,7 +10,7 @@ from agentrl_operator.api.resource import Resource
 from agentrl_operator.clients import pods
 from agentrl_operator.clients.cluster import Cluster
 from agentrl_operator.planning.observation import KfpRun, Unknown
-from agentrl_pipelines.kfp_pipeline.pipeline_spec import RUN_ID_LABEL, RUN_LABEL
+from agentrl_pipelines.labels import KFP_RUN_LABEL, RUN_LABEL
 
 LOOK_S = 60.0
 """Between two looks at a run."""
@@ -61,7 +61,7 @@ class Pulse:
         namespace = resource.namespace
         there = await self._cluster.workflows(namespace, last.run_id)
         missed = last.workflow in ("missing", "lost")
-        seen = [*await self._cluster.pods(namespace, RUN_ID_LABEL, (last.run_id,))]
+        seen = [*await self._cluster.pods(namespace, KFP_RUN_LABEL, (last.run_id,))]
         if behind:
             seen += await self._cluster.pods(namespace, RUN_LABEL, (resource.name,))
         return Beat(

@@ -13,10 +13,16 @@ from typing import Any
 
 from agentrl_components.spec import GROUP, KIND, VERSION, AgentRLRun, Environment, SecretVariable
 from agentrl_operator.api.resource import Resource
-from agentrl_pipelines.kfp_pipeline.pipeline_spec import RUN_LABEL, TOKEN_KEY, TOKEN_PART
-from agentrl_pipelines.platform import kueue_pods, resolve
+from agentrl_pipelines.labels import (
+    ENVIRONMENT_PORT,
+    RUN_LABEL,
+    TOKEN_KEY,
+    TOKEN_SECRET,
+    TOKEN_VARIABLE,
+)
+from agentrl_pipelines.platform import kueue_pods
 from agentrl_pipelines.platform.config import Platform
-from agentrl_pipelines.platform.kueue_pods import ANYWHERE, Nodes
+from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
 Manifest = dict[str, Any]
 
@@ -34,7 +40,7 @@ def token(resource: Resource, value: str) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": metadata(resource, TOKEN_PART, {}),
+        "metadata": metadata(resource, TOKEN_SECRET, {}),
         "type": "Opaque",
         "data": {TOKEN_KEY: base64.b64encode(value.encode()).decode()},
     }
@@ -52,7 +58,7 @@ def service(resource: Resource, environment: Environment) -> Manifest:
         "spec": {
             "clusterIP": "None",
             "selector": labels,
-            "ports": [{"name": "http", "port": resolve.ENVIRONMENT_PORT, "targetPort": "http"}],
+            "ports": [{"name": "http", "port": ENVIRONMENT_PORT, "targetPort": "http"}],
         },
     }
 
@@ -62,7 +68,7 @@ def deployment(
     run: AgentRLRun,
     environment: Environment,
     platform: Platform,
-    nodes: Nodes = ANYWHERE,
+    nodes: PodSetInfo = UNCONSTRAINED,
 ) -> Manifest:
     """An environment's servers; its fingerprint is in an annotation."""
     made = _deployment(resource, run, environment, platform, nodes)
@@ -75,7 +81,7 @@ def fingerprint(
     run: AgentRLRun,
     environment: Environment,
     platform: Platform,
-    nodes: Nodes = ANYWHERE,
+    nodes: PodSetInfo = UNCONSTRAINED,
 ) -> str:
     """What the annotation of an up-to-date Deployment says."""
     return _fingerprint(_deployment(resource, run, environment, platform, nodes))
@@ -90,10 +96,10 @@ def _deployment(
     run: AgentRLRun,
     environment: Environment,
     platform: Platform,
-    nodes: Nodes,
+    nodes: PodSetInfo,
 ) -> Manifest:
     labels = _selector(resource, environment)
-    queue = kueue_pods.labels(run.spec.compute, platform, resource.priority_class)
+    queue = kueue_pods.pod_labels(run.spec.compute, platform, resource.priority_class)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -103,7 +109,7 @@ def _deployment(
             "revisionHistoryLimit": 1,
             "selector": {"matchLabels": labels},
             "template": {
-                "metadata": kueue_pods.carried(_common(resource) | labels | queue, nodes),
+                "metadata": kueue_pods.pod_metadata(_common(resource) | labels | queue, nodes),
                 "spec": {
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
@@ -124,28 +130,28 @@ def _deployment(
     }
 
 
-def _where(nodes: Nodes) -> Manifest:
+def _where(nodes: PodSetInfo) -> Manifest:
     where = {
-        "nodeSelector": kueue_pods.selector({}, nodes),
-        "tolerations": kueue_pods.tolerated((), nodes),
+        "nodeSelector": kueue_pods.node_selector({}, nodes),
+        "tolerations": kueue_pods.tolerations((), nodes),
     }
     return {name: value for name, value in where.items() if value}
 
 
 def _container(resource: Resource, environment: Environment, platform: Platform) -> Manifest:
-    secret = resource.child(TOKEN_PART)
-    shown = SecretVariable(name=resolve.ENVIRONMENT_TOKEN, secret=secret, key=TOKEN_KEY)
+    secret = resource.child(TOKEN_SECRET)
+    shown = SecretVariable(name=TOKEN_VARIABLE, secret=secret, key=TOKEN_KEY)
     container: Manifest = {
         "name": "environment",
         "image": environment.image or platform.images.environment,
         "imagePullPolicy": platform.images.pull_policy,
         "env": [
             _from_secret(shown),
-            {"name": "PORT", "value": str(resolve.ENVIRONMENT_PORT)},
+            {"name": "PORT", "value": str(ENVIRONMENT_PORT)},
             {"name": "HOME", "value": "/tmp"},
             *(_from_secret(variable) for variable in environment.secret_env),
         ],
-        "ports": [{"name": "http", "containerPort": resolve.ENVIRONMENT_PORT}],
+        "ports": [{"name": "http", "containerPort": ENVIRONMENT_PORT}],
         "startupProbe": _probe("/healthz", periodSeconds=1, failureThreshold=300),
         "readinessProbe": _probe("/readyz", periodSeconds=2, failureThreshold=2),
         "livenessProbe": _probe("/healthz", periodSeconds=10, failureThreshold=6),
@@ -176,8 +182,8 @@ def _served(builtin: str, environment: Environment) -> list[str]:
         for name, value in environment.options.items()
         for word in ("--options", f"{name}={json.dumps(value)}")
     ]
-    port = str(resolve.ENVIRONMENT_PORT)
-    reached = ["--host", "0.0.0.0", "--port", port, "--token-env", resolve.ENVIRONMENT_TOKEN]
+    port = str(ENVIRONMENT_PORT)
+    reached = ["--host", "0.0.0.0", "--port", port, "--token-env", TOKEN_VARIABLE]
     return ["agentrl", "envs", "serve", builtin, *options, *reached]
 
 

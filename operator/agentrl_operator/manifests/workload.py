@@ -12,9 +12,9 @@ from typing import Any
 from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests.environment_server import FINGERPRINT, Manifest, metadata
-from agentrl_pipelines.kfp_pipeline.pipeline_spec import GPU
+from agentrl_pipelines.labels import GPU_RESOURCE
 from agentrl_pipelines.platform import resolve
-from agentrl_pipelines.platform.kueue_pods import ANYWHERE, SIDE_BY_SIDE, Nodes
+from agentrl_pipelines.platform.kueue_pods import POD_SETS, UNCONSTRAINED, PodSetInfo
 
 GROUP, VERSION, PLURAL = "kueue.x-k8s.io", "v1beta2", "workloads"
 PART = "workload"
@@ -52,7 +52,7 @@ class Workload:
     """The WorkloadPriorityClass that it names."""
     flavors: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """The names of those that Kueue assigned, by pod set."""
-    checked: Mapping[str, Nodes] = field(default_factory=lambda: MappingProxyType({}))
+    checked: Mapping[str, PodSetInfo] = field(default_factory=lambda: MappingProxyType({}))
     """What admission checks add to the pods, by pod set."""
 
 
@@ -95,20 +95,20 @@ def _stages(run: AgentRLRun) -> list[Manifest]:
     compute = run.spec.compute
     requests = {"cpu": compute.cpu, "memory": compute.memory}
     if compute.gpus:
-        requests[GPU] = str(compute.gpus)
+        requests[GPU_RESOURCE] = str(compute.gpus)
     # Kueue picks flavors by these two.
     where = {
         "nodeSelector": dict(compute.node_selector),
         "tolerations": [one.model_dump(exclude_none=True) for one in compute.tolerations],
     }
-    return [_pod_set(stage, 1, requests, where) for stage in SIDE_BY_SIDE[compute.placement]]
+    return [_pod_set(stage, 1, requests, where) for stage in POD_SETS[compute.placement]]
 
 
 def _servers(run: AgentRLRun) -> list[Manifest]:
     return [
         _pod_set(servers(one), one.replicas, {"cpu": one.cpu, "memory": one.memory})
         for one in run.spec.environments
-        if resolve.served(one)
+        if resolve.is_managed(one)
     ]
 
 
@@ -156,18 +156,18 @@ def _flavors(body: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _checked(body: Mapping[str, Any]) -> dict[str, Nodes]:
+def _checked(body: Mapping[str, Any]) -> dict[str, PodSetInfo]:
     """Of every check, in their order; Kueue evicts where two contradict each other."""
-    found: dict[str, Nodes] = {}
+    found: dict[str, PodSetInfo] = {}
     for check in status(body).get("admissionChecks") or ():
         for update in check.get("podSetUpdates") or ():
-            added = Nodes(
-                labels=update.get("nodeSelector") or {},
+            added = PodSetInfo(
+                node_selector=update.get("nodeSelector") or {},
                 tolerations=tuple(update.get("tolerations") or ()),
                 pod_labels=update.get("labels") or {},
                 pod_annotations=update.get("annotations") or {},
             )
-            found[update["name"]] = found.get(update["name"], ANYWHERE).and_(added)
+            found[update["name"]] = found.get(update["name"], UNCONSTRAINED).merged_with(added)
     return found
 
 

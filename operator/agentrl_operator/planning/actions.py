@@ -10,7 +10,7 @@ from typing import Literal
 
 from agentrl_operator.manifests.workload import Priority
 from agentrl_operator.manifests.workload_status import News
-from agentrl_pipelines.platform.kueue_pods import ANYWHERE, Nodes
+from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class ApplyEnvironment:
     """Make an environment's Deployment and Service, or bring them up to date."""
 
     environment: str
-    nodes: Nodes = ANYWHERE
+    nodes: PodSetInfo = UNCONSTRAINED
     """Where its servers may run."""
 
 
@@ -70,7 +70,7 @@ class StartRun:
     attempt: int
     first: bool = False
     """Nothing can have been started for the run before: it was not even held."""
-    nodes: Mapping[str, Nodes] = field(default_factory=lambda: MappingProxyType({}))
+    nodes: Mapping[str, PodSetInfo] = field(default_factory=lambda: MappingProxyType({}))
     """Where Kueue has its pods run, by pod set."""
 
 

@@ -13,7 +13,7 @@ from agentrl_operator.planning.actions import Action, ApplyEnvironment, ApplyTok
 from agentrl_operator.planning.observation import Observed, Unknown
 from agentrl_operator.planning.situation import Situation
 from agentrl_pipelines.platform import resolve
-from agentrl_pipelines.platform.kueue_pods import ANYWHERE, Nodes
+from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
 
 def removed(resource: Resource) -> list[Action]:
@@ -57,7 +57,7 @@ def renewed(run: AgentRLRun, observed: Observed) -> list[Action]:
 
 
 def _served(run: AgentRLRun) -> list[Environment]:
-    return [one for one in run.spec.environments if resolve.served(one)]
+    return [one for one in run.spec.environments if resolve.is_managed(one)]
 
 
 def _applied(environments: Sequence[Environment], observed: Observed) -> list[Action]:
@@ -73,8 +73,8 @@ def _applied(environments: Sequence[Environment], observed: Observed) -> list[Ac
     ]
 
 
-def _nodes(environment: Environment, observed: Observed) -> Nodes:
+def _nodes(environment: Environment, observed: Observed) -> PodSetInfo:
     """Where Kueue has its servers run."""
     if isinstance(observed.nodes, Unknown):
-        return ANYWHERE
-    return observed.nodes.get(workload.servers(environment), ANYWHERE)
+        return UNCONSTRAINED
+    return observed.nodes.get(workload.servers(environment), UNCONSTRAINED)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from agentrl_components.storage.records import State, Verdict
 from agentrl_operator.manifests.workload import Priority, Workload
-from agentrl_pipelines.platform.kueue_pods import Nodes
+from agentrl_pipelines.platform.kueue_pods import PodSetInfo
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 
@@ -78,7 +78,7 @@ class Observed:
     """What comes after the phase. None: not decided, or not looked."""
     workload: Workload | None = None
     """What Kueue says of the run as a whole. None: there is none, or not looked."""
-    nodes: Mapping[str, Nodes] | Unknown = field(default_factory=lambda: MappingProxyType({}))
+    nodes: Mapping[str, PodSetInfo] | Unknown = field(default_factory=lambda: MappingProxyType({}))
     """That Kueue chose for the run's pods, by pod set."""
     priority: Priority | Unknown | None = None
     """That the Workload should have and has not. Unknown: there is no such class."""

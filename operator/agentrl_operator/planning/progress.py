@@ -31,7 +31,7 @@ def shown(situation: Situation, run: AgentRLRun, status: Status) -> Status:
     if standing.heldout is not None:
         status = status.with_(success=success(standing.heldout))
     if standing.best is not None:
-        url = resolve.storage(run, situation.resource.uid, platform).url
+        url = resolve.run_storage(run, situation.resource.uid, platform).url
         status = status.with_(best_checkpoint=f"{url}/{keys.checkpoint(standing.best)}")
     cost = Cost(
         tokens=int(standing.tokens),

@@ -27,7 +27,7 @@ from kubernetes.config import ConfigException
 from agentrl_components.errors import RunError, SpecError
 from agentrl_components.spec import GROUP, VERSION, AgentRLRun
 from agentrl_components.spec.crd.definition import PLURAL
-from agentrl_pipelines.kfp_pipeline.pipeline_spec import RUN_ID_LABEL, STAGE_LABEL
+from agentrl_pipelines.labels import KFP_RUN_LABEL, STAGE_LABEL
 
 CONTAINER = "main"
 """The container of a KFP pod that runs the stage; the others are KFP's."""
@@ -114,7 +114,7 @@ class Cluster:
 
     def pods(self, kfp_run: str, stage: str | None = None) -> list[Pod]:
         """The pods of the stages of a KFP run, oldest first; those of KFP itself are left out."""
-        selector = f"{RUN_ID_LABEL}={kfp_run},{STAGE_LABEL}" + (f"={stage}" if stage else "")
+        selector = f"{KFP_RUN_LABEL}={kfp_run},{STAGE_LABEL}" + (f"={stage}" if stage else "")
         with self._told("pods"):
             found = self._core.list_namespaced_pod(
                 self.namespace, label_selector=selector, _request_timeout=TIMEOUT_S

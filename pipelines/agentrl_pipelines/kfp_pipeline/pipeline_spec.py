@@ -1,8 +1,9 @@
-"""The phase graph for one run: the compiled form with the run's image, resources and secrets in it.
+"""The pipeline of one phase of a run: the compiled phase graph with the run's image, resources and
+secrets.
 
-Pure data in, pure data out; no SDK. The answer is what Kubeflow Pipelines' API takes for a pipeline
-with options for Kubernetes: `{"pipeline_spec": ..., "platform_spec": ...}`. Only fields that a
-backend of 2.14 knows are used.
+Uses plain data and no SDK. The result is the body that the Kubeflow Pipelines API accepts for a
+pipeline with Kubernetes options: `{"pipeline_spec": ..., "platform_spec": ...}`. Only fields that a
+KFP backend 2.14 knows are used.
 """
 
 from __future__ import annotations
@@ -15,37 +16,41 @@ from typing import Any
 import yaml
 
 from agentrl_components.spec import AgentRLRun, Compute
+from agentrl_pipelines.labels import (
+    GPU_RESOURCE,
+    RUN_LABEL,
+    STAGE_LABEL,
+    TOKEN_KEY,
+    TOKEN_SECRET,
+    TOKEN_VARIABLE,
+)
 from agentrl_pipelines.platform import kueue_pods
 from agentrl_pipelines.platform.config import Platform
-from agentrl_pipelines.platform.kueue_pods import ANYWHERE, UNQUEUED, Nodes, Queued
-from agentrl_pipelines.platform.resolve import ENVIRONMENT_TOKEN, child_name, served
+from agentrl_pipelines.platform.kueue_pods import (
+    NOT_QUEUED,
+    UNCONSTRAINED,
+    KueueAdmission,
+    PodSetInfo,
+)
+from agentrl_pipelines.platform.resolve import child_name, is_managed
 
 Data = dict[str, Any]
 
-RUN_LABEL = "agentrl.dev/run"
-STAGE_LABEL = "agentrl.dev/stage"
-RUN_ID_LABEL = "pipeline/runid"
-"""KFP's own: of every pod and Workflow of a KFP run."""
-GPU = "nvidia.com/gpu"
-"""The resource that `compute.gpus` counts."""
-TOKEN_PART = "token"
-"""Names the Secret that holds the environments' token."""
-TOKEN_KEY = "token"
-"""The token's key in it."""
-HEAVY = ("train", "rollout", "update", "evaluate")
-"""Stages that hold the model; the others need little."""
-LIGHT: Data = {
+MODEL_STAGES = ("train", "rollout", "update", "evaluate")
+"""Stages that hold the model and get the resources of `spec.compute`."""
+SMALL_RESOURCES: Data = {
     "resourceCpuRequest": "100m",
     "resourceMemoryRequest": "256Mi",
     "resourceMemoryLimit": "1Gi",
 }
-LONGEST_S = 315_360_000
-"""Backend and SDK count a retry's limit from a stage's first start, and would give up after an
-hour."""
+"""Resources of the other stages."""
+MAX_RETRY_SECONDS = 315_360_000
+"""`backoffMaxDuration`. Backend and SDK measure it from a stage's first start, and their default
+would end retries after an hour."""
 
 
 @cache
-def _compiled(placement: str) -> Data:
+def _compiled_graph(placement: str) -> Data:
     text = (
         files("agentrl_pipelines.kfp_pipeline")
         .joinpath(f"ir/{placement}.yaml")
@@ -55,84 +60,96 @@ def _compiled(placement: str) -> Data:
     return read
 
 
-def bind(run: AgentRLRun, uid: str, platform: Platform, queued: Queued = UNQUEUED) -> Data:
+def phase_pipeline(
+    run: AgentRLRun, uid: str, platform: Platform, kueue: KueueAdmission = NOT_QUEUED
+) -> Data:
     """The pipeline of a phase of `run`, whose uid in the cluster is `uid`."""
     compute = run.spec.compute
-    spec = copy.deepcopy(_compiled(compute.placement))
+    spec = copy.deepcopy(_compiled_graph(compute.placement))
     pods: Data = {}
     for executor, definition in spec["deploymentSpec"]["executors"].items():
         stage = executor.removeprefix("exec-")
         container = definition["container"]
         container["image"] = compute.image or platform.images.stage
-        container["resources"] = resources(compute, stage)
-        pods[executor] = pod(run, uid, platform, stage, queued)
-    for task in _tasks(spec):
+        container["resources"] = stage_resources(compute, stage)
+        pods[executor] = pod_options(run, uid, platform, stage, kueue)
+    for task in _container_tasks(spec):
         task["retryPolicy"] = {
             "maxRetryCount": compute.retries,
             "backoffDuration": "5s",
             "backoffFactor": 2.0,
-            "backoffMaxDuration": f"{LONGEST_S}s",
+            "backoffMaxDuration": f"{MAX_RETRY_SECONDS}s",
         }
     platforms = {"kubernetes": {"deploymentSpec": {"executors": pods}}}
     return {"pipeline_spec": spec, "platform_spec": {"platforms": platforms}}
 
 
-def resources(compute: Compute, stage: str) -> Data:
-    """What a stage's pod asks for."""
-    if stage not in HEAVY:
-        return dict(LIGHT)
-    asked: Data = {
+def stage_resources(compute: Compute, stage: str) -> Data:
+    """Resource requests and limits of a stage's pod."""
+    if stage not in MODEL_STAGES:
+        return dict(SMALL_RESOURCES)
+    resources: Data = {
         "resourceCpuRequest": compute.cpu,
         "resourceMemoryRequest": compute.memory,
         "resourceMemoryLimit": compute.memory,
     }
     if compute.gpus:
         count = str(compute.gpus)
-        asked["accelerator"] = {"resourceType": GPU, "resourceCount": count}
-    return asked
+        resources["accelerator"] = {"resourceType": GPU_RESOURCE, "resourceCount": count}
+    return resources
 
 
-def pod(run: AgentRLRun, uid: str, platform: Platform, stage: str, queued: Queued) -> Data:
-    """A stage's pod, as far as it differs from any pod."""
-    spec, compute = run.spec, run.spec.compute
+def pod_options(
+    run: AgentRLRun, uid: str, platform: Platform, stage: str, kueue: KueueAdmission
+) -> Data:
+    """Kubernetes options of a stage's pod, as `platform_spec` holds them for an executor."""
+    compute = run.spec.compute
     labels = {RUN_LABEL: run.metadata.name, STAGE_LABEL: stage}
-    labels |= kueue_pods.labels(compute, platform, queued.priority_class)
+    labels |= kueue_pods.pod_labels(compute, platform, kueue.priority_class)
+    options: Data = {
+        "imagePullPolicy": platform.images.pull_policy,
+        "podMetadata": {"labels": labels},
+        "secretAsEnv": secret_variables(run, uid, platform),
+        "emptyDirMounts": [{"volumeName": "scratch", "mountPath": "/tmp"}],
+    }
+    if stage not in MODEL_STAGES:
+        return options
+    info = kueue.pod_sets.get(kueue_pods.pod_set(stage, compute), UNCONSTRAINED)
+    metadata = {"podMetadata": kueue_pods.pod_metadata(labels, info)}
+    return options | node_options(compute, info) | metadata
+
+
+def secret_variables(run: AgentRLRun, uid: str, platform: Platform) -> list[Data]:
+    """Environment variables from Secrets: store credentials, environment token, the manifest's."""
+    spec = run.spec
+    secret_env = spec.compute.secret_env
     secrets = []
-    given = {one.name for one in compute.secret_env}
     keys = {
         platform.storage.secret.access_key: spec.storage.access_key_env,
         platform.storage.secret.secret_key: spec.storage.secret_key_env,
     }
-    if given.isdisjoint(keys.values()):
-        secrets.append(from_secret(platform.storage.secret.name, keys))
-    if any(served(environment) for environment in spec.environments):
-        name = child_name(run.metadata.name, uid, TOKEN_PART)
-        secrets.append(from_secret(name, {TOKEN_KEY: ENVIRONMENT_TOKEN}))
-    secrets += [from_secret(one.secret, {one.key: one.name}) for one in compute.secret_env]
-    out: Data = {
-        "imagePullPolicy": platform.images.pull_policy,
-        "podMetadata": {"labels": labels},
-        "secretAsEnv": secrets,
-        "emptyDirMounts": [{"volumeName": "scratch", "mountPath": "/tmp"}],
-    }
-    if stage not in HEAVY:
-        return out
-    chosen = queued.nodes.get(kueue_pods.pod_set(stage, compute), ANYWHERE)
-    return out | nodes(compute, chosen) | {"podMetadata": kueue_pods.carried(labels, chosen)}
+    if {one.name for one in secret_env}.isdisjoint(keys.values()):
+        secrets.append(secret_as_env(platform.storage.secret.name, keys))
+    if any(is_managed(environment) for environment in spec.environments):
+        name = child_name(run.metadata.name, uid, TOKEN_SECRET)
+        secrets.append(secret_as_env(name, {TOKEN_KEY: TOKEN_VARIABLE}))
+    return secrets + [secret_as_env(one.secret, {one.key: one.name}) for one in secret_env]
 
 
-def nodes(compute: Compute, chosen: Nodes) -> Data:
-    """Where a stage's pod may run: as the manifest says, on nodes that Kueue chose."""
-    labels = kueue_pods.selector(compute.node_selector, chosen)
+def node_options(compute: Compute, info: PodSetInfo) -> Data:
+    """Node selector and tolerations of a stage's pod: the manifest's and Kueue's."""
+    labels = kueue_pods.node_selector(compute.node_selector, info)
     own = [one.model_dump(exclude_none=True) for one in compute.tolerations]
-    tolerations = kueue_pods.tolerated(own, chosen)
+    tolerations = kueue_pods.tolerations(own, info)
     out: Data = {"nodeSelector": {"labels": labels}} if labels else {}
     return out | ({"tolerations": tolerations} if tolerations else {})
 
 
-def from_secret(name: str, variables: dict[str, str]) -> Data:
-    """Variables from a Secret, by its keys. The name stands twice: drivers from 2.14 on read
-    `secretNameParameter`, older ones `secretName`."""
+def secret_as_env(name: str, variables: dict[str, str]) -> Data:
+    """The `secretAsEnv` entry of Secret `name`. `variables`: environment variables by key.
+
+    The name is written twice: drivers from 2.14 on read `secretNameParameter`, older ones
+    `secretName`."""
     return {
         "secretName": name,
         "secretNameParameter": {"runtimeValue": {"constant": name}},
@@ -140,7 +157,7 @@ def from_secret(name: str, variables: dict[str, str]) -> Data:
     }
 
 
-def _tasks(spec: Data) -> list[Data]:
+def _container_tasks(spec: Data) -> list[Data]:
     """Every task that runs a container."""
     dags = [spec["root"]["dag"], *(c["dag"] for c in spec["components"].values() if "dag" in c)]
     return [

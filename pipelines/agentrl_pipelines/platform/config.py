@@ -1,4 +1,4 @@
-"""What an administrator says about a cluster, once for every run: where things are."""
+"""The platform configuration: what an administrator sets once per cluster for all runs."""
 
 from __future__ import annotations
 
@@ -12,78 +12,78 @@ from agentrl_components.errors import SpecError
 from agentrl_components.spec.fields.base import Part
 
 ADDRESS = Path("/etc/agentrl/platform.yaml")
-"""Where the chart puts it."""
+"""Where the Helm chart mounts the configuration."""
 
 
 class Kfp(Part):
-    """Kubeflow Pipelines, 2.14 to 2.17."""
+    """Kubeflow Pipelines, versions 2.14 to 2.17."""
 
     url: str = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
-    """Of its API."""
+    """Base URL of the API server."""
     ui_url: str | None = None
-    """Of its web pages, for links in a run's status."""
+    """Base URL of the web UI, used for links in a run's status."""
     namespace: str = "kubeflow"
-    """Where it runs its pods, unless it serves many users."""
+    """Namespace of the pods of single-user deployments."""
     multi_user: bool = False
-    """It keeps users apart: pods run in a run's own namespace, and calls name it."""
+    """Multi-user mode: pods run in the run's own namespace, and API calls name that namespace."""
     token_file: Path | None = None
-    """A projected service-account token for its API."""
+    """Path of a projected service-account token for the API."""
 
 
 class StorageSecret(Part):
-    """The Secret with the object store's keys, in the namespace where stages run."""
+    """The Secret with the credentials of the object store, in the namespace of the stages."""
 
     name: str = "mlpipeline-minio-artifact"
-    """Of the Secret."""
+    """Name of the Secret."""
     access_key: str = "accesskey"
-    """Its key that holds the access key."""
+    """Key in the Secret that holds the access key."""
     secret_key: str = "secretkey"
-    """Its key that holds the secret key."""
+    """Key in the Secret that holds the secret key."""
 
 
 class ObjectStore(Part):
-    """Where runs are kept that do not say so themselves."""
+    """The object store of runs whose manifest names none."""
 
     url: str = Field(default="s3://mlpipeline/agentrl", pattern=r"^s3://[^/]+(/.*)?$")
-    """Each run gets a prefix of its own below it."""
+    """Bucket and prefix. Each run is stored below it, under a prefix of its own."""
     endpoint: str | None = "http://minio-service.kubeflow.svc.cluster.local:9000"
-    """Of an S3 service. None: AWS, in `region`."""
+    """URL of the S3 service. None: AWS, in `region`."""
     region: str | None = None
-    """Of the bucket."""
+    """Region of the bucket."""
     secret: StorageSecret = StorageSecret()
-    """Its credentials."""
+    """Credentials."""
 
 
 class Mlflow(Part):
-    """The tracker of runs that do not name one."""
+    """The tracking server of runs whose manifest names none."""
 
     uri: str | None = None
-    """Tracking server. None: metrics and episodes are not shown in MLflow."""
+    """Tracking URI. None: metrics and episodes are not recorded in MLflow."""
     ui_url: str | None = None
-    """Of its web pages, as people reach them. None: `uri`."""
+    """Base URL of the web UI as users reach it. None: `uri`."""
 
 
 class Images(Part):
-    """What pods run."""
+    """Container images."""
 
     stage: str = "ghcr.io/agentrl/agentrl:0.1.0"
-    """Of stages, unless a run names its own."""
+    """Image of the stages of runs that do not name one."""
     environment: str = "ghcr.io/agentrl/agentrl-envs:0.1.0"
-    """Of the built-in environments' servers."""
+    """Image of the servers of built-in environments."""
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    """Of both."""
+    """Pull policy of both images."""
 
 
 class Kueue(Part):
-    """What Kueue admits of runs that name a queue."""
+    """How Kueue admits runs that name a queue."""
 
     admission: Literal["pods", "run"] = "pods"
-    """pods: each pod by itself, by a label. run: the run as a whole, before anything of it starts,
-    by a Workload of Kueue 0.16 or later."""
+    """pods: every pod is admitted by itself, through its queue label. run: the run is admitted as a
+    whole before anything of it starts, through a Workload of Kueue 0.16 or later."""
 
 
 class Platform(Part):
-    """All of it. The defaults fit Kubeflow Pipelines as its own manifests install it."""
+    """The whole configuration. The defaults fit Kubeflow Pipelines installed from its manifests."""
 
     kfp: Kfp = Kfp()
     storage: ObjectStore = ObjectStore()
@@ -91,11 +91,15 @@ class Platform(Part):
     images: Images = Images()
     kueue: Kueue = Kueue()
     poll_seconds: float = Field(default=5.0, gt=0, le=3600)
-    """Between two looks at a run that is at work."""
+    """Seconds between two reconciliations of an active run."""
 
 
 def load(path: Path = ADDRESS) -> Platform:
-    """The platform in the YAML file at `path`. Raises `SpecError` naming each wrong field."""
+    """Read the configuration from the YAML file at `path`.
+
+    Raises:
+        SpecError: the file cannot be read, or a field is invalid; one line per invalid field.
+    """
     try:
         read = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         return Platform.model_validate(read)

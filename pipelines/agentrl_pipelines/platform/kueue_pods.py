@@ -1,6 +1,7 @@
-"""Kueue, as far as a run's pods show it: the labels that they carry, and the nodes that it chose.
+"""Kueue fields of a run's pods: the queue labels, and the constraints of admission.
 
-Kueue calls pods that are alike a pod set, and the nodes that some quota is for a flavor.
+Kueue's terms are used: a pod set is a group of identical pods of a workload, a ResourceFlavor is a
+kind of nodes, and a PodSetInfo is what an admission adds to the pods of a pod set.
 """
 
 from __future__ import annotations
@@ -11,91 +12,92 @@ from types import MappingProxyType
 from typing import Any
 
 from agentrl_components.spec import Compute
+from agentrl_pipelines.labels import PRIORITY_LABEL, QUEUE_LABEL
 from agentrl_pipelines.platform.config import Platform
 
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
-"""Names a WorkloadPriorityClass; on an AgentRLRun too."""
-SIDE_BY_SIDE = {"colocated": ("train",), "disaggregated": ("rollout", "update")}
-"""Stages that hold the model at the same time, by `compute.placement`: a pod set each."""
+POD_SETS = {"colocated": ("train",), "disaggregated": ("rollout", "update")}
+"""By `compute.placement`: the stages that hold the model at the same time, one pod set each."""
 
 Toleration = Mapping[str, Any]
-"""As Kubernetes has it."""
+"""A toleration as in the Kubernetes API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nodes:
-    """Where the pods of a set may run, besides what the manifest says of it."""
+class PodSetInfo:
+    """What Kueue's admission adds to the pods of a pod set (Kueue's `podset.PodSetInfo`)."""
 
-    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Of the nodes."""
+    node_selector: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Labels that the nodes must have."""
     tolerations: tuple[Toleration, ...] = ()
-    """For the taints of the nodes."""
+    """Tolerations for the taints of these nodes."""
     pod_labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """That a pod must carry to be let onto them..."""
+    """Labels that the pods must carry."""
     pod_annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """...and annotations: by these a cluster autoscaler knows for whom it made room."""
+    """Annotations that the pods must carry; a cluster autoscaler matches them to the nodes that it
+    provisioned for this workload."""
 
-    def and_(self, other: Nodes) -> Nodes:
-        """Nodes that are of both kinds; where the two differ in a value, the other's counts."""
-        return Nodes(
-            labels=selector(self.labels, other),
-            tolerations=tuple(tolerated(self.tolerations, other)),
+    def merged_with(self, other: PodSetInfo) -> PodSetInfo:
+        """Both constraints together. Where they set the same key, the value of `other` is used."""
+        return PodSetInfo(
+            node_selector=node_selector(self.node_selector, other),
+            tolerations=tuple(tolerations(self.tolerations, other)),
             pod_labels={**self.pod_labels, **other.pod_labels},
             pod_annotations={**self.pod_annotations, **other.pod_annotations},
         )
 
 
-ANYWHERE = Nodes()
+UNCONSTRAINED = PodSetInfo()
+"""The pods may run on any node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queued:
-    """What Kueue and a run have agreed on."""
+class KueueAdmission:
+    """What Kueue decided about a run."""
 
     priority_class: str | None = None
-    """The WorkloadPriorityClass that the run names."""
-    nodes: Mapping[str, Nodes] = field(default_factory=lambda: MappingProxyType({}))
-    """By pod set; where Kueue admits whole runs."""
+    """Name of the run's WorkloadPriorityClass."""
+    pod_sets: Mapping[str, PodSetInfo] = field(default_factory=lambda: MappingProxyType({}))
+    """By pod set. Empty where Kueue admits single pods."""
 
 
-UNQUEUED = Queued()
+NOT_QUEUED = KueueAdmission()
 
 
 def pod_set(stage: str, compute: Compute) -> str:
-    """The pod set whose quota a stage uses: its own; evaluation, which follows, the first's."""
-    together = SIDE_BY_SIDE[compute.placement]
-    return stage if stage in together else together[0]
+    """The pod set whose quota a stage uses. Evaluation runs after training and uses the first."""
+    names = POD_SETS[compute.placement]
+    return stage if stage in names else names[0]
 
 
-def labels(compute: Compute, platform: Platform, priority_class: str | None) -> dict[str, str]:
-    """The labels of a pod that Kueue admits by itself. Where it admits whole runs there are none:
-    pods would be counted twice."""
+def pod_labels(compute: Compute, platform: Platform, priority_class: str | None) -> dict[str, str]:
+    """The labels that submit a pod to Kueue. Empty where Kueue admits whole runs: the pods would be
+    counted twice."""
     if compute.queue is None or platform.kueue.admission != "pods":
         return {}
     priority = {} if priority_class is None else {PRIORITY_LABEL: priority_class}
     return {QUEUE_LABEL: compute.queue} | priority
 
 
-def selector(own: Mapping[str, str], nodes: Nodes) -> dict[str, str]:
-    """The node selector of pods that have one of their own. Kueue chose among the nodes that have
-    these labels, so they do not differ; should they, quota is counted where Kueue says."""
-    return dict(own) | dict(nodes.labels)
+def node_selector(own: Mapping[str, str], info: PodSetInfo) -> dict[str, str]:
+    """The node selector of pods whose manifest sets `own`.
+
+    Kueue only assigns flavors that match `own`. If a value differs nevertheless, Kueue's is used,
+    since the quota is counted for that flavor."""
+    return dict(own) | dict(info.node_selector)
 
 
-def carried(own: Mapping[str, str], nodes: Nodes) -> dict[str, Any]:
-    """The metadata of pods that have labels of their own, which stay as they are: with what lets
-    them onto the nodes."""
-    metadata: dict[str, Any] = {"labels": {**nodes.pod_labels, **own}}
-    if nodes.pod_annotations:
-        metadata["annotations"] = dict(nodes.pod_annotations)
+def pod_metadata(labels: Mapping[str, str], info: PodSetInfo) -> dict[str, Any]:
+    """The metadata of pods with their own `labels`, which take precedence over those of `info`."""
+    metadata: dict[str, Any] = {"labels": {**info.pod_labels, **labels}}
+    if info.pod_annotations:
+        metadata["annotations"] = dict(info.pod_annotations)
     return metadata
 
 
-def tolerated(own: Iterable[Toleration], nodes: Nodes) -> list[dict[str, Any]]:
-    """The tolerations of pods that have some of their own, none of them twice."""
+def tolerations(own: Iterable[Toleration], info: PodSetInfo) -> list[dict[str, Any]]:
+    """The tolerations of pods whose manifest sets `own`, without duplicates."""
     found: list[dict[str, Any]] = []
-    for one in (*own, *nodes.tolerations):
+    for one in (*own, *info.tolerations):
         full = {"operator": "Equal", **one}
         if full not in found:
             found.append(full)

@@ -1,7 +1,8 @@
-"""A manifest as the stages of a cluster see it: what the person left open is filled in from the
-platform, and environments that the operator serves are known by their address.
+"""Resolve a manifest against the platform configuration: the manifest that the stages receive.
 
-Names are functions of the run's uid, so that whoever asks gets the same ones.
+Fields that the manifest leaves open are filled in from the platform, and environments that the
+operator serves are replaced by the URL of their Service. Names of child objects are functions of
+the run's uid, so that every component computes the same ones.
 """
 
 from __future__ import annotations
@@ -11,90 +12,88 @@ import hashlib
 from pydantic import AnyHttpUrl
 
 from agentrl_components.spec import AgentRLRun, Environment, Storage
+from agentrl_pipelines.labels import ENVIRONMENT_PORT, TOKEN_VARIABLE
 from agentrl_pipelines.platform.config import Platform
 
-ENVIRONMENT_PORT = 8080
-ENVIRONMENT_TOKEN = "AGENTRL_ENV_TOKEN"
-"""The variable that holds the token of the run's environment servers, in stages and servers."""
-SEVERAL = 2
-"""Replicas from which on stages look for each server of an environment."""
-LONGEST_NAME = 63
-"""Of a label's value and of a Service."""
+MIN_RESOLVED_REPLICAS = 2
+"""The number of replicas from which the client looks up every server behind a Service."""
+MAX_NAME_LENGTH = 63
+"""Length limit of a label value and of a Service name."""
 
 
 def child_name(run: str, uid: str, part: str) -> str:
-    """The name of something that belongs to a run: readable, and unique to this uid."""
+    """The name of the child object `part` of a run: readable, and unique to the run's uid."""
     tail = f"-{uid[:8]}-{part}"
-    if len(tail) > LONGEST_NAME - 8:
+    if len(tail) > MAX_NAME_LENGTH - 8:
         tail = f"-{uid[:8]}-{hashlib.sha256(part.encode()).hexdigest()[:12]}"
-    return run[: LONGEST_NAME - len(tail)].rstrip("-") + tail
+    return run[: MAX_NAME_LENGTH - len(tail)].rstrip("-") + tail
 
 
-def served(environment: Environment) -> bool:
-    """Whether the operator runs servers for it."""
+def is_managed(environment: Environment) -> bool:
+    """Whether the operator runs the servers of this environment."""
     return environment.url is None and environment.replicas > 0
 
 
 def namespace(run: AgentRLRun, platform: Platform) -> str:
-    """Where the run's objects and its stages live."""
+    """The namespace of the run's child objects and of its stages."""
     return run.metadata.namespace or platform.kfp.namespace
 
 
 def environment_url(run: AgentRLRun, uid: str, environment: Environment, platform: Platform) -> str:
-    """The address of its Service."""
+    """The URL of the Service of an environment that the operator serves."""
     name = child_name(run.metadata.name, uid, environment.name)
     return f"http://{name}.{namespace(run, platform)}.svc:{ENVIRONMENT_PORT}"
 
 
-def on_cluster(run: AgentRLRun, uid: str, platform: Platform) -> AgentRLRun:
-    """What the stages work by. Says nothing secret: it travels as a parameter of the KFP run."""
+def cluster_manifest(run: AgentRLRun, uid: str, platform: Platform) -> AgentRLRun:
+    """The manifest that the stages receive. It holds no secret, since it travels as a parameter of
+    the KFP run."""
     spec = run.spec
     environments = tuple(
-        environment.model_copy(
-            update={
-                "builtin": None,
-                "image": None,
-                "options": {},
-                "secret_env": (),
-                "url": AnyHttpUrl(environment_url(run, uid, environment, platform)),
-                "token_env": ENVIRONMENT_TOKEN,
-                # One server may become several while the phase is at work, behind the same name.
-                "replicas": max(environment.replicas, SEVERAL),
-            }
-        )
-        if served(environment)
-        else environment
+        _served(run, uid, environment, platform) if is_managed(environment) else environment
         for environment in spec.environments
     )
     tracking = spec.tracking
     if tracking.uri is None and platform.tracking.uri is not None:
         tracking = tracking.model_copy(update={"uri": platform.tracking.uri})
-    return run.model_copy(
+    update = {
+        "environments": environments,
+        "storage": run_storage(run, uid, platform),
+        "tracking": tracking,
+        "suspend": False,
+    }
+    return run.model_copy(update={"spec": spec.model_copy(update=update)})
+
+
+def run_storage(run: AgentRLRun, uid: str, platform: Platform) -> Storage:
+    """Where the run is stored: its own prefix below the URL of the manifest or of the platform.
+
+    The prefix contains the uid, so that no other run is stored there, and everything below it can
+    be deleted with the run."""
+    own = run.spec.storage
+    prefix = f"{namespace(run, platform)}/{run.metadata.name}-{uid[:8]}"
+    if own.url is not None:
+        return own.model_copy(update={"url": f"{own.url.rstrip('/')}/{prefix}"})
+    return own.model_copy(
         update={
-            "spec": spec.model_copy(
-                update={
-                    "environments": environments,
-                    "storage": storage(run, uid, platform),
-                    "tracking": tracking,
-                    "suspend": False,
-                }
-            )
+            "url": f"{platform.storage.url.rstrip('/')}/{prefix}",
+            "endpoint": own.endpoint or platform.storage.endpoint,
+            "region": own.region or platform.storage.region,
         }
     )
 
 
-def storage(run: AgentRLRun, uid: str, platform: Platform) -> Storage:
-    """Where the run is kept: under a prefix of its own, below the address that it names or the
-    platform's. Another run by the same manifest, or of the same name at another time, is kept
-    elsewhere, so what is below the prefix may be deleted with the run."""
-    own = run.spec.storage
-    place = f"{namespace(run, platform)}/{run.metadata.name}-{uid[:8]}"
-    if own.url is not None:
-        return own.model_copy(update={"url": f"{own.url.rstrip('/')}/{place}"})
-    return own.model_copy(
+def _served(run: AgentRLRun, uid: str, environment: Environment, platform: Platform) -> Environment:
+    """A managed environment as its clients see it: a URL and a token."""
+    return environment.model_copy(
         update={
-            "url": f"{platform.storage.url.rstrip('/')}/{place}",
-            "endpoint": own.endpoint or platform.storage.endpoint,
-            "region": own.region or platform.storage.region,
+            "builtin": None,
+            "image": None,
+            "options": {},
+            "secret_env": (),
+            "url": AnyHttpUrl(environment_url(run, uid, environment, platform)),
+            "token_env": TOKEN_VARIABLE,
+            # The Deployment may be scaled up during the phase, behind the same Service.
+            "replicas": max(environment.replicas, MIN_RESOLVED_REPLICAS),
         }
     )

@@ -16,7 +16,7 @@ from agentrl_operator.clients.kfp import KfpApi
 from agentrl_operator.clients.kubernetes import KubernetesApi
 from agentrl_operator.clients.protocols import Neighbours
 from agentrl_operator.testing.memory_stores import MemoryStores, MemoryTracking
-from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
+from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 from agentrl_pipelines.platform import config
 
 LAB = "lab"
@@ -106,7 +106,7 @@ class Lab:
                 pipelines=pipelines,
                 stores=self.stores,
                 tracking=MemoryTracking(),
-                bind=bind,
+                bind=phase_pipeline,
             )
             about = config.Platform(
                 kfp=config.Kfp(namespace=LAB),

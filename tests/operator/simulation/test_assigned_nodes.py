@@ -15,7 +15,7 @@ from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests import workload
 from agentrl_operator.planning.observation import Unknown
 from agentrl_operator.testing.memory import MemoryCluster, MemoryKfp
-from agentrl_pipelines.platform.kueue_pods import Nodes
+from agentrl_pipelines.platform.kueue_pods import PodSetInfo
 
 SPOT = {
     "nodeLabels": {"kind": "spot"},
@@ -40,7 +40,7 @@ class FlavoredWorld(QueuedWorld):
     def trained_on(self):
         """The labels of the nodes of each attempt's trainer."""
         queued = [one.pipeline_spec["queued"] for one in self.kfp.submitted]
-        return [dict(one.nodes[TRAIN].labels) for one in queued]
+        return [dict(one.pod_sets[TRAIN].node_selector) for one in queued]
 
     async def happens(self, event):
         match event:
@@ -75,8 +75,10 @@ async def test_the_nodes_of_the_flavors_reach_the_pods_of_each_set():
     await world.look(2)
 
     (submitted,) = world.kfp.submitted
-    train = submitted.pipeline_spec["queued"].nodes[TRAIN]
-    assert train == Nodes(labels={"kind": "spot"}, tolerations=tuple(SPOT["tolerations"]))
+    train = submitted.pipeline_spec["queued"].pod_sets[TRAIN]
+    assert train == PodSetInfo(
+        node_selector={"kind": "spot"}, tolerations=tuple(SPOT["tolerations"])
+    )
     assert world.deployment()["nodeSelector"] == {"kind": "owned"}
     assert "tolerations" not in world.deployment()
 
@@ -92,8 +94,8 @@ async def test_what_admission_checks_add_reaches_the_pods_beside_the_flavors():
     await world.look(2)
 
     (submitted,) = world.kfp.submitted
-    assert submitted.pipeline_spec["queued"].nodes[TRAIN] == Nodes(
-        labels={"kind": "spot", "pool": "bought"},
+    assert submitted.pipeline_spec["queued"].pod_sets[TRAIN] == PodSetInfo(
+        node_selector={"kind": "spot", "pool": "bought"},
         tolerations=tuple(SPOT["tolerations"]),
         pod_annotations={"room": "1"},
     )
@@ -229,7 +231,7 @@ async def test_flavors_of_one_pod_set_come_together_and_are_asked_for_once_in_a_
     quotas = Quotas(kueue, PLATFORM, lambda: now[0])
     for _ in range(3):
         seen = await quotas.look(queued_resource(), Status())
-        assert seen.nodes == {"train": Nodes(labels={"spot": "yes", "devices": "yes"})}
+        assert seen.nodes == {"train": PodSetInfo(node_selector={"spot": "yes", "devices": "yes"})}
     assert sorted(kueue.asked) == ["devices", "spot"]
     now[0] = 10.0
     await quotas.look(queued_resource(), Status())

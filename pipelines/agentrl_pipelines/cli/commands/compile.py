@@ -31,15 +31,17 @@ def compile_(
         import yaml
 
         from agentrl_components.spec.parsing.load import load
-        from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
+        from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
         from agentrl_pipelines.platform.config import Platform
         from agentrl_pipelines.platform.config import load as platform_of
-        from agentrl_pipelines.platform.resolve import on_cluster
+        from agentrl_pipelines.platform.resolve import cluster_manifest
 
         known = Platform() if platform is None else platform_of(platform)
         run = load(file, overrides)
-        bound = bind(run, uid, known)
-        manifest = on_cluster(run, uid, known).model_dump_json(by_alias=True, exclude_defaults=True)
+        bound = phase_pipeline(run, uid, known)
+        manifest = cluster_manifest(run, uid, known).model_dump_json(
+            by_alias=True, exclude_defaults=True
+        )
         inputs = bound["pipeline_spec"]["root"]["inputDefinitions"]["parameters"]
         for name, value in {"manifest": manifest, "phase": 0, "attempt": 0}.items():
             inputs[name] |= {"defaultValue": value, "isOptional": True}

@@ -12,9 +12,9 @@ from agentrl_components.spec import parse
 from agentrl_envs.server.run import running
 from agentrl_operator.clients.kfp import KfpApi, Submission
 from agentrl_operator.planning.observation import ENDED
-from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
+from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 from agentrl_pipelines.platform.config import Platform
-from agentrl_pipelines.platform.kueue_pods import SIDE_BY_SIDE, Nodes, Queued
+from agentrl_pipelines.platform.kueue_pods import POD_SETS, KueueAdmission, PodSetInfo
 
 KNOWN = json.loads(FIXTURE.read_text())
 SPEC, CONTAINERS = "ml_pipelines.PipelineSpec", "ml_pipelines.PipelineDeploymentConfig"
@@ -65,10 +65,12 @@ def test_every_backend_knows_every_field_of_a_phases_pipeline(placement):
     spec = read.spec.model_copy(update={"compute": compute})
     run = read.model_copy(update={"spec": spec})
     taint = {"key": "spot", "operator": "Exists", "effect": "NoExecute"}
-    spot = Nodes(labels={"kind": "spot"}, tolerations=(taint | {"tolerationSeconds": 60},))
-    nodes = dict.fromkeys(SIDE_BY_SIDE[placement], spot)
-    queued = Queued(priority_class="urgent", nodes=nodes)
-    bound = bind(run, "6f1e2d3c-1111-4222-8333-444455556666", Platform(), queued)
+    spot = PodSetInfo(
+        node_selector={"kind": "spot"}, tolerations=(taint | {"tolerationSeconds": 60},)
+    )
+    nodes = dict.fromkeys(POD_SETS[placement], spot)
+    queued = KueueAdmission(priority_class="urgent", pod_sets=nodes)
+    bound = phase_pipeline(run, "6f1e2d3c-1111-4222-8333-444455556666", Platform(), queued)
     assert unknown(bound["pipeline_spec"], SPEC) == []
     containers = bound["pipeline_spec"]["deploymentSpec"]
     assert unknown(containers, CONTAINERS) == []

@@ -6,10 +6,10 @@ from demo_run import PLATFORM, SPEC, UID, run
 
 from agentrl_components.spec.rules.environments import GIVEN_VARIABLES
 from agentrl_operator.manifests import environment_server
-from agentrl_pipelines.kfp_pipeline.pipeline_spec import bind
+from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Kueue
-from agentrl_pipelines.platform.kueue_pods import Nodes
+from agentrl_pipelines.platform.kueue_pods import PodSetInfo
 
 SERVED = SPEC | {
     "environments": [
@@ -76,9 +76,11 @@ def test_a_server_reads_its_secrets_by_name_and_they_are_told_nowhere():
         "valueFrom": {"secretKeyRef": {"name": "judge", "key": "api-key"}},
     } in server["env"]
 
-    effective = resolve.on_cluster(run(spec).run, UID, PLATFORM).model_dump_json(by_alias=True)
+    effective = resolve.cluster_manifest(run(spec).run, UID, PLATFORM).model_dump_json(
+        by_alias=True
+    )
     assert "judge" not in effective
-    assert "judge" not in json.dumps(bind(run(spec).run, UID, PLATFORM))
+    assert "judge" not in json.dumps(phase_pipeline(run(spec).run, UID, PLATFORM))
 
 
 def test_no_secret_takes_the_place_of_what_every_server_is_given():
@@ -141,7 +143,9 @@ def test_the_service_and_the_deployment_select_the_pods_of_this_run_alone():
 def test_servers_run_on_the_nodes_that_kueue_chose():
     resource = run(SERVED)
     environment = resource.run.spec.environments[0]
-    spot = Nodes(labels={"kind": "spot"}, tolerations=({"key": "spot", "operator": "Exists"},))
+    spot = PodSetInfo(
+        node_selector={"kind": "spot"}, tolerations=({"key": "spot", "operator": "Exists"},)
+    )
     chosen = environment_server.deployment(resource, resource.run, environment, PLATFORM, spot)
     pod = chosen["spec"]["template"]["spec"]
 
@@ -158,7 +162,7 @@ def test_servers_run_on_the_nodes_that_kueue_chose():
 def test_what_lets_servers_onto_the_nodes_is_on_their_pods_and_changes_no_selector():
     resource = run(SERVED)
     environment = resource.run.spec.environments[0]
-    room = Nodes(
+    room = PodSetInfo(
         pod_labels={"cost-center": "7", "agentrl.dev/environment": "another"},
         pod_annotations={"consume-provisioning-request": "room-1"},
     )
@@ -205,7 +209,7 @@ def test_stages_read_the_token_from_the_secret_that_the_operator_makes():
     secret = environment_server.token(resource, "very secret")
 
     assert base64.b64decode(secret["data"]["token"]) == b"very secret"
-    bound = json.dumps(bind(resource.run, UID, PLATFORM))
+    bound = json.dumps(phase_pipeline(resource.run, UID, PLATFORM))
     assert f'"secretName": "{secret["metadata"]["name"]}"' in bound
 
 

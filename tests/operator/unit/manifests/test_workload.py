@@ -10,7 +10,7 @@ from agentrl_components.spec import parse
 from agentrl_operator.api import resource
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests import workload, workload_status
-from agentrl_pipelines.platform.kueue_pods import Nodes
+from agentrl_pipelines.platform.kueue_pods import PodSetInfo
 
 
 def asked(**spec):
@@ -131,13 +131,13 @@ def test_what_every_check_adds_to_the_pods_of_a_set_is_taken_together():
     }
 
     assert workload.read(body).checked == {
-        "train": Nodes(
-            labels={"pool": "bought", "kind": "owned"},
+        "train": PodSetInfo(
+            node_selector={"pool": "bought", "kind": "owned"},
             tolerations=({"key": "bought", "operator": "Exists"},),
             pod_labels={"cost-center": "7"},
             pod_annotations={"consume-provisioning-request": "room-1"},
         ),
-        "other": Nodes(),
+        "other": PodSetInfo(),
     }
 
 

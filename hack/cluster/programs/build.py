@@ -55,12 +55,13 @@ def build_all() -> None:
 def build_programs(names: Iterable[str]) -> None:
     """Build the programs that are missing or out of date, one `go build` per module."""
     wanted = [RECIPES[name] for name in names]
-    with build_lock():
-        stale = [recipe for recipe in wanted if not is_current(f"bin/{recipe.name}", key(recipe))]
-        for module in dict.fromkeys(recipe.module for recipe in stale):
-            compile_module(module, [recipe for recipe in stale if recipe.module == module])
-        for recipe in wanted:
-            copy_manifests(recipe)
+    for module in dict.fromkeys(recipe.module for recipe in wanted):
+        recipes = [recipe for recipe in wanted if recipe.module == module]
+        with build_lock():  # per module: another process may need only one of them
+            if stale := [one for one in recipes if not is_current(f"bin/{one.name}", key(one))]:
+                compile_module(module, stale)
+            for recipe in recipes:
+                copy_manifests(recipe)
 
 
 @contextmanager

@@ -144,7 +144,7 @@ def test_a_run_plays_in_a_world_behind_a_url(tmp_path):
 @pytest.fixture
 def templateless(tmp_path) -> Path:
     """A model folder whose tokenizer has no chat template."""
-    from agentrl_components.model.load import make_tiny
+    from agentrl_components.model.sources import make_tiny
     from agentrl_components.spec import Model
 
     folder = make_tiny(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agentrl_components.dialogue import Dialogue
+from agentrl_components.dialogue.protocol import Dialogue
 from agentrl_components.engines.engine import Engine, Generation, Request, Sampling
 from agentrl_components.engines.prefix_check import Ledger
 from agentrl_components.schedule.seeds import derive

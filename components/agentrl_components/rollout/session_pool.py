@@ -11,7 +11,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from agentrl_components.dialogue import Dialogue
+from agentrl_components.dialogue.protocol import Dialogue
 from agentrl_components.engines.engine import Engine
 from agentrl_components.errors import EngineError
 from agentrl_components.rollout import episode

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from agentrl_components.dialogue import Dialogue
+from agentrl_components.dialogue.protocol import Dialogue
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import RunSpec, Storage
 from agentrl_components.storage.open import open_store

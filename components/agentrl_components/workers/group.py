@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from agentrl_components.model.load import materialise
+from agentrl_components.model.sources import materialise
 from agentrl_components.rollout.collector import Players
 from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.tasks import Drawn, TaskSource

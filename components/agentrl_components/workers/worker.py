@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from agentrl_components.dialogue.open import open_dialogue
 from agentrl_components.engines.engine import Engine
 from agentrl_components.engines.prefix_check import CheckedEngine
 from agentrl_components.engines.random_policy import RandomEngine
@@ -24,7 +25,7 @@ from agentrl_components.engines.vllm_engine.engine import VllmEngine
 from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.model import lora
 from agentrl_components.model.decoder import Decoder
-from agentrl_components.model.load import exported, open_decoder, open_dialogue
+from agentrl_components.model.load import exported, open_decoder
 from agentrl_components.model.value_model import Critic
 from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.episode import Job, Rules

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from agentrl_components.dialogue import dialogue_for
 from agentrl_components.dialogue.chat import ChatDialogue
+from agentrl_components.dialogue.open import dialogue_for
 from agentrl_components.errors import DriftError, ModelError
 
 Make = Callable[..., PreTrainedTokenizerFast]

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from agentrl_components.dialogue import dialogue_for
+from agentrl_components.dialogue.open import dialogue_for
 from agentrl_components.dialogue.plain import PlainDialogue
 from agentrl_components.errors import ModelError
 

@@ -8,7 +8,7 @@ from tokenizers.models import WordLevel
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from agentrl_components.dialogue import dialogue_for
+from agentrl_components.dialogue.open import dialogue_for
 from agentrl_components.dialogue.react import ReactDialogue
 from agentrl_components.errors import ModelError
 

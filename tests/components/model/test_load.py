@@ -7,19 +7,17 @@ import torch
 from safetensors.torch import save
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from agentrl_components.dialogue.open import open_dialogue, open_tokenizer
 from agentrl_components.errors import ModelError
 from agentrl_components.model import architecture
 from agentrl_components.model.load import (
     INDEX,
     WEIGHTS,
     exported,
-    make_tiny,
-    materialise,
     open_decoder,
-    open_dialogue,
-    open_tokenizer,
     read_weights,
 )
+from agentrl_components.model.sources import make_tiny, materialise
 from agentrl_components.spec import Model
 from agentrl_components.spec.fields.model import Tiny
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from learner_bench import EIGHT, GROUP, Bench, as_sampled, episode, spec
 
-from agentrl_components.model.load import exported, make_tiny
+from agentrl_components.model.load import exported
+from agentrl_components.model.sources import make_tiny
 from agentrl_components.trajectory.record import Ending
 from agentrl_components.update.learner import Learner
 from agentrl_components.update.logprobs import score

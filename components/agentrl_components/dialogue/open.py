@@ -1,0 +1,83 @@
+"""Select and open the dialogue and the tokenizer of a model folder.
+
+`plain` puts bare texts between separator tokens, `react` writes Observation/Action lines for models
+without a chat template, `chat` uses the tokenizer's own chat template.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from agentrl_components.dialogue import word_tokenizer
+from agentrl_components.dialogue.chat import ChatDialogue
+from agentrl_components.dialogue.plain import PlainDialogue, speaks_plain
+from agentrl_components.dialogue.protocol import Dialogue
+from agentrl_components.dialogue.react import ReactDialogue
+from agentrl_components.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Template = Literal["auto", "plain", "react", "chat"]
+"""Values of `model.template` in a manifest."""
+
+FAST_TOKENIZER_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
+"""Tokenizer classes that tokenizer.json describes completely."""
+
+
+def open_dialogue(folder: Path, template: Template, tiny: bool) -> Dialogue:
+    """The dialogue of the model in `folder`.
+
+    Raises:
+        ModelError, DriftError: as `open_tokenizer` and `dialogue_for` do.
+    """
+    if template in ("auto", "plain"):
+        ids = word_tokenizer.read(folder)
+        if ids is not None:
+            return PlainDialogue(ids)
+    return dialogue_for(template, open_tokenizer(folder), tiny)
+
+
+def dialogue_for(
+    template: Template, tokenizer: PreTrainedTokenizerBase, tiny: bool, ends: Sequence[int] = ()
+) -> Dialogue:
+    """The dialogue for a manifest's `model.template`. `auto` selects `plain` for a tiny model and
+    for a checkpoint of one, and `chat` otherwise.
+
+    Args:
+        ends: end tokens named by the model's generation config; a chat reply also stops at them.
+
+    Raises:
+        ModelError: the tokenizer cannot express the template.
+        DriftError: its chat template changes text that was already encoded.
+    """
+    ids = tokenizer.get_vocab()
+    if template == "plain" or (template == "auto" and (tiny or speaks_plain(ids))):
+        return PlainDialogue(ids, tokenizer.name_or_path)
+    if template == "react":
+        return ReactDialogue(tokenizer)
+    return ChatDialogue(tokenizer, ends)
+
+
+def open_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer saved in `folder`. Raises `ModelError` if it cannot be loaded."""
+    from transformers import PreTrainedTokenizerFast
+
+    config = folder / "tokenizer_config.json"
+    try:
+        if (
+            config.is_file()
+            and json.loads(config.read_text()).get("tokenizer_class") in FAST_TOKENIZER_CLASSES
+        ):
+            # AutoTokenizer would import a large part of transformers in every process.
+            fast: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder)
+            return fast
+        from transformers import AutoTokenizer
+
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{folder}: its tokenizer cannot be used: {error}") from error
+    return tokenizer

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from agentrl_operator.api import resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.planning.observation import Observed
+from agentrl_operator.planning.observation import Observation
 from agentrl_operator.planning.reconcile import reconcile
 from agentrl_pipelines.platform.config import Kfp, Mlflow, Platform
 
@@ -42,7 +42,7 @@ def run(spec=SPEC, **metadata):
 
 def plan(spec=SPEC, status=None, observed=None, now=NOW, **metadata):
     return reconcile(
-        run(spec, **metadata), status or Status(), observed or Observed(), PLATFORM, now
+        run(spec, **metadata), status or Status(), observed or Observation(), PLATFORM, now
     )
 
 

@@ -65,7 +65,7 @@ class Status(_Part):
         """The condition of this kind."""
         return next((one for one in self.conditions if one.type == kind), None)
 
-    def says(self, kind: Kind, status: Truth, *reasons: Reason) -> bool:
+    def has_condition(self, kind: Kind, status: Truth, *reasons: Reason) -> bool:
         """Whether a condition has this status, and one of the reasons where any are given."""
         found = self.condition(kind)
         return (
@@ -78,7 +78,7 @@ class Status(_Part):
         """A copy with these fields changed."""
         return self.model_copy(update=fields)
 
-    def told(
+    def with_condition(
         self, kind: Kind, status: Truth, reason: Reason, message: str, now: datetime
     ) -> Status:
         """A copy with this condition, for the generation that the status answers."""
@@ -92,9 +92,9 @@ class Status(_Part):
         )
         return self.with_(conditions=changed(self.conditions, condition))
 
-    def progressing(self, truth: Truth, reason: Reason, message: str, now: datetime) -> Status:
+    def with_progressing(self, truth: Truth, reason: Reason, message: str, now: datetime) -> Status:
         """A copy that says how it goes, in the Progressing condition and where people look."""
-        told = self.told(Kind.PROGRESSING, truth, reason, message, now)
+        told = self.with_condition(Kind.PROGRESSING, truth, reason, message, now)
         return told.with_(message=message[:4096])
 
     def active_for(self, now: datetime) -> float:

@@ -27,7 +27,7 @@ from agentrl_operator.controller.observer import Observer
 from agentrl_operator.controller.run_cache import Known, Manifests
 from agentrl_operator.controller.work_queue import WorkQueue
 from agentrl_operator.errors import KfpError, KubernetesError, StandingError, Trouble
-from agentrl_operator.planning.actions import Action, Hold
+from agentrl_operator.planning.actions import Action, AddFinalizer
 from agentrl_operator.planning.observation import Servers
 from agentrl_operator.planning.plan import Plan
 from agentrl_operator.planning.reconcile import reconcile
@@ -165,7 +165,7 @@ class Controller:
             self._note(key, trouble)
             self._again(key)
             return "trouble"
-        for neighbour in observed.silent:
+        for neighbour in observed.unavailable:
             self.metrics.troubles.labels(neighbour).inc()
         plan = reconcile(resource, status, observed, self._platform, self._now())
         after, failed = await self._act(key, plan)
@@ -198,7 +198,7 @@ class Controller:
         return status, None
 
     async def _perform(self, key: Key, known: Known, action: Action, status: Status) -> Status:
-        if isinstance(action, Hold):  # its answer is the newest version, for the next patch
+        if isinstance(action, AddFinalizer):  # its answer is the newest version, for the next patch
             body = await self._around.cluster.hold({"metadata": known.metadata})
             if body:
                 self._learn(key, body)
@@ -244,7 +244,10 @@ class Controller:
             self._queue.cancel(key)
             return
         delay_s = plan.requeue_s
-        if status.says(Kind.PROGRESSING, "True", Reason.RUNNING, Reason.SUBMITTING) and delay_s:
+        if (
+            status.has_condition(Kind.PROGRESSING, "True", Reason.RUNNING, Reason.SUBMITTING)
+            and delay_s
+        ):
             delay_s = max(delay_s, len(self._known) / LOOKS_A_SECOND)
         self._queue.later(key, delay_s)
 
@@ -276,4 +279,4 @@ def _troubled(status: Status, trouble: Trouble, now: datetime) -> Status:
         reason = Reason.STORE_UNAVAILABLE
     else:
         reason = Reason.KUBERNETES_REFUSED
-    return status.progressing(truth, reason, str(trouble), now)
+    return status.with_progressing(truth, reason, str(trouble), now)

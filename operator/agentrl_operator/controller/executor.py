@@ -38,11 +38,11 @@ class Performer:
         """Do it; the status with what became known by it. Raises `Trouble`."""
         cluster, pipelines = self.around.cluster, self.around.pipelines
         match action:
-            case actions.Hold():
+            case actions.AddFinalizer():
                 await cluster.hold(metadata)
-            case actions.Release():
+            case actions.RemoveFinalizer():
                 await cluster.release(metadata)
-            case actions.ApplyToken(servers=servers):
+            case actions.CreateTokenSecret(servers=servers):
                 if await cluster.create(
                     environment_server.token(resource, secrets.token_urlsafe(32))
                 ):
@@ -50,31 +50,31 @@ class Performer:
                         await cluster.remove_deployment(resource.namespace, name)
             case actions.ApplyEnvironment():
                 await self._apply(resource, action)
-            case actions.RemoveServers(deployment=name):
+            case actions.DeleteDeployment(deployment=name):
                 await cluster.remove_deployment(resource.namespace, name)
-            case actions.OpenTracker():
+            case actions.CreateMlflowRun():
                 return await self._track(resource, status)
-            case actions.CloseTracker():
+            case actions.FinishMlflowRun():
                 await self._close_tracker(resource, action)
-            case actions.StartRun():
+            case actions.StartKfpRun():
                 await pipelines.start(self._submission(resource, action, status))
-            case actions.TerminateRun(run_id=run_id):
+            case actions.TerminateKfpRun(run_id=run_id):
                 await pipelines.terminate(run_id)
-            case actions.RemoveWorkflow(run_id=run_id):
+            case actions.DeleteWorkflow(run_id=run_id):
                 await cluster.remove_workflow(resource.namespace, run_id)
-            case actions.RequestAdmission(priority=priority):
+            case actions.CreateWorkload(priority=priority):
                 await cluster.create(workload.manifest(resource, _run(resource), priority))
-            case actions.Prioritize(priority=priority):
+            case actions.SetWorkloadPriority(priority=priority):
                 change = workload.prioritized(priority)
                 name = workload.name(resource)
                 await cluster.kueue.prioritize(resource.namespace, name, change)
-            case actions.TellKueue():
+            case actions.UpdateWorkloadStatus():
                 await self._tell_kueue(resource, action)
-            case actions.RemoveWorkload():
+            case actions.DeleteWorkload():
                 await cluster.kueue.remove(resource.namespace, workload.name(resource))
-            case actions.ForgetRuns():
+            case actions.DeleteKfpRuns():
                 await self._forget(resource)
-            case actions.EraseStore():
+            case actions.DeleteRunData():
                 await self._erase(resource)
             case actions.DeleteResource():
                 await cluster.remove_resource(resource)
@@ -88,7 +88,7 @@ class Performer:
             environment_server.deployment(resource, run, environment, self.platform, action.nodes)
         )
 
-    async def _tell_kueue(self, resource: Resource, action: actions.TellKueue) -> None:
+    async def _tell_kueue(self, resource: Resource, action: actions.UpdateWorkloadStatus) -> None:
         name, kueue = workload.name(resource), self.around.cluster.kueue
         body = await kueue.workload(resource.namespace, name)
         change = workload_status.told(body, action.news, action.at) if body is not None else None
@@ -96,14 +96,14 @@ class Performer:
             await kueue.tell(resource.namespace, name, change)
 
     def _submission(
-        self, resource: Resource, action: actions.StartRun, status: Status
+        self, resource: Resource, action: actions.StartKfpRun, status: Status
     ) -> Submission:
         run = _run(resource)
         manifest = resolve.cluster_manifest(run, resource.uid, self.platform)
         queued = KueueAdmission(priority_class=resource.priority_class, pod_sets=action.nodes)
         return Submission(
             run_id=action.run_id,
-            name=f"{resource.name}: {progress.where(run, status)}",
+            name=f"{resource.name}: {progress.phase_text(run, status)}",
             experiment=resource.experiment,
             namespace=resource.namespace,
             pipeline_spec=self.around.bind(run, resource.uid, self.platform, queued),
@@ -134,7 +134,7 @@ class Performer:
         url = progress.mlflow_url(known, run, self.platform)
         return status.with_(mlflow_run=known, mlflow_url=url)
 
-    async def _close_tracker(self, resource: Resource, action: actions.CloseTracker) -> None:
+    async def _close_tracker(self, resource: Resource, action: actions.FinishMlflowRun) -> None:
         uri = tracking_uri(resource, self.platform)
         if uri is None:
             return

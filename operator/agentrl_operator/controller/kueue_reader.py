@@ -15,8 +15,7 @@ from agentrl_operator.clients.kueue import Kueue
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests import workload
 from agentrl_operator.manifests.workload import Priority, Workload
-from agentrl_operator.planning import admission
-from agentrl_operator.planning.observation import Unknown
+from agentrl_operator.planning.observation import Unknown, may_have_workload
 from agentrl_pipelines.labels import PRIORITY_LABEL
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
@@ -49,7 +48,7 @@ class Quotas:
 
     async def look(self, resource: Resource, status: Status) -> Quota:
         """What is to be seen now. Raises `KubernetesError` for what may pass by itself."""
-        if not admission.concerns(resource, status, self._platform):
+        if not may_have_workload(resource, status, self._platform):
             return Quota()
         body = await self._kueue.workload(resource.namespace, workload.name(resource))
         seen = workload.read(body) if body is not None else None
@@ -68,7 +67,7 @@ class Quotas:
                 continue
             body = await self._kueue.flavor(name)
             if body is None:
-                return Unknown(why=f"Kueue: there is no ResourceFlavor {name}")
+                return Unknown(message=f"Kueue: there is no ResourceFlavor {name}")
             self._flavors[name] = (self._clock(), _nodes(body))
         return {
             pod_set: _together(
@@ -88,8 +87,8 @@ class Quotas:
         body = await self._kueue.priority_class(named)
         if body is None:
             return Unknown(
-                why=f"metadata.labels.{PRIORITY_LABEL}: there is no WorkloadPriorityClass {named}; "
-                "make it, or correct the label"
+                message=f"metadata.labels.{PRIORITY_LABEL}: there is no WorkloadPriorityClass "
+                f"{named}; make it, or correct the label"
             )
         return Priority(name=named, value=body["value"])
 
@@ -101,7 +100,7 @@ async def _answered(question: Awaitable[Answer]) -> Answer | Unknown:
     except KubernetesError as error:
         if error.retryable:
             raise
-        return Unknown(why=str(error))
+        return Unknown(message=str(error))
 
 
 def _nodes(flavor: Mapping[str, Any]) -> PodSetInfo:

@@ -16,7 +16,7 @@ from agentrl_operator.controller.kueue_reader import Quotas
 from agentrl_operator.controller.workflow_health import Pulse
 from agentrl_operator.errors import KfpError, StandingError
 from agentrl_operator.manifests.workload import Workload
-from agentrl_operator.planning.observation import KfpRun, Observed, Servers, Unknown
+from agentrl_operator.planning.observation import KfpRun, Observation, Servers, Unknown
 from agentrl_pipelines.labels import KFP_RUN_LABEL, RUN_LABEL
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
@@ -42,11 +42,11 @@ class Observer:
         """The run is gone."""
         self._pulse.forget(uid)
 
-    async def look(self, resource: Resource, status: Status) -> Observed:
+    async def look(self, resource: Resource, status: Status) -> Observation:
         """What is to be seen now. Raises `KubernetesError`; who else does not answer is part of
         the answer."""
         quota = await self._quotas.look(resource, status)
-        seen = Observed(
+        seen = Observation(
             attempt=status.attempt,
             servers=self._servers(resource.uid),
             workload=quota.workload,
@@ -66,27 +66,29 @@ class Observer:
         beat = await self._pulse.feel(resource, run_id, kfp, behind=behind)
         over = isinstance(kfp, KfpRun) and (not kfp.alive or beat.workflow == "lost")
         came_to_nothing = over and isinstance(kfp, KfpRun) and not kfp.succeeded
-        seen = replace(seen, attempt=attempt, kfp=kfp, workflow=beat.workflow, trouble=beat.trouble)
+        seen = replace(
+            seen, attempt=attempt, kfp=kfp, workflow=beat.workflow, pod_problem=beat.trouble
+        )
         if came_to_nothing or self._stopping(resource, status, quota.workload):
             cluster, namespace = self._around.cluster, resource.namespace
             found = await cluster.pods(namespace, KFP_RUN_LABEL, (run_id,))
-            seen = replace(seen, pods=working(found), trouble=troubles(found))
+            seen = replace(seen, pods=working(found), pod_problem=troubles(found))
         if resource.run is None or kfp is None:
             return seen
         storage = resolve.run_storage(resource.run, resource.uid, self._platform)
         return replace(
             seen,
-            standing=await self._standing(storage),
-            verdict=await self._verdict(storage, status.phase_index) if over else None,
+            run_state=await self._standing(storage),
+            decision=await self._verdict(storage, status.phase_index) if over else None,
             mlflow_run=None if status.mlflow_run else await self._tracked(resource, storage),
         )
 
     def _stopping(self, resource: Resource, status: Status, queued: Workload | None) -> bool:
-        under_way = status.says(Kind.SUSPENDED, "False", Reason.SUSPENDING)
+        under_way = status.has_condition(Kind.SUSPENDED, "False", Reason.SUSPENDING)
         evicted = queued is not None and not queued.admitted
         return (resource.suspend or under_way or evicted) and status.start_time is not None
 
-    async def _leaving(self, resource: Resource, status: Status, seen: Observed) -> Observed:
+    async def _leaving(self, resource: Resource, status: Status, seen: Observation) -> Observation:
         """What a deleted run leaves: a status that was lost may not know of all that works. KFP
         knows; where it does not answer, the pods tell."""
         cluster, namespace = self._around.cluster, resource.namespace
@@ -97,7 +99,7 @@ class Observer:
             try:
                 runs = await self._around.pipelines.listed(resource.experiment, namespace)
             except KfpError as error:
-                kfp = Unknown(why=str(error))
+                kfp = Unknown(message=str(error))
         if isinstance(kfp, Unknown):
             mine = await cluster.pods(namespace, RUN_LABEL, (resource.name,))
             found = {pod.run_id for pod in mine if pod.run_id and not pod.ended}
@@ -129,20 +131,20 @@ class Observer:
                     break
                 attempt, kfp = attempt + 1, later
         except KfpError as error:
-            return attempt, Unknown(why=str(error))
+            return attempt, Unknown(message=str(error))
         return attempt, kfp
 
     async def _standing(self, storage: Storage) -> State | Unknown | None:
         try:
             return await self._around.stores.standing(storage)
         except StandingError as error:
-            return Unknown(why=str(error))
+            return Unknown(message=str(error))
 
     async def _verdict(self, storage: Storage, phase: int) -> Verdict | Unknown | None:
         try:
             return await self._around.stores.verdict(storage, phase)
         except StandingError as error:
-            return Unknown(why=str(error))
+            return Unknown(message=str(error))
 
     async def _tracked(self, resource: Resource, storage: Storage) -> str | None:
         if resource.run is None or tracking_uri(resource, self._platform) is None:

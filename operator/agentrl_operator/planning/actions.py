@@ -1,4 +1,4 @@
-"""What the operator can do about a run. Each may be done twice and counts once."""
+"""What the operator can do about a run. Each action is idempotent: a repetition changes nothing."""
 
 from __future__ import annotations
 
@@ -14,139 +14,141 @@ from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """Put the finalizer on, so that deletion waits for the clean-up."""
+class AddFinalizer:
+    """Add the operator's finalizer, so that a deletion waits for the clean-up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
-    """Take the finalizer off."""
+class RemoveFinalizer:
+    """Remove the operator's finalizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyToken:
-    """Make the Secret with the token of the run's environment servers, where there is none. Servers
-    that know another token are then removed, to be made anew."""
+class CreateTokenSecret:
+    """Create the Secret with the bearer token of the run's environment servers, if it does not
+    exist. If it is created, existing servers are deleted: they use an older token."""
 
     servers: tuple[str, ...] = ()
-    """The Deployments there are."""
+    """Names of the existing Deployments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyEnvironment:
-    """Make an environment's Deployment and Service, or bring them up to date."""
+    """Create or update the Deployment and the Service of an environment."""
 
     environment: str
     nodes: PodSetInfo = UNCONSTRAINED
-    """Where its servers may run."""
+    """Node labels and tolerations for its pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveServers:
-    """Delete a Deployment: servers cost money while nothing is played."""
+class DeleteDeployment:
+    """Delete the Deployment of an environment: idle servers occupy resources."""
 
     deployment: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTracker:
-    """Make the MLflow run and name it in the store, where there is none. Best effort."""
+class CreateMlflowRun:
+    """Create the MLflow run and write its ID to the run's store, if the store names none. An error
+    of MLflow is logged and ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloseTracker:
-    """End the MLflow run. Best effort."""
+class FinishMlflowRun:
+    """Set the final status of the MLflow run. An error of MLflow is logged and ignored."""
 
     run_id: str
     status: Literal["FINISHED", "FAILED", "KILLED"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartRun:
-    """Start the KFP run of an attempt at a phase, unless there is one."""
+class StartKfpRun:
+    """Create the KFP run of one attempt at a phase, if it does not exist."""
 
     run_id: str
     phase: int
     attempt: int
     first: bool = False
-    """Nothing can have been started for the run before: it was not even held."""
+    """Whether nothing can have been started for the run before: it had no finalizer yet."""
     nodes: Mapping[str, PodSetInfo] = field(default_factory=lambda: MappingProxyType({}))
-    """Where Kueue has its pods run, by pod set."""
+    """Where Kueue assigned the pods, by pod set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TerminateRun:
-    """Ask KFP to stop a run."""
+class TerminateKfpRun:
+    """Ask KFP to terminate a run."""
 
     run_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveWorkflow:
-    """Delete a KFP run's Workflow and with it its pods, past a KFP that does not answer."""
+class DeleteWorkflow:
+    """Delete the Workflow of a KFP run, and its pods with it, without the help of KFP."""
 
     run_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestAdmission:
-    """Make the Workload that asks Kueue for what the run needs, where there is none."""
+class CreateWorkload:
+    """Create the Kueue Workload that requests quota for the run, if it does not exist."""
 
     priority: Priority | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prioritize:
-    """Give the run's Workload another priority, or none."""
+class SetWorkloadPriority:
+    """Change the priority of the run's Workload. None: remove it."""
 
     priority: Priority | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellKueue:
-    """Tell Kueue that the run is at work, has stopped after an eviction, or is over; the last two
-    give the quota back."""
+class UpdateWorkloadStatus:
+    """Report in the Workload's status that the run started, stopped after an eviction, or ended.
+    The last two release the quota."""
 
     news: News
     at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveWorkload:
-    """Delete the run's Workload, and with it give the quota back."""
+class DeleteWorkload:
+    """Delete the run's Workload, which releases its quota."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetRuns:
-    """Delete the KFP runs of a run, and its KFP experiment. Best effort."""
+class DeleteKfpRuns:
+    """Delete the KFP runs and the KFP experiment of a run. An error of KFP is logged and
+    ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EraseStore:
-    """Delete everything under the run's prefix of the object store."""
+class DeleteRunData:
+    """Delete everything under the run's prefix in the object store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteResource:
-    """Delete the AgentRLRun itself; its time is over."""
+    """Delete the AgentRLRun itself, when its time to live is over."""
 
 
 Action = (
-    Hold
-    | Release
-    | ApplyToken
+    AddFinalizer
+    | RemoveFinalizer
+    | CreateTokenSecret
     | ApplyEnvironment
-    | RemoveServers
-    | OpenTracker
-    | CloseTracker
-    | StartRun
-    | TerminateRun
-    | RemoveWorkflow
-    | RequestAdmission
-    | Prioritize
-    | TellKueue
-    | RemoveWorkload
-    | ForgetRuns
-    | EraseStore
+    | DeleteDeployment
+    | CreateMlflowRun
+    | FinishMlflowRun
+    | StartKfpRun
+    | TerminateKfpRun
+    | DeleteWorkflow
+    | CreateWorkload
+    | SetWorkloadPriority
+    | UpdateWorkloadStatus
+    | DeleteWorkload
+    | DeleteKfpRuns
+    | DeleteRunData
     | DeleteResource
 )

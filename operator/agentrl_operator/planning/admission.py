@@ -1,125 +1,135 @@
-"""Runs that Kueue admits as a whole: nothing of one starts before, and all of it stops after an
-eviction, which counts as no failure.
+"""Runs that Kueue admits as a whole: no work before the admission, and none after an eviction,
+which does not count as a failure.
 
-The quota is given back when nothing works any more and the servers are removed, never before.
+The quota is released only after the work has stopped and the environment servers are deleted.
 """
 
 from __future__ import annotations
 
 from agentrl_operator.api.conditions import Kind, Reason
-from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
 from agentrl_operator.manifests import workload
 from agentrl_operator.manifests.workload_status import News
 from agentrl_operator.planning import environments, stopping
-from agentrl_operator.planning.actions import Action, Prioritize, RequestAdmission, TellKueue
-from agentrl_operator.planning.observation import KfpRun, Unknown
-from agentrl_operator.planning.plan import Plan, rested, scaled_down, waiting, without_servers
-from agentrl_operator.planning.situation import Situation
-from agentrl_pipelines.platform.config import Platform
+from agentrl_operator.planning.actions import (
+    Action,
+    CreateWorkload,
+    SetWorkloadPriority,
+    UpdateWorkloadStatus,
+)
+from agentrl_operator.planning.observation import KfpRun, Unknown, may_have_workload
+from agentrl_operator.planning.plan import (
+    Plan,
+    Situation,
+    server_deletions,
+    waiting_plan,
+    with_clock_stopped,
+    with_servers_scaled_down,
+)
 
-LOOK_S = 120.0
-"""Between two looks at a run in the queue. The watch is faster; it may fall silent."""
-CLASS_LOOK_S = 15.0
-"""Between two looks at a priority class that is not there: nobody watches those."""
+QUEUED_POLL_S = 120.0
+"""Interval of reconciliations of a queued run, in case the watch on Workloads misses an event."""
+PRIORITY_CLASS_POLL_S = 15.0
+"""The same while the priority class does not exist: these are not watched."""
 
 
-def concerns(resource: Resource, status: Status, platform: Platform) -> bool:
-    """Whether there may be a Workload of the run."""
-    if platform.kueue.admission != "run":
-        return False
-    return resource.queue is not None or status.condition(Kind.ADMITTED) is not None
-
-
-def awaited(situation: Situation, status: Status) -> Plan | None:
+def queued_plan(situation: Situation, status: Status) -> Plan | None:
     """What to do while Kueue has not admitted the run. None: it has, or need not."""
     if _may_work(situation, status):
         return None
-    observed, now = situation.observed, situation.now
-    seen = observed.workload
-    says = seen.says if seen is not None else "waiting for Kueue"
-    working = stopping.left(situation, status)
-    if working is not None:
-        told = status.told(Kind.ADMITTED, "False", Reason.EVICTED, says, now)
-        return stopping.patiently(situation, told, working, f"not admitted ({says})")
-    reason, message, look_s = Reason.QUEUED, f"in the queue: {says}", LOOK_S
-    if isinstance(observed.priority, Unknown):
-        says, reason = observed.priority.why, Reason.NO_PRIORITY_CLASS
-        message, look_s = f"not in the queue: {says}", CLASS_LOOK_S
+    observation, now = situation.observation, situation.now
+    seen = observation.workload
+    detail = seen.says if seen is not None else "waiting for Kueue"
+    remaining = stopping.remaining_work(situation, status)
+    if remaining is not None:
+        status = status.with_condition(Kind.ADMITTED, "False", Reason.EVICTED, detail, now)
+        prefix = f"not admitted ({detail})"
+        return stopping.remaining_work_plan(situation, status, remaining, prefix)
+    reason, message, poll_s = Reason.QUEUED, f"in the queue: {detail}", QUEUED_POLL_S
+    if isinstance(observation.priority, Unknown):
+        detail, reason = observation.priority.message, Reason.NO_PRIORITY_CLASS
+        message, poll_s = f"not in the queue: {detail}", PRIORITY_CLASS_POLL_S
     status = (
-        rested(scaled_down(status, observed, now), now)
-        .with_(attempt=stopping.next_attempt(observed), state="Pending")
-        .told(Kind.ADMITTED, "False", reason, says, now)
+        with_clock_stopped(with_servers_scaled_down(status, observation, now), now)
+        .with_(attempt=stopping.next_attempt(observation), state="Pending")
+        .with_condition(Kind.ADMITTED, "False", reason, detail, now)
     )
-    actions = without_servers(observed) or _asking(situation)
-    look_s = stopping.LOOK_S if actions else look_s
-    return waiting(status, "False", reason, message, now, actions=actions, requeue_s=look_s)
+    actions = server_deletions(observation) or _queueing_actions(situation)
+    poll_s = stopping.POLL_S if actions else poll_s
+    return waiting_plan(status, "False", reason, message, now, actions=actions, requeue_s=poll_s)
 
 
 def _may_work(situation: Situation, status: Status) -> bool:
-    resource, seen = situation.resource, situation.observed.workload
-    if not concerns(resource, status, situation.platform):
+    resource, seen = situation.resource, situation.observation.workload
+    if not may_have_workload(resource, status, situation.platform):
         return True
     if seen is None:
         return resource.queue is None
-    return seen.admitted and not _stale(situation)
+    return seen.admitted and not _outdated(situation)
 
 
-def _stale(situation: Situation) -> bool:
-    """Whether the Workload asks for something else than the run needs, or is of an earlier end."""
-    run, seen = situation.resource.run, situation.observed.workload
+def _outdated(situation: Situation) -> bool:
+    """Whether the Workload requests other resources than the run needs, or has finished."""
+    run, seen = situation.resource.run, situation.observation.workload
     if run is None or seen is None:
         return False
     return seen.finished or seen.fingerprint != workload.fingerprint(run)
 
 
-def _asking(situation: Situation) -> list[Action]:
-    """What brings the run into the queue. Nothing of it works."""
-    resource, observed = situation.resource, situation.observed
-    seen = observed.workload
-    if isinstance(observed.priority, Unknown) or _stale(situation):
-        return stopping.unqueued(situation)
+def _queueing_actions(situation: Situation) -> list[Action]:
+    """Actions that put a run that does no work into Kueue's queue."""
+    resource, observation = situation.resource, situation.observation
+    seen = observation.workload
+    if isinstance(observation.priority, Unknown) or _outdated(situation):
+        return stopping.workload_deletion(situation)
     if seen is None:
-        return [RequestAdmission(priority=observed.priority)] if resource.run is not None else []
+        return [CreateWorkload(priority=observation.priority)] if resource.run is not None else []
     if seen.evicted and seen.reserved:
-        return [*environments.removed(resource), TellKueue(news="stopped", at=situation.now)]
-    return _prioritizing(situation)
+        return [
+            *environments.possible_server_deletions(resource),
+            UpdateWorkloadStatus(news="stopped", at=situation.now),
+        ]
+    return _priority_update(situation)
 
 
-def _prioritizing(situation: Situation) -> list[Action]:
-    """What gives the Workload the priority of the class that the run names by now. One without a
-    class gets none, nor does one lose it, while quota is reserved: Kueue refuses that."""
-    seen, priority = situation.observed.workload, situation.observed.priority
+def _priority_update(situation: Situation) -> list[Action]:
+    """The action that gives the Workload the priority class that the run names now. While quota
+    is reserved, Kueue refuses to add a class to a Workload without one, or to remove it."""
+    seen, priority = situation.observation.workload, situation.observation.priority
     wanted = situation.resource.priority_class
     if seen is None or seen.priority_class == wanted or isinstance(priority, Unknown):
         return []
-    known = wanted == (priority.name if priority is not None else None)
-    fixed = seen.reserved and None in (wanted, seen.priority_class)
-    return [Prioritize(priority=priority)] if known and not fixed else []
+    available = wanted == (priority.name if priority is not None else None)
+    immutable = seen.reserved and None in (wanted, seen.priority_class)
+    return [SetWorkloadPriority(priority=priority)] if available and not immutable else []
 
 
-def granted(situation: Situation, status: Status) -> tuple[list[Action], Status]:
-    """What to tell of the admission of a run that may work."""
-    observed, now = situation.observed, situation.now
-    seen = observed.workload
+def workload_updates(situation: Situation, status: Status) -> tuple[list[Action], Status]:
+    """Updates of the Workload of an admitted run, and `status` with the Admitted condition."""
+    observation, now = situation.observation, situation.now
+    seen = observation.workload
     if seen is None:
         if status.condition(Kind.ADMITTED) is not None:
             message = "the run names no queue"
-            status = status.told(Kind.ADMITTED, "True", Reason.NOT_QUEUED, message, now)
+            status = status.with_condition(Kind.ADMITTED, "True", Reason.NOT_QUEUED, message, now)
         return [], status
-    says = seen.says
-    if isinstance(observed.priority, Unknown):
-        says = f"{says}; {observed.priority.why}"
-    status = status.told(Kind.ADMITTED, "True", Reason.ADMITTED, says, now)
-    at_work = isinstance(observed.kfp, KfpRun) and observed.kfp.state == "RUNNING"
-    started = [TellKueue(news="started", at=now)] if at_work and not seen.started else []
-    return [*started, *_prioritizing(situation)], status
+    detail = seen.says
+    if isinstance(observation.priority, Unknown):
+        detail = f"{detail}; {observation.priority.message}"
+    status = status.with_condition(Kind.ADMITTED, "True", Reason.ADMITTED, detail, now)
+    running = isinstance(observation.kfp, KfpRun) and observation.kfp.state == "RUNNING"
+    report = running and not seen.started
+    started = [UpdateWorkloadStatus(news="started", at=now)] if report else []
+    return [*started, *_priority_update(situation)], status
 
 
-def closed(situation: Situation, status: Status) -> list[Action]:
-    """Gives the quota back for good: the run is over."""
-    seen = situation.observed.workload
+def quota_release(situation: Situation, status: Status) -> list[Action]:
+    """Actions that release the quota of a finished run."""
+    seen = situation.observation.workload
     if seen is None or seen.finished:
         return []
     news: News = "succeeded" if status.state == "Succeeded" else "failed"
-    return [*environments.removed(situation.resource), TellKueue(news=news, at=situation.now)]
+    return [
+        *environments.possible_server_deletions(situation.resource),
+        UpdateWorkloadStatus(news=news, at=situation.now),
+    ]

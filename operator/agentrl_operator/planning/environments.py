@@ -1,4 +1,4 @@
-"""The servers of a run's environments: which there should be, and whether they answer."""
+"""The environment servers of a run: which must exist, and whether they are ready."""
 
 from __future__ import annotations
 
@@ -9,72 +9,80 @@ from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
 from agentrl_operator.manifests import environment_server, workload
-from agentrl_operator.planning.actions import Action, ApplyEnvironment, ApplyToken, RemoveServers
-from agentrl_operator.planning.observation import Observed, Unknown
-from agentrl_operator.planning.situation import Situation
+from agentrl_operator.planning.actions import (
+    Action,
+    ApplyEnvironment,
+    CreateTokenSecret,
+    DeleteDeployment,
+)
+from agentrl_operator.planning.observation import Observation, Unknown
+from agentrl_operator.planning.plan import Situation
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
 
-def removed(resource: Resource) -> list[Action]:
-    """What removes every server that the run may have, seen yet or not: none may work when its
-    quota is given back, and what was made a moment ago is not seen at once."""
-    environments = _served(resource.run) if resource.run is not None else []
-    return [RemoveServers(deployment=resource.child(one.name)) for one in environments]
+def possible_server_deletions(resource: Resource) -> list[Action]:
+    """Actions that delete every Deployment that the run may have, observed or not. Used before
+    quota is released: a Deployment that was created a moment ago may not be observed yet."""
+    environments = _with_servers(resource.run) if resource.run is not None else []
+    return [DeleteDeployment(deployment=resource.child(one.name)) for one in environments]
 
 
-def served(situation: Situation, run: AgentRLRun, status: Status) -> tuple[list[Action], Status]:
-    """What brings the servers to what the manifest says, and the condition that tells of them."""
-    resource, observed, now = situation.resource, situation.observed, situation.now
+def server_updates(
+    situation: Situation, run: AgentRLRun, status: Status
+) -> tuple[list[Action], Status]:
+    """Actions that make the servers as the manifest says, and `status` with the EnvironmentsReady
+    condition."""
+    resource, observation, now = situation.resource, situation.observation, situation.now
     changed: list[Environment] = []
-    behind: list[str] = []
-    environments = _served(run)
+    not_ready: list[str] = []
+    environments = _with_servers(run)
     for environment in environments:
-        servers = observed.servers.get(resource.child(environment.name))
+        servers = observation.servers.get(resource.child(environment.name))
         if servers is None or servers.manifest != environment_server.fingerprint(
-            resource, run, environment, situation.platform, _nodes(environment, observed)
+            resource, run, environment, situation.platform, _nodes(environment, observation)
         ):
             changed.append(environment)
         ready, wanted = (servers.ready, servers.wanted) if servers else (0, environment.replicas)
         if ready < wanted:
-            behind.append(f"{environment.name}: {ready} of {wanted} servers answer")
+            not_ready.append(f"{environment.name}: {ready} of {wanted} servers are ready")
+    kind = Kind.ENVIRONMENTS_READY
     if not environments:
         message = "no environment needs a server of its own"
-        status = status.told(Kind.ENVIRONMENTS_READY, "True", Reason.NONE_SERVED, message, now)
-    elif behind:
-        message = "; ".join(behind)
-        status = status.told(Kind.ENVIRONMENTS_READY, "False", Reason.STARTING, message, now)
+        status = status.with_condition(kind, "True", Reason.NONE_SERVED, message, now)
+    elif not_ready:
+        status = status.with_condition(kind, "False", Reason.STARTING, "; ".join(not_ready), now)
     else:
-        message = "every server answers"
-        status = status.told(Kind.ENVIRONMENTS_READY, "True", Reason.READY, message, now)
-    return _applied(changed, observed), status
+        message = "all environment servers are ready"
+        status = status.with_condition(kind, "True", Reason.READY, message, now)
+    return _updates(changed, observation), status
 
 
-def renewed(run: AgentRLRun, observed: Observed) -> list[Action]:
-    """Everything the servers need, as when an attempt begins: a Service or a Secret that somebody
-    deleted is not watched, and is made anew here."""
-    return _applied(_served(run), observed)
+def all_server_updates(run: AgentRLRun, observation: Observation) -> list[Action]:
+    """Actions that create everything the servers need, at the beginning of an attempt: Services
+    and the token Secret are not watched, and somebody may have deleted one."""
+    return _updates(_with_servers(run), observation)
 
 
-def _served(run: AgentRLRun) -> list[Environment]:
+def _with_servers(run: AgentRLRun) -> list[Environment]:
     return [one for one in run.spec.environments if resolve.is_managed(one)]
 
 
-def _applied(environments: Sequence[Environment], observed: Observed) -> list[Action]:
+def _updates(environments: Sequence[Environment], observation: Observation) -> list[Action]:
     if not environments:
         return []
-    token = ApplyToken(servers=tuple(sorted(observed.servers)))
+    secret = CreateTokenSecret(servers=tuple(sorted(observation.servers)))
     return [
-        token,
+        secret,
         *(
-            ApplyEnvironment(environment=one.name, nodes=_nodes(one, observed))
+            ApplyEnvironment(environment=one.name, nodes=_nodes(one, observation))
             for one in environments
         ),
     ]
 
 
-def _nodes(environment: Environment, observed: Observed) -> PodSetInfo:
-    """Where Kueue has its servers run."""
-    if isinstance(observed.nodes, Unknown):
+def _nodes(environment: Environment, observation: Observation) -> PodSetInfo:
+    """Where Kueue assigned its servers."""
+    if isinstance(observation.nodes, Unknown):
         return UNCONSTRAINED
-    return observed.nodes.get(workload.servers(environment), UNCONSTRAINED)
+    return observation.nodes.get(workload.servers(environment), UNCONSTRAINED)

@@ -1,4 +1,4 @@
-"""What the operator sees of a run's surroundings at one moment."""
+"""What the operator observed of a run's dependencies at one moment."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ from types import MappingProxyType
 from typing import Literal
 
 from agentrl_components.storage.records import State, Verdict
+from agentrl_operator.api.conditions import Kind
+from agentrl_operator.api.resource import Resource
+from agentrl_operator.api.status import Status
 from agentrl_operator.manifests.workload import Priority, Workload
+from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import PodSetInfo
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
+"""Terminal states of a KFP run."""
+
+
+def may_have_workload(resource: Resource, status: Status, platform: Platform) -> bool:
+    """Whether a Kueue Workload may exist for the run: it names a queue, or did so earlier."""
+    if platform.kueue.admission != "run":
+        return False
+    return resource.queue is not None or status.condition(Kind.ADMITTED) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +31,11 @@ class Servers:
     """An environment's Deployment."""
 
     manifest: str
-    """Hash of the manifest that it was made from."""
+    """Hash of the manifest that it was created from."""
     ready: int
-    """Servers that answer."""
+    """Number of ready replicas."""
     wanted: int
-    """Servers that there should be."""
+    """Number of replicas in its spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,76 +43,76 @@ class KfpRun:
     """A KFP run."""
 
     state: str
-    """As the API says: PENDING, RUNNING, SUCCEEDED, FAILED, CANCELING, CANCELED ..."""
+    """As the KFP API reports it: PENDING, RUNNING, SUCCEEDED, FAILED, CANCELING, CANCELED ..."""
     error: str = ""
-    """What the API says went wrong."""
+    """Error message of the KFP API."""
 
     @property
     def alive(self) -> bool:
-        """Whether it may still work. A state that is not known counts as alive."""
+        """Whether its pods may still run. An unknown state counts as alive."""
         return self.state not in ENDED
 
     @property
     def succeeded(self) -> bool:
-        """Whether every task of it did."""
+        """Whether all its tasks succeeded."""
         return self.state == "SUCCEEDED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A neighbour did not answer."""
+    """A value that is unknown because a dependency did not answer or refused."""
 
-    why: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """All of it, for the phase that the status is at."""
+class Observation:
+    """Everything that `reconcile` needs to know, for the phase that the status names."""
 
     attempt: int = 0
-    """The newest attempt at the phase that KFP knows, and at least the status's."""
+    """The newest attempt at the phase that KFP has, at least the status's."""
     kfp: KfpRun | Unknown | None = None
-    """That attempt's KFP run. None: KFP has none."""
+    """The KFP run of that attempt. None: it does not exist."""
     others: Mapping[str, KfpRun] = field(default_factory=lambda: MappingProxyType({}))
-    """When it is deleted: every other run of its KFP experiment, by id. While KFP does not answer:
-    those of which a pod works."""
+    """Only for a deleted run: the other runs of its KFP experiment, by ID. If KFP does not answer:
+    those that still have a pod."""
     workflow: Literal["unknown", "there", "missing", "lost"] = "unknown"
-    """lost: KFP says that the run works, but its Workflow has been gone for a while."""
+    """lost: KFP reports the run as alive, but its Workflow was missing in two checks."""
     pods: int | None = None
-    """Of these KFP runs, that have not ended. None: not looked."""
-    trouble: str = ""
-    """What keeps its pods from working, or ended them."""
+    """Number of pods of these KFP runs that have not ended. None: not observed."""
+    pod_problem: str = ""
+    """Why pods cannot start, or what ended them."""
     servers: Mapping[str, Servers] = field(default_factory=lambda: MappingProxyType({}))
-    """By name of the Deployment."""
-    standing: State | Unknown | None = None
-    """How far the run has come. None: nothing is written yet, or not looked."""
-    verdict: Verdict | Unknown | None = None
-    """What comes after the phase. None: not decided, or not looked."""
+    """Environment servers, by name of the Deployment."""
+    run_state: State | Unknown | None = None
+    """The state that the stages keep in the run's store. None: not written yet, or not observed."""
+    decision: Verdict | Unknown | None = None
+    """The stored decision that ends the phase. None: not made yet, or not observed."""
     workload: Workload | None = None
-    """What Kueue says of the run as a whole. None: there is none, or not looked."""
+    """The run's Kueue Workload. None: it does not exist, or was not observed."""
     nodes: Mapping[str, PodSetInfo] | Unknown = field(default_factory=lambda: MappingProxyType({}))
-    """That Kueue chose for the run's pods, by pod set."""
+    """Where Kueue assigned the run's pods, by pod set."""
     priority: Priority | Unknown | None = None
-    """That the Workload should have and has not. Unknown: there is no such class."""
+    """The priority that the Workload should have and lacks. Unknown: the class does not exist."""
     mlflow_run: str | None = None
-    """The MLflow run that the run's store names."""
+    """The ID of the MLflow run, as the run's store has it."""
 
     @property
-    def done(self) -> bool:
-        """Whether KFP says that the attempt did all its work."""
+    def phase_succeeded(self) -> bool:
+        """Whether the attempt's KFP run succeeded."""
         return isinstance(self.kfp, KfpRun) and self.kfp.succeeded
 
     @property
-    def lost(self) -> bool:
-        """Whether KFP alone says that the attempt works: its Workflow is lost."""
+    def workflow_lost(self) -> bool:
+        """Whether KFP reports the attempt as alive although its Workflow is gone."""
         return isinstance(self.kfp, KfpRun) and self.kfp.alive and self.workflow == "lost"
 
     @property
-    def silent(self) -> list[str]:
-        """Who did not answer, as the metrics name them."""
-        asked = {"Kfp": (self.kfp,), "Standing": (self.standing, self.verdict)}
+    def unavailable(self) -> list[str]:
+        """The dependencies that did not answer, as the metrics name them."""
+        values = {"Kfp": (self.kfp,), "Standing": (self.run_state, self.decision)}
         return [
             name
-            for name, answers in asked.items()
+            for name, answers in values.items()
             if any(isinstance(answer, Unknown) for answer in answers)
         ]

@@ -1,4 +1,4 @@
-"""What to do about a run now, and what to say of it."""
+"""The input and the output of `reconcile`, and the plans that several modules make."""
 
 from __future__ import annotations
 
@@ -8,25 +8,41 @@ from datetime import datetime
 from typing import Literal
 
 from agentrl_operator.api.conditions import Kind, Reason, Truth
+from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.planning.actions import Action, CloseTracker, RemoveServers
-from agentrl_operator.planning.observation import Observed, Unknown
-from agentrl_operator.planning.situation import Situation
+from agentrl_operator.planning.actions import Action, DeleteDeployment, FinishMlflowRun
+from agentrl_operator.planning.observation import Observation, Unknown
+from agentrl_pipelines.platform.config import Platform
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """The input of `reconcile` that stays constant while it decides; the status is passed
+    separately, because each step of the decision changes it."""
+
+    resource: Resource
+    observation: Observation
+    platform: Platform
+    now: datetime
+
+    def run_id(self, status: Status) -> str:
+        """The KFP run ID of the attempt that `status` names."""
+        return self.resource.run_id(status.phase_index, status.attempt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The answer of `reconcile`."""
+    """The output of `reconcile`."""
 
     actions: tuple[Action, ...] = ()
-    """In order; one that fails holds up the rest."""
+    """Executed in order. If one fails, the rest is not executed."""
     status: Status
-    """What is true once they are done."""
+    """The status after all actions succeeded."""
     requeue_s: float | None
-    """When to look again. None: when something happens."""
+    """Seconds until the run is reconciled again. None: at the next event."""
 
 
-def waiting(
+def waiting_plan(
     status: Status,
     truth: Truth,
     reason: Reason,
@@ -36,18 +52,22 @@ def waiting(
     requeue_s: float | None,
     actions: Iterable[Action] = (),
 ) -> Plan:
-    """A plan whose Progressing condition says what is waited for."""
-    told = status.progressing(truth, reason, message, now)
-    return Plan(actions=tuple(actions), status=told, requeue_s=requeue_s)
+    """A plan whose Progressing condition says what the run is waiting for."""
+    status = status.with_progressing(truth, reason, message, now)
+    return Plan(actions=tuple(actions), status=status, requeue_s=requeue_s)
 
 
-def unavailable(situation: Situation, status: Status, reason: Reason, unknown: Unknown) -> Plan:
-    """Nothing is decided while a neighbour does not answer."""
-    again_s = max(situation.platform.poll_seconds, 5.0)
-    return waiting(status, "Unknown", reason, unknown.why, situation.now, requeue_s=again_s)
+def unavailable_plan(
+    situation: Situation, status: Status, reason: Reason, unknown: Unknown
+) -> Plan:
+    """A plan that only retries: no decision is possible without the dependency's answer."""
+    retry_s = max(situation.platform.poll_seconds, 5.0)
+    return waiting_plan(
+        status, "Unknown", reason, unknown.message, situation.now, requeue_s=retry_s
+    )
 
 
-def ended(
+def final_plan(
     situation: Situation,
     status: Status,
     outcome: Literal["Succeeded", "Failed"],
@@ -55,38 +75,40 @@ def ended(
     message: str,
     actions: Iterable[Action] = (),
 ) -> Plan:
-    """The run is over for good."""
-    observed, now = situation.observed, situation.now
-    well = outcome == "Succeeded"
-    kind, other = (Kind.SUCCEEDED, Kind.FAILED) if well else (Kind.FAILED, Kind.SUCCEEDED)
+    """A plan that ends the run: sets the terminal conditions, removes the environment servers and
+    finishes the MLflow run."""
+    observation, now = situation.observation, situation.now
+    succeeded = outcome == "Succeeded"
+    kind, other = (Kind.SUCCEEDED, Kind.FAILED) if succeeded else (Kind.FAILED, Kind.SUCCEEDED)
     status = (
-        rested(status, now)
+        with_clock_stopped(status, now)
         .with_(state=outcome, completion_time=now, retry_time=None)
-        .told(kind, "True", reason, message, now)
-        .told(other, "False", Reason.ENDED, f"the run {outcome.lower()}", now)
-        .progressing("False", Reason.ENDED, message, now)
+        .with_condition(kind, "True", reason, message, now)
+        .with_condition(other, "False", Reason.ENDED, f"the run {outcome.lower()}", now)
+        .with_progressing("False", Reason.ENDED, message, now)
     )
-    closing: list[Action] = [*actions, *without_servers(observed)]
+    last: list[Action] = [*actions, *server_deletions(observation)]
     if status.mlflow_run is not None:
-        closing.append(
-            CloseTracker(run_id=status.mlflow_run, status="FINISHED" if well else "FAILED")
+        last.append(
+            FinishMlflowRun(run_id=status.mlflow_run, status="FINISHED" if succeeded else "FAILED")
         )
-    return Plan(actions=tuple(closing), status=scaled_down(status, observed, now), requeue_s=0.0)
+    status = with_servers_scaled_down(status, observation, now)
+    return Plan(actions=tuple(last), status=status, requeue_s=0.0)
 
 
-def rested(status: Status, now: datetime) -> Status:
-    """The clock of work stands still."""
+def with_clock_stopped(status: Status, now: datetime) -> Status:
+    """`status` with the active time so far added up and no longer counting."""
     return status.with_(active_seconds=int(status.active_for(now)), active_time=None)
 
 
-def without_servers(observed: Observed) -> list[Action]:
-    """Nothing plays: no server need run."""
-    return [RemoveServers(deployment=name) for name in sorted(observed.servers)]
+def server_deletions(observation: Observation) -> list[Action]:
+    """Actions that delete every observed environment Deployment."""
+    return [DeleteDeployment(deployment=name) for name in sorted(observation.servers)]
 
 
-def scaled_down(status: Status, observed: Observed, now: datetime) -> Status:
-    """As `without_servers` leaves it."""
-    if not observed.servers:
+def with_servers_scaled_down(status: Status, observation: Observation, now: datetime) -> Status:
+    """`status` with the EnvironmentsReady condition as it is after `server_deletions`."""
+    if not observation.servers:
         return status
-    message = "no servers run while nothing is played"
-    return status.told(Kind.ENVIRONMENTS_READY, "False", Reason.SCALED_DOWN, message, now)
+    message = "environment servers are removed while no episodes are collected"
+    return status.with_condition(Kind.ENVIRONMENTS_READY, "False", Reason.SCALED_DOWN, message, now)

@@ -1,4 +1,4 @@
-"""What a run's status shows of its progress."""
+"""The informational fields of a run's status: nothing decides by them."""
 
 from __future__ import annotations
 
@@ -6,62 +6,63 @@ from agentrl_components.spec import AgentRLRun
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import Found, State
 from agentrl_operator.api.status import Cost, Status
-from agentrl_operator.planning.situation import Situation
+from agentrl_operator.planning.plan import Situation
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
 
 
-def shown(situation: Situation, run: AgentRLRun, status: Status) -> Status:
-    """`status` with everything that is only there to be looked at."""
-    observed, platform = situation.observed, situation.platform
+def with_progress(situation: Situation, run: AgentRLRun, status: Status) -> Status:
+    """`status` with its informational fields updated."""
+    observation, platform = situation.observation, situation.platform
     phases = run.spec.horizon.phases
-    at = min(status.phase_index, len(phases) - 1)
-    tracked = status.mlflow_run or observed.mlflow_run
+    index = min(status.phase_index, len(phases) - 1)
+    mlflow_run = status.mlflow_run or observation.mlflow_run
     status = status.with_(
-        horizon=phases[at].max_turns,
+        horizon=phases[index].max_turns,
         iterations=sum(phase.iterations for phase in phases),
-        mlflow_run=tracked,
-        mlflow_url=mlflow_url(tracked, run, platform),
+        mlflow_run=mlflow_run,
+        mlflow_url=mlflow_url(mlflow_run, run, platform),
     )
-    standing = observed.standing
-    if not isinstance(standing, State):
+    state = observation.run_state
+    if not isinstance(state, State):
         return status
-    if standing.max_turns and standing.phase == status.phase_index:
-        status = status.with_(horizon=standing.max_turns)
-    if standing.heldout is not None:
-        status = status.with_(success=success(standing.heldout))
-    if standing.best is not None:
+    if state.max_turns and state.phase == status.phase_index:
+        status = status.with_(horizon=state.max_turns)
+    if state.heldout is not None:
+        status = status.with_(success=success_text(state.heldout))
+    if state.best is not None:
         url = resolve.run_storage(run, situation.resource.uid, platform).url
-        status = status.with_(best_checkpoint=f"{url}/{keys.checkpoint(standing.best)}")
+        status = status.with_(best_checkpoint=f"{url}/{keys.checkpoint(state.best)}")
     cost = Cost(
-        tokens=int(standing.tokens),
-        environment_seconds=int(standing.environment_seconds),
-        device_seconds=int(standing.device_seconds),
+        tokens=int(state.tokens),
+        environment_seconds=int(state.environment_seconds),
+        device_seconds=int(state.device_seconds),
     )
-    return status.with_(iteration=standing.iteration, cost=cost)
+    return status.with_(iteration=state.iteration, cost=cost)
 
 
-def success(heldout: Found) -> str:
-    """Held-out success as people read it: 81% [77, 85]."""
+def success_text(heldout: Found) -> str:
+    """Held-out success with its confidence interval, in percent: `81% [77, 85]`."""
     return f"{heldout.success:.0%} [{heldout.low * 100:.0f}, {heldout.high * 100:.0f}]"
 
 
 def kfp_url(run_id: str, platform: Platform) -> str | None:
-    """Where the Kubeflow UI shows a run."""
+    """The page of a KFP run in the Kubeflow UI. None: the platform names no UI."""
     ui = platform.kfp.ui_url
     return f"{ui.rstrip('/')}/#/runs/details/{run_id}" if ui else None
 
 
 def mlflow_url(run_id: str | None, run: AgentRLRun, platform: Platform) -> str | None:
-    """Where MLflow shows a run; people reach the platform's by another address than pods do."""
+    """The page of a run in the MLflow UI. The platform's MLflow may have another address for
+    people (`ui_url`) than for pods (`uri`)."""
     own = run.spec.tracking.uri
     ui = own or platform.tracking.ui_url or platform.tracking.uri
     return f"{ui.rstrip('/')}/#/runs/{run_id}" if ui and run_id else None
 
 
-def where(run: AgentRLRun, status: Status) -> str:
-    """Which phase is worked on, for people."""
+def phase_text(run: AgentRLRun, status: Status) -> str:
+    """The phase and the attempt in words: `phase 1 of 3, 6 turns, attempt 2`."""
     phases = run.spec.horizon.phases
-    at = min(status.phase_index, len(phases) - 1)
-    again = f", attempt {status.attempt + 1}" if status.attempt else ""
-    return f"phase {at + 1} of {len(phases)}, {phases[at].max_turns} turns{again}"
+    index = min(status.phase_index, len(phases) - 1)
+    attempt = f", attempt {status.attempt + 1}" if status.attempt else ""
+    return f"phase {index + 1} of {len(phases)}, {phases[index].max_turns} turns{attempt}"

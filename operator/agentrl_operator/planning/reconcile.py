@@ -1,14 +1,13 @@
-"""What to do about a run: a pure function of its manifest, its status and what is seen.
+"""What to do about a run: a pure function of its manifest, its status and the observation.
 
-    reconcile(resource, status, observed, platform, now) -> Plan
+    reconcile(resource, status, observation, platform, now) -> Plan
 
-The same question gets the same answer, and asking again after the plan is done asks for nothing
-new. Nothing depends on which event came first or on what the operator did before: only the status
-remembers, and a status that is lost is found again by walking through the phases' KFP runs and
-decisions.
+The same input gives the same plan, and after the plan is executed, the next one is empty. Nothing
+depends on the order of events or on what the operator did before: only the status remembers. A
+status that was lost is restored by walking through the phases' KFP runs and decisions.
 
-One phase is one KFP run at a time. An attempt at a phase begins when KFP and Kubernetes say that
-nothing of the one before is left.
+A phase is one KFP run at a time. The next attempt at a phase begins when KFP and Kubernetes report
+that nothing of the previous one is left.
 """
 
 from __future__ import annotations
@@ -21,101 +20,148 @@ from agentrl_components.storage.records import State, Verdict
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.planning import (
-    acceptance,
-    admission,
-    environments,
-    progress,
-    retries,
-    stopping,
+from agentrl_operator.planning import admission, environments, progress, retries, stopping
+from agentrl_operator.planning.actions import (
+    Action,
+    AddFinalizer,
+    CreateMlflowRun,
+    DeleteResource,
+    StartKfpRun,
 )
-from agentrl_operator.planning.actions import Action, DeleteResource, Hold, OpenTracker, StartRun
-from agentrl_operator.planning.observation import KfpRun, Observed, Unknown
-from agentrl_operator.planning.plan import Plan, ended, unavailable, waiting, without_servers
-from agentrl_operator.planning.situation import Situation
+from agentrl_operator.planning.observation import KfpRun, Observation, Unknown
+from agentrl_operator.planning.plan import (
+    Plan,
+    Situation,
+    final_plan,
+    server_deletions,
+    unavailable_plan,
+    waiting_plan,
+)
 from agentrl_pipelines.platform.config import Platform
 
 
 def reconcile(
-    resource: Resource, status: Status, observed: Observed, platform: Platform, now: datetime
+    resource: Resource, status: Status, observation: Observation, platform: Platform, now: datetime
 ) -> Plan:
-    """What to do now, and what to say of the run."""
-    situation = Situation(resource=resource, observed=observed, platform=platform, now=now)
+    """The actions to execute now, the status after them, and when to reconcile again."""
+    situation = Situation(resource=resource, observation=observation, platform=platform, now=now)
     status = status.with_(observed_generation=resource.generation)
     if resource.deleted_at is not None:
-        return stopping.deleted(situation, status)
-    status = acceptance.checked(situation, status)
+        return stopping.deletion_plan(situation, status)
+    status = _with_acceptance(situation, status)
     if status.finished:
-        return _afterwards(situation, status)
-    held: tuple[Action, ...] = () if resource.held else (Hold(),)
-    plan = _decided(situation, status)
-    return replace(plan, actions=(*held, *plan.actions))
+        return _finished_plan(situation, status)
+    finalizer: tuple[Action, ...] = () if resource.held else (AddFinalizer(),)
+    plan = _plan(situation, status)
+    return replace(plan, actions=(*finalizer, *plan.actions))
 
 
-def _decided(situation: Situation, status: Status) -> Plan:
-    run, observed = situation.resource.run, situation.observed
+def _with_acceptance(situation: Situation, status: Status) -> Status:
+    """`status` with the Accepted condition, and without an earlier failure that it explains."""
+    resource, now = situation.resource, situation.now
+    if resource.run is None:
+        message = "; ".join(resource.mistakes)
+        return status.with_condition(Kind.ACCEPTED, "False", Reason.INVALID_SPEC, message, now)
+    status = status.with_condition(
+        Kind.ACCEPTED, "True", Reason.VALID, "the manifest can be run", now
+    )
+    if status.has_condition(Kind.FAILED, "True", Reason.INVALID_SPEC):
+        message = "the manifest was corrected"
+        status = status.with_(state="Pending").with_condition(
+            Kind.FAILED, "False", Reason.NOT_YET, message, now
+        )
+    return status
+
+
+def _invalid_spec_plan(situation: Situation, status: Status) -> Plan:
+    """Start nothing until the manifest is corrected. Work that was started by an earlier manifest
+    goes on."""
+    message, now = "; ".join(situation.resource.mistakes), situation.now
+    if status.start_time is None:
+        status = status.with_(state="Failed").with_condition(
+            Kind.FAILED, "True", Reason.INVALID_SPEC, message, now
+        )
+    return waiting_plan(status, "False", Reason.INVALID_SPEC, message, now, requeue_s=None)
+
+
+def _plan(situation: Situation, status: Status) -> Plan:
+    """The plan of a run that is neither deleted nor finished."""
+    run, observation = situation.resource.run, situation.observation
     if run is not None:
-        status = progress.shown(situation, run, status)
-    if situation.resource.suspend or status.says(Kind.SUSPENDED, "False", Reason.SUSPENDING):
-        if run is not None and observed.done:  # a status that was lost: work may be further on
-            return _worked(situation, run, status)
-        return stopping.suspended(situation, status)
-    if isinstance(observed.kfp, Unknown):
-        return unavailable(situation, status, Reason.KFP_UNAVAILABLE, observed.kfp)
-    status = _resumed(situation, status)
-    queued = admission.awaited(situation, status)
-    if queued is not None:  # what is done stays done: on to the next phase, to wait there
-        return _worked(situation, run, status) if run is not None and observed.done else queued
+        status = progress.with_progress(situation, run, status)
+    if situation.resource.suspend or status.has_condition(
+        Kind.SUSPENDED, "False", Reason.SUSPENDING
+    ):
+        # After the loss of a status, later phases may have work that must be stopped: go there.
+        if run is not None and observation.phase_succeeded:
+            return _phase_plan(situation, run, status)
+        return stopping.suspension_plan(situation, status)
+    if isinstance(observation.kfp, Unknown):
+        return unavailable_plan(situation, status, Reason.KFP_UNAVAILABLE, observation.kfp)
+    status = _with_resumption(situation, status)
+    queued = admission.queued_plan(situation, status)
+    if queued is not None:
+        # A phase that succeeded counts, admitted or not: the run waits in the next one.
+        if run is not None and observation.phase_succeeded:
+            return _phase_plan(situation, run, status)
+        return queued
     if run is None:
-        return acceptance.refused(situation, status)
-    if isinstance(observed.nodes, Unknown):
-        return unavailable(situation, status, Reason.KUBERNETES_REFUSED, observed.nodes)
-    telling, status = admission.granted(situation, status)
-    serving, status = environments.served(situation, run, status)
+        return _invalid_spec_plan(situation, status)
+    if isinstance(observation.nodes, Unknown):
+        return unavailable_plan(situation, status, Reason.KUBERNETES_REFUSED, observation.nodes)
+    workload_actions, status = admission.workload_updates(situation, status)
+    server_actions, status = environments.server_updates(situation, run, status)
     limit_s = run.spec.active_deadline_seconds
-    if limit_s is not None and status.active_for(situation.now) >= limit_s and not observed.done:
-        return stopping.out_of_time(situation, status, limit_s)
-    plan = _worked(situation, run, status)
+    if (
+        limit_s is not None
+        and status.active_for(situation.now) >= limit_s
+        and not observation.phase_succeeded
+    ):
+        return stopping.deadline_plan(situation, status, limit_s)
+    plan = _phase_plan(situation, run, status)
     if plan.status.finished:
         return plan
-    if any(isinstance(one, StartRun) for one in plan.actions):
-        serving = environments.renewed(run, observed)
-    return replace(plan, actions=(*telling, *serving, *plan.actions))
+    if any(isinstance(action, StartKfpRun) for action in plan.actions):
+        server_actions = environments.all_server_updates(run, observation)
+    return replace(plan, actions=(*workload_actions, *server_actions, *plan.actions))
 
 
-def _resumed(situation: Situation, status: Status) -> Status:
-    """After a suspension the phase is begun anew, which counts as no failure."""
-    if status.says(Kind.SUSPENDED, "True"):
+def _with_resumption(situation: Situation, status: Status) -> Status:
+    """`status` of a run that is not suspended. After a suspension, a new attempt continues the
+    phase, which does not count as a failure."""
+    if status.has_condition(Kind.SUSPENDED, "True"):
         status = status.with_(
-            attempt=stopping.next_attempt(situation.observed),
+            attempt=stopping.next_attempt(situation.observation),
             state="Pending" if status.start_time is None else "Running",
             active_time=None if status.start_time is None else situation.now,
         )
     message = "the run is not suspended"
-    return status.told(Kind.SUSPENDED, "False", Reason.NOT_SUSPENDED, message, situation.now)
+    return status.with_condition(
+        Kind.SUSPENDED, "False", Reason.NOT_SUSPENDED, message, situation.now
+    )
 
 
-def _worked(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
-    """A step of the loop over phases."""
-    observed = situation.observed
-    kfp, verdict = observed.kfp, observed.verdict
-    if status.attempt > observed.attempt:
-        return retries.backing_off(situation, run, status)
-    status = status.with_(attempt=observed.attempt)
+def _phase_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
+    """One step of the loop over phases."""
+    observation = situation.observation
+    kfp, decision = observation.kfp, observation.decision
+    if status.attempt > observation.attempt:
+        return retries.backoff_plan(situation, run, status)
+    status = status.with_(attempt=observation.attempt)
     if not isinstance(kfp, KfpRun):
-        return _started(situation, run, status)
-    status = _at_work(situation, status).with_(state="Running", retry_time=None)
-    if kfp.alive and not observed.lost:
-        return _running(situation, run, status)
-    if isinstance(verdict, Unknown):
-        return unavailable(situation, status, Reason.STORE_UNAVAILABLE, verdict)
-    if verdict is not None and verdict.action in ("advance", "finish", "stop"):
-        return _followed(situation, run, status, verdict)
-    return retries.judged(situation, run, status, kfp)
+        return _start_plan(situation, run, status)
+    status = _with_kfp_run(situation, status).with_(state="Running", retry_time=None)
+    if kfp.alive and not observation.workflow_lost:
+        return _running_plan(situation, run, status)
+    if isinstance(decision, Unknown):
+        return unavailable_plan(situation, status, Reason.STORE_UNAVAILABLE, decision)
+    if decision is not None and decision.action in ("advance", "finish", "stop"):
+        return _decision_plan(situation, run, status, decision)
+    return retries.failure_plan(situation, run, status, kfp)
 
 
-def _at_work(situation: Situation, status: Status) -> Status:
-    """`status` that names the attempt's KFP run, with the clock of work going."""
+def _with_kfp_run(situation: Situation, status: Status) -> Status:
+    """`status` that names the attempt's KFP run and counts active time."""
     run_id = situation.run_id(status)
     return status.with_(
         kfp_run=run_id,
@@ -125,26 +171,28 @@ def _at_work(situation: Situation, status: Status) -> Status:
     )
 
 
-def _running(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
-    observed, poll_s = situation.observed, situation.platform.poll_seconds
-    if retries.for_good(observed):
-        return retries.cut_short(situation, status)
-    doing = observed.standing.message if isinstance(observed.standing, State) else ""
-    told = [progress.where(run, status), doing, observed.trouble]
-    message = ": ".join(one for one in told if one)
-    return waiting(status, "True", Reason.RUNNING, message, situation.now, requeue_s=poll_s)
+def _running_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
+    """Report the progress of the KFP run, or terminate it after a permanent failure."""
+    observation, poll_s = situation.observation, situation.platform.poll_seconds
+    if retries.failed_permanently(observation):
+        return retries.termination_plan(situation, status)
+    state = observation.run_state
+    stage_message = state.message if isinstance(state, State) else ""
+    parts = [progress.phase_text(run, status), stage_message, observation.pod_problem]
+    message = ": ".join(part for part in parts if part)
+    return waiting_plan(status, "True", Reason.RUNNING, message, situation.now, requeue_s=poll_s)
 
 
-def _started(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
-    """Begin an attempt, once its time has come."""
-    nodes, poll_s = situation.observed.nodes, situation.platform.poll_seconds
+def _start_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
+    """Start the attempt's KFP run, unless the delay after a failure is not over."""
+    nodes, poll_s = situation.observation.nodes, situation.platform.poll_seconds
     if status.retry_time is not None and situation.now < status.retry_time:
-        return retries.backing_off(situation, run, status)
-    status = _at_work(situation, status)
+        return retries.backoff_plan(situation, run, status)
+    status = _with_kfp_run(situation, status)
     actions: list[Action] = []
     if status.phase_index == 0 and status.attempt == 0 and status.mlflow_run is None:
-        actions.append(OpenTracker())
-    start = StartRun(
+        actions.append(CreateMlflowRun())
+    start = StartKfpRun(
         run_id=situation.run_id(status),
         phase=status.phase_index,
         attempt=status.attempt,
@@ -152,39 +200,41 @@ def _started(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
         nodes={} if isinstance(nodes, Unknown) else nodes,
     )
     actions.append(start)
-    message, now = f"submitting {progress.where(run, status)}", situation.now
-    return waiting(
+    message, now = f"submitting {progress.phase_text(run, status)}", situation.now
+    return waiting_plan(
         status, "True", Reason.SUBMITTING, message, now, actions=actions, requeue_s=poll_s
     )
 
 
-def _followed(situation: Situation, run: AgentRLRun, status: Status, verdict: Verdict) -> Plan:
-    """Do as the phase's decision says."""
+def _decision_plan(
+    situation: Situation, run: AgentRLRun, status: Status, decision: Verdict
+) -> Plan:
+    """Carry out the decision that ended the phase: the next phase, or the end of the run."""
     last = len(run.spec.horizon.phases) - 1
-    if verdict.action == "stop":
-        message = verdict.reason or "stopped"
-        return ended(situation, status, "Failed", Reason.COLLAPSE_ERROR, message)
-    if verdict.action == "finish" or status.phase_index >= last:
-        message = verdict.reason or "the schedule is done"
-        return ended(situation, status, "Succeeded", Reason.SCHEDULE_DONE, message)
-    following = min(max(verdict.phase, status.phase_index + 1), last)
+    if decision.action == "stop":
+        message = decision.reason or "stopped"
+        return final_plan(situation, status, "Failed", Reason.COLLAPSE_ERROR, message)
+    if decision.action == "finish" or status.phase_index >= last:
+        message = decision.reason or "the schedule is done"
+        return final_plan(situation, status, "Succeeded", Reason.SCHEDULE_DONE, message)
+    next_phase = min(max(decision.phase, status.phase_index + 1), last)
     status = status.with_(
-        phase_index=following,
+        phase_index=next_phase,
         attempt=0,
         failures=0,
         retry_time=None,
-        horizon=run.spec.horizon.phases[following].max_turns,
+        horizon=run.spec.horizon.phases[next_phase].max_turns,
         kfp_run=None,
         kfp_url=None,
     )
-    message = verdict.reason or f"on to {progress.where(run, status)}"
-    return waiting(status, "True", Reason.SUBMITTING, message, situation.now, requeue_s=0.0)
+    message = decision.reason or f"on to {progress.phase_text(run, status)}"
+    return waiting_plan(status, "True", Reason.SUBMITTING, message, situation.now, requeue_s=0.0)
 
 
-def _afterwards(situation: Situation, status: Status) -> Plan:
-    """The run is over: nothing is left running, and at its time it goes."""
+def _finished_plan(situation: Situation, status: Status) -> Plan:
+    """Remove what is left of a finished run, and delete it when its time to live is over."""
     run = situation.resource.run
-    actions = without_servers(situation.observed) or admission.closed(situation, status)
+    actions = server_deletions(situation.observation) or admission.quota_release(situation, status)
     ttl_s = run.spec.ttl_seconds_after_finished if run is not None else None
     if ttl_s is None or status.completion_time is None:
         return Plan(actions=tuple(actions), status=status, requeue_s=None)

@@ -1,4 +1,4 @@
-"""Attempts at a phase that came to nothing: why, and when the next one begins."""
+"""Failed attempts at a phase: their cause, and when the next attempt begins."""
 
 from __future__ import annotations
 
@@ -9,84 +9,96 @@ from agentrl_components.storage.records import State
 from agentrl_operator.api.conditions import Reason, rfc3339, stage_reason
 from agentrl_operator.api.status import Status
 from agentrl_operator.planning import progress, stopping
-from agentrl_operator.planning.actions import TerminateRun
-from agentrl_operator.planning.observation import KfpRun, Observed, Unknown
-from agentrl_operator.planning.plan import Plan, ended, unavailable, waiting
-from agentrl_operator.planning.situation import Situation
+from agentrl_operator.planning.actions import TerminateKfpRun
+from agentrl_operator.planning.observation import KfpRun, Observation, Unknown
+from agentrl_operator.planning.plan import (
+    Plan,
+    Situation,
+    final_plan,
+    unavailable_plan,
+    waiting_plan,
+)
 
 FIRST_BACKOFF_S = 10.0
-LONGEST_BACKOFF_S = 300.0
+"""Delay after the first failure; it doubles with every further one."""
+MAX_BACKOFF_S = 300.0
 
 
-def backing_off(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
-    """Wait for the time of the next attempt."""
+def backoff_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
+    """Wait until `status.retry_time`."""
     now = situation.now
-    left = (status.retry_time - now).total_seconds() if status.retry_time is not None else 0.0
-    if left <= 0:
+    left_s = (status.retry_time - now).total_seconds() if status.retry_time is not None else 0.0
+    if left_s <= 0:
         return Plan(status=status, requeue_s=0.0)
-    message = f"{progress.where(run, status)} begins at {rfc3339(now + timedelta(seconds=left))}"
-    return waiting(status, "True", Reason.BACKING_OFF, message, now, requeue_s=left)
+    begin = rfc3339(now + timedelta(seconds=left_s))
+    message = f"{progress.phase_text(run, status)} begins at {begin}"
+    return waiting_plan(status, "True", Reason.BACKING_OFF, message, now, requeue_s=left_s)
 
 
-def judged(situation: Situation, run: AgentRLRun, status: Status, kfp: KfpRun) -> Plan:
-    """An attempt came to nothing: try again, unless that would fail alike or was tried enough."""
-    observed, now = situation.observed, situation.now
-    standing = observed.standing
-    if isinstance(standing, Unknown):
-        return unavailable(situation, status, Reason.STORE_UNAVAILABLE, standing)
-    why, reason = _cause(standing, observed, kfp)
-    if observed.pods:
-        message = f"{why}; waiting for {observed.pods} pods to end"
-        return stopping.awaited(situation, status, message)
-    actions = (TerminateRun(run_id=situation.run_id(status)),) if observed.lost else ()
-    if standing is not None and standing.status == "failed" and standing.final:
-        return ended(situation, status, "Failed", reason, why, actions)
+def failure_plan(situation: Situation, run: AgentRLRun, status: Status, kfp: KfpRun) -> Plan:
+    """After a failed attempt: retry with a delay, or end the run if the failure is permanent or
+    `backoffLimit` is exceeded."""
+    observation, now = situation.observation, situation.now
+    state = observation.run_state
+    if isinstance(state, Unknown):
+        return unavailable_plan(situation, status, Reason.STORE_UNAVAILABLE, state)
+    cause, reason = _cause(state, observation, kfp)
+    if observation.pods:
+        message = f"{cause}; waiting for {observation.pods} pods to end"
+        return stopping.stopping_plan(situation, status, message)
+    # KFP would report a run without its Workflow as RUNNING for ever.
+    terminate = (TerminateKfpRun(run_id=situation.run_id(status)),)
+    actions = terminate if observation.workflow_lost else ()
+    if state is not None and state.status == "failed" and state.final:
+        return final_plan(situation, status, "Failed", reason, cause, actions)
     failures = status.failures + 1
     if failures > run.spec.backoff_limit:
-        message = f"{failures} attempts at {progress.where(run, status)} failed, the last: {why}"
-        return ended(situation, status, "Failed", Reason.BACKOFF_LIMIT_EXCEEDED, message, actions)
-    delay_s = min(FIRST_BACKOFF_S * 2 ** (failures - 1), LONGEST_BACKOFF_S)
+        where = progress.phase_text(run, status)
+        message = f"{failures} attempts at {where} failed, the last: {cause}"
+        reason = Reason.BACKOFF_LIMIT_EXCEEDED
+        return final_plan(situation, status, "Failed", reason, message, actions)
+    delay_s = min(FIRST_BACKOFF_S * 2 ** (failures - 1), MAX_BACKOFF_S)
     status = status.with_(
         attempt=status.attempt + 1,
         failures=failures,
         retry_time=now + timedelta(seconds=delay_s),
     )
-    message = f"{why}; trying again in {delay_s:.0f} s"
-    return waiting(
+    message = f"{cause}; trying again in {delay_s:.0f} s"
+    return waiting_plan(
         status, "True", Reason.BACKING_OFF, message, now, actions=actions, requeue_s=delay_s
     )
 
 
-def for_good(observed: Observed) -> bool:
-    """Whether a stage has failed so that another try would end alike. A phase that decides to stop
-    is left to end by itself."""
-    standing = observed.standing
+def failed_permanently(observation: Observation) -> bool:
+    """Whether a stage reported a failure that another attempt would repeat. False for a collapse:
+    that phase stores its decision and its KFP run ends by itself."""
+    state = observation.run_state
     return (
-        isinstance(standing, State)
-        and (standing.status, standing.final) == ("failed", True)
-        and standing.reason != Reason.COLLAPSE_ERROR
+        isinstance(state, State)
+        and (state.status, state.final) == ("failed", True)
+        and state.reason != Reason.COLLAPSE_ERROR
     )
 
 
-def cut_short(situation: Situation, status: Status) -> Plan:
-    """Stop a KFP run that would only try the stage again."""
-    observed = situation.observed
-    assert isinstance(observed.standing, State)
-    assert isinstance(observed.kfp, KfpRun)
-    stopped = observed.kfp.state == "CANCELING"
-    actions = () if stopped else (TerminateRun(run_id=situation.run_id(status)),)
-    message = f"{observed.standing.reason}: {observed.standing.message}; stopping the KFP run"
-    return stopping.awaited(situation, status, message, actions)
+def termination_plan(situation: Situation, status: Status) -> Plan:
+    """After a permanent failure: terminate the KFP run, which would only retry the stage."""
+    observation = situation.observation
+    assert isinstance(observation.run_state, State)
+    assert isinstance(observation.kfp, KfpRun)
+    terminating = observation.kfp.state == "CANCELING"
+    actions = () if terminating else (TerminateKfpRun(run_id=situation.run_id(status)),)
+    cause = f"{observation.run_state.reason}: {observation.run_state.message}"
+    return stopping.stopping_plan(situation, status, f"{cause}; stopping the KFP run", actions)
 
 
-def _cause(standing: State | None, observed: Observed, kfp: KfpRun) -> tuple[str, Reason]:
-    """Why an attempt failed: as its stages say, else as KFP says."""
-    if standing is not None and standing.status == "failed":
-        name = f"{standing.reason}: " if standing.reason else ""
-        return f"{name}{standing.message}", stage_reason(standing.reason)
-    if observed.lost:
+def _cause(state: State | None, observation: Observation, kfp: KfpRun) -> tuple[str, Reason]:
+    """Why an attempt failed: as its stages report it, else as KFP reports it."""
+    if state is not None and state.status == "failed":
+        name = f"{state.reason}: " if state.reason else ""
+        return f"{name}{state.message}", stage_reason(state.reason)
+    if observation.workflow_lost:
         return "the Workflow of the KFP run is gone", Reason.WORKFLOW_LOST
     if kfp.succeeded:
-        return "the KFP run succeeded but decided nothing", Reason.STAGE_FAILED
-    told = [f"the KFP run ended {kfp.state}", kfp.error, observed.trouble]
-    return ": ".join(one for one in told if one), Reason.STAGE_FAILED
+        return "the KFP run succeeded but stored no decision", Reason.STAGE_FAILED
+    parts = [f"the KFP run ended {kfp.state}", kfp.error, observation.pod_problem]
+    return ": ".join(part for part in parts if part), Reason.STAGE_FAILED

@@ -12,7 +12,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def progressing(before: Status, reason: Reason, message: str = "") -> Status:
-    return before.told(Kind.PROGRESSING, "True", reason, message, NOW)
+    return before.with_condition(Kind.PROGRESSING, "True", reason, message, NOW)
 
 
 def reasons(before: Status, after: Status) -> list[str]:
@@ -20,7 +20,7 @@ def reasons(before: Status, after: Status) -> list[str]:
 
 
 def test_a_new_run_makes_no_event_until_it_works():
-    accepted = Status().told(Kind.ACCEPTED, "True", Reason.VALID, "", NOW)
+    accepted = Status().with_condition(Kind.ACCEPTED, "True", Reason.VALID, "", NOW)
     first = progressing(accepted, Reason.SUBMITTING)
     assert reasons(Status(), first) == []
     assert reasons(first, progressing(first, Reason.RUNNING)) == ["Running"]

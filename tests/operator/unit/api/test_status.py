@@ -7,13 +7,13 @@ from demo_run import NOW, plan
 from agentrl_operator.api import status as statuses
 from agentrl_operator.api.conditions import Kind
 from agentrl_operator.api.status import Status
-from agentrl_operator.planning.observation import KfpRun, Observed
+from agentrl_operator.planning.observation import KfpRun, Observation
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays():
     first = plan()
     later = NOW + timedelta(minutes=5)
-    second = plan(status=first.status, observed=Observed(kfp=KfpRun(state="RUNNING")), now=later)
+    second = plan(status=first.status, observed=Observation(kfp=KfpRun(state="RUNNING")), now=later)
 
     progressing = second.status.condition(Kind.PROGRESSING)
     assert progressing.reason == "Running"

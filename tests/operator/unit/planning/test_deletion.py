@@ -6,7 +6,7 @@ from demo_run import NOW, SPEC, UID, plan, started
 
 from agentrl_operator.api import resource
 from agentrl_operator.planning import actions
-from agentrl_operator.planning.observation import KfpRun, Observed, Unknown
+from agentrl_operator.planning.observation import KfpRun, Observation, Unknown
 
 
 def test_a_finished_run_goes_when_its_time_is_over():
@@ -24,14 +24,14 @@ def test_a_deleted_run_is_let_go_when_its_work_has_stopped():
     deleted = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
     run_id = resource.run_id(UID, 0, 0)
 
-    running = plan(SPEC, started(), Observed(kfp=KfpRun(state="RUNNING"), pods=2), **deleted)
-    assert running.actions == (actions.TerminateRun(run_id=run_id),)
-    pods = plan(SPEC, started(), Observed(kfp=KfpRun(state="FAILED"), pods=1), **deleted)
+    running = plan(SPEC, started(), Observation(kfp=KfpRun(state="RUNNING"), pods=2), **deleted)
+    assert running.actions == (actions.TerminateKfpRun(run_id=run_id),)
+    pods = plan(SPEC, started(), Observation(kfp=KfpRun(state="FAILED"), pods=1), **deleted)
     assert pods.actions == ()
-    over = plan(SPEC, started(), Observed(kfp=KfpRun(state="FAILED"), pods=0), **deleted)
+    over = plan(SPEC, started(), Observation(kfp=KfpRun(state="FAILED"), pods=0), **deleted)
     assert over.actions == (
-        actions.CloseTracker(run_id="m1", status="KILLED"),
-        actions.Release(),
+        actions.FinishMlflowRun(run_id="m1", status="KILLED"),
+        actions.RemoveFinalizer(),
     )
 
 
@@ -43,59 +43,66 @@ def test_a_deletion_stops_every_run_of_the_experiment():
         states = {
             resource.run_id(UID, 1, n): KfpRun(state=s) for n, s in enumerate(others.values())
         }
-        observed = Observed(kfp=kfp, others=states, pods=1)
+        observed = Observation(kfp=kfp, others=states, pods=1)
         return plan(SPEC, started(), observed, now=NOW + timedelta(seconds=seconds), **deleted)
 
     done = KfpRun(state="SUCCEEDED")
     both = at(1, KfpRun(state="RUNNING"), later="RUNNING", ended="FAILED")
     assert set(both.actions) == {
-        actions.TerminateRun(run_id=own),
-        actions.TerminateRun(run_id=later),
+        actions.TerminateKfpRun(run_id=own),
+        actions.TerminateKfpRun(run_id=later),
     }
     assert both.status.message == "deleting: 2 KFP runs are being stopped"
-    assert at(1, done, later="RUNNING").actions == (actions.TerminateRun(run_id=later),)
+    assert at(1, done, later="RUNNING").actions == (actions.TerminateKfpRun(run_id=later),)
     assert at(1, done, later="CANCELING").actions == ()
-    silent = Unknown(why="KFP: refused")
+    silent = Unknown(message="KFP: refused")
     assert at(1, silent, later="RUNTIME_STATE_UNSPECIFIED").actions == ()
     assert at(15, silent, later="RUNTIME_STATE_UNSPECIFIED").actions == (
-        actions.RemoveWorkflow(run_id=own),
-        actions.RemoveWorkflow(run_id=later),
+        actions.DeleteWorkflow(run_id=own),
+        actions.DeleteWorkflow(run_id=later),
     )
     assert at(1, None, later="RUNNING").actions == (
-        actions.RemoveWorkflow(run_id=own),
-        actions.TerminateRun(run_id=later),
+        actions.DeleteWorkflow(run_id=own),
+        actions.TerminateKfpRun(run_id=later),
     )
     assert at(45, done, later="CANCELING").actions == (
-        actions.RemoveWorkflow(run_id=own),
-        actions.RemoveWorkflow(run_id=later),
+        actions.DeleteWorkflow(run_id=own),
+        actions.DeleteWorkflow(run_id=later),
     )
-    assert actions.Release() in at(90, done, later="CANCELING").actions
+    assert actions.RemoveFinalizer() in at(90, done, later="CANCELING").actions
 
 
 def test_a_deleted_run_takes_its_store_along_where_the_manifest_says_so():
     spec = SPEC | {"storage": {"onDelete": "delete"}}
     got = plan(spec, deletionTimestamp="2026-11-21T12:00:00Z")
 
-    assert got.actions == (actions.ForgetRuns(), actions.EraseStore(), actions.Release())
+    assert got.actions == (
+        actions.DeleteKfpRuns(),
+        actions.DeleteRunData(),
+        actions.RemoveFinalizer(),
+    )
 
 
 def test_a_deletion_does_not_wait_for_ever():
     deleted = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
-    gone = Unknown(why="KFP: refused")
+    gone = Unknown(message="KFP: refused")
     run_id = resource.run_id(UID, 0, 0)
 
     def at(seconds, pods):
-        observed = Observed(kfp=gone, pods=pods)
+        observed = Observation(kfp=gone, pods=pods)
         return plan(SPEC, started(), observed, now=NOW + timedelta(seconds=seconds), **deleted)
 
     assert at(5, 2).actions == ()
-    assert at(15, 2).actions == (actions.RemoveWorkflow(run_id=run_id),)
+    assert at(15, 2).actions == (actions.DeleteWorkflow(run_id=run_id),)
     assert [type(one) for one in at(16, 0).actions] == [
-        actions.RemoveWorkflow,
-        actions.CloseTracker,
-        actions.Release,
+        actions.DeleteWorkflow,
+        actions.FinishMlflowRun,
+        actions.RemoveFinalizer,
     ]
-    assert [type(one) for one in at(90, 2).actions] == [actions.CloseTracker, actions.Release]
+    assert [type(one) for one in at(90, 2).actions] == [
+        actions.FinishMlflowRun,
+        actions.RemoveFinalizer,
+    ]
 
 
 def test_a_deletion_leaves_the_workflow_to_a_kfp_that_answers_for_a_while():
@@ -103,9 +110,9 @@ def test_a_deletion_leaves_the_workflow_to_a_kfp_that_answers_for_a_while():
     run_id = resource.run_id(UID, 0, 0)
 
     def at(seconds, kfp):
-        observed = Observed(kfp=kfp, pods=1)
+        observed = Observation(kfp=kfp, pods=1)
         return plan(SPEC, started(), observed, now=NOW + timedelta(seconds=seconds), **deleted)
 
     assert at(30, KfpRun(state="FAILED")).actions == ()
-    assert at(45, KfpRun(state="FAILED")).actions == (actions.RemoveWorkflow(run_id=run_id),)
-    assert at(1, None).actions == (actions.RemoveWorkflow(run_id=run_id),)
+    assert at(45, KfpRun(state="FAILED")).actions == (actions.DeleteWorkflow(run_id=run_id),)
+    assert at(1, None).actions == (actions.DeleteWorkflow(run_id=run_id),)

@@ -8,7 +8,7 @@ from agentrl_operator.api import status as statuses
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.manifests import environment_server
 from agentrl_operator.planning import actions
-from agentrl_operator.planning.observation import KfpRun, Observed, Servers, Unknown
+from agentrl_operator.planning.observation import KfpRun, Observation, Servers, Unknown
 
 
 def test_a_new_run_is_held_tracked_and_its_first_phase_started():
@@ -16,9 +16,9 @@ def test_a_new_run_is_held_tracked_and_its_first_phase_started():
 
     run_id = resource.run_id(UID, 0, 0)
     assert got.actions == (
-        actions.Hold(),
-        actions.OpenTracker(),
-        actions.StartRun(run_id=run_id, phase=0, attempt=0, first=True),
+        actions.AddFinalizer(),
+        actions.CreateMlflowRun(),
+        actions.StartKfpRun(run_id=run_id, phase=0, attempt=0, first=True),
     )
     assert statuses.written(got.status) == {
         "state": "Pending",
@@ -70,10 +70,10 @@ def test_environments_that_are_not_there_are_made_with_their_token_before_the_ru
     kinds = [type(action) for action in plan(SERVED).actions]
 
     assert kinds == [
-        actions.ApplyToken,
+        actions.CreateTokenSecret,
         actions.ApplyEnvironment,
-        actions.OpenTracker,
-        actions.StartRun,
+        actions.CreateMlflowRun,
+        actions.StartKfpRun,
     ]
 
 
@@ -86,14 +86,14 @@ def test_servers_that_answer_are_left_alone_and_older_ones_brought_up_to_date():
 
     def seen(manifest, ready):
         servers = {name: Servers(manifest=manifest, ready=ready, wanted=1)}
-        return plan(SERVED, started(), Observed(kfp=KfpRun(state="RUNNING"), servers=servers))
+        return plan(SERVED, started(), Observation(kfp=KfpRun(state="RUNNING"), servers=servers))
 
     assert seen(fingerprint, 1).actions == ()
-    assert seen(fingerprint, 1).status.says(Kind.ENVIRONMENTS_READY, "True", Reason.READY)
+    assert seen(fingerprint, 1).status.has_condition(Kind.ENVIRONMENTS_READY, "True", Reason.READY)
     waiting = seen(fingerprint, 0).status.condition(Kind.ENVIRONMENTS_READY)
-    assert (waiting.status, waiting.message) == ("False", "babyai: 0 of 1 servers answer")
+    assert (waiting.status, waiting.message) == ("False", "babyai: 0 of 1 servers are ready")
     assert seen("older", 1).actions == (
-        actions.ApplyToken(servers=(name,)),
+        actions.CreateTokenSecret(servers=(name,)),
         actions.ApplyEnvironment(environment="babyai"),
     )
 
@@ -106,14 +106,14 @@ def test_each_attempt_makes_anew_what_somebody_deleted_and_nobody_watches():
     name = "demo-6a1b2c3d-babyai"
     servers = {name: Servers(manifest=fingerprint, ready=1, wanted=1)}
 
-    assert plan(SERVED, started(), Observed(servers=servers)).actions[:2] == (
-        actions.ApplyToken(servers=(name,)),
+    assert plan(SERVED, started(), Observation(servers=servers)).actions[:2] == (
+        actions.CreateTokenSecret(servers=(name,)),
         actions.ApplyEnvironment(environment="babyai"),
     )
 
 
 def test_a_run_at_work_shows_what_its_store_says():
-    standing = State(
+    state = State(
         status="running",
         message="iteration 3 of 6",
         phase=0,
@@ -125,7 +125,7 @@ def test_a_run_at_work_shows_what_its_store_says():
         environment_seconds=5.6,
         device_seconds=7.8,
     )
-    got = plan(status=started(), observed=Observed(kfp=KfpRun(state="RUNNING"), standing=standing))
+    got = plan(status=started(), observed=Observation(kfp=KfpRun(state="RUNNING"), run_state=state))
 
     assert got.actions == ()
     assert got.requeue_s == 5
@@ -145,11 +145,11 @@ def test_a_run_at_work_shows_what_its_store_says():
 
 
 def test_what_keeps_pods_from_work_is_told():
-    kfp, trouble = KfpRun(state="RUNNING"), "train: ImagePullBackOff: no image"
-    got = plan(status=started(), observed=Observed(kfp=kfp, trouble=trouble))
-    assert got.status.message == f"phase 1 of 2, 3 turns: {trouble}"
+    kfp, problem = KfpRun(state="RUNNING"), "train: ImagePullBackOff: no image"
+    got = plan(status=started(), observed=Observation(kfp=kfp, pod_problem=problem))
+    assert got.status.message == f"phase 1 of 2, 3 turns: {problem}"
 
-    ended = Observed(kfp=KfpRun(state="FAILED"), pods=0, trouble="train: OOMKilled")
+    ended = Observation(kfp=KfpRun(state="FAILED"), pods=0, pod_problem="train: OOMKilled")
     got = plan(status=started(), observed=ended)
     assert got.status.message == (
         "the KFP run ended FAILED: train: OOMKilled; trying again in 10 s"
@@ -157,23 +157,23 @@ def test_what_keeps_pods_from_work_is_told():
 
 
 def test_a_phase_that_is_done_is_followed_by_the_next():
-    verdict = Verdict(action="advance", phase=1, max_turns=6, reason="on")
-    observed = Observed(kfp=KfpRun(state="SUCCEEDED"), verdict=verdict)
+    decision = Verdict(action="advance", phase=1, max_turns=6, reason="on")
+    observed = Observation(kfp=KfpRun(state="SUCCEEDED"), decision=decision)
     got = plan(status=started(), observed=observed)
 
     assert got.requeue_s == 0
     assert (got.status.phase_index, got.status.attempt) == (1, 0)
     after = plan(status=got.status)
     assert after.actions == (
-        actions.StartRun(run_id=resource.run_id(UID, 1, 0), phase=1, attempt=0),
+        actions.StartKfpRun(run_id=resource.run_id(UID, 1, 0), phase=1, attempt=0),
     )
     assert after.status.horizon == 6
 
 
 def test_a_finished_schedule_succeeds_and_closes_the_tracker():
-    observed = Observed(
+    observed = Observation(
         kfp=KfpRun(state="SUCCEEDED"),
-        verdict=Verdict(
+        decision=Verdict(
             action="finish",
             phase=1,
             max_turns=6,
@@ -184,22 +184,24 @@ def test_a_finished_schedule_succeeds_and_closes_the_tracker():
     got = plan(status=started(phase_index=1), observed=observed)
 
     assert got.actions == (
-        actions.RemoveServers(deployment="demo-babyai"),
-        actions.CloseTracker(run_id="m1", status="FINISHED"),
+        actions.DeleteDeployment(deployment="demo-babyai"),
+        actions.FinishMlflowRun(run_id="m1", status="FINISHED"),
     )
     assert got.status.state == "Succeeded"
     assert got.status.completion_time == NOW
-    assert got.status.says(Kind.SUCCEEDED, "True", Reason.SCHEDULE_DONE)
-    assert got.status.says(Kind.PROGRESSING, "False", Reason.ENDED)
+    assert got.status.has_condition(Kind.SUCCEEDED, "True", Reason.SCHEDULE_DONE)
+    assert got.status.has_condition(Kind.PROGRESSING, "False", Reason.ENDED)
 
 
 def test_nothing_is_decided_while_kfp_or_the_store_does_not_answer():
-    silent = plan(status=started(), observed=Observed(kfp=Unknown(why="KFP: refused")))
+    silent = plan(status=started(), observed=Observation(kfp=Unknown(message="KFP: refused")))
     assert silent.actions == ()
-    assert silent.status.says(Kind.PROGRESSING, "Unknown", Reason.KFP_UNAVAILABLE)
+    assert silent.status.has_condition(Kind.PROGRESSING, "Unknown", Reason.KFP_UNAVAILABLE)
     assert silent.status.attempt == 0
 
-    observed = Observed(kfp=KfpRun(state="SUCCEEDED"), verdict=Unknown(why="store: refused"))
+    observed = Observation(
+        kfp=KfpRun(state="SUCCEEDED"), decision=Unknown(message="store: refused")
+    )
     blind = plan(status=started(), observed=observed)
-    assert blind.status.says(Kind.PROGRESSING, "Unknown", Reason.STORE_UNAVAILABLE)
+    assert blind.status.has_condition(Kind.PROGRESSING, "Unknown", Reason.STORE_UNAVAILABLE)
     assert blind.status.phase_index == 0

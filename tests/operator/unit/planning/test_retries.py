@@ -9,14 +9,14 @@ from agentrl_components.storage.records import State, Verdict
 from agentrl_operator.api import resource
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.planning import actions
-from agentrl_operator.planning.observation import KfpRun, Observed
+from agentrl_operator.planning.observation import KfpRun, Observation
 
 
 def test_a_stage_that_failed_for_good_is_not_tried_again_by_argo():
-    standing = State(status="failed", reason="ModelError", message="train: none", final=True)
-    observed = Observed(kfp=KfpRun(state="RUNNING"), standing=standing)
+    state = State(status="failed", reason="ModelError", message="train: none", final=True)
+    observed = Observation(kfp=KfpRun(state="RUNNING"), run_state=state)
     got = plan(status=started(), observed=observed)
-    stop = actions.TerminateRun(run_id=resource.run_id(UID, 0, 0))
+    stop = actions.TerminateKfpRun(run_id=resource.run_id(UID, 0, 0))
     assert got.actions == (stop,)
     assert got.status.message == "ModelError: train: none; stopping the KFP run"
 
@@ -24,69 +24,71 @@ def test_a_stage_that_failed_for_good_is_not_tried_again_by_argo():
     assert plan(status=got.status, observed=stopping).actions == ()
     gone = replace(observed, kfp=KfpRun(state="CANCELED"), pods=0)
     after = plan(status=got.status, observed=gone).status
-    assert (after.phase, after.message) == ("Failed", "ModelError: train: none")
+    assert (after.state, after.message) == ("Failed", "ModelError: train: none")
 
 
 def test_a_phase_that_decides_to_stop_ends_by_itself():
-    standing = State(status="failed", reason="CollapseError", message="entropy", final=True)
-    observed = Observed(kfp=KfpRun(state="RUNNING"), standing=standing)
+    state = State(status="failed", reason="CollapseError", message="entropy", final=True)
+    observed = Observation(kfp=KfpRun(state="RUNNING"), run_state=state)
     assert plan(status=started(), observed=observed).actions == ()
 
 
 def test_an_alarm_that_said_stop_fails_the_run():
-    verdict = Verdict(action="stop", phase=0, max_turns=3, reason="entropy below 0.02")
-    observed = Observed(kfp=KfpRun(state="FAILED"), verdict=verdict)
+    decision = Verdict(action="stop", phase=0, max_turns=3, reason="entropy below 0.02")
+    observed = Observation(kfp=KfpRun(state="FAILED"), decision=decision)
     got = plan(status=started(), observed=observed)
 
-    assert got.status.says(Kind.FAILED, "True", Reason.COLLAPSE_ERROR)
+    assert got.status.has_condition(Kind.FAILED, "True", Reason.COLLAPSE_ERROR)
     assert got.status.message == "entropy below 0.02"
 
 
 def test_a_failed_attempt_is_tried_again_later_and_counted():
-    failed = Observed(kfp=KfpRun(state="FAILED"), pods=0)
+    failed = Observation(kfp=KfpRun(state="FAILED"), pods=0)
     got = plan(status=started(), observed=failed)
 
     assert got.actions == ()
     assert (got.status.attempt, got.status.failures) == (1, 1)
     assert got.status.retry_time == NOW + timedelta(seconds=10)
     assert got.requeue_s == 10
-    early = plan(status=got.status, observed=Observed(attempt=1), now=NOW + timedelta(seconds=4))
+    early = plan(status=got.status, observed=Observation(attempt=1), now=NOW + timedelta(seconds=4))
     assert (early.actions, early.requeue_s) == ((), 6)
-    due = plan(status=got.status, observed=Observed(attempt=1), now=NOW + timedelta(seconds=10))
-    assert due.actions == (actions.StartRun(run_id=resource.run_id(UID, 0, 1), phase=0, attempt=1),)
+    due = plan(status=got.status, observed=Observation(attempt=1), now=NOW + timedelta(seconds=10))
+    assert due.actions == (
+        actions.StartKfpRun(run_id=resource.run_id(UID, 0, 1), phase=0, attempt=1),
+    )
 
 
 def test_no_attempt_begins_while_pods_of_the_one_before_work():
-    got = plan(status=started(), observed=Observed(kfp=KfpRun(state="FAILED"), pods=2))
+    got = plan(status=started(), observed=Observation(kfp=KfpRun(state="FAILED"), pods=2))
 
     assert got.actions == ()
     assert got.status.attempt == 0
-    assert got.status.says(Kind.PROGRESSING, "True", Reason.STOPPING)
+    assert got.status.has_condition(Kind.PROGRESSING, "True", Reason.STOPPING)
 
 
 def test_one_failure_more_than_the_limit_fails_the_run():
-    observed = Observed(attempt=1, kfp=KfpRun(state="FAILED"), pods=0)
+    observed = Observation(attempt=1, kfp=KfpRun(state="FAILED"), pods=0)
     got = plan(status=started(attempt=1, failures=1), observed=observed)
 
-    assert got.status.says(Kind.FAILED, "True", Reason.BACKOFF_LIMIT_EXCEEDED)
+    assert got.status.has_condition(Kind.FAILED, "True", Reason.BACKOFF_LIMIT_EXCEEDED)
     assert got.status.message == (
         "2 attempts at phase 1 of 2, 3 turns, attempt 2 failed, the last: the KFP run ended FAILED"
     )
 
 
 def test_a_failure_that_would_come_again_is_final_at_once():
-    standing = State(status="failed", message="no such model", reason="ModelError", final=True)
+    state = State(status="failed", message="no such model", reason="ModelError", final=True)
     got = plan(
-        status=started(), observed=Observed(kfp=KfpRun(state="FAILED"), pods=0, standing=standing)
+        status=started(), observed=Observation(kfp=KfpRun(state="FAILED"), pods=0, run_state=state)
     )
 
-    assert got.status.says(Kind.FAILED, "True", Reason.MODEL_ERROR)
+    assert got.status.has_condition(Kind.FAILED, "True", Reason.MODEL_ERROR)
     assert got.status.message == "ModelError: no such model"
 
 
 def test_a_run_whose_workflow_vanished_is_tried_again():
-    observed = Observed(kfp=KfpRun(state="RUNNING"), workflow="lost", pods=0)
+    observed = Observation(kfp=KfpRun(state="RUNNING"), workflow="lost", pods=0)
     got = plan(status=started(), observed=observed)
 
-    assert got.actions == (actions.TerminateRun(run_id=resource.run_id(UID, 0, 0)),)
+    assert got.actions == (actions.TerminateKfpRun(run_id=resource.run_id(UID, 0, 0)),)
     assert (got.status.attempt, got.status.failures) == (1, 1)

@@ -8,42 +8,44 @@ from agentrl_components.storage.records import Verdict
 from agentrl_operator.api import resource
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.planning import actions
-from agentrl_operator.planning.observation import KfpRun, Observed
+from agentrl_operator.planning.observation import KfpRun, Observation
 
 
 def test_a_suspended_run_stops_waits_for_its_pods_and_goes_on_with_a_new_attempt():
     suspended = SPEC | {"suspend": True}
     later = NOW + timedelta(seconds=30)
 
-    asked = plan(suspended, started(), Observed(kfp=KfpRun(state="RUNNING"), pods=3), now=later)
-    assert asked.actions == (actions.TerminateRun(run_id=resource.run_id(UID, 0, 0)),)
-    assert asked.status.says(Kind.SUSPENDED, "False", Reason.SUSPENDING)
+    asked = plan(suspended, started(), Observation(kfp=KfpRun(state="RUNNING"), pods=3), now=later)
+    assert asked.actions == (actions.TerminateKfpRun(run_id=resource.run_id(UID, 0, 0)),)
+    assert asked.status.has_condition(Kind.SUSPENDED, "False", Reason.SUSPENDING)
 
-    stopping = plan(suspended, asked.status, Observed(kfp=KfpRun(state="FAILED"), pods=1))
+    stopping = plan(suspended, asked.status, Observation(kfp=KfpRun(state="FAILED"), pods=1))
     assert stopping.actions == ()
-    assert stopping.status.says(Kind.SUSPENDED, "False", Reason.SUSPENDING)
+    assert stopping.status.has_condition(Kind.SUSPENDED, "False", Reason.SUSPENDING)
 
-    over = Observed(kfp=KfpRun(state="FAILED"), pods=0)
+    over = Observation(kfp=KfpRun(state="FAILED"), pods=0)
     done = plan(suspended, stopping.status, over, now=later)
     assert done.status.state == "Suspended"
-    assert done.status.says(Kind.SUSPENDED, "True", Reason.SUSPENDED)
+    assert done.status.has_condition(Kind.SUSPENDED, "True", Reason.SUSPENDED)
     assert (done.status.active_seconds, done.status.active_time) == (30, None)
     assert done.requeue_s is None
 
     resumed = plan(SPEC, done.status, over, now=later)
     assert (resumed.status.attempt, resumed.status.failures) == (1, 0)
-    assert resumed.status.says(Kind.SUSPENDED, "False", Reason.NOT_SUSPENDED)
-    going = plan(SPEC, resumed.status, Observed(attempt=1), now=later)
+    assert resumed.status.has_condition(Kind.SUSPENDED, "False", Reason.NOT_SUSPENDED)
+    going = plan(SPEC, resumed.status, Observation(attempt=1), now=later)
     assert going.actions == (
-        actions.StartRun(run_id=resource.run_id(UID, 0, 1), phase=0, attempt=1),
+        actions.StartKfpRun(run_id=resource.run_id(UID, 0, 1), phase=0, attempt=1),
     )
 
 
 def test_a_suspension_taken_back_half_way_is_carried_through_first():
-    status = started().told(Kind.SUSPENDED, "False", Reason.SUSPENDING, "work is stopping", NOW)
-    over = plan(SPEC, status, Observed(kfp=KfpRun(state="FAILED"), pods=0))
+    status = started().with_condition(
+        Kind.SUSPENDED, "False", Reason.SUSPENDING, "work is stopping", NOW
+    )
+    over = plan(SPEC, status, Observation(kfp=KfpRun(state="FAILED"), pods=0))
 
-    assert over.status.says(Kind.SUSPENDED, "True")
+    assert over.status.has_condition(Kind.SUSPENDED, "True")
     assert over.status.failures == 0
     assert over.requeue_s == 0
 
@@ -60,18 +62,18 @@ def test_a_run_out_of_time_is_stopped_and_then_fails():
     status = started(active_seconds=50)
     late = NOW + timedelta(seconds=10)
 
-    before = plan(spec, status, Observed(kfp=KfpRun(state="RUNNING")), now=NOW)
+    before = plan(spec, status, Observation(kfp=KfpRun(state="RUNNING")), now=NOW)
     assert before.actions == ()
-    stopping = plan(spec, status, Observed(kfp=KfpRun(state="RUNNING")), now=late)
-    assert [type(one) for one in stopping.actions] == [actions.TerminateRun]
-    over = plan(spec, stopping.status, Observed(kfp=KfpRun(state="FAILED"), pods=0), now=late)
-    assert over.status.says(Kind.FAILED, "True", Reason.DEADLINE_EXCEEDED)
+    stopping = plan(spec, status, Observation(kfp=KfpRun(state="RUNNING")), now=late)
+    assert [type(one) for one in stopping.actions] == [actions.TerminateKfpRun]
+    over = plan(spec, stopping.status, Observation(kfp=KfpRun(state="FAILED"), pods=0), now=late)
+    assert over.status.has_condition(Kind.FAILED, "True", Reason.DEADLINE_EXCEEDED)
 
 
 def test_a_phase_that_was_done_in_time_counts_although_it_is_looked_at_late():
     spec = SPEC | {"activeDeadlineSeconds": 60}
-    verdict = Verdict(action="finish", phase=1, max_turns=6, reason="done")
-    observed = Observed(kfp=KfpRun(state="SUCCEEDED"), verdict=verdict)
+    decision = Verdict(action="finish", phase=1, max_turns=6, reason="done")
+    observed = Observation(kfp=KfpRun(state="SUCCEEDED"), decision=decision)
     late = NOW + timedelta(seconds=61)
 
     assert plan(spec, started(phase_index=1), observed, now=late).status.state == "Succeeded"

@@ -4,7 +4,7 @@ from demo_run import SPEC, plan, started
 
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.planning import actions
-from agentrl_operator.planning.observation import KfpRun, Observed
+from agentrl_operator.planning.observation import KfpRun, Observation
 
 
 def test_a_mistake_is_shown_and_nothing_starts_until_it_is_corrected():
@@ -13,22 +13,22 @@ def test_a_mistake_is_shown_and_nothing_starts_until_it_is_corrected():
 
     assert [type(one) for one in got.actions] == []
     assert got.status.state == "Failed"
-    assert got.status.says(Kind.ACCEPTED, "False", Reason.INVALID_SPEC)
-    assert got.status.says(Kind.FAILED, "True", Reason.INVALID_SPEC)
+    assert got.status.has_condition(Kind.ACCEPTED, "False", Reason.INVALID_SPEC)
+    assert got.status.has_condition(Kind.FAILED, "True", Reason.INVALID_SPEC)
     assert "spec.seed" in got.status.condition(Kind.ACCEPTED).message
     assert got.requeue_s is None
     mended = plan(SPEC, got.status)
-    assert [type(one) for one in mended.actions] == [actions.OpenTracker, actions.StartRun]
+    assert [type(one) for one in mended.actions] == [actions.CreateMlflowRun, actions.StartKfpRun]
     assert mended.status.state == "Pending"
-    assert mended.status.says(Kind.FAILED, "False")
+    assert mended.status.has_condition(Kind.FAILED, "False")
 
 
 def test_a_mistake_made_later_leaves_running_work_alone():
-    got = plan(SPEC | {"seed": -1}, started(), Observed(kfp=KfpRun(state="RUNNING")))
+    got = plan(SPEC | {"seed": -1}, started(), Observation(kfp=KfpRun(state="RUNNING")))
 
     assert got.actions == ()
     assert got.status.state == "Running"
-    assert got.status.says(Kind.ACCEPTED, "False", Reason.INVALID_SPEC)
+    assert got.status.has_condition(Kind.ACCEPTED, "False", Reason.INVALID_SPEC)
 
 
 def test_a_run_outside_the_namespace_of_kfp_is_refused_with_the_fix():

@@ -240,6 +240,6 @@ async def test_flavors_of_one_pod_set_come_together_and_are_asked_for_once_in_a_
 
 async def test_what_nobody_may_read_is_said_and_what_may_pass_is_tried_again():
     seen = await Quotas(Counted(403), PLATFORM, lambda: 0.0).look(queued_resource(), Status())
-    assert seen.nodes == Unknown(why="Kubernetes: no")
+    assert seen.nodes == Unknown(message="Kubernetes: no")
     with pytest.raises(KubernetesError):
         await Quotas(Counted(503), PLATFORM, lambda: 0.0).look(queued_resource(), Status())

@@ -15,7 +15,7 @@ from agentrl_components.errors import SpecError
 from agentrl_components.schedule.decision import Decision
 from agentrl_components.schedule.history import IterationRecord
 from agentrl_components.spec import AgentRLRun
-from agentrl_components.spec.mutable import changes as edited
+from agentrl_components.spec.mutable import immutable_changes as edited
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import Found, State, read_state
 from agentrl_components.storage.store import Store

@@ -1,4 +1,7 @@
-"""The contract: `AgentRLRun` v1alpha1. Pydantic only; the CRD is generated from it."""
+"""The public API of the manifest: `AgentRLRun` v1alpha1, its fields, its parser and its rules.
+
+Depends on pydantic and PyYAML only. The CRD is generated from these models.
+"""
 
 from agentrl_components.spec.fields.algorithm import COMPARES_A_GROUP, Algorithm
 from agentrl_components.spec.fields.compute import Compute, SecretVariable, Toleration
@@ -12,7 +15,8 @@ from agentrl_components.spec.fields.storage import Storage, Tracking
 from agentrl_components.spec.fields.update import Update
 from agentrl_components.spec.fields.warmstart import WarmStart
 from agentrl_components.spec.parsing.load import dump, flatten, load, parse
-from agentrl_components.spec.rules import Mistake, local_mistakes, mistakes
+from agentrl_components.spec.rules.rule import Mistake
+from agentrl_components.spec.rules.validation import local_mistakes, mistakes
 
 __all__ = [
     "COMPARES_A_GROUP",

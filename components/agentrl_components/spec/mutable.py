@@ -1,7 +1,8 @@
-"""What of a manifest may change while its run lives: one list, for the API server and for stages.
+"""Which fields of a manifest may be changed while its run exists.
 
-A run is a function of its manifest, so a field that shows in a number is fixed. What is free says
-where the work happens, how long it may take, where its results are kept and shown.
+The same list holds for the API server and for the stages. Results are a function of the manifest,
+so every field that affects them is immutable. Mutable fields say where the run executes, how long
+it may take, and where its results are stored and shown.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 from agentrl_components.spec.fields.run import RunSpec
 
-FREE: tuple[str, ...] = (
+MUTABLE: tuple[str, ...] = (
     "environments.*.tokenEnv",
     "environments.*.secretEnv",
     "environments.*.timeoutS",
@@ -35,32 +36,34 @@ FREE: tuple[str, ...] = (
     "backoffLimit",
     "ttlSecondsAfterFinished",
 )
-"""Paths under `spec` that may change, with all below them; `*` is every item of a list. Everything
-else is fixed."""
+"""Mutable paths under `spec`, each with everything below it; `*` stands for every item of a list.
+All other fields are immutable."""
 
 
-def freedom(path: str) -> Literal["free", "partly", "fixed"]:
-    """Whether the field at `path`, written as in `FREE`, may change."""
-    if any(path == one or path.startswith(f"{one}.") for one in FREE):
-        return "free"
-    return "partly" if any(one.startswith(f"{path}.") for one in FREE) else "fixed"
+def mutability(path: str) -> Literal["mutable", "partly", "immutable"]:
+    """Whether the field at `path`, written as in `MUTABLE`, may be changed. `partly`: some fields
+    below it may."""
+    if any(path == mutable or path.startswith(f"{mutable}.") for mutable in MUTABLE):
+        return "mutable"
+    partly = any(mutable.startswith(f"{path}.") for mutable in MUTABLE)
+    return "partly" if partly else "immutable"
 
 
-def changes(before: RunSpec, after: RunSpec) -> Iterator[tuple[str, Any, Any]]:
-    """(path, old, new) of every fixed field that is not the same in both."""
+def immutable_changes(before: RunSpec, after: RunSpec) -> Iterator[tuple[str, Any, Any]]:
+    """(path, old value, new value) of every immutable field that differs between the two."""
     old, new = (spec.model_dump(mode="json", by_alias=True) for spec in (before, after))
-    yield from _changes(old, new, "", "spec")
+    yield from _differences(old, new, "", "spec")
 
 
-def _changes(old: Any, new: Any, path: str, shown: str) -> Iterator[tuple[str, Any, Any]]:
-    if freedom(path) == "free":
+def _differences(old: Any, new: Any, path: str, shown: str) -> Iterator[tuple[str, Any, Any]]:
+    if mutability(path) == "mutable":
         return
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted({*old, *new}):
             inner = f"{path}.{name}" if path else name
-            yield from _changes(old.get(name), new.get(name), inner, f"{shown}.{name}")
+            yield from _differences(old.get(name), new.get(name), inner, f"{shown}.{name}")
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, (one, other) in enumerate(zip(old, new, strict=True)):
-            yield from _changes(one, other, f"{path}.*", f"{shown}[{index}]")
+            yield from _differences(one, other, f"{path}.*", f"{shown}[{index}]")
     elif old != new:
         yield shown, old, new

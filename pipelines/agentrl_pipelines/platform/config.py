@@ -9,13 +9,13 @@ import yaml
 from pydantic import Field, ValidationError
 
 from agentrl_components.errors import SpecError
-from agentrl_components.spec.fields.base import Part
+from agentrl_components.spec.fields.base import SpecModel
 
 ADDRESS = Path("/etc/agentrl/platform.yaml")
 """Where the Helm chart mounts the configuration."""
 
 
-class Kfp(Part):
+class Kfp(SpecModel):
     """Kubeflow Pipelines, versions 2.14 to 2.17."""
 
     url: str = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
@@ -30,7 +30,7 @@ class Kfp(Part):
     """Path of a projected service-account token for the API."""
 
 
-class StorageSecret(Part):
+class StorageSecret(SpecModel):
     """The Secret with the credentials of the object store, in the namespace of the stages."""
 
     name: str = "mlpipeline-minio-artifact"
@@ -41,7 +41,7 @@ class StorageSecret(Part):
     """Key in the Secret that holds the secret key."""
 
 
-class ObjectStore(Part):
+class ObjectStore(SpecModel):
     """The object store of runs whose manifest names none."""
 
     url: str = Field(default="s3://mlpipeline/agentrl", pattern=r"^s3://[^/]+(/.*)?$")
@@ -54,7 +54,7 @@ class ObjectStore(Part):
     """Credentials."""
 
 
-class Mlflow(Part):
+class Mlflow(SpecModel):
     """The tracking server of runs whose manifest names none."""
 
     uri: str | None = None
@@ -63,7 +63,7 @@ class Mlflow(Part):
     """Base URL of the web UI as users reach it. None: `uri`."""
 
 
-class Images(Part):
+class Images(SpecModel):
     """Container images."""
 
     stage: str = "ghcr.io/agentrl/agentrl:0.1.0"
@@ -74,7 +74,7 @@ class Images(Part):
     """Pull policy of both images."""
 
 
-class Kueue(Part):
+class Kueue(SpecModel):
     """How Kueue admits runs that name a queue."""
 
     admission: Literal["pods", "run"] = "pods"
@@ -82,7 +82,7 @@ class Kueue(Part):
     whole before anything of it starts, through a Workload of Kueue 0.16 or later."""
 
 
-class Platform(Part):
+class Platform(SpecModel):
     """The whole configuration. The defaults fit Kubeflow Pipelines installed from its manifests."""
 
     kfp: Kfp = Kfp()

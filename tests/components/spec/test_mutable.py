@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentrl_components.spec import RunSpec
-from agentrl_components.spec.mutable import changes, freedom
+from agentrl_components.spec.mutable import immutable_changes, mutability
 
 
 def spec(**fields: Any) -> RunSpec:
@@ -22,19 +22,19 @@ def spec(**fields: Any) -> RunSpec:
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("seed", "fixed"),
+        ("seed", "immutable"),
         ("environments", "partly"),
         ("environments.*", "partly"),
-        ("environments.*.replicas", "free"),
-        ("environments.*.weight", "fixed"),
-        ("compute.tolerations.*.key", "free"),
+        ("environments.*.replicas", "mutable"),
+        ("environments.*.weight", "immutable"),
+        ("compute.tolerations.*.key", "mutable"),
         ("storage", "partly"),
-        ("storage.url", "fixed"),
-        ("suspend", "free"),
+        ("storage.url", "immutable"),
+        ("suspend", "mutable"),
     ],
 )
 def test_a_field_is_free_with_all_below_it(path, told):
-    assert freedom(path) == told
+    assert mutability(path) == told
 
 
 def test_a_change_is_told_by_its_place_with_both_values():
@@ -43,7 +43,7 @@ def test_a_change_is_told_by_its_place_with_both_values():
         horizon={"phases": [{"maxTurns": 3, "iterations": 30}]},
         suspend=True,
     )
-    assert list(changes(spec(), after)) == [
+    assert list(immutable_changes(spec(), after)) == [
         ("spec.environments[0].weight", 1.0, 2.0),
         ("spec.horizon.phases[0].iterations", 20, 30),
     ]
@@ -51,5 +51,5 @@ def test_a_change_is_told_by_its_place_with_both_values():
 
 def test_a_world_more_is_another_run():
     after = spec(environments=[{"name": "rooms", "builtin": "babyai"}, {"name": "more"}])
-    ((path, old, new),) = changes(spec(), after)
+    ((path, old, new),) = immutable_changes(spec(), after)
     assert (path, len(old), len(new)) == ("spec.environments", 1, 2)

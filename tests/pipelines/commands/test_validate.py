@@ -50,8 +50,8 @@ def test_every_mistake_has_a_line_and_the_exit_code_is_2(tmp_path):
         2,
         "",
         "spec.seed: -1 is too small; set it to 0 or more\n"
-        "spec.rollout.groupSize: 1 is too small for grpo, which compares the episodes of a task; "
-        "set it to 2 or more\n",
+        "spec.rollout.groupSize: 1 is too small for grpo, whose baseline is the other "
+        "episodes of the task; set it to 2 or more\n",
     )
 
 
@@ -59,7 +59,7 @@ def test_a_missing_file_is_named():
     done = CliRunner().invoke(validate, ["none.yaml"])
     assert (done.exit_code, done.stderr) == (
         2,
-        "none.yaml: there is no such file; check the path\n",
+        "none.yaml: file not found; check the path\n",
     )
 
 

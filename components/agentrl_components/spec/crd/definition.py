@@ -1,9 +1,10 @@
-"""The CustomResourceDefinition of `AgentRLRun`, made from the models.
+"""The CustomResourceDefinition of `AgentRLRun`, generated from the models.
 
-What Kubernetes asks of a schema and JSON Schema does not: no references, no unions, no constants,
-`nullable` for what may be null, a bound on every list, text and mapping so that the cost of the CEL
-rules can be estimated. The rules between fields are those of `spec.rules`, as far as CEL can say
-them; the rest is told by the operator in a condition.
+Kubernetes requires a structural schema, which is stricter than JSON Schema: no references, no
+unions, no constants, `nullable` for fields that may be null, and a maximum size of every list,
+string and map, from which the API server estimates the cost of CEL rules. Relations between fields
+are the rules of `spec.rules` that CEL can express; the operator reports violations of the others in
+a condition.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any
 
 import yaml
 
-from agentrl_components.spec.crd.locks import lock, served_or_not
+from agentrl_components.spec.crd.locks import lock, lock_zero_replicas
 from agentrl_components.spec.crd.status import COLUMNS, STATUS
 from agentrl_components.spec.fields.run import GROUP, KIND, VERSION, RunSpec
-from agentrl_components.spec.mutable import freedom
-from agentrl_components.spec.rules import RULES
+from agentrl_components.spec.mutable import mutability
+from agentrl_components.spec.rules.validation import RULES
 
 Schema = dict[str, Any]
 
@@ -82,8 +83,7 @@ def text() -> str:
 def _root() -> Schema:
     return {
         "type": "object",
-        "description": "One run: a model, the worlds it must learn to act in, an algorithm and a "
-        "horizon schedule.",
+        "description": "A training run: model, environments, algorithm and horizon schedule.",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
@@ -93,12 +93,12 @@ def _root() -> Schema:
             "status": STATUS,
         },
         "x-kubernetes-validations": [
-            _at_first(
+            _on_creation(
                 {
                     "rule": "size(self.metadata.name) <= 52"
                     " && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-                    "message": "metadata.name names everything that belongs to the run: at most 52 "
-                    "characters, lower-case letters, digits and dashes, a letter first",
+                    "message": "metadata.name must have at most 52 characters: lower-case letters, "
+                    "digits and dashes, starting with a letter",
                 }
             )
         ],
@@ -106,18 +106,18 @@ def _root() -> Schema:
 
 
 def spec_schema() -> Schema:
-    """The structural schema of `spec`, with its rules."""
+    """The structural schema of `spec`, including its CEL rules."""
     source = RunSpec.model_json_schema(by_alias=True)
     schema = structural(source, source.get("$defs", {}))
     for rule in RULES:
         if rule.cel is not None:
-            _place(schema, rule.cel, rule.says, rule.reads)
+            _attach(schema, rule.cel, rule.message, rule.reads)
     environments = schema["properties"]["environments"]
     environments["x-kubernetes-list-type"] = "map"
     environments["x-kubernetes-list-map-keys"] = ["name"]
     lock(schema)
-    served_or_not(environments["items"]["properties"]["replicas"])
-    _keep_off_folders(schema["properties"]["storage"]["properties"]["url"])
+    lock_zero_replicas(environments["items"]["properties"]["replicas"])
+    _require_s3(schema["properties"]["storage"]["properties"]["url"])
     for part in (*schema["properties"].values(), environments["items"]):
         if "properties" in part:
             part["x-kubernetes-map-type"] = "atomic"
@@ -125,30 +125,32 @@ def spec_schema() -> Schema:
 
 
 def _default(schema: Schema) -> Any:
-    """The default with everything that is in it: only so does Kubernetes ask rules about it."""
+    """The default with all nested defaults filled in: otherwise Kubernetes does not evaluate the
+    rules of an object that is left out."""
     if schema.get("default") != {} or "properties" not in schema:
         return schema["default"]
     inner = {name: one for name, one in schema["properties"].items() if "default" in one}
     return {name: _default(one) for name, one in inner.items()}
 
 
-def _place(schema: Schema, cel: str, says: str, reads: tuple[str, ...]) -> None:
-    """Put a rule where everything is that it looks at. Whenever a rule reads a field of `self`, an
-    API server copies the schemas of all fields beside it, so a rule at the top is a dear one.
+def _attach(schema: Schema, cel: str, message: str, reads: tuple[str, ...]) -> None:
+    """Attach a rule to the innermost object that contains all fields that it reads. When a rule
+    reads a field of `self`, the API server copies the schemas of all fields of that object, so
+    rules of the outermost object are expensive.
 
-    A broken rule is told of what it reads first; of a list, of the list."""
+    The error names the first of `reads`; if that is in a list, the list."""
     field = reads[0].split(".*")[0].split(".")
-    looks = [path.split(".")[1:] for path in re.findall(r"\bself((?:\.\w+)+)", cel)]
+    accesses = [path.split(".")[1:] for path in re.findall(r"\bself((?:\.\w+)+)", cel)]
     home: list[str] = []
-    for names in zip(field, *looks, strict=False):
+    for names in zip(field, *accesses, strict=False):
         inner = schema.get("properties", {}).get(names[0], {})
-        there = "default" in inner or names[0] in schema.get("required", ())
-        if len(set(names)) > 1 or not there or inner["type"] not in ("object", "array"):
+        always = "default" in inner or names[0] in schema.get("required", ())
+        if len(set(names)) > 1 or not always or inner["type"] not in ("object", "array"):
             break
         schema, home = inner, [*home, names[0]]
-    rule = {"rule": cel.replace(".".join(("self", *home)), "self"), "message": says}
-    if all(freedom(read) == "fixed" for read in reads):
-        rule = _at_first(rule)
+    rule = {"rule": cel.replace(".".join(("self", *home)), "self"), "message": message}
+    if all(mutability(read) == "immutable" for read in reads):
+        rule = _on_creation(rule)
     if field[len(home) :]:
         rule["fieldPath"] = "." + ".".join(field[len(home) :])
     schema.setdefault("x-kubernetes-validations", []).append(rule)
@@ -156,24 +158,26 @@ def _place(schema: Schema, cel: str, says: str, reads: tuple[str, ...]) -> None:
         schema["default"] = _default(schema)
 
 
-def _at_first(rule: Schema) -> Schema:
-    """A rule that is asked when a run is made, and not again: nothing that it reads may change. An
-    API server asks every rule at each write, of a status or a finalizer, too."""
+def _on_creation(rule: Schema) -> Schema:
+    """A rule that is only evaluated on creation, because all fields that it reads are immutable.
+    Otherwise the API server evaluates it at every write, even of status and finalizers."""
     return rule | {"rule": f"oldSelf.hasValue() || ({rule['rule']})", "optionalOldSelf": True}
 
 
-def _keep_off_folders(url: Schema) -> None:
-    """On a cluster a run is kept in S3, and not on a disk of whatever node a pod is on."""
+def _require_s3(url: Schema) -> None:
+    """Require s3:// addresses on a cluster, where pods share no folder."""
     url["x-kubernetes-validations"] = [
         {
             "rule": "self.startsWith('s3://')",
-            "message": "pods share no folder; name an s3:// bucket, or leave it out",
+            "message": "must be an s3:// address, since pods share no folder; or leave it out",
         }
     ]
 
 
 def structural(source: Schema, definitions: Schema) -> Schema:
-    """A JSON Schema of pydantic as Kubernetes' structural schema."""
+    """The Kubernetes structural schema of a JSON Schema from pydantic.
+
+    Raises `TypeError` for unions."""
     if "$ref" in source:
         name = source["$ref"].rsplit("/", 1)[1]
         source = definitions[name] | {key: source[key] for key in source if key != "$ref"}
@@ -208,7 +212,7 @@ def structural(source: Schema, definitions: Schema) -> Schema:
 
 
 def _nullable(source: Schema, definitions: Schema) -> Schema:
-    """`X | None`: the schema of X, which may be null. A default of null is no default."""
+    """`X | None`: the schema of X with `nullable`. A default of None is left out."""
     kinds = [kind for kind in source["anyOf"] if kind.get("type") != "null"]
     if len(kinds) != 1:
         raise TypeError(f"a structural schema has no unions: {source['anyOf']}")

@@ -1,81 +1,84 @@
-"""What `spec.edits` fixes, as rules that an API server holds an edit against.
+"""CEL transition rules, by which the API server rejects changes of immutable fields.
 
-A rule stands at the field that it is about, so the refusal names it. A field that may be absent is
-watched from the object around it, since no rule of its own is asked where it comes or goes. Where a
-field has no schema, as an environment's options, CEL sees values that change and keys that come or
-go, but not keys that only take each other's place (measured on Kubernetes 1.36).
+Each rule is attached to the field that it protects, so the error names that field. An optional
+field is protected by a rule of the enclosing object, because rules of a field are not evaluated
+when the field is added or removed. In a field without a schema, such as the options of an
+environment, CEL detects changed values and added or removed keys, but not the replacement of one
+key by another (measured on Kubernetes 1.36).
 
-To compare two objects, an API server copies the schemas of all their fields five times for each
-field (also measured), and does so at each write of a status, too: the fields of a large object are
-rather watched one by one.
+To compare two objects, an API server copies the schemas of all their fields five times per field
+(also measured), at every write, including writes of `status`. The fields of a large object are
+therefore compared one by one.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from agentrl_components.spec.mutable import freedom
+from agentrl_components.spec.mutable import mutability
 
 Schema = dict[str, Any]
 
-NO_EDIT = "cannot change while the run lives; make a new run"
-_LARGE = 5
-"""Fields of an object, from which on it is cheaper to compare them one by one."""
+IMMUTABLE = "is immutable while the run exists; create a new run"
+_LARGE_OBJECT = 5
+"""Number of fields from which it is cheaper to compare an object's fields one by one."""
 
 
-def lock(schema: Schema, path: str = "", but: str | None = None) -> None:
-    """Add to the structural schema of an object the rules that keep what is fixed below `path`, but
-    for the field `but`."""
+def lock(schema: Schema, path: str = "", exclude: str | None = None) -> None:
+    """Add transition rules for all immutable fields below `path` to an object's structural schema,
+    except for the field `exclude`."""
     for name, field in schema["properties"].items():
         inner = f"{path}.{name}" if path else name
         always = name in schema.get("required", ()) or "default" in field
-        match freedom(inner), field["type"]:
-            case _ if name == but:
+        match mutability(inner), field["type"]:
+            case _ if name == exclude:
                 pass
             case "partly", "array":
                 _lock_items(field, inner)
             case "partly", _:
                 lock(field, inner)
-            case "fixed", _ if always and len(field.get("properties", ())) >= _LARGE:
+            case "immutable", _ if always and len(field.get("properties", ())) >= _LARGE_OBJECT:
                 lock(field, inner)
-            case "fixed", _ if always:
-                _add(field, {"rule": "self == oldSelf", "message": _says(inner)})
-            case "fixed", _:
+            case "immutable", _ if always:
+                _add(field, {"rule": "self == oldSelf", "message": _message(inner)})
+            case "immutable", _:
                 same = (
                     f"has(self.{name}) == has(oldSelf.{name})"
                     f" && (!has(self.{name}) || self.{name} == oldSelf.{name})"
                 )
-                _add(schema, {"rule": same, "message": _says(inner), "fieldPath": f".{name}"})
+                _add(schema, {"rule": same, "message": _message(inner), "fieldPath": f".{name}"})
 
 
 def _lock_items(field: Schema, path: str) -> None:
-    """Of a list whose items have names: which there are is fixed, and some of what they hold."""
+    """Add rules to a list with named items: the names, their order and some fields of the items are
+    immutable."""
     (key,) = field["x-kubernetes-list-map-keys"]
     names = f"map(item, item.{key})"
     _add(
         field,
         {
             "rule": f"self.{names} == oldSelf.{names}",
-            "message": f"{path}: which there are, and their order, {NO_EDIT}",
+            "message": f"the list of {path}, including its order, {IMMUTABLE}",
         },
     )
-    lock(field["items"], f"{path}.*", but=key)
+    lock(field["items"], f"{path}.*", exclude=key)
 
 
-def served_or_not(replicas: Schema) -> None:
-    """A built-in environment stays inside the stages, or outside: only servers are counted."""
+def lock_zero_replicas(replicas: Schema) -> None:
+    """Add a rule that forbids changing `replicas` from or to 0: an environment cannot move between
+    a server and the stages."""
     _add(
         replicas,
         {
             "rule": "(self == 0) == (oldSelf == 0)",
-            "message": "environments[].replicas cannot become 0, nor be raised from 0, while the "
-            "run lives; make a new run",
+            "message": "environments[].replicas cannot be changed from or to 0 while the run "
+            "exists; create a new run",
         },
     )
 
 
-def _says(path: str) -> str:
-    return f"{path.replace('.*', '[]')} {NO_EDIT}"
+def _message(path: str) -> str:
+    return f"{path.replace('.*', '[]')} {IMMUTABLE}"
 
 
 def _add(schema: Schema, rule: Schema) -> None:

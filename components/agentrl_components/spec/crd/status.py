@@ -1,5 +1,4 @@
-"""What the operator reports about a run: the schema of `status` and the columns of `kubectl
-get`."""
+"""The schema of `status`, and the printer columns of `kubectl get`."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _CONDITION: dict[str, Any] = {
     "type": "object",
     "required": ["type", "status", "lastTransitionTime", "reason", "message"],
     "properties": {
-        "type": _text("Kind of the condition.", 316)
+        "type": _text("Type of the condition.", 316)
         | {
             "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
             r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
@@ -33,52 +32,61 @@ _CONDITION: dict[str, Any] = {
         "status": {
             "type": "string",
             "enum": ["True", "False", "Unknown"],
-            "description": "Whether it holds.",
+            "description": "Status of the condition.",
         },
-        "reason": _text("Why it was last changed, in one word.")
+        "reason": _text("Reason for the last transition, as one CamelCase word.")
         | {"minLength": 1, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
-        "message": _text("Why it was last changed, for people.", 32768),
-        "lastTransitionTime": _time("When status last changed."),
-        "observedGeneration": _count("The metadata.generation it was set for."),
+        "message": _text("Details of the last transition, human-readable.", 32768),
+        "lastTransitionTime": _time("Time of the last change of the status."),
+        "observedGeneration": _count("The metadata.generation that the condition was set for."),
     },
 }
 
 STATUS: dict[str, Any] = {
     "type": "object",
     "x-kubernetes-map-type": "atomic",
-    "description": "What the operator knows about the run. Written by the operator only.",
+    "description": "Observed state of the run. Written only by the operator.",
     "properties": {
         "state": {
             "type": "string",
             "enum": list(STATES),
-            "description": "The run's state in one word.",
+            "description": "Summary of the run's state in one word.",
         },
-        "observedGeneration": _count("The metadata.generation that this status answers."),
-        "phaseIndex": _count("Which phase of the horizon schedule is worked on, from 0."),
-        "attempt": _count("How often that phase was started anew."),
-        "failures": _count("How many of those starts failed, for backoffLimit."),
-        "retryTime": _time("When the next attempt begins, after one that failed."),
-        "horizon": _count("maxTurns of that phase."),
-        "iteration": _count("Iterations finished, over the whole run."),
-        "iterations": _count("Iterations of the whole run, at most."),
-        "success": _text("Held-out success as a percentage with its interval: 81% [77, 85].", 64),
-        "bestCheckpoint": _text("Address of the checkpoint with the best held-out success."),
-        "kfpRun": _text("Id of the phase's KFP run.", 64),
-        "kfpUrl": _text("Where the Kubeflow UI shows it.", 2048),
-        "mlflowRun": _text("Id of the MLflow run.", 64),
-        "mlflowUrl": _text("Where MLflow shows it.", 2048),
-        "message": _text("What happens now, or what went wrong, in one sentence.", 4096),
-        "startTime": _time("When work first began."),
-        "activeTime": _time("Since when it works without a pause."),
-        "activeSeconds": _count("Seconds of work before that, for activeDeadlineSeconds."),
-        "completionTime": _time("When the run succeeded or failed."),
+        "observedGeneration": _count("The metadata.generation that this status refers to."),
+        "phaseIndex": _count("Index of the current phase in spec.horizon.phases, from 0."),
+        "attempt": _count("Number of times the current phase was restarted."),
+        "failures": _count(
+            "Number of failed attempts at the current phase, compared with backoffLimit."
+        ),
+        "retryTime": _time("Time of the next attempt after a failed one."),
+        "horizon": _count("maxTurns of the current phase."),
+        "iteration": _count("Number of finished iterations, over the whole run."),
+        "iterations": _count("Maximum number of iterations of the run."),
+        "success": _text(
+            "Success on held-out tasks as a percentage with its confidence interval: 81% [77, 85].",
+            64,
+        ),
+        "bestCheckpoint": _text(
+            "Address of the checkpoint with the highest success on held-out tasks."
+        ),
+        "kfpRun": _text("ID of the KFP run of the current phase.", 64),
+        "kfpUrl": _text("URL of the KFP run in the Kubeflow UI.", 2048),
+        "mlflowRun": _text("ID of the MLflow run.", 64),
+        "mlflowUrl": _text("URL of the MLflow run.", 2048),
+        "message": _text("Current activity or the last error, in one sentence.", 4096),
+        "startTime": _time("Time at which the run first started."),
+        "activeTime": _time("Start of the current period of activity."),
+        "activeSeconds": _count(
+            "Seconds of activity before activeTime, compared with activeDeadlineSeconds."
+        ),
+        "completionTime": _time("Time at which the run succeeded or failed."),
         "cost": {
             "type": "object",
-            "description": "What the run has used so far.",
+            "description": "Resources used so far.",
             "properties": {
-                "tokens": _count("Tokens sampled."),
-                "environmentSeconds": _count("Seconds that environments worked."),
-                "deviceSeconds": _count("Seconds that devices were held."),
+                "tokens": _count("Sampled tokens."),
+                "environmentSeconds": _count("Seconds of environment computation."),
+                "deviceSeconds": _count("Device seconds allocated."),
             },
         },
         "conditions": {
@@ -87,7 +95,7 @@ STATUS: dict[str, Any] = {
             "items": _CONDITION,
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
-            "description": "What is true of the run.",
+            "description": "Conditions of the run.",
         },
     },
 }
@@ -100,13 +108,13 @@ def _column(name: str, path: str, kind: str, description: str, wide: bool = Fals
 
 
 COLUMNS: tuple[dict[str, Any], ...] = (
-    _column("State", ".status.state", "string", "The run's state in one word."),
-    _column("Horizon", ".status.horizon", "integer", "Turns an episode may take now."),
-    _column("Iteration", ".status.iteration", "integer", "Iterations finished."),
-    _column("Success", ".status.success", "string", "Held-out success."),
-    _column("Age", ".metadata.creationTimestamp", "date", "Since when the run exists."),
-    _column("KFP run", ".status.kfpRun", "string", "Id of the phase's KFP run.", True),
-    _column("MLflow", ".status.mlflowUrl", "string", "Where MLflow shows it.", True),
-    _column("Message", ".status.message", "string", "What happens now.", True),
+    _column("State", ".status.state", "string", "Summary of the run's state in one word."),
+    _column("Horizon", ".status.horizon", "integer", "Turn limit of the current phase."),
+    _column("Iteration", ".status.iteration", "integer", "Finished iterations."),
+    _column("Success", ".status.success", "string", "Success on held-out tasks."),
+    _column("Age", ".metadata.creationTimestamp", "date", "Time since creation."),
+    _column("KFP run", ".status.kfpRun", "string", "ID of the KFP run of the current phase.", True),
+    _column("MLflow", ".status.mlflowUrl", "string", "URL of the MLflow run.", True),
+    _column("Message", ".status.message", "string", "Current activity or the last error.", True),
 )
-"""What `kubectl get arl` prints; the last three with `-o wide`."""
+"""Columns of `kubectl get arl`; those with priority 1 only with `-o wide`."""

@@ -1,4 +1,4 @@
-"""How episodes become gradients."""
+"""Algorithm: advantage estimation and the loss."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agentrl_components.spec.fields.base import Part
+from agentrl_components.spec.fields.base import SpecModel
 
 AlgorithmName = Literal[
     "ppo", "grpo", "rloo", "reinforce++", "reinforce++-baseline", "gspo", "gigpo"
@@ -15,91 +15,96 @@ AlgorithmName = Literal[
 COMPARES_A_GROUP: frozenset[str] = frozenset(
     {"grpo", "rloo", "reinforce++-baseline", "gspo", "gigpo"}
 )
-"""Algorithms whose baseline is the other episodes of the same task."""
+"""Algorithms whose baseline is computed from the other episodes of the same task."""
 
 
-class Reward(Part):
-    """What an episode's score is turned into before advantages are computed."""
+class Reward(SpecModel):
+    """Reward shaping: how an episode's score becomes the reward for advantage estimation."""
 
     turn_penalty: float = Field(default=0.0, ge=0, le=1)
-    """Score is multiplied by 1 - turnPenalty * turns / maxTurns: sooner is better."""
+    """The score is multiplied by 1 - turnPenalty * turns / maxTurns, so shorter episodes earn
+    more."""
     turn_discount: float = Field(default=1.0, gt=0, le=1)
-    """Score is multiplied by turnDiscount ** (turns - 1)."""
+    """The score is multiplied by turnDiscount ** (turns - 1)."""
 
 
-class Gae(Part):
+class Gae(SpecModel):
     """Generalised advantage estimation (arXiv 1506.02438), for `ppo`."""
 
     level: Literal["token", "turn"] = "token"
-    """One step per sampled token, or one per turn (all tokens of a turn share its advantage)."""
+    """`token`: one step per sampled token. `turn`: one step per turn; all tokens of a turn get the
+    same advantage."""
     gamma: float = Field(default=1.0, gt=0, le=1)
-    """Discount per step."""
+    """Discount factor per step."""
     lam: float = Field(default=1.0, ge=0, le=1)
-    """Trace decay: 1 is Monte Carlo, 0 one-step."""
+    """GAE's lambda: 1 is Monte Carlo, 0 is one-step temporal difference."""
 
 
-class Critic(Part):
+class Critic(SpecModel):
     """The value model, for `ppo`: the policy's architecture with a scalar head."""
 
     learning_rate: float = Field(default=1e-3, gt=0, le=1)
-    """AdamW step size."""
+    """AdamW learning rate."""
     value_clip: float = Field(default=0.5, gt=0, le=100)
-    """How far a value may move from its old estimate in one update."""
+    """Maximum change of a value estimate in one update."""
     warmup_iterations: int = Field(default=0, ge=0, le=10000)
-    """Iterations in which only the critic learns."""
+    """Iterations at the start in which only the critic is trained."""
 
 
-class Kl(Part):
-    """A penalty that keeps the policy near a reference."""
+class Kl(SpecModel):
+    """Penalty on the KL divergence between the policy and a reference model."""
 
     coefficient: float = Field(default=0.0, ge=0, le=10)
-    """Weight in the loss. 0: no reference model is kept."""
+    """Weight of the penalty in the loss. 0: no penalty, and no reference model in memory."""
     estimator: Literal["k1", "k2", "k3"] = "k3"
-    """Schulman's estimators; clamped to [-10, 10] per token, since an unbounded k3 destroys
-    runs."""
+    """Schulman's KL estimator, clamped to [-10, 10] per token: unclamped k3 values can destabilise
+    training."""
 
 
-class ImportanceSampling(Part):
+class ImportanceSampling(SpecModel):
     """Correction for a sampler whose log-probabilities differ from the trainer's."""
 
     mode: Literal["off", "truncate", "mask"] = "truncate"
-    """`truncate`: weight min(ratio, cap). `mask`: drop tokens whose ratio is above the cap or below
-    its inverse."""
+    """`off`: no correction. `truncate`: each token is weighted by min(ratio, cap). `mask`: tokens
+    whose ratio is above the cap or below its inverse are dropped from the loss."""
     cap: float = Field(default=2.0, ge=1, le=100)
-    """Bound of the per-token ratio trainer / sampler."""
+    """Bound on the per-token probability ratio trainer / sampler."""
 
 
-class Algorithm(Part):
-    """The policy-gradient method and its constants."""
+class Algorithm(SpecModel):
+    """The policy-gradient algorithm and its constants."""
 
     name: AlgorithmName = "grpo"
-    """Estimator of advantages (and, for gspo, of the ratio)."""
+    """Advantage estimator and, for gspo, the level of the probability ratio."""
     reward: Reward = Reward()
-    """Shaping of the score."""
+    """Reward shaping."""
     scale_by_std: bool = True
-    """Divide group advantages by the group's standard deviation. False: Dr.GRPO."""
+    """Divide group advantages by the standard deviation of the group. False: Dr.GRPO."""
     normalise: Literal["token", "sequence", "constant"] = "token"
-    """Mean over all tokens (DAPO), over episodes of per-episode means (GRPO), or a sum divided by a
-    constant, the token limit of an episode (Dr.GRPO)."""
+    """How the loss is averaged. `token`: mean over all tokens (DAPO). `sequence`: mean over
+    episodes of each episode's mean (GRPO). `constant`: sum divided by the token limit of an episode
+    (Dr.GRPO)."""
     clip_low: float = Field(default=0.2, gt=0, lt=1)
-    """Ratios below 1 - clipLow stop counting."""
+    """Probability ratios below 1 - clipLow are clipped."""
     clip_high: float = Field(default=0.28, gt=0, le=10)
-    """Ratios above 1 + clipHigh stop counting. Above clipLow: DAPO's clip-higher."""
+    """Probability ratios above 1 + clipHigh are clipped. Above clipLow: DAPO's clip-higher."""
     dual_clip: float | None = Field(default=3.0, gt=1, le=100)
-    """Bound on the loss of tokens with negative advantage. None: unbounded."""
+    """Bound on the loss of tokens with negative advantage: dualClip * |advantage| (dual-clip PPO).
+    None: no bound."""
     entropy: float = Field(default=0.0, ge=0, le=1)
     """Weight of the entropy bonus."""
     kl: Kl = Kl()
-    """Penalty for leaving the reference policy."""
+    """KL penalty."""
     importance_sampling: ImportanceSampling = ImportanceSampling()
-    """Sampler-to-trainer correction."""
+    """Correction for differences between sampler and trainer."""
     gae: Gae = Gae()
     """For `ppo`."""
     critic: Critic = Critic()
     """For `ppo`."""
     gigpo_weight: float = Field(default=1.0, ge=0, le=10)
-    """For `gigpo`: weight of the step-level advantage beside the episode's."""
+    """For `gigpo`: weight of the step-level advantage, relative to 1 for the episode-level one."""
     drop_zero_variance: bool = True
-    """Leave out groups whose episodes all earned the same, where the algorithm compares a group."""
+    """Drop groups whose episodes all have the same reward, for algorithms whose baseline is the
+    group."""
     refill_rounds: int = Field(default=0, ge=0, le=8)
-    """How many times an iteration may play more tasks to replace dropped groups."""
+    """How many more rounds of tasks an iteration may sample to replace dropped groups."""

@@ -1,4 +1,4 @@
-"""What every part of a manifest shares: strict, frozen, camelCase outside and snake_case inside."""
+"""Base class of every object in a manifest."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 
-class Part(BaseModel):
-    """A piece of a manifest. An unknown field is an error; the text under a field is its doc."""
+class SpecModel(BaseModel):
+    """An object in a manifest: immutable, camelCase in YAML, snake_case in Python.
+
+    Unknown fields are errors. The docstring below a field is its description in the CRD and in
+    docs/manifest.md."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -1,4 +1,4 @@
-"""The worlds that the agent must learn to act in."""
+"""Environments that the agent is trained in."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ from typing import Annotated
 
 from pydantic import AnyHttpUrl, Field, JsonValue, StringConstraints, UrlConstraints
 
-from agentrl_components.spec.fields.base import Part
+from agentrl_components.spec.fields.base import SpecModel
 from agentrl_components.spec.fields.compute import Quantity, SecretVariable
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
 
 
-class Environment(Part):
+class Environment(SpecModel):
     """One environment. Exactly one of `builtin`, `image` and `url` says where it runs."""
 
     name: Name
-    """What reports, metrics and Kubernetes objects call it."""
+    """Name in reports, metrics and Kubernetes objects."""
     builtin: str | None = Field(default=None, min_length=1, max_length=40)
-    """An environment of `agentrl envs list`."""
+    """Name of a built-in environment; see `agentrl envs list`."""
     image: str | None = Field(default=None, min_length=1, max_length=512)
-    """A container image that serves the environment protocol. Needs Kubernetes."""
+    """Container image that serves the environment protocol. Requires Kubernetes."""
     url: Annotated[AnyHttpUrl, UrlConstraints(max_length=512)] | None = None
-    """An environment server that already runs."""
+    """Address of an environment server that is already running."""
     token_env: str | None = Field(default=None, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    """Name of the environment variable that holds the server's bearer token. Never the token."""
+    """Name of the environment variable with the server's bearer token. Never the token itself."""
     secret_env: tuple[SecretVariable, ...] = Field(default=(), max_length=32)
-    """On Kubernetes: variables of the servers of a `builtin` or an `image` from Secrets, such as a
-    key for a service that the environment asks. What lives inside the stages has
-    `compute.secretEnv`."""
+    """On Kubernetes: environment variables from Secrets for the servers of a `builtin` or an
+    `image`, such as an API key that the environment needs. An environment inside the stages
+    (`replicas: 0`) uses `compute.secretEnv` instead."""
     options: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
-    """Options of the environment, checked by the environment."""
+    """Options of the environment, validated by the environment."""
     weight: float = Field(default=1.0, gt=0, le=1000)
-    """Share of the tasks of an iteration, relative to the other environments' weights."""
+    """Share of an iteration's tasks, relative to the weights of the other environments."""
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
-    """Seconds that one reset or step may take before the session counts as lost."""
+    """Timeout of one reset or step, in seconds, after which the session counts as lost."""
     replicas: int = Field(default=1, ge=0, le=1000)
-    """On Kubernetes: servers of a `builtin` or an `image`. 0: a `builtin` lives inside the stages,
-    with no server."""
+    """On Kubernetes: number of servers of a `builtin` or an `image`. 0: a `builtin` runs inside the
+    stages, without a server."""
     cpu: Quantity = "250m"
-    """On Kubernetes: cores that each server asks for."""
+    """On Kubernetes: CPU request of each server."""
     memory: Quantity = "256Mi"
-    """On Kubernetes: memory that each server asks for, and may not exceed."""
+    """On Kubernetes: memory request and limit of each server."""

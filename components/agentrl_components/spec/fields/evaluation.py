@@ -1,4 +1,4 @@
-"""How well the agent does on tasks it has never seen."""
+"""Evaluation on held-out tasks."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentrl_components.spec.fields.base import Part
+from agentrl_components.spec.fields.base import SpecModel
 
 
-class Evaluation(Part):
-    """Held-out play, before and after training and in between."""
+class Evaluation(SpecModel):
+    """Evaluation on held-out tasks: before training, after training and optionally in between."""
 
     tasks: int = Field(default=200, ge=1, le=100000)
-    """Held-out tasks, shared over the environments by weight."""
+    """Number of held-out tasks, divided among the environments by weight."""
     samples: int = Field(default=1, ge=1, le=1024)
-    """Episodes of each task; above 1, pass@k is reported."""
+    """Episodes of each task. Above 1, pass@k is reported too."""
     temperature: float = Field(default=1.0, ge=0, le=5)
-    """0: greedy."""
+    """Sampling temperature. 0: greedy decoding."""
     max_turns: int | None = Field(default=None, ge=1, le=1000)
-    """Turns allowed. None: the last phase's."""
+    """Turn limit of an episode. None: `maxTurns` of the last phase."""
     every: int = Field(default=0, ge=0, le=1000000)
-    """Also evaluate every so many iterations. 0: only before and after."""
+    """Also evaluate after every this many iterations. 0: only before and after training."""
     turn_sweep: tuple[Annotated[int, Field(ge=1, le=10000)], ...] = Field(default=(), max_length=16)
-    """Also report success when so many turns are allowed (test-time scaling).
-    Increasing, at most ten times the longest horizon."""
+    """Further turn limits to report success at (test-time scaling). Strictly increasing, at most
+    ten times the longest phase's `maxTurns`."""
     random_policy: bool = True
-    """Play the random admissible policy beside it, where the environments name admissible
-    actions."""
+    """Also evaluate a policy that picks uniformly among the admissible actions, in environments
+    that report them."""

@@ -1,4 +1,4 @@
-"""The interaction horizon: how many turns an episode may take, phase by phase."""
+"""Horizon schedule: the turn limit of each phase, when phases end, and alarms."""
 
 from __future__ import annotations
 
@@ -6,57 +6,61 @@ from typing import Literal
 
 from pydantic import Field
 
-from agentrl_components.spec.fields.base import Part
+from agentrl_components.spec.fields.base import SpecModel
 
 
-class Phase(Part):
-    """A stretch of the run at one horizon."""
+class Phase(SpecModel):
+    """A sequence of iterations with the same turn limit."""
 
     max_turns: int = Field(ge=1, le=1000)
-    """Turns an episode may take."""
+    """Turn limit of an episode."""
     iterations: int = Field(ge=1, le=1000000)
-    """Iterations the phase lasts, or at most lasts where `advance` is not `iterations`."""
+    """Number of iterations. An upper bound if `advance` is not `iterations`."""
     min_iterations: int = Field(default=1, ge=1, le=1000000)
-    """Iterations it lasts at least, where `advance` is not `iterations`."""
+    """Lower bound on the number of iterations, if `advance` is not `iterations`."""
 
 
-class Alarm(Part):
-    """What to watch for and what to do about it. A bound of None is not watched."""
+class Alarm(SpecModel):
+    """Thresholds on training metrics, and the action taken when one is crossed. A threshold of None
+    is not checked."""
 
     action: Literal["record", "hold", "stop", "rollback"] = "record"
-    """`record`: a metric and a warning. `hold`: do not lengthen the horizon while it rings. `stop`:
-    end the run, keep its checkpoints. `rollback`: return to the best checkpoint, once per phase."""
+    """`record`: log a metric and a warning. `hold`: do not advance to the next phase while the
+    alarm is active. `stop`: end the run and keep its checkpoints. `rollback`: return to the best
+    checkpoint, at most once per phase."""
     window: int = Field(default=10, ge=1, le=1000)
-    """Iterations that a signal is averaged over, and that it must last."""
+    """Number of iterations over which a metric is averaged and for which it must persist."""
     turns_pinned: float | None = Field(default=None, gt=0, le=1)
-    """Rings when this share of episodes ends at the cap while success falls."""
+    """Active if at least this share of episodes ends at the turn limit while success decreases."""
     reward_drop: float | None = Field(default=None, gt=0, le=1)
-    """Rings when success falls by this share of its best window."""
+    """Active if success drops by this share of its best windowed average."""
     wellformed_below: float | None = Field(default=None, ge=0, le=1)
-    """Rings when fewer replies than this hold one valid action."""
+    """Active if the share of replies that are one valid action is below this."""
     entropy_below: float | None = Field(default=None, ge=0, le=100)
-    """Nats per sampled token."""
+    """Active if the policy's entropy is below this many nats per sampled token."""
     grad_norm_above: float | None = Field(default=None, gt=0, le=1e9)
-    """Gradient norm before clipping."""
+    """Active if the gradient norm before clipping is above this."""
     reward_std_below: float | None = Field(default=None, ge=0, le=1)
-    """Mean within-group standard deviation of the score: nothing is left to compare."""
+    """Active if the mean standard deviation of the score within a group is below this: episodes of
+    a task no longer differ."""
     mismatch_kl_above: float | None = Field(default=None, gt=0, le=1000)
-    """KL(sampler || trainer), nats per token."""
+    """Active if KL(sampler || trainer) is above this many nats per token."""
 
 
-class Horizon(Part):
-    """ScalingInter-RL's schedule (arXiv 2509.08755, section 3.3)."""
+class Horizon(SpecModel):
+    """The schedule of ScalingInter-RL (arXiv 2509.08755, section 3.3)."""
 
     phases: tuple[Phase, ...] = Field(min_length=1, max_length=64)
-    """In order. Horizons may not shrink."""
+    """Phases in order. `maxTurns` may not decrease."""
     advance: Literal["iterations", "success", "plateau"] = "iterations"
-    """When a phase ends: after its iterations; as soon as training success reaches `successAbove`;
-    or as soon as it has not improved by `plateauDelta` for `window` iterations."""
+    """When a phase ends. `iterations`: after its iterations. `success`: as soon as training success
+    reaches `successAbove`. `plateau`: as soon as training success has not improved by
+    `plateauDelta` for `window` iterations."""
     success_above: float = Field(default=0.8, gt=0, le=1)
-    """For `success`: mean training success over `window`."""
+    """For `success`: threshold on training success, averaged over `window` iterations."""
     plateau_delta: float = Field(default=0.01, ge=0, le=1)
-    """For `plateau`: the smallest rise that counts."""
+    """For `plateau`: the smallest increase of training success that counts as an improvement."""
     window: int = Field(default=10, ge=1, le=1000)
-    """Iterations that training success is averaged over, where `advance` looks at it."""
+    """Iterations over which training success is averaged for `success` and `plateau`."""
     alarms: tuple[Alarm, ...] = Field(default=(), max_length=16)
-    """Signs of collapse."""
+    """Alarms that detect a collapse of training."""

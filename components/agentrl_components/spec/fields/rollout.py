@@ -1,4 +1,4 @@
-"""How episodes are played."""
+"""Rollout: how episodes are sampled in an iteration."""
 
 from __future__ import annotations
 
@@ -6,43 +6,44 @@ from typing import Literal
 
 from pydantic import Field
 
-from agentrl_components.spec.fields.base import Part
+from agentrl_components.spec.fields.base import SpecModel
 
 
-class Rollout(Part):
-    """Tasks, samples and limits of one iteration."""
+class Rollout(SpecModel):
+    """Tasks, sampling settings and limits of one iteration."""
 
     tasks: int = Field(default=16, ge=1, le=65536)
-    """Tasks of an iteration."""
+    """Tasks per iteration."""
     group_size: int = Field(default=8, ge=1, le=1024)
-    """Episodes of each task. At least 2 where the algorithm compares them."""
+    """Episodes per task (a group). At least 2 if the algorithm's baseline is the group."""
     actions: Literal["free", "admissible"] = "free"
-    """`free`: the model writes what it likes. `admissible`: decoding is confined to the actions
-    that the environment admits; the mask is then part of the agent, in training and in
-    evaluation."""
+    """`free`: the model generates any text. `admissible`: decoding is constrained to the actions
+    that the environment lists as admissible. The constraint is part of the policy, in training and
+    in evaluation."""
     engine: Literal["torch", "vllm"] = "torch"
-    """What samples. `torch`: in process, bit-reproducible on CPU. `vllm`: for real sizes."""
+    """Inference engine. `torch`: in process, bit-reproducible on CPU. `vllm`: for large models."""
     temperature: float = Field(default=1.0, ge=0.01, le=5)
-    """Of sampling; colder, vLLM would sample from another distribution than it reports.
-    Log-probabilities are those of the distribution that was sampled."""
+    """Sampling temperature. Log-probabilities are those of the distribution that was sampled. Below
+    the lower bound, vLLM samples greedily but reports another distribution."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Nucleus. Below 1, sampler and trainer differ by what is cut; importanceSampling corrects
-    it."""
+    """Nucleus sampling threshold. Below 1, the sampler's distribution differs from the trainer's by
+    the truncated tail; importanceSampling corrects for it."""
     max_tokens_per_turn: int = Field(default=64, ge=1, le=32768)
-    """Tokens of one reply. A reply cut here has no stop token, and none is trained."""
+    """Token limit of one reply. A reply cut off at the limit has no stop token, and no stop token
+    is trained."""
     max_lost_share: float = Field(default=0.2, ge=0, le=1)
-    """The run stops when more than this share of an iteration's episodes is lost to the
-    environment."""
+    """The run stops if more than this share of an iteration's episodes is lost to environment
+    failures."""
     retries: int = Field(default=2, ge=0, le=10)
-    """How often an episode whose session was lost is played anew at once, on another session. One
-    that fails each time is played again from the same seeds when the others are done, up to three
-    times, and only then dropped from its group."""
+    """How often an episode whose session was lost is retried immediately on another session. An
+    episode that fails every time is retried with the same seeds after all others have finished, up
+    to three times, and then dropped from its group."""
     max_staleness: int = Field(default=0, ge=0, le=8)
-    """Updates that the weights which play may lag behind those which learn. 0: an iteration is
-    played by the weights that the one before it left, so rollout and update take turns. Above 0 and
-    with compute.placement `disaggregated` they work at the same time. The lag is a function of the
-    schedule, so results do not depend on placement or speed: it is 0 in the first iteration of a
-    phase and after a rollback, and then grows by 1 an iteration up to this. What was played ahead
-    for a phase that then ended early is dropped. importanceSampling corrects for the lag."""
+    """Maximum number of updates by which the weights that sample an episode may be older than the
+    weights that train on it. 0: on-policy; rollout and update alternate. Above 0, and with
+    compute.placement `disaggregated`, they run concurrently. The lag is a function of the schedule,
+    so results do not depend on placement or speed: it is 0 in the first iteration of a phase and
+    after a rollback, then grows by 1 per iteration up to this limit. Episodes sampled ahead for a
+    phase that ends early are dropped. importanceSampling corrects for the lag."""
     concurrency: int = Field(default=256, ge=1, le=65536)
-    """Episodes in flight at once in each worker."""
+    """Episodes in flight at the same time in each worker process."""

@@ -1,4 +1,4 @@
-"""The manifest itself."""
+"""The manifest: `AgentRLRun` and its `spec`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, StringConstraints
 
 from agentrl_components.spec.fields.algorithm import Algorithm
-from agentrl_components.spec.fields.base import Part
+from agentrl_components.spec.fields.base import SpecModel
 from agentrl_components.spec.fields.compute import Compute
 from agentrl_components.spec.fields.environments import Environment
 from agentrl_components.spec.fields.evaluation import Evaluation
@@ -23,62 +23,64 @@ VERSION = "v1alpha1"
 KIND = "AgentRLRun"
 
 
-class RunSpec(Part):
-    """What to train, in which worlds, how, and for how long."""
+class RunSpec(SpecModel):
+    """Desired training run: model, environments, algorithm and schedule."""
 
     model: Model = Model()
-    """The model that learns to act."""
+    """The policy model."""
     environments: tuple[Environment, ...] = Field(min_length=1, max_length=16)
-    """The worlds. Names are unique."""
+    """Environments to train in. Names are unique."""
     algorithm: Algorithm = Algorithm()
-    """How episodes become gradients."""
+    """Algorithm: advantage estimation and the loss."""
     horizon: Horizon
-    """How many turns an episode may take, phase by phase."""
+    """Horizon schedule: the turn limit of each phase."""
     warm_start: WarmStart | None = None
-    """Imitation before reinforcement learning. None: from scratch."""
+    """Imitation learning before reinforcement learning. None: no warm start."""
     rollout: Rollout = Rollout()
-    """How episodes are played."""
+    """How episodes are sampled."""
     update: Update = Update()
-    """How gradients become weights."""
+    """Optimizer settings and batch sizes."""
     evaluation: Evaluation = Evaluation()
-    """Held-out play."""
+    """Evaluation on held-out tasks."""
     compute: Compute = Compute()
-    """What the work runs on."""
+    """Processes, devices and pods."""
     storage: Storage = Storage()
-    """Where checkpoints go."""
+    """Object store for checkpoints and trajectories."""
     tracking: Tracking = Tracking()
-    """Where metrics go."""
+    """MLflow tracking."""
     seed: int = Field(default=0, ge=0, lt=2**31)
-    """Everything random derives from it."""
+    """Seed of every random number generator of the run."""
     suspend: bool = False
-    """Do not work; keep what there is."""
+    """Suspend the run: stop its pods and keep its stored state."""
     active_deadline_seconds: int | None = Field(default=None, ge=1, le=315_360_000)
-    """Seconds of work after which the run stops, with its checkpoints kept. None: no limit."""
+    """Seconds of activity after which the run is stopped; its checkpoints are kept. None: no
+    limit."""
     backoff_limit: int = Field(default=3, ge=0, le=100)
-    """On Kubernetes: times that a phase is started anew before the run counts as failed."""
+    """On Kubernetes: how often a failed phase is retried before the run counts as failed."""
     ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=315_360_000)
-    """On Kubernetes: seconds after which a run that ended is deleted. None: never."""
+    """On Kubernetes: seconds after which a finished run is deleted. None: never."""
 
 
-class Metadata(Part):
-    """The part of Kubernetes' object metadata that a run uses; the rest is Kubernetes' own."""
+class Metadata(SpecModel):
+    """The fields of Kubernetes' ObjectMeta that a run uses. Other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=52)]
-    """Names everything that belongs to the run; a letter first, as Kubernetes asks of a Service."""
+    """Name of the run, and prefix of the names of its objects. Starts with a letter, as the name of
+    a Service must."""
     namespace: str | None = Field(default=None, max_length=63)
     """Kubernetes namespace."""
 
 
-class AgentRLRun(Part):
-    """One run."""
+class AgentRLRun(SpecModel):
+    """One training run."""
 
     api_version: Literal["agentrl.dev/v1alpha1"]
-    """Version of this contract."""
+    """API version."""
     kind: Literal["AgentRLRun"]
-    """Always AgentRLRun."""
+    """Always `AgentRLRun`."""
     metadata: Metadata
     """Name and namespace."""
     spec: RunSpec
-    """What to do."""
+    """Desired training run."""

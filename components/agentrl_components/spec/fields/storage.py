@@ -1,4 +1,4 @@
-"""Where checkpoints and trajectories go, and where metrics and episodes are shown."""
+"""Storage and tracking: the object store and MLflow."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from agentrl_components.spec.fields.base import Part
+from agentrl_components.spec.fields.base import SpecModel
 
 EnvironmentVariable = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)
 ]
 
 
-class Storage(Part):
-    """The object store. Credentials are read from the environment, never from the manifest."""
+class Storage(SpecModel):
+    """The object store for checkpoints and trajectories. Credentials come from environment
+    variables, never from the manifest."""
 
     url: (
         Annotated[
@@ -22,33 +23,33 @@ class Storage(Part):
         ]
         | None
     ) = None
-    """`s3://bucket/prefix` or `file:///folder`. None: `store/` in the run's folder. On Kubernetes
-    `s3://` only: each run is kept in a folder of its own below it,
-    `NAMESPACE/NAME-` and the first 8 characters of its uid, so runs may share it. None: the
-    platform's."""
+    """`s3://bucket/prefix` or `file:///folder`. None: `store/` in the run's folder. On Kubernetes:
+    `s3://` only, and None is the platform's store. Each run is stored below this address under
+    `NAMESPACE/NAME-` followed by the first 8 characters of its uid, so runs can share it."""
     endpoint: str | None = Field(default=None, max_length=512, pattern=r"^(https?://)?[^/\s]+$")
-    """Host and port of an S3 service; `http://` in front turns TLS off. None: AWS, in `region`."""
+    """Host and port of an S3 service. The prefix `http://` disables TLS. None: AWS S3 in
+    `region`."""
     region: str | None = Field(default=None, min_length=1, max_length=64)
-    """Of the bucket."""
+    """Region of the bucket."""
     access_key_env: EnvironmentVariable = "AWS_ACCESS_KEY_ID"
-    """Name of the variable that holds the access key."""
+    """Name of the environment variable with the access key."""
     secret_key_env: EnvironmentVariable = "AWS_SECRET_ACCESS_KEY"
-    """Name of the variable that holds the secret key."""
+    """Name of the environment variable with the secret key."""
     on_delete: Literal["keep", "delete"] = "keep"
-    """On Kubernetes: what becomes of the run's own checkpoints and records when it is deleted."""
+    """On Kubernetes: whether the run's own checkpoints and records are kept or deleted when the run
+    is deleted."""
 
 
-class Tracking(Part):
-    """MLflow. A tracker that is down never stops or slows the run."""
+class Tracking(SpecModel):
+    """MLflow tracking. An unavailable tracking server neither stops nor slows the run."""
 
     uri: str | None = Field(default=None, min_length=1, max_length=512)
-    """Tracking server. None: `mlflow.db` in the run's folder."""
+    """Tracking URI. None: `mlflow.db` in the run's folder."""
     experiment: str = Field(default="agentrl", min_length=1, max_length=200)
     """MLflow experiment."""
     episodes: int = Field(default=2, ge=0, le=1000)
-    """Episodes shown as traces, each time episodes are shown."""
+    """Number of episodes logged as traces at a time."""
     episodes_every: int = Field(default=10, ge=1, le=100000)
-    """Iterations between shown episodes."""
+    """Iterations between logged episodes."""
     register_as: str | None = Field(default=None, min_length=1, max_length=200)
-    """Name in the model registry under which the final model is registered. None: not
-    registered."""
+    """Registered model name for the final model. None: the model is not registered."""

@@ -1,7 +1,7 @@
-"""A manifest as text: YAML in, plain data out, with every slip of the pen told by its line.
+"""Parser of YAML manifests. Errors name the line.
 
-The dialect is what `kubectl apply` reads, so that one manifest means the same on a laptop and on a
-cluster: `1e-3` is a number, a date is a text, `off` is false.
+The dialect is that of `kubectl apply`, so that a manifest means the same on a laptop and on a
+cluster: `1e-3` is a number, a date is a string, `off` is false.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import yaml
 from agentrl_components.errors import SpecError
 
 Document = dict[str, Any]
-"""A parsed manifest: objects, lists, texts, numbers, booleans and nulls."""
+"""A parsed manifest: mappings, lists, strings, numbers, booleans and nulls."""
 
 _FLOAT = re.compile(
     r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$"
@@ -24,7 +24,8 @@ _FLOAT = re.compile(
 
 
 class _Reader(yaml.SafeLoader):
-    """PyYAML's safe loader without dates, with `1e-3`, and with an eye on repeated keys."""
+    """PyYAML's safe loader without dates, with `1e-3` as a number, and with duplicate keys reported
+    in `mistakes`."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own class attribute
         first: [
@@ -45,13 +46,10 @@ class _Reader(yaml.SafeLoader):
             name = key.value if isinstance(key, yaml.ScalarNode) else "?"
             line = key.start_mark.line + 1
             if key.tag not in {"tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"}:
-                self.mistakes.append(
-                    f'line {line}: {name} is no text, and a field\'s name must be; write "{name}"'
-                )
+                self.mistakes.append(f'line {line}: the key {name} is not a string; write "{name}"')
             elif name in lines:
                 self.mistakes.append(
-                    f"line {line}: {name} is given twice, first in line {lines[name]}; "
-                    "remove one of them"
+                    f"line {line}: {name} is a duplicate of line {lines[name]}; remove one of them"
                 )
             lines.setdefault(name, line)
         return super().construct_mapping(node, deep=deep)
@@ -61,35 +59,37 @@ _Reader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456
 
 
 def value(text: str) -> Any:
-    """One YAML value, as in `--set path=value`. Raises `ValueError` or `yaml.YAMLError`."""
-    read, mistakes = _construct(text)
+    """The value of `text`, one YAML value as in `--set path=value`.
+
+    Raises `yaml.YAMLError` if it is not YAML and `ValueError` if it has no JSON representation."""
+    parsed, mistakes = _construct(text)
     if mistakes:
         raise ValueError("; ".join(mistakes))
-    _as_json(read)
-    return read
+    _check_json(parsed)
+    return parsed
 
 
 def document(text: str, name: str) -> Document:
-    """The one document in `text`; `name` is what messages call it. Raises `SpecError`."""
+    """The single YAML document in `text`, which error messages call `name`. Raises `SpecError`."""
     try:
-        read, mistakes = _construct(text)
-        _as_json(read)
+        parsed, mistakes = _construct(text)
+        _check_json(parsed)
     except yaml.MarkedYAMLError as error:
         raise SpecError([f"{name}: {_marked(error)}"]) from None
     except yaml.YAMLError as error:
-        raise SpecError([f"{name}: is no YAML: {error}; remove what is not text"]) from None
+        raise SpecError([f"{name}: is not valid YAML: {error}; remove what is not text"]) from None
     except ValueError:
         raise SpecError(
-            [f"{name}: holds YAML that JSON cannot say; write plain values, lists and mappings"]
+            [f"{name}: has no JSON equivalent; use only plain values, lists and mappings"]
         ) from None
     if mistakes:
         raise SpecError([f"{name}: {mistake}" for mistake in mistakes])
-    if not isinstance(read, dict):
-        held = "nothing" if read is None else f"a {_kind(read)}"
+    if not isinstance(parsed, dict):
+        held = "nothing" if parsed is None else f"a {_kind(parsed)}"
         raise SpecError(
-            [f"{name}: holds {held}; a manifest starts with apiVersion, kind, metadata and spec"]
+            [f"{name}: contains {held}; write a mapping of apiVersion, kind, metadata and spec"]
         )
-    return read
+    return parsed
 
 
 def _construct(text: str) -> tuple[Any, list[str]]:
@@ -100,11 +100,11 @@ def _construct(text: str) -> tuple[Any, list[str]]:
         reader.dispose()
 
 
-def _as_json(read: Any) -> None:
-    """Raises `ValueError` where `read` holds what JSON has no word for: a set, bytes, itself, half
-    of a character."""
+def _check_json(parsed: Any) -> None:
+    """Raise `ValueError` if `parsed` has no JSON representation: sets, bytes, cycles and unpaired
+    surrogates have none."""
     try:
-        json.dumps(read, ensure_ascii=False).encode()
+        json.dumps(parsed, ensure_ascii=False).encode()
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
 
@@ -112,13 +112,13 @@ def _as_json(read: Any) -> None:
 def _marked(error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    problem = error.problem or error.context or "is no YAML"
+    problem = error.problem or error.context or "is not valid YAML"
     if "but found another document" in problem:
-        return f"{where}a second document starts here; keep one manifest in a file"
+        return f"{where}a second document starts here; write one manifest per file"
     if "'\\t'" in problem:
-        return f"{where}a tab; indent with spaces"
-    return f"{where}{problem}; mend the YAML there"
+        return f"{where}a tab character; indent with spaces"
+    return f"{where}{problem}; correct the YAML there"
 
 
 def _kind(read: object) -> str:
-    return {list: "list", str: "text", bool: "truth value"}.get(type(read), "number")
+    return {list: "list", str: "string", bool: "boolean"}.get(type(read), "number")

@@ -1,9 +1,9 @@
-"""A manifest from a file, with every mistake told at once.
+"""Loads and validates manifests, and reports all mistakes at once.
 
     run = load(Path("examples/babyai.yaml"), overrides=("seed=3",))
 
-`SpecError.mistakes` holds a line for each mistake: field, reason, fix. Rules between fields are
-asked even while other fields are wrong, as far as they do not read a wrong one.
+`SpecError.mistakes` has one line per mistake: field, reason, fix. Rules between fields are checked
+even if other fields are invalid, unless a rule reads an invalid field.
 """
 
 from __future__ import annotations
@@ -24,46 +24,46 @@ from agentrl_components.errors import SpecError
 from agentrl_components.spec.fields.run import AgentRLRun, RunSpec
 from agentrl_components.spec.parsing.document import Document, document
 from agentrl_components.spec.parsing.override import apply
-from agentrl_components.spec.parsing.wording import reworded
-from agentrl_components.spec.rules import mistakes
+from agentrl_components.spec.parsing.wording import mistake as mistake_of
+from agentrl_components.spec.rules.validation import mistakes
 from agentrl_envs.registry import option_mistakes
 
 Checked = TypeVar("Checked", AgentRLRun, RunSpec)
 
-_STAND_INS: Document = {
-    "environments": [{"name": "stand-in"}],
-    "name": "stand-in",
+_PLACEHOLDERS: Document = {
+    "environments": [{"name": "placeholder"}],
+    "name": "placeholder",
     "horizon": {},
     "phases": [{}],
     "maxTurns": 1,
     "iterations": 1,
     "algorithm": "hindsight",
 }
-"""A value for every required field under `spec`, by its name, so that rules about other fields can
-be asked without it."""
+"""A value for every required field under `spec`, by field name, so that rules about other fields
+can be checked without it."""
 
 
 def load(path: Path | str, overrides: Sequence[str] = ()) -> AgentRLRun:
-    """The run in the YAML file at `path`, with `field=value` overrides laid over it.
+    """The run in the YAML file at `path`, with the `field=value` overrides applied.
 
-    An override's field is a path under `spec` or from the root: `seed=3`, `spec.seed=3`,
-    `horizon.phases[0].maxTurns=2`, `horizon.phases.0.maxTurns=2`; its value is YAML.
+    The field of an override is a path from the root or from `spec`: `seed=3`, `spec.seed=3`,
+    `horizon.phases[0].maxTurns=2`, `horizon.phases.0.maxTurns=2`. Its value is YAML.
 
-    Raises `SpecError` with every mistake: of the file, of the overrides, of fields and of rules."""
+    Raises `SpecError` with all mistakes in the file, the overrides, the fields and the rules."""
     read = document(_text(Path(path)), str(path))
-    wrong = apply(read, overrides)
+    found = apply(read, overrides)
     try:
         run = parse(read)
     except SpecError as error:
-        raise SpecError(wrong + error.mistakes) from None
-    wrong += _wrong_options(run)
-    if wrong:
-        raise SpecError(wrong)
+        raise SpecError(found + error.mistakes) from None
+    found += _option_mistakes(run)
+    if found:
+        raise SpecError(found)
     return run
 
 
-def _wrong_options(run: AgentRLRun) -> list[str]:
-    """What built-in environments say of their options."""
+def _option_mistakes(run: AgentRLRun) -> list[str]:
+    """The mistakes that built-in environments find in their options."""
     return [
         f"spec.environments[{index}].options.{line}"
         for index, environment in enumerate(run.spec.environments)
@@ -73,15 +73,16 @@ def _wrong_options(run: AgentRLRun) -> list[str]:
 
 
 def parse(read: Mapping[str, Any]) -> AgentRLRun:
-    """The run in a document that is already data, such as an object of the Kubernetes API. Its
-    `status` is left aside. Raises `SpecError` with every mistake."""
+    """The run in a parsed document, such as an object from the Kubernetes API. `status` is ignored.
+
+    Raises `SpecError` with all mistakes."""
     manifest = {name: value for name, value in read.items() if name != "status"}
     try:
-        run = _strict(AgentRLRun, manifest)
+        run = _validate(AgentRLRun, manifest)
     except ValidationError as error:
-        errors = _told(error)
-        lines = [str(reworded(one)) for one in errors]
-        raise SpecError(lines + _broken_rules(manifest.get("spec"), errors)) from None
+        errors = _relevant_errors(error)
+        lines = [str(mistake_of(one)) for one in errors]
+        raise SpecError(lines + _rule_mistakes(manifest.get("spec"), errors)) from None
     broken = [str(mistake) for mistake in mistakes(run.spec)]
     if broken:
         raise SpecError(broken)
@@ -89,7 +90,7 @@ def parse(read: Mapping[str, Any]) -> AgentRLRun:
 
 
 def dump(run: AgentRLRun) -> str:
-    """The manifest as YAML: the fields that were set, as they are written in a manifest."""
+    """The manifest as YAML, with the fields that were set explicitly."""
     return yaml.safe_dump(
         run.model_dump(mode="json", by_alias=True, exclude_unset=True),
         sort_keys=False,
@@ -98,9 +99,9 @@ def dump(run: AgentRLRun) -> str:
 
 
 def flatten(run: AgentRLRun) -> dict[str, str]:
-    """Every value of `spec`, defaults too, by its path: `horizon.phases.0.maxTurns` -> `"3"`.
+    """All values of `spec`, including defaults, by path: `horizon.phases.0.maxTurns` -> `"3"`.
 
-    Texts stand for themselves, everything else is JSON; empty lists and mappings are left out."""
+    Strings are unchanged, other values are JSON. Empty lists and mappings are left out."""
     flat: dict[str, str] = {}
     _flatten(run.spec.model_dump(mode="json", by_alias=True), "", flat)
     return flat
@@ -121,22 +122,24 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SpecError([f"{path}: there is no such file; check the path"]) from None
+        raise SpecError([f"{path}: file not found; check the path"]) from None
     except IsADirectoryError:
-        raise SpecError([f"{path}: is a folder; name the manifest in it"]) from None
+        raise SpecError([f"{path}: is a folder; give the path of the manifest in it"]) from None
     except UnicodeDecodeError:
-        raise SpecError([f"{path}: is not UTF-8 text; name a YAML file"]) from None
+        raise SpecError([f"{path}: is not UTF-8 text; give the path of a YAML file"]) from None
     except OSError as error:
         raise SpecError([f"{path}: cannot be read: {error.strerror}; check the path"]) from None
 
 
-def _strict(kind: type[Checked], read: Any) -> Checked:
-    """By way of JSON, where strict still takes a list for a tuple and a text for a URL."""
+def _validate(kind: type[Checked], read: Any) -> Checked:
+    """Validate `read` by way of JSON, because pydantic's strict mode accepts lists for tuples and
+    strings for URLs only there."""
     return kind.model_validate_json(json.dumps(read), strict=True, by_alias=True, by_name=False)
 
 
-def _told(error: ValidationError) -> list[ErrorDetails]:
-    """The errors worth telling: a list whose only item is wrong is not also too short."""
+def _relevant_errors(error: ValidationError) -> list[ErrorDetails]:
+    """The errors to report: not those of a list that is too short only because its items are
+    invalid."""
     return [
         one
         for one in error.errors(include_url=False)
@@ -144,36 +147,37 @@ def _told(error: ValidationError) -> list[ErrorDetails]:
     ]
 
 
-def _broken_rules(spec: Any, errors: Iterable[ErrorDetails]) -> list[str]:
-    """What the rules find in what remains of `spec` when its wrong fields are taken out."""
+def _rule_mistakes(spec: Any, errors: Iterable[ErrorDetails]) -> list[str]:
+    """The rule violations in `spec` without its invalid fields."""
     if not isinstance(spec, dict):
         return []
-    wrong = {".".join(map(str, one["loc"][1:])) for one in errors if _counts(one)}
-    mended = _mended(spec, wrong)
-    return [str(mistake) for mistake in mistakes(mended, wrong)]
+    invalid = {".".join(map(str, one["loc"][1:])) for one in errors if _is_field_error(one)}
+    valid = _without_invalid(spec, invalid)
+    return [str(mistake) for mistake in mistakes(valid, invalid)]
 
 
-def _counts(error: ErrorDetails) -> bool:
-    """Whether a field that rules may read is wrong; an unknown one is read by none."""
+def _is_field_error(error: ErrorDetails) -> bool:
+    """Whether the error is in a field that rules may read. No rule reads unknown fields."""
     return error["loc"][0] == "spec" and error["type"] != "extra_forbidden"
 
 
-def _mended(spec: Document, wrong: set[str]) -> RunSpec:
-    """`spec` without its wrong fields, and with stand-ins for required ones. Adds to `wrong` what
-    only shows when others are mended. Each round takes wrong values out or puts valid ones in, so
-    it ends."""
+def _without_invalid(spec: Document, invalid: set[str]) -> RunSpec:
+    """`spec` without its invalid fields and with placeholders for required ones.
+
+    Adds to `invalid` those errors that only show up after others are removed. Terminates, because
+    every round removes invalid values or adds valid ones."""
     rest = copy.deepcopy(spec)
     while True:
         try:
-            return _strict(RunSpec, rest)
+            return _validate(RunSpec, rest)
         except ValidationError as error:
-            errors = _told(error)
-        for one in reversed(errors):  # the last item of a list first, so that places keep
+            errors = _relevant_errors(error)
+        for one in reversed(errors):  # in reverse, so that the indices of list items stay valid
             *around, name = one["loc"]
             holder = functools.reduce(operator.getitem, around, rest)
             if one["type"] == "missing":
-                holder[name] = copy.deepcopy(_STAND_INS[str(name)])
+                holder[name] = copy.deepcopy(_PLACEHOLDERS[str(name)])
             else:
                 del holder[name]
             if one["type"] != "extra_forbidden":
-                wrong.add(".".join(map(str, one["loc"])))
+                invalid.add(".".join(map(str, one["loc"])))

@@ -1,4 +1,4 @@
-"""`--set field=value`: one value laid over a manifest before it is validated."""
+"""`--set field=value`: overrides one value of a manifest before validation."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from typing import Any
 import yaml
 
 from agentrl_components.spec.parsing.document import Document, value
-from agentrl_components.spec.parsing.wording import Location, fields, nearest, path
-from agentrl_components.spec.rules import Mistake
+from agentrl_components.spec.parsing.wording import Location, closest, field_names, path
+from agentrl_components.spec.rules.rule import Mistake
 
 _ROOTS = {"apiVersion", "kind", "metadata", "spec"}
 
 
-def apply(read: Document, overrides: Iterable[str]) -> list[str]:
-    """Lay `overrides` over the document, in order and in place. Returns the mistakes in them; an
-    override with a mistake changes nothing."""
-    wrong: list[str] = []
+def apply(manifest: Document, overrides: Iterable[str]) -> list[str]:
+    """Apply `overrides` to the manifest, in order and in place. Returns their mistakes; an override
+    with a mistake is not applied."""
+    mistakes: list[str] = []
     for override in overrides:
-        trial = copy.deepcopy(read)
+        trial = copy.deepcopy(manifest)
         mistake = _apply_one(trial, override)
         if mistake is None:
-            read.update(trial)
+            manifest.update(trial)
         else:
-            wrong.append(f"--set {mistake}")
-    return wrong
+            mistakes.append(f"--set {mistake}")
+    return mistakes
 
 
-def _apply_one(read: Document, override: str) -> Mistake | None:
+def _apply_one(manifest: Document, override: str) -> Mistake | None:
     name, equals, text = override.partition("=")
     if not equals or not name.strip():
-        return Mistake(field=override, reason="says no value", fix="write field=value")
+        return Mistake(field=override, reason="has no value", fix="write field=value")
     try:
         given = value(text)
     except (ValueError, yaml.YAMLError):
         return Mistake(
-            field=name, reason=f"{text} is no plain YAML", fix="write one value, in quotes"
+            field=name, reason=f"{text} is not a YAML value", fix="write one value, in quotes"
         )
-    return _put(read, _location(name), given)
+    return _assign(manifest, _location(name), given)
 
 
 def _location(name: str) -> Location:
@@ -51,11 +51,11 @@ def _location(name: str) -> Location:
     return tuple(int(part) if part.isdecimal() else part for part in parts)
 
 
-def _put(read: Document, location: Location, given: Any) -> Mistake | None:
-    """Write `given` at `location`; mappings that are not there yet are made."""
-    holder: Any = read
+def _assign(manifest: Document, location: Location, given: Any) -> Mistake | None:
+    """Assign `given` to `location`. Missing mappings on the way are created."""
+    holder: Any = manifest
     for depth, part in enumerate(location):
-        mistake = _misses(holder, location[:depth], part)
+        mistake = _lookup_mistake(holder, location[:depth], part)
         if mistake is not None:
             return mistake
         if depth == len(location) - 1:
@@ -67,13 +67,13 @@ def _put(read: Document, location: Location, given: Any) -> Mistake | None:
     return None
 
 
-def _misses(holder: Any, where: Location, part: int | str) -> Mistake | None:
-    """Why `part` cannot be reached in `holder`, which stands at `where`, or None."""
+def _lookup_mistake(holder: Any, where: Location, part: int | str) -> Mistake | None:
+    """Why `part` cannot be assigned in `holder`, the value at `where`, or None if it can."""
     field = path((*where, part))
     if isinstance(holder, list):
         if isinstance(part, int) and part < len(holder):
             return None
-        fix = f"count from 0 to {len(holder) - 1}" if holder else "set the whole list"
+        fix = f"use an index from 0 to {len(holder) - 1}" if holder else "set the whole list"
         return Mistake(
             field=field, reason=f"{path(where)} is a list of {len(holder)} items", fix=fix
         )
@@ -81,9 +81,9 @@ def _misses(holder: Any, where: Location, part: int | str) -> Mistake | None:
         return Mistake(
             field=field, reason=f"{path(where)} is a single value", fix=f"set {path(where)} itself"
         )
-    known = fields(where)
+    known = field_names(where)
     if known and part not in known:
-        near = nearest(str(part), known)
-        fix = f"did you mean {near}?" if near else f"known are {', '.join(known)}"
-        return Mistake(field=field, reason="there is no such field", fix=fix)
+        near = closest(str(part), known)
+        fix = f"did you mean {near}?" if near else f"the fields are {', '.join(known)}"
+        return Mistake(field=field, reason="unknown field", fix=fix)
     return None

@@ -1,4 +1,4 @@
-"""What pydantic found, in words that name the field, the reason and the fix."""
+"""Pydantic's validation errors as mistakes with a field, a reason and a fix."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from agentrl_components.spec.fields.run import GROUP, KIND, VERSION, AgentRLRun
-from agentrl_components.spec.rules import Mistake
+from agentrl_components.spec.rules.rule import Mistake
 
 _KINDS = {
     "int_type": ("an integer", "write a whole number, such as 3, without quotes"),
     "int_from_float": ("an integer", "write a whole number, such as 3"),
     "float_type": ("a number", "write a number, such as 0.5, without quotes"),
     "bool_type": ("true or false", "write true or false, without quotes"),
-    "string_type": ("a text", "put it in quotes"),
-    "tuple_type": ("a list", "put each item on a line of its own, after a dash"),
+    "string_type": ("a string", "put it in quotes"),
+    "tuple_type": ("a list", "write each item on its own line after a dash"),
     "dict_type": ("a mapping", "write name: value pairs under it"),
     "model_type": ("a mapping", "write its fields under it, indented"),
-    "url_type": ("a text", "write a URL, such as http://host:8000"),
+    "url_type": ("a string", "write a URL, such as http://host:8000"),
 }
 
 _ONLY = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
@@ -31,47 +31,47 @@ Location = tuple[int | str, ...]
 
 
 def path(location: Location) -> str:
-    """`('spec', 'phases', 1, 'maxTurns')` as `spec.phases[1].maxTurns`."""
+    """The path of a location: `('spec', 'phases', 1, 'maxTurns')` is `spec.phases[1].maxTurns`."""
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
     return text.removeprefix(".") or "manifest"
 
 
-def fields(location: Location) -> list[str]:
-    """The names that may stand at `location`, which points at a mapping of the manifest."""
+def field_names(location: Location) -> list[str]:
+    """The field names of the mapping at `location`. Empty if the schema has no mapping there."""
     model = _model(AgentRLRun, location)
     return [str(field.alias) for field in model.model_fields.values()] if model else []
 
 
-def reworded(error: ErrorDetails) -> Mistake:
-    """One mistake of one field."""
+def mistake(error: ErrorDetails) -> Mistake:
+    """The mistake that a pydantic error reports."""
     location = error["loc"]
     reason, fix = _words(error)
     return Mistake(field=path(location), reason=reason, fix=fix)
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` was probably meant to be."""
-    plain = {_plain(one): one for one in known}
-    found = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=0.6)
-    return plain[found[0]] if found else None
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most similar to `name`, or None if none is similar."""
+    names = {_normalised(one): one for one in known}
+    found = difflib.get_close_matches(_normalised(name), names, n=1, cutoff=0.6)
+    return names[found[0]] if found else None
 
 
-def _plain(name: str) -> str:
+def _normalised(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
 def _words(error: ErrorDetails) -> tuple[str, str]:
     kind, given, bounds = error["type"], error["input"], error.get("ctx", {})
     if kind == "extra_forbidden":
-        known = fields(error["loc"][:-1])
-        near = nearest(str(error["loc"][-1]), known)
-        fix = f"did you mean {near}?" if near else f"remove it; known are {', '.join(known)}"
-        return "there is no such field", fix
+        known = field_names(error["loc"][:-1])
+        near = closest(str(error["loc"][-1]), known)
+        fix = f"did you mean {near}?" if near else f"remove it; the fields are {', '.join(known)}"
+        return "unknown field", fix
     if kind == "missing":
         name = str(error["loc"][-1])
-        return "is missing", f"set it to {_ONLY[name]}" if name in _ONLY else "give it a value"
+        return "is missing", f"set it to {_ONLY[name]}" if name in _ONLY else "set a value"
     if kind in _KINDS:
         noun, fix = _KINDS[kind]
         return f"{_shown(given)} is not {noun}", fix
@@ -88,11 +88,11 @@ def _words(error: ErrorDetails) -> tuple[str, str]:
 def _literal(given: Any, expected: str) -> tuple[str, str]:
     choices = expected.replace("'", "").replace(" or ", ", ").split(", ")
     if given is False and "off" in choices:
-        return "YAML reads off as false", 'put it in quotes: "off"'
-    near = nearest(given, choices) if isinstance(given, str) else None
+        return "off is false in YAML", 'put it in quotes: "off"'
+    near = closest(given, choices) if isinstance(given, str) else None
     rest = f"use {choices[0]}" if len(choices) == 1 else f"use one of {', '.join(choices)}"
     fix = f"did you mean {near}? {rest[:1].upper()}{rest[1:]}" if near and rest else rest
-    return f"{_shown(given)} is not known here", fix
+    return f"{_shown(given)} is not a valid value", fix
 
 
 def _bounded(kind: str, given: Any, bounds: dict[str, Any]) -> tuple[str, str] | None:
@@ -109,18 +109,18 @@ def _bounded(kind: str, given: Any, bounds: dict[str, Any]) -> tuple[str, str] |
             return f"{_shown(given)} is too large", "write a smaller number"
         case "too_short":
             least = bounds["min_length"]
-            return f"holds {bounds['actual_length']} items", f"give at least {least}"
+            return f"has {bounds['actual_length']} items", f"list at least {least}"
         case "too_long":
-            return f"holds more than {bounds['max_length']} items", "remove some"
+            return f"has more than {bounds['max_length']} items", "remove some"
         case "string_too_short":
-            return "is empty", "give it a value, or leave it out"
+            return "is empty", "set a value, or leave it out"
         case "string_too_long" | "url_too_long":
             most = bounds["max_length"]
             return f"is longer than {most} characters", f"shorten it to {most} or fewer"
         case "string_pattern_mismatch":
-            return f"{_shown(given)} has the wrong form", f"it must match {bounds['pattern']}"
+            return f"{_shown(given)} has the wrong format", f"it must match {bounds['pattern']}"
         case "url_parsing" | "url_scheme" | "url_syntax_violation":
-            return f"{_shown(given)} is no web address", "write one, such as http://host:8000"
+            return f"{_shown(given)} is not an HTTP URL", "write one, such as http://host:8000"
     return None
 
 
@@ -152,4 +152,4 @@ def _model(kind: Any, location: Location) -> type[BaseModel] | None:
     return None
 
 
-__all__ = ["Location", "fields", "nearest", "path", "reworded"]
+__all__ = ["Location", "closest", "field_names", "mistake", "path"]

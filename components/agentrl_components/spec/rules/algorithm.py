@@ -1,24 +1,24 @@
-"""Rules about the algorithm, its sampler and its optimizer."""
+"""Rules about the algorithm, sampling and the learning rate schedule."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from agentrl_components.spec.fields.algorithm import COMPARES_A_GROUP, Critic, Gae, Kl
-from agentrl_components.spec.fields.base import Part
+from agentrl_components.spec.fields.base import SpecModel
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.fields.update import Update
-from agentrl_components.spec.rules.rule import Mistake, Rule, changed, rule
+from agentrl_components.spec.rules.rule import Mistake, Rule, differences, rule
 
-_COMPARING = "[" + ", ".join(f"'{name}'" for name in sorted(COMPARES_A_GROUP)) + "]"
+_GROUP_BASELINE = "[" + ", ".join(f"'{name}'" for name in sorted(COMPARES_A_GROUP)) + "]"
 
 
-def _unused(part: Part, default: Part, where: str, why: str) -> Iterator[Mistake]:
-    fields = type(part).model_fields
-    for name in changed(part, default, tuple(fields)):
+def _unused(value: SpecModel, default: SpecModel, path: str, reason: str) -> Iterator[Mistake]:
+    fields = type(value).model_fields
+    for name in differences(value, default, tuple(fields)):
         yield Mistake(
-            field=f"spec.{where}.{fields[name].alias}",
-            reason=f"has no effect: {why}",
+            field=f"spec.{path}.{fields[name].alias}",
+            reason=f"has no effect: {reason}",
             fix="leave it out",
         )
 
@@ -26,15 +26,15 @@ def _unused(part: Part, default: Part, where: str, why: str) -> Iterator[Mistake
 @rule(
     "algorithm.name",
     "rollout.groupSize",
-    cel=f"!(self.algorithm.name in {_COMPARING}) || self.rollout.groupSize >= 2",
+    cel=f"!(self.algorithm.name in {_GROUP_BASELINE}) || self.rollout.groupSize >= 2",
 )
-def a_comparison_needs_two(spec: RunSpec) -> Iterator[Mistake]:
-    """rollout.groupSize is at least 2 where the algorithm compares the episodes of a task."""
+def group_baselines_need_groups(spec: RunSpec) -> Iterator[Mistake]:
+    """rollout.groupSize must be at least 2 for algorithms whose baseline is the group."""
     if spec.algorithm.name in COMPARES_A_GROUP and spec.rollout.group_size < 2:
         yield Mistake(
             field="spec.rollout.groupSize",
-            reason=f"{spec.rollout.group_size} is too small for {spec.algorithm.name}, which "
-            "compares the episodes of a task",
+            reason=f"{spec.rollout.group_size} is too small for {spec.algorithm.name}, whose "
+            "baseline is the other episodes of the task",
             fix="set it to 2 or more",
         )
 
@@ -50,12 +50,12 @@ def a_comparison_needs_two(spec: RunSpec) -> Iterator[Mistake]:
     f" && self.algorithm.critic.valueClip == {Critic().value_clip}"
     f" && self.algorithm.critic.warmupIterations == {Critic().warmup_iterations})",
 )
-def only_ppo_has_a_critic(spec: RunSpec) -> Iterator[Mistake]:
-    """algorithm.gae and algorithm.critic belong to ppo."""
+def critic_settings_need_ppo(spec: RunSpec) -> Iterator[Mistake]:
+    """algorithm.gae and algorithm.critic are only used by ppo."""
     if spec.algorithm.name != "ppo":
-        why = f"{spec.algorithm.name} has no critic; only ppo has"
-        yield from _unused(spec.algorithm.gae, Gae(), "algorithm.gae", why)
-        yield from _unused(spec.algorithm.critic, Critic(), "algorithm.critic", why)
+        reason = f"{spec.algorithm.name} has no critic; only ppo has"
+        yield from _unused(spec.algorithm.gae, Gae(), "algorithm.gae", reason)
+        yield from _unused(spec.algorithm.critic, Critic(), "algorithm.critic", reason)
 
 
 @rule(
@@ -63,8 +63,8 @@ def only_ppo_has_a_critic(spec: RunSpec) -> Iterator[Mistake]:
     "algorithm.gigpoWeight",
     cel="self.algorithm.name == 'gigpo' || self.algorithm.gigpoWeight == 1.0",
 )
-def only_gigpo_weighs_steps(spec: RunSpec) -> Iterator[Mistake]:
-    """algorithm.gigpoWeight belongs to gigpo."""
+def gigpo_weight_needs_gigpo(spec: RunSpec) -> Iterator[Mistake]:
+    """algorithm.gigpoWeight is only used by gigpo."""
     if spec.algorithm.name != "gigpo" and spec.algorithm.gigpo_weight != 1.0:
         yield Mistake(
             field="spec.algorithm.gigpoWeight",
@@ -79,18 +79,19 @@ def only_gigpo_weighs_steps(spec: RunSpec) -> Iterator[Mistake]:
     "algorithm.dropZeroVariance",
     "algorithm.refillRounds",
     cel="self.algorithm.refillRounds == 0 || (self.algorithm.dropZeroVariance"
-    f" && self.algorithm.name in {_COMPARING})",
+    f" && self.algorithm.name in {_GROUP_BASELINE})",
 )
-def refilling_replaces_what_was_dropped(spec: RunSpec) -> Iterator[Mistake]:
-    """algorithm.refillRounds needs dropZeroVariance and an algorithm that compares a group."""
+def refill_needs_dropped_groups(spec: RunSpec) -> Iterator[Mistake]:
+    """algorithm.refillRounds requires dropZeroVariance and an algorithm whose baseline is the
+    group."""
     algorithm = spec.algorithm
     if not algorithm.refill_rounds:
         return
     if algorithm.name not in COMPARES_A_GROUP:
-        reason = f"{algorithm.name} drops no groups, so there is nothing to replace"
+        reason = f"{algorithm.name} drops no groups, so none is replaced"
         fix = "leave it out"
     elif not algorithm.drop_zero_variance:
-        reason = "no group is dropped while dropZeroVariance is false, so none is replaced"
+        reason = "dropZeroVariance is false, so no group is dropped and none is replaced"
         fix = "set dropZeroVariance to true, or leave refillRounds out"
     else:
         return
@@ -101,8 +102,8 @@ def refilling_replaces_what_was_dropped(spec: RunSpec) -> Iterator[Mistake]:
     "algorithm.kl",
     cel="self.algorithm.kl.coefficient > 0.0 || self.algorithm.kl.estimator == 'k3'",
 )
-def an_estimator_needs_a_coefficient(spec: RunSpec) -> Iterator[Mistake]:
-    """algorithm.kl.estimator needs a coefficient above 0."""
+def kl_estimator_needs_coefficient(spec: RunSpec) -> Iterator[Mistake]:
+    """algorithm.kl.estimator requires a coefficient above 0."""
     kl = spec.algorithm.kl
     if kl.coefficient == 0 and kl.estimator != Kl().estimator:
         yield Mistake(
@@ -117,14 +118,14 @@ def an_estimator_needs_a_coefficient(spec: RunSpec) -> Iterator[Mistake]:
     "rollout.topP",
     cel="self.rollout.actions != 'admissible' || self.rollout.topP == 1.0",
 )
-def a_confined_sampler_has_no_nucleus(spec: RunSpec) -> Iterator[Mistake]:
-    """rollout.topP is 1 where actions are admissible: the actions already confine the sampler, and
-    a nucleus would take some of them away for good."""
+def admissible_actions_need_full_top_p(spec: RunSpec) -> Iterator[Mistake]:
+    """rollout.topP must be 1 if actions are admissible: nucleus sampling would exclude rare
+    admissible actions, which could then never be learned."""
     if spec.rollout.actions == "admissible" and spec.rollout.top_p < 1:
         yield Mistake(
             field="spec.rollout.topP",
-            reason=f"{spec.rollout.top_p} would take admissible actions away that are rare today, "
-            "and an action that is never sampled is never learned",
+            reason=f"{spec.rollout.top_p} would exclude admissible actions that are rare now, and "
+            "an action that is never sampled is never learned",
             fix="set it to 1",
         )
 
@@ -134,8 +135,8 @@ def a_confined_sampler_has_no_nucleus(spec: RunSpec) -> Iterator[Mistake]:
     "algorithm.importanceSampling.mode",
     cel="self.rollout.topP == 1.0 || self.algorithm.importanceSampling.mode != 'off'",
 )
-def a_nucleus_needs_correction(spec: RunSpec) -> Iterator[Mistake]:
-    """With rollout.topP below 1 importanceSampling may not be off."""
+def top_p_needs_importance_sampling(spec: RunSpec) -> Iterator[Mistake]:
+    """rollout.topP below 1 requires importanceSampling."""
     if spec.rollout.top_p < 1 and spec.algorithm.importance_sampling.mode == "off":
         yield Mistake(
             field="spec.rollout.topP",
@@ -150,12 +151,12 @@ def a_nucleus_needs_correction(spec: RunSpec) -> Iterator[Mistake]:
     "algorithm.importanceSampling.mode",
     cel="self.rollout.maxStaleness == 0 || self.algorithm.importanceSampling.mode != 'off'",
 )
-def a_lag_needs_correction(spec: RunSpec) -> Iterator[Mistake]:
-    """With rollout.maxStaleness above 0 importanceSampling may not be off."""
+def staleness_needs_importance_sampling(spec: RunSpec) -> Iterator[Mistake]:
+    """rollout.maxStaleness above 0 requires importanceSampling."""
     if spec.rollout.max_staleness and spec.algorithm.importance_sampling.mode == "off":
         yield Mistake(
             field="spec.rollout.maxStaleness",
-            reason=f"{spec.rollout.max_staleness} trains on episodes of older weights, and "
+            reason=f"{spec.rollout.max_staleness} trains on episodes from older weights, and "
             "algorithm.importanceSampling, which corrects for it, is off",
             fix="set importanceSampling.mode to truncate, or maxStaleness to 0",
         )
@@ -166,8 +167,8 @@ def a_lag_needs_correction(spec: RunSpec) -> Iterator[Mistake]:
     "update.finalShare",
     cel=f"self.update.schedule != 'constant' || self.update.finalShare == {Update().final_share}",
 )
-def a_constant_step_has_no_end(spec: RunSpec) -> Iterator[Mistake]:
-    """update.finalShare needs a linear or cosine schedule."""
+def final_share_needs_decay(spec: RunSpec) -> Iterator[Mistake]:
+    """update.finalShare requires a linear or cosine schedule."""
     share = spec.update.final_share
     if spec.update.schedule == "constant" and share != Update().final_share:
         yield Mistake(
@@ -178,13 +179,13 @@ def a_constant_step_has_no_end(spec: RunSpec) -> Iterator[Mistake]:
 
 
 RULES: tuple[Rule, ...] = (
-    a_comparison_needs_two,
-    only_ppo_has_a_critic,
-    only_gigpo_weighs_steps,
-    refilling_replaces_what_was_dropped,
-    an_estimator_needs_a_coefficient,
-    a_confined_sampler_has_no_nucleus,
-    a_nucleus_needs_correction,
-    a_lag_needs_correction,
-    a_constant_step_has_no_end,
+    group_baselines_need_groups,
+    critic_settings_need_ppo,
+    gigpo_weight_needs_gigpo,
+    refill_needs_dropped_groups,
+    kl_estimator_needs_coefficient,
+    admissible_actions_need_full_top_p,
+    top_p_needs_importance_sampling,
+    staleness_needs_importance_sampling,
+    final_share_needs_decay,
 )

@@ -1,4 +1,4 @@
-"""Rules about the worlds, and about how many tasks they get."""
+"""Rules about environments and their tasks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 from agentrl_envs.registry import names as built_in
 
-GIVEN_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})
-"""That the operator sets in every environment server."""
+RESERVED_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})
+"""Environment variables that the operator sets in every environment server."""
 
 
 @rule(
@@ -20,15 +20,15 @@ GIVEN_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})
     cel="self.environments.all(e,"
     " [has(e.builtin), has(e.image), has(e.url)].exists_one(given, given))",
 )
-def an_environment_runs_in_one_place(spec: RunSpec) -> Iterator[Mistake]:
-    """Each environment has exactly one of builtin, image and url."""
+def environments_have_one_location(spec: RunSpec) -> Iterator[Mistake]:
+    """Each environment must have exactly one of builtin, image and url."""
     for index, environment in enumerate(spec.environments):
-        places = {
+        locations = {
             "builtin": environment.builtin,
             "image": environment.image,
             "url": environment.url,
         }
-        given = [name for name, value in places.items() if value is not None]
+        given = [name for name, value in locations.items() if value is not None]
         if not given:
             reason = "does not say where it runs"
         elif len(given) > 1:
@@ -47,13 +47,13 @@ def an_environment_runs_in_one_place(spec: RunSpec) -> Iterator[Mistake]:
     "environments.*.replicas",
     cel="self.environments.all(e, e.replicas > 0 || has(e.builtin))",
 )
-def only_a_built_in_environment_needs_no_server(spec: RunSpec) -> Iterator[Mistake]:
-    """replicas is 0 for a builtin only."""
+def zero_replicas_need_builtin(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].replicas may be 0 only for a builtin."""
     for index, environment in enumerate(spec.environments):
         if environment.replicas == 0 and environment.builtin is None:
             yield Mistake(
                 field=f"spec.environments[{index}].replicas",
-                reason="is 0, and only a builtin can live inside the stages",
+                reason="is 0, and only a builtin can run inside the stages",
                 fix="set it to 1 or more, or leave it out",
             )
 
@@ -64,9 +64,9 @@ def only_a_built_in_environment_needs_no_server(spec: RunSpec) -> Iterator[Mista
     "environments.*.replicas",
     cel="self.environments.all(e, size(e.secretEnv) == 0 || (!has(e.url) && e.replicas > 0))",
 )
-def secrets_go_to_servers(spec: RunSpec) -> Iterator[Mistake]:
-    """environments[].secretEnv belongs to servers that the run starts: not to a url, nor to
-    replicas 0."""
+def secret_env_needs_server(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].secretEnv requires servers that the run starts: no url, and replicas above
+    0."""
     for index, environment in enumerate(spec.environments):
         if not environment.secret_env:
             continue
@@ -74,53 +74,53 @@ def secrets_go_to_servers(spec: RunSpec) -> Iterator[Mistake]:
         if environment.url is not None:
             yield Mistake(
                 field=field,
-                reason="the server at url runs already, and is given nothing",
-                fix="leave it out, and give that server its secrets where it is started",
+                reason="the server at url is not started by this run",
+                fix="leave it out, and configure the secrets of that server where it is started",
             )
         elif environment.replicas == 0:
             yield Mistake(
                 field=field,
-                reason="with replicas 0 the environment lives inside the stages and has no server",
+                reason="with replicas 0 the environment runs inside the stages, without a server",
                 fix="move it to spec.compute.secretEnv, or set replicas to 1 or more",
             )
 
 
 @rule("environments.*.secretEnv")
-def a_secret_has_a_variable_of_its_own(spec: RunSpec) -> Iterator[Mistake]:
-    """The names in an environment's secretEnv are unique, and none is one that every server is
-    given: AGENTRL_ENV_TOKEN, HOME, PORT."""
+def secret_env_names_are_free(spec: RunSpec) -> Iterator[Mistake]:
+    """Names in an environment's secretEnv must be unique and not reserved: AGENTRL_ENV_TOKEN, HOME
+    and PORT are set by the operator."""
     for index, environment in enumerate(spec.environments):
         names = [variable.name for variable in environment.secret_env]
-        for place, name in enumerate(names):
-            if name in GIVEN_VARIABLES:
-                reason = f"every server is given a {name} already"
-            elif name in names[:place]:
-                reason = f"{name} is given twice"
+        for position, name in enumerate(names):
+            if name in RESERVED_VARIABLES:
+                reason = f"{name} is set by the operator in every server"
+            elif name in names[:position]:
+                reason = f"{name} is a duplicate"
             else:
                 continue
             yield Mistake(
-                field=f"spec.environments[{index}].secretEnv[{place}].name",
+                field=f"spec.environments[{index}].secretEnv[{position}].name",
                 reason=reason,
-                fix="give it another name",
+                fix="choose another name",
             )
 
 
 @rule("environments.*.name")
-def environments_have_names_of_their_own(spec: RunSpec) -> Iterator[Mistake]:
-    """Names of environments are unique."""
-    taken = [environment.name for environment in spec.environments]
-    for index, name in enumerate(taken):
-        if name in taken[:index]:
+def environment_names_are_unique(spec: RunSpec) -> Iterator[Mistake]:
+    """Names of environments must be unique."""
+    names = [environment.name for environment in spec.environments]
+    for index, name in enumerate(names):
+        if name in names[:index]:
             yield Mistake(
                 field=f"spec.environments[{index}].name",
-                reason=f"{name} is already the name of environments[{taken.index(name)}]",
-                fix="give it another name",
+                reason=f"{name} is already the name of environments[{names.index(name)}]",
+                fix="choose another name",
             )
 
 
 @rule("environments.*.builtin")
-def a_built_in_environment_is_known(spec: RunSpec) -> Iterator[Mistake]:
-    """builtin is an environment of `agentrl envs list`."""
+def builtins_exist(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].builtin must be an environment of `agentrl envs list`."""
     known = sorted(built_in())
     for index, environment in enumerate(spec.environments):
         if environment.builtin is not None and environment.builtin not in known:
@@ -137,13 +137,13 @@ def a_built_in_environment_is_known(spec: RunSpec) -> Iterator[Mistake]:
     "environments.*.tokenEnv",
     cel="self.environments.all(e, !has(e.tokenEnv) || !has(e.builtin))",
 )
-def a_built_in_environment_needs_no_token(spec: RunSpec) -> Iterator[Mistake]:
-    """tokenEnv belongs to an environment with a url or an image."""
+def token_env_needs_server(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].tokenEnv requires an environment with a url or an image."""
     for index, environment in enumerate(spec.environments):
         if environment.builtin is not None and environment.token_env is not None:
             yield Mistake(
                 field=f"spec.environments[{index}].tokenEnv",
-                reason="a built-in environment is not asked over the network and takes no token",
+                reason="a built-in environment takes no token",
                 fix="leave it out",
             )
 
@@ -152,15 +152,15 @@ def a_built_in_environment_needs_no_token(spec: RunSpec) -> Iterator[Mistake]:
     "environments.*.url",
     cel="self.environments.all(e, !has(e.url) || !e.url.matches('^[^/]*//[^/?#]*@'))",
 )
-def no_secret_in_an_address(spec: RunSpec) -> Iterator[Mistake]:
-    """The url of an environment holds no user and no password."""
+def environment_urls_have_no_credentials(spec: RunSpec) -> Iterator[Mistake]:
+    """The url of an environment may not contain a user or a password."""
     for index, environment in enumerate(spec.environments):
         url = environment.url
         if url is not None and (url.username or url.password):
             yield Mistake(
                 field=f"spec.environments[{index}].url",
-                reason="holds a user or a password, and a manifest is no place for a secret",
-                fix="put the bearer token in an environment variable and name it in tokenEnv",
+                reason="contains a user or a password, and a manifest must not contain secrets",
+                fix="put the bearer token in an environment variable and set tokenEnv to its name",
             )
 
 
@@ -169,9 +169,9 @@ def no_secret_in_an_address(spec: RunSpec) -> Iterator[Mistake]:
     "rollout.tasks",
     cel="self.rollout.tasks >= size(self.environments)",
 )
-def every_environment_is_played(spec: RunSpec) -> Iterator[Mistake]:
-    """rollout.tasks is at least the number of environments."""
-    yield from _share(spec, "spec.rollout.tasks", spec.rollout.tasks)
+def rollout_tasks_cover_environments(spec: RunSpec) -> Iterator[Mistake]:
+    """rollout.tasks must be at least the number of environments."""
+    yield from _tasks_cover(spec, "spec.rollout.tasks", spec.rollout.tasks)
 
 
 @rule(
@@ -179,30 +179,30 @@ def every_environment_is_played(spec: RunSpec) -> Iterator[Mistake]:
     "evaluation.tasks",
     cel="self.evaluation.tasks >= size(self.environments)",
 )
-def every_environment_is_evaluated(spec: RunSpec) -> Iterator[Mistake]:
-    """evaluation.tasks is at least the number of environments."""
-    yield from _share(spec, "spec.evaluation.tasks", spec.evaluation.tasks)
+def evaluation_tasks_cover_environments(spec: RunSpec) -> Iterator[Mistake]:
+    """evaluation.tasks must be at least the number of environments."""
+    yield from _tasks_cover(spec, "spec.evaluation.tasks", spec.evaluation.tasks)
 
 
-def _share(spec: RunSpec, field: str, tasks: int) -> Iterator[Mistake]:
+def _tasks_cover(spec: RunSpec, field: str, tasks: int) -> Iterator[Mistake]:
     count = len(spec.environments)
     if tasks < count:
         yield Mistake(
             field=field,
-            reason=f"{tasks} cannot be shared over {count} environments",
+            reason=f"{tasks} tasks cannot cover {count} environments",
             fix=f"set it to {count} or more",
         )
 
 
 RULES: tuple[Rule, ...] = (
-    an_environment_runs_in_one_place,
-    a_built_in_environment_is_known,
-    only_a_built_in_environment_needs_no_server,
-    secrets_go_to_servers,
-    a_secret_has_a_variable_of_its_own,
-    environments_have_names_of_their_own,
-    a_built_in_environment_needs_no_token,
-    no_secret_in_an_address,
-    every_environment_is_played,
-    every_environment_is_evaluated,
+    environments_have_one_location,
+    builtins_exist,
+    zero_replicas_need_builtin,
+    secret_env_needs_server,
+    secret_env_names_are_free,
+    environment_names_are_unique,
+    token_env_needs_server,
+    environment_urls_have_no_credentials,
+    rollout_tasks_cover_environments,
+    evaluation_tasks_cover_environments,
 )

@@ -1,14 +1,13 @@
-"""Rules about the schedule: phases, what ends them, alarms, warm-up, and how play is evaluated."""
+"""Rules about the horizon schedule: phases, their end, alarms and warm-up."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
 
-from agentrl_components.spec.fields.algorithm import COMPARES_A_GROUP
 from agentrl_components.spec.fields.horizon import Alarm, Horizon, Phase
 from agentrl_components.spec.fields.run import RunSpec
-from agentrl_components.spec.rules.rule import Mistake, Rule, changed, rule
+from agentrl_components.spec.rules.rule import Mistake, Rule, differences, rule
 
 _BOUNDS = tuple(name for name in Alarm.model_fields if name not in {"action", "window"})
 _HAS_BOUND = " || ".join(f"has(a.{Alarm.model_fields[name].alias})" for name in _BOUNDS)
@@ -18,19 +17,19 @@ _NO_SUCCESS = f"self.horizon.successAbove == {Horizon.model_fields['success_abov
 
 
 def iterations(spec: RunSpec) -> int:
-    """Iterations of the whole run, at most."""
+    """Maximum number of iterations of the run."""
     return sum(phase.iterations for phase in spec.horizon.phases)
 
 
 @rule("horizon.phases.*.maxTurns", cel="self.horizon.phases.map(p, p.maxTurns).isSorted()")
-def horizons_never_shrink(spec: RunSpec) -> Iterator[Mistake]:
-    """A phase's maxTurns is at least that of the phase before."""
+def max_turns_never_decrease(spec: RunSpec) -> Iterator[Mistake]:
+    """maxTurns may not decrease from one phase to the next."""
     for index, (before, phase) in enumerate(pairwise(spec.horizon.phases), start=1):
         if phase.max_turns < before.max_turns:
             yield Mistake(
                 field=f"spec.horizon.phases[{index}].maxTurns",
-                reason=f"{phase.max_turns} is less than the {before.max_turns} of the phase before",
-                fix=f"set it to {before.max_turns} or more; a horizon may only grow",
+                reason=f"{phase.max_turns} is less than {before.max_turns} in the previous phase",
+                fix=f"set it to {before.max_turns} or more",
             )
 
 
@@ -39,13 +38,13 @@ def horizons_never_shrink(spec: RunSpec) -> Iterator[Mistake]:
     "horizon.phases.*.minIterations",
     cel="self.horizon.phases.all(p, p.minIterations <= p.iterations)",
 )
-def a_phase_ends_after_its_least(spec: RunSpec) -> Iterator[Mistake]:
-    """A phase's minIterations is at most its iterations."""
+def min_iterations_fit_phase(spec: RunSpec) -> Iterator[Mistake]:
+    """minIterations of a phase may not exceed its iterations."""
     for index, phase in enumerate(spec.horizon.phases):
         if phase.min_iterations > phase.iterations:
             yield Mistake(
                 field=f"spec.horizon.phases[{index}].minIterations",
-                reason=f"{phase.min_iterations} is more than its iterations, {phase.iterations}",
+                reason=f"{phase.min_iterations} is more than iterations, {phase.iterations}",
                 fix=f"set it to {phase.iterations} or less",
             )
 
@@ -60,13 +59,13 @@ def a_phase_ends_after_its_least(spec: RunSpec) -> Iterator[Mistake]:
     " && (self.horizon.advance != 'iterations'"
     " || self.horizon.phases.all(p, p.minIterations == 1))",
 )
-def an_early_end_needs_a_sign(spec: RunSpec) -> Iterator[Mistake]:
-    """successAbove belongs to advance: success, plateauDelta to advance: plateau, and minIterations
-    to either."""
+def early_end_settings_match_advance(spec: RunSpec) -> Iterator[Mistake]:
+    """successAbove requires advance: success, plateauDelta requires advance: plateau, and
+    minIterations requires either."""
     horizon = spec.horizon
     default = Horizon(phases=(Phase(max_turns=1, iterations=1),))
     for name, advance in (("success_above", "success"), ("plateau_delta", "plateau")):
-        if horizon.advance != advance and changed(horizon, default, (name,)):
+        if horizon.advance != advance and differences(horizon, default, (name,)):
             yield Mistake(
                 field=f"spec.horizon.{Horizon.model_fields[name].alias}",
                 reason=f"has no effect: advance is {horizon.advance}",
@@ -76,7 +75,7 @@ def an_early_end_needs_a_sign(spec: RunSpec) -> Iterator[Mistake]:
         if horizon.advance == "iterations" and phase.min_iterations > 1:
             yield Mistake(
                 field=f"spec.horizon.phases[{index}].minIterations",
-                reason="has no effect: advance is iterations, so a phase lasts exactly its own",
+                reason="has no effect: advance is iterations, so a phase always has its iterations",
                 fix="set spec.horizon.advance to success or plateau, or leave it out",
             )
 
@@ -88,28 +87,29 @@ def an_early_end_needs_a_sign(spec: RunSpec) -> Iterator[Mistake]:
     cel="self.horizon.advance == 'iterations'"
     " || self.horizon.phases.all(p, self.horizon.window <= p.iterations)",
 )
-def a_window_fits_its_phase(spec: RunSpec) -> Iterator[Mistake]:
-    """horizon.window is at most the iterations of every phase, where advance looks at it."""
+def window_fits_phases(spec: RunSpec) -> Iterator[Mistake]:
+    """horizon.window may not exceed the iterations of any phase if advance is success or
+    plateau."""
     horizon = spec.horizon
     shortest = min(phase.iterations for phase in horizon.phases)
     if horizon.advance != "iterations" and horizon.window > shortest:
         yield Mistake(
             field="spec.horizon.window",
-            reason=f"{horizon.window} iterations are never seen in a phase of {shortest}, which "
-            f"could so never end by {horizon.advance}",
+            reason=f"{horizon.window} iterations do not fit into a phase of {shortest}, which "
+            f"could never end by {horizon.advance}",
             fix=f"set it to {shortest} or less, or lengthen the phase",
         )
 
 
 @rule("horizon.alarms", cel=f"self.horizon.alarms.all(a, {_HAS_BOUND})")
-def an_alarm_watches_something(spec: RunSpec) -> Iterator[Mistake]:
-    """Each alarm has at least one bound."""
+def alarms_have_bounds(spec: RunSpec) -> Iterator[Mistake]:
+    """Each alarm must have at least one threshold."""
     for index, alarm in enumerate(spec.horizon.alarms):
         if all(getattr(alarm, name) is None for name in _BOUNDS):
             names = ", ".join(str(Alarm.model_fields[name].alias) for name in _BOUNDS)
             yield Mistake(
                 field=f"spec.horizon.alarms[{index}]",
-                reason="has no bound, so it can never ring",
+                reason="has no threshold, so it can never become active",
                 fix=f"set one of {names}",
             )
 
@@ -119,15 +119,15 @@ def an_alarm_watches_something(spec: RunSpec) -> Iterator[Mistake]:
     "horizon.phases.*.iterations",
     cel=f"self.horizon.alarms.all(a, a.window <= {_ITERATIONS})",
 )
-def an_alarm_has_time_to_ring(spec: RunSpec) -> Iterator[Mistake]:
-    """An alarm's window is at most the iterations of the run."""
+def alarm_windows_fit_run(spec: RunSpec) -> Iterator[Mistake]:
+    """The window of an alarm may not exceed the iterations of the run."""
     total = iterations(spec)
     for index, alarm in enumerate(spec.horizon.alarms):
         if alarm.window > total:
             yield Mistake(
                 field=f"spec.horizon.alarms[{index}].window",
                 reason=f"{alarm.window} is more than the run's {total} iterations, so it can "
-                "never ring",
+                "never become active",
                 fix=f"set it to {total} or less",
             )
 
@@ -137,15 +137,15 @@ def an_alarm_has_time_to_ring(spec: RunSpec) -> Iterator[Mistake]:
     "rollout.groupSize",
     cel="self.rollout.groupSize >= 2 || self.horizon.alarms.all(a, !has(a.rewardStdBelow))",
 )
-def one_episode_has_no_spread(spec: RunSpec) -> Iterator[Mistake]:
-    """rewardStdBelow needs a groupSize of at least 2."""
+def reward_std_needs_groups(spec: RunSpec) -> Iterator[Mistake]:
+    """rewardStdBelow requires a groupSize of at least 2."""
     for index, alarm in enumerate(spec.horizon.alarms):
         if alarm.reward_std_below is not None and spec.rollout.group_size < 2:
             yield Mistake(
                 field=f"spec.horizon.alarms[{index}].rewardStdBelow",
-                reason="a group of one episode has no spread, so it would always ring",
-                fix="leave it out, or set spec.rollout.groupSize to 2 or more"
-                + ("" if spec.algorithm.name in COMPARES_A_GROUP else " for its sake"),
+                reason="a group of one episode has no standard deviation, so the alarm is always "
+                "active",
+                fix="leave it out, or set spec.rollout.groupSize to 2 or more",
             )
 
 
@@ -154,9 +154,9 @@ def one_episode_has_no_spread(spec: RunSpec) -> Iterator[Mistake]:
     "update.warmupIterations",
     cel=f"self.update.warmupIterations == 0 || self.update.warmupIterations < {_ITERATIONS}",
 )
-def the_step_size_arrives(spec: RunSpec) -> Iterator[Mistake]:
-    """update.warmupIterations is below the iterations of the run."""
-    yield from _warms_up(spec, "spec.update.warmupIterations", spec.update.warmup_iterations)
+def learning_rate_warmup_ends(spec: RunSpec) -> Iterator[Mistake]:
+    """update.warmupIterations must be less than the iterations of the run."""
+    yield from _warmup_ends(spec, "spec.update.warmupIterations", spec.update.warmup_iterations)
 
 
 @rule(
@@ -165,13 +165,13 @@ def the_step_size_arrives(spec: RunSpec) -> Iterator[Mistake]:
     cel="self.algorithm.critic.warmupIterations == 0"
     f" || self.algorithm.critic.warmupIterations < {_ITERATIONS}",
 )
-def the_policy_gets_its_turn(spec: RunSpec) -> Iterator[Mistake]:
-    """algorithm.critic.warmupIterations is below the iterations of the run."""
+def critic_warmup_ends(spec: RunSpec) -> Iterator[Mistake]:
+    """algorithm.critic.warmupIterations must be less than the iterations of the run."""
     count = spec.algorithm.critic.warmup_iterations
-    yield from _warms_up(spec, "spec.algorithm.critic.warmupIterations", count)
+    yield from _warmup_ends(spec, "spec.algorithm.critic.warmupIterations", count)
 
 
-def _warms_up(spec: RunSpec, field: str, count: int) -> Iterator[Mistake]:
+def _warmup_ends(spec: RunSpec, field: str, count: int) -> Iterator[Mistake]:
     total = iterations(spec)
     if count and count >= total:
         yield Mistake(
@@ -181,67 +181,14 @@ def _warms_up(spec: RunSpec, field: str, count: int) -> Iterator[Mistake]:
         )
 
 
-@rule(
-    "evaluation.turnSweep",
-    cel="self.evaluation.turnSweep.isSorted() && self.evaluation.turnSweep.all(t,"
-    " self.evaluation.turnSweep.exists_one(same, same == t))",
-)
-def a_sweep_goes_up(spec: RunSpec) -> Iterator[Mistake]:
-    """evaluation.turnSweep increases."""
-    for index, (before, turns) in enumerate(pairwise(spec.evaluation.turn_sweep), start=1):
-        if turns <= before:
-            yield Mistake(
-                field=f"spec.evaluation.turnSweep[{index}]",
-                reason=f"{turns} does not come after {before}",
-                fix="list the turns from few to many, each once",
-            )
-
-
-@rule(
-    "evaluation.turnSweep",
-    "horizon.phases.*.maxTurns",
-    cel="self.evaluation.turnSweep.all(t, t <= 10 * self.horizon.phases.map(p, p.maxTurns).max())",
-)
-def a_sweep_stays_near(spec: RunSpec) -> Iterator[Mistake]:
-    """evaluation.turnSweep is at most ten times the longest phase's maxTurns."""
-    longest = max(phase.max_turns for phase in spec.horizon.phases)
-    for index, turns in enumerate(spec.evaluation.turn_sweep):
-        if turns > 10 * longest:
-            yield Mistake(
-                field=f"spec.evaluation.turnSweep[{index}]",
-                reason=f"{turns} is more than ten times the longest horizon, {longest}",
-                fix=f"set it to {10 * longest} or less",
-            )
-
-
-@rule(
-    "evaluation.samples",
-    "evaluation.temperature",
-    cel="self.evaluation.samples == 1 || self.evaluation.temperature > 0.0",
-)
-def samples_differ(spec: RunSpec) -> Iterator[Mistake]:
-    """evaluation.samples above 1 needs a temperature above 0."""
-    evaluation = spec.evaluation
-    if evaluation.samples > 1 and evaluation.temperature == 0:
-        yield Mistake(
-            field="spec.evaluation.samples",
-            reason=f"{evaluation.samples} greedy episodes of a task are all the same, so pass@k "
-            "would say nothing",
-            fix="set it to 1, or spec.evaluation.temperature above 0",
-        )
-
-
 RULES: tuple[Rule, ...] = (
-    horizons_never_shrink,
-    a_phase_ends_after_its_least,
-    an_early_end_needs_a_sign,
-    a_window_fits_its_phase,
-    an_alarm_watches_something,
-    an_alarm_has_time_to_ring,
-    one_episode_has_no_spread,
-    the_step_size_arrives,
-    the_policy_gets_its_turn,
-    a_sweep_goes_up,
-    a_sweep_stays_near,
-    samples_differ,
+    max_turns_never_decrease,
+    min_iterations_fit_phase,
+    early_end_settings_match_advance,
+    window_fits_phases,
+    alarms_have_bounds,
+    alarm_windows_fit_run,
+    reward_std_needs_groups,
+    learning_rate_warmup_ends,
+    critic_warmup_ends,
 )

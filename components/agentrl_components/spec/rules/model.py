@@ -1,4 +1,4 @@
-"""Rules about the model and about what must fit into it."""
+"""Rules about the model and its context length."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def _too_long(spec: RunSpec, field: str, max_turns: int) -> Iterator[Mistake]:
         yield Mistake(
             field=field,
             reason=f"{max_turns} turns of {spec.rollout.max_tokens_per_turn} tokens are {tokens} "
-            f"tokens of replies alone, which do not fit model.context, {spec.model.context}",
-            fix=f"raise spec.model.context above {tokens}, by what observations need, or lower "
+            f"tokens without observations, which exceeds model.context, {spec.model.context}",
+            fix=f"set spec.model.context above {tokens}, with room for observations, or lower "
             "maxTurns or spec.rollout.maxTokensPerTurn",
         )
 
@@ -27,9 +27,8 @@ def _too_long(spec: RunSpec, field: str, max_turns: int) -> Iterator[Mistake]:
     cel="self.horizon.phases.map(p, p.maxTurns).max() * self.rollout.maxTokensPerTurn"
     " < self.model.context",
 )
-def phases_fit_the_context(spec: RunSpec) -> Iterator[Mistake]:
-    """An episode of the longest phase must fit model.context: maxTurns * rollout.maxTokensPerTurn,
-    the replies alone, must be below it."""
+def phases_fit_context(spec: RunSpec) -> Iterator[Mistake]:
+    """maxTurns * rollout.maxTokensPerTurn of the longest phase must be less than model.context."""
     longest = max(range(len(spec.horizon.phases)), key=lambda i: spec.horizon.phases[i].max_turns)
     yield from _too_long(
         spec, f"spec.horizon.phases[{longest}].maxTurns", spec.horizon.phases[longest].max_turns
@@ -43,9 +42,8 @@ def phases_fit_the_context(spec: RunSpec) -> Iterator[Mistake]:
     cel="!has(self.evaluation.maxTurns) ||"
     " self.evaluation.maxTurns * self.rollout.maxTokensPerTurn < self.model.context",
 )
-def evaluation_fits_the_context(spec: RunSpec) -> Iterator[Mistake]:
-    """An episode of the evaluation must fit model.context: maxTurns * rollout.maxTokensPerTurn must
-    be below it."""
+def evaluation_fits_context(spec: RunSpec) -> Iterator[Mistake]:
+    """evaluation.maxTurns * rollout.maxTokensPerTurn must be less than model.context."""
     if spec.evaluation.max_turns is not None:
         yield from _too_long(spec, "spec.evaluation.maxTurns", spec.evaluation.max_turns)
 
@@ -57,8 +55,8 @@ def evaluation_fits_the_context(spec: RunSpec) -> Iterator[Mistake]:
     " && self.model.tiny.heads % self.model.tiny.kvHeads == 0"
     " && (self.model.tiny.hidden / self.model.tiny.heads) % 2 == 0)",
 )
-def heads_divide_the_width(spec: RunSpec) -> Iterator[Mistake]:
-    """A tiny model's heads divide hidden into even parts, and its kvHeads divide heads."""
+def tiny_heads_divide_hidden(spec: RunSpec) -> Iterator[Mistake]:
+    """In a tiny model, hidden / heads must be an even integer and kvHeads must divide heads."""
     tiny = spec.model.tiny
     if spec.model.source != "tiny":
         return
@@ -67,8 +65,8 @@ def heads_divide_the_width(spec: RunSpec) -> Iterator[Mistake]:
         near = max(step, round(tiny.hidden / step) * step)
         yield Mistake(
             field="spec.model.tiny.heads",
-            reason=f"{tiny.heads} heads do not cut hidden, {tiny.hidden}, into parts of even "
-            "size, which rotary positions need",
+            reason=f"hidden / heads, {tiny.hidden} / {tiny.heads}, is not an even integer, which "
+            "rotary position embeddings require",
             fix=f"set hidden to a multiple of {step}, such as {near}, or change heads",
         )
     if tiny.heads % tiny.kv_heads:
@@ -85,8 +83,8 @@ def heads_divide_the_width(spec: RunSpec) -> Iterator[Mistake]:
     "model.template",
     cel="self.model.source != 'tiny' || self.model.template != 'chat'",
 )
-def a_tiny_model_has_no_chat_template(spec: RunSpec) -> Iterator[Mistake]:
-    """A tiny model has no chat template: template is auto, plain or react."""
+def tiny_has_no_chat_template(spec: RunSpec) -> Iterator[Mistake]:
+    """model.template may not be chat for a tiny model, which has no chat template."""
     if spec.model.source == "tiny" and spec.model.template == "chat":
         yield Mistake(
             field="spec.model.template",
@@ -100,13 +98,13 @@ def a_tiny_model_has_no_chat_template(spec: RunSpec) -> Iterator[Mistake]:
     "model.revision",
     cel="!has(self.model.revision) || self.model.source.startsWith('hf://')",
 )
-def only_a_hub_has_revisions(spec: RunSpec) -> Iterator[Mistake]:
-    """model.revision belongs to an hf:// source."""
+def revision_needs_hub(spec: RunSpec) -> Iterator[Mistake]:
+    """model.revision requires an hf:// source."""
     if spec.model.revision is not None and not spec.model.source.startswith("hf://"):
         yield Mistake(
             field="spec.model.revision",
             reason=f"{spec.model.source} has no revisions; only hf:// sources have",
-            fix="leave it out, or name the version in source",
+            fix="leave it out, or write the version into source",
         )
 
 
@@ -116,9 +114,8 @@ def only_a_hub_has_revisions(spec: RunSpec) -> Iterator[Mistake]:
     cel="!has(self.model.lora) || self.model.lora.dropout == 0.0"
     " || self.algorithm.importanceSampling.mode != 'off'",
 )
-def dropout_needs_correction(spec: RunSpec) -> Iterator[Mistake]:
-    """With LoRA dropout the sampler and the trainer differ, so importanceSampling may not be
-    off."""
+def lora_dropout_needs_importance_sampling(spec: RunSpec) -> Iterator[Mistake]:
+    """model.lora.dropout above 0 requires importanceSampling, since sampler and trainer differ."""
     lora = spec.model.lora
     if lora and lora.dropout and spec.algorithm.importance_sampling.mode == "off":
         yield Mistake(
@@ -130,24 +127,24 @@ def dropout_needs_correction(spec: RunSpec) -> Iterator[Mistake]:
 
 
 @rule("model.lora")
-def adapters_are_named_once(spec: RunSpec) -> Iterator[Mistake]:
-    """model.lora.targets names each layer once."""
+def lora_targets_are_unique(spec: RunSpec) -> Iterator[Mistake]:
+    """Items of model.lora.targets must be unique."""
     targets = spec.model.lora.targets if spec.model.lora else ()
     for index, name in enumerate(targets):
         if name in targets[:index]:
             yield Mistake(
                 field=f"spec.model.lora.targets[{index}]",
-                reason=f"{name} is named twice",
-                fix="leave it out here",
+                reason=f"{name} is a duplicate",
+                fix="remove it",
             )
 
 
 RULES: tuple[Rule, ...] = (
-    phases_fit_the_context,
-    evaluation_fits_the_context,
-    heads_divide_the_width,
-    a_tiny_model_has_no_chat_template,
-    only_a_hub_has_revisions,
-    dropout_needs_correction,
-    adapters_are_named_once,
+    phases_fit_context,
+    evaluation_fits_context,
+    tiny_heads_divide_hidden,
+    tiny_has_no_chat_template,
+    revision_needs_hub,
+    lora_dropout_needs_importance_sampling,
+    lora_targets_are_unique,
 )

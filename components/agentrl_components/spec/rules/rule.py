@@ -1,8 +1,8 @@
-"""A rule that more than one field decides, and the mistake it finds.
+"""A validation rule that involves several fields, and the mistake it reports.
 
-Each rule is a generator over a validated `RunSpec`; its docstring is what the API server says when
-the rule is broken. Where CEL can say the rule, its expression stands beside the Python, so that the
-two are read and changed together; in the expression `self` is the manifest's `spec`.
+A rule is a generator function over a validated `RunSpec`. Its docstring is the error message of the
+API server. Rules that CEL can express also carry a CEL expression, in which `self` is the
+manifest's `spec`; both forms must give the same verdict.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Check = Callable[[RunSpec], Iterator["Mistake"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """One thing that is wrong with a manifest."""
+    """One mistake in a manifest."""
 
     field: str
-    """Path in the manifest, as it is written there: `spec.horizon.phases[1].maxTurns`."""
+    """Path in the manifest: `spec.horizon.phases[1].maxTurns`."""
     reason: str
     """What is wrong."""
     fix: str
-    """What to do about it."""
+    """How to correct it."""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.reason}; {self.fix}"
@@ -32,29 +32,30 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A relation between fields."""
+    """A constraint on the values of several fields."""
 
     reads: tuple[str, ...]
-    """Paths under `spec` that the rule looks at; `*` is every item of a list. While one of them is
-    itself wrong, the rule is not asked: it would only repeat or contradict the first mistake."""
-    says: str
+    """Paths under `spec` that the rule reads; `*` stands for every item of a list. If one of these
+    fields is invalid by itself, the rule is not checked, since it could only repeat or contradict
+    the first mistake."""
+    message: str
     """The rule in one sentence."""
     check: Check
-    """Yields a mistake for every place where the rule is broken."""
+    """Yields a mistake for every violation of the rule."""
     cel: str | None
-    """The rule in CEL, or None where CEL cannot say it."""
+    """The rule in CEL, or None if CEL cannot express it."""
 
 
 def rule(*reads: str, cel: str | None = None) -> Callable[[Check], Rule]:
-    """Make a rule of a generator function; its docstring is the sentence."""
+    """A decorator that turns a generator function into a `Rule`; the docstring is the message."""
 
-    def made(check: Check) -> Rule:
-        says = " ".join((check.__doc__ or "").split()).rstrip(".")
-        return Rule(reads=reads, says=says, check=check, cel=cel)
+    def decorate(check: Check) -> Rule:
+        message = " ".join((check.__doc__ or "").split()).rstrip(".")
+        return Rule(reads=reads, message=message, check=check, cel=cel)
 
-    return made
+    return decorate
 
 
-def changed(part: object, default: object, names: tuple[str, ...]) -> list[str]:
-    """Those of `names` whose value in `part` is not the one in `default`."""
-    return [name for name in names if getattr(part, name) != getattr(default, name)]
+def differences(value: object, default: object, names: tuple[str, ...]) -> list[str]:
+    """The attributes among `names` that differ between `value` and `default`."""
+    return [name for name in names if getattr(value, name) != getattr(default, name)]

@@ -73,7 +73,7 @@ def evaluate(
     with told():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
-        from agentrl_components.spec.rules import local_mistakes
+        from agentrl_components.spec.rules.validation import local_mistakes
 
         run = load(file, (*overrides, *fields))
         mistakes = [str(mistake) for mistake in local_mistakes(run)]

@@ -28,7 +28,7 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
     with told():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
-        from agentrl_components.spec.rules import local_mistakes
+        from agentrl_components.spec.rules.validation import local_mistakes
 
         given = (*overrides, *([] if seed is None else [f"seed={seed}"]))
         manifest = load(file, given)

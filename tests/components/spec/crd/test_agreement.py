@@ -12,7 +12,7 @@ from crd_schema import BASE, FIELDS, SPEC, placed, values
 from pydantic import ValidationError
 
 from agentrl_components.spec import RunSpec
-from agentrl_components.spec.mutable import FREE, changes
+from agentrl_components.spec.mutable import MUTABLE, immutable_changes
 
 
 def _admits(schema: dict[str, Any], value: Any) -> bool:
@@ -118,9 +118,9 @@ def test_the_api_server_fixes_a_field_where_the_stages_do(path, schema):
     before, edits = _read(BASE), list(_edited(path, schema))
     assert edits, "nothing was tried"
     for after in edits:
-        assert bool(list(changes(before, after))) == fixed
+        assert bool(list(immutable_changes(before, after))) == fixed
 
 
 def test_every_free_field_is_a_field():
     known = {path.removeprefix("spec.").replace("[]", ".*") for path, _ in FIELDS}
-    assert set(FREE) <= known
+    assert set(MUTABLE) <= known

@@ -14,8 +14,8 @@ from crd_schema import FIELDS, SPEC, schemas
 from agentrl_components.spec import RunSpec
 from agentrl_components.spec.crd.definition import definition, structural, text
 from agentrl_components.spec.crd.reference import reference
-from agentrl_components.spec.mutable import freedom
-from agentrl_components.spec.rules import RULES
+from agentrl_components.spec.mutable import mutability
+from agentrl_components.spec.rules.validation import RULES
 
 ROOT = Path(__file__).parents[4]
 KEYS = {
@@ -105,25 +105,25 @@ def _rules():
         rule["message"]: (path, rule["rule"], path + rule.get("fieldPath", ""))
         for path, schema in schemas(SPEC, "spec")
         for rule in schema.get("x-kubernetes-validations", ())
-        if rule["message"] in {one.says for one in RULES}
+        if rule["message"] in {one.message for one in RULES}
     }
 
 
 def test_the_rules_that_cel_can_say_are_in_the_schema():
     rules = _rules()
-    assert set(rules) == {rule.says for rule in RULES if rule.cel}
+    assert set(rules) == {rule.message for rule in RULES if rule.cel}
     for rule in RULES:
         if rule.cel:
-            path, cel, field = rules[rule.says]
+            path, cel, field = rules[rule.message]
             said = re.sub(r"oldSelf\.hasValue\(\) \|\| \((.*)\)$", r"\1", cel)
             assert said.replace("self", path) == rule.cel.replace("self", "spec")
             assert field == "spec." + rule.reads[0].split(".*")[0]
     without = {rule.check.__name__ for rule in RULES if rule.cel is None}
     assert without == {
-        "adapters_are_named_once",
-        "a_built_in_environment_is_known",
-        "a_secret_has_a_variable_of_its_own",
-        "environments_have_names_of_their_own",
+        "lora_targets_are_unique",
+        "builtins_exist",
+        "secret_env_names_are_free",
+        "environment_names_are_unique",
     }
 
 
@@ -165,15 +165,17 @@ def _looks_at(cel):
             yield f"{around.removeprefix('.')}.*.{field}"
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.cel], ids=lambda rule: rule.says)
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if rule.cel], ids=lambda rule: rule.message
+)
 def test_a_rule_is_asked_again_only_where_something_that_it_looks_at_may_change(rule):
     """An API server that skips a rule relies on the fields that the rule names."""
     for path in _looks_at(rule.cel):
         named = [f"{one}." for one in rule.reads]
         assert any(one.startswith(f"{path}.") or f"{path}.".startswith(one) for one in named)
 
-    _, cel, _ = _rules()[rule.says]
-    free = any(freedom(one) != "fixed" for one in rule.reads)
+    _, cel, _ = _rules()[rule.message]
+    free = any(mutability(one) != "immutable" for one in rule.reads)
     assert cel.startswith("oldSelf.hasValue() || (") != free
 
 

@@ -37,8 +37,8 @@ def test_a_value_keeps_its_type():
 
 def test_a_repeated_key_is_told_with_both_lines():
     assert _told("spec:\n  seed: 1\n  suspend: false\n  seed: 2\nkind: a\nkind: b") == [
-        "run.yaml: line 6: kind is given twice, first in line 5; remove one of them",
-        "run.yaml: line 4: seed is given twice, first in line 2; remove one of them",
+        "run.yaml: line 6: kind is a duplicate of line 5; remove one of them",
+        "run.yaml: line 4: seed is a duplicate of line 2; remove one of them",
     ]
 
 
@@ -49,24 +49,26 @@ def test_an_anchor_may_be_merged_and_overlaid():
 
 def test_a_name_that_yaml_reads_as_something_else_must_be_quoted():
     assert _told("on: 1\n3: 2") == [
-        'run.yaml: line 1: on is no text, and a field\'s name must be; write "on"',
-        'run.yaml: line 2: 3 is no text, and a field\'s name must be; write "3"',
+        'run.yaml: line 1: the key on is not a string; write "on"',
+        'run.yaml: line 2: the key 3 is not a string; write "3"',
     ]
 
 
 def test_broken_yaml_is_told_with_line_and_column():
     assert _told("spec:\n  seed: [1, 2\nkind: x") == [
-        "run.yaml: line 3, column 5: expected ',' or ']', but got ':'; mend the YAML there"
+        "run.yaml: line 3, column 5: expected ',' or ']', but got ':'; correct the YAML there"
     ]
 
 
 def test_a_tab_is_told():
-    assert _told("spec:\n\tseed: 1") == ["run.yaml: line 2, column 1: a tab; indent with spaces"]
+    assert _told("spec:\n\tseed: 1") == [
+        "run.yaml: line 2, column 1: a tab character; indent with spaces"
+    ]
 
 
 def test_one_manifest_in_a_file():
     assert _told("kind: a\n---\nkind: b") == [
-        "run.yaml: line 2, column 1: a second document starts here; keep one manifest in a file"
+        "run.yaml: line 2, column 1: a second document starts here; write one manifest per file"
     ]
 
 
@@ -76,20 +78,20 @@ def test_one_manifest_in_a_file():
         ("", "nothing"),
         ("# later", "nothing"),
         ("- a", "a list"),
-        ("kind", "a text"),
+        ("kind", "a string"),
         ("3", "a number"),
     ],
 )
 def test_a_manifest_is_a_mapping(text, held):
     assert _told(text) == [
-        f"run.yaml: holds {held}; a manifest starts with apiVersion, kind, metadata and spec"
+        f"run.yaml: contains {held}; write a mapping of apiVersion, kind, metadata and spec"
     ]
 
 
 @pytest.mark.parametrize("text", ["a: !!set {x}", "a: !!binary aGk=", "a: &b [*b]", r'a: "\ud800"'])
 def test_what_json_cannot_say_is_refused(text):
     assert _told(text) == [
-        "run.yaml: holds YAML that JSON cannot say; write plain values, lists and mappings"
+        "run.yaml: has no JSON equivalent; use only plain values, lists and mappings"
     ]
 
 
@@ -100,4 +102,4 @@ def test_python_objects_are_never_made():
 
 def test_control_characters_are_refused():
     (line,) = _told("a: \x00")
-    assert line.startswith("run.yaml: is no YAML: ")
+    assert line.startswith("run.yaml: is not valid YAML: ")

@@ -57,26 +57,26 @@ def test_every_mistake_is_told_at_once(tmp_path):
   algorithm: {importanceSampling: {mode: off}, clipLow: .inf, name: grop}
 """
     assert _mistakes(tmp_path, text, "rolout.tasks=3") == [
-        "--set spec.rolout: there is no such field; did you mean rollout?",
-        'spec.algorithm.name: "grop" is not known here; did you mean grpo? Use one of ppo, grpo, '
-        "rloo, reinforce++, reinforce++-baseline, gspo, gigpo",
+        "--set spec.rolout: unknown field; did you mean rollout?",
+        'spec.algorithm.name: "grop" is not a valid value; did you mean grpo? Use one of ppo, '
+        "grpo, rloo, reinforce++, reinforce++-baseline, gspo, gigpo",
         "spec.algorithm.clipLow: inf is not finite; write a finite number, or leave it out",
-        'spec.algorithm.importanceSampling.mode: YAML reads off as false; put it in quotes: "off"',
+        'spec.algorithm.importanceSampling.mode: off is false in YAML; put it in quotes: "off"',
         "spec.horizon.phases[1].iterations: 0 is too small; set it to 1 or more",
         'spec.rollout.tasks: "16" is not an integer; '
         "write a whole number, such as 3, without quotes",
-        "spec.rollout.group_size: there is no such field; did you mean groupSize?",
+        "spec.rollout.group_size: unknown field; did you mean groupSize?",
         "spec.suspend: 1 is not true or false; write true or false, without quotes",
-        "spec.horizon.phases[1].maxTurns: 2 is less than the 3 of the phase before; "
-        "set it to 3 or more; a horizon may only grow",
+        "spec.horizon.phases[1].maxTurns: 2 is less than 3 in the previous phase; "
+        "set it to 3 or more",
     ]
 
 
 def test_a_rule_is_asked_although_another_field_is_wrong(tmp_path):
     assert _mistakes(tmp_path, MANIFEST, "seed=-1", "rollout.groupSize=1") == [
         "spec.seed: -1 is too small; set it to 0 or more",
-        "spec.rollout.groupSize: 1 is too small for grpo, which compares the episodes of a task; "
-        "set it to 2 or more",
+        "spec.rollout.groupSize: 1 is too small for grpo, whose baseline is the other "
+        "episodes of the task; set it to 2 or more",
     ]
 
 
@@ -109,19 +109,19 @@ def test_what_is_missing_is_told(tmp_path):
     assert _mistakes(tmp_path, "spec: {rollout: {groupSize: 1}, warmStart: {}}") == [
         "apiVersion: is missing; set it to agentrl.dev/v1alpha1",
         "kind: is missing; set it to AgentRLRun",
-        "metadata: is missing; give it a value",
-        "spec.environments: is missing; give it a value",
-        "spec.horizon: is missing; give it a value",
-        "spec.warmStart.algorithm: is missing; give it a value",
-        "spec.rollout.groupSize: 1 is too small for grpo, which compares the episodes of a task; "
-        "set it to 2 or more",
+        "metadata: is missing; set a value",
+        "spec.environments: is missing; set a value",
+        "spec.horizon: is missing; set a value",
+        "spec.warmStart.algorithm: is missing; set a value",
+        "spec.rollout.groupSize: 1 is too small for grpo, whose baseline is the other "
+        "episodes of the task; set it to 2 or more",
     ]
 
 
 def test_a_stand_in_is_never_blamed(tmp_path):
     names = [{"name": f"e{index}", "builtin": "corridor", "seats": 1} for index in range(17)]
     assert _mistakes(tmp_path, MANIFEST, f"environments={names}") == [
-        f"spec.environments[{index}].seats: there is no such field; remove it; known are name, "
+        f"spec.environments[{index}].seats: unknown field; remove it; the fields are name, "
         "builtin, image, url, tokenEnv, secretEnv, options, weight, timeoutS, replicas, cpu, memory"
         for index in range(17)
     ]
@@ -129,16 +129,16 @@ def test_a_stand_in_is_never_blamed(tmp_path):
 
 def test_empty_lists_are_told_once(tmp_path):
     assert _mistakes(tmp_path, MANIFEST, "horizon.phases=[]", "environments=[]") == [
-        "spec.environments: holds 0 items; give at least 1",
-        "spec.horizon.phases: holds 0 items; give at least 1",
+        "spec.environments: has 0 items; list at least 1",
+        "spec.horizon.phases: has 0 items; list at least 1",
     ]
 
 
 @pytest.mark.parametrize(
     ("override", "line"),
     [
-        ("environments=3", "spec.environments: 3 is not a list; put each item on a line of its "
-         "own, after a dash"),
+        ("environments=3", "spec.environments: 3 is not a list; write each item on its own "
+         "line after a dash"),
         ("model=tiny", 'spec.model: "tiny" is not a mapping; write its fields under it, indented'),
         ("update.learningRate=fast", 'spec.update.learningRate: "fast" is not a number; write a '
          "number, such as 0.5, without quotes"),
@@ -147,17 +147,17 @@ def test_empty_lists_are_told_once(tmp_path):
         ("update.beta2=1", "spec.update.beta2: 1 is too large; set it below 1"),
         ("seed=null", "spec.seed: null is not an integer; write a whole number, such as 3, "
          "without quotes"),
-        ("tracking.experiment=''", "spec.tracking.experiment: is empty; give it a value, or leave "
+        ("tracking.experiment=''", "spec.tracking.experiment: is empty; set a value, or leave "
          "it out"),
-        ("model.source=gpt2", 'spec.model.source: "gpt2" has the wrong form; it must match '
+        ("model.source=gpt2", 'spec.model.source: "gpt2" has the wrong format; it must match '
          "^(tiny|hf://.+|s3://[^/]+/.+|models:/.+|file://.+)$"),
-        ("environments[0]={name: a, url: host}", 'spec.environments[0].url: "host" is no web '
-         "address; write one, such as http://host:8000"),
+        ("environments[0]={name: a, url: host}", 'spec.environments[0].url: "host" is not an HTTP '
+         "URL; write one, such as http://host:8000"),
         ("environments[0].options=3", "spec.environments[0].options: 3 is not a mapping; write "
          "name: value pairs under it"),
         ("metadata.name=" + "a" * 53, "metadata.name: is longer than 52 characters; shorten it to "
          "52 or fewer"),
-        ("apiVersion=agentrl.dev/v1", 'apiVersion: "agentrl.dev/v1" is not known here; did you '
+        ("apiVersion=agentrl.dev/v1", 'apiVersion: "agentrl.dev/v1" is not a valid value; did you '
          "mean agentrl.dev/v1alpha1? Use agentrl.dev/v1alpha1"),
     ],
 )  # fmt: skip
@@ -166,9 +166,9 @@ def test_a_wrong_value_says_reason_and_fix(tmp_path, override, line):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(SpecError, match=r"none\.yaml: there is no such file; check the path"):
+    with pytest.raises(SpecError, match=r"none\.yaml: file not found; check the path"):
         load(tmp_path / "none.yaml")
-    with pytest.raises(SpecError, match="is a folder; name the manifest in it"):
+    with pytest.raises(SpecError, match="is a folder; give the path of the manifest in it"):
         load(tmp_path)
 
 
@@ -263,7 +263,7 @@ def test_whatever_is_written_is_a_run_or_a_list_of_mistakes(values):
     assert caught.value.mistakes[:3] == [
         "apiVersion: is missing; set it to agentrl.dev/v1alpha1",
         "kind: is missing; set it to AgentRLRun",
-        "metadata: is missing; give it a value",
+        "metadata: is missing; set a value",
     ]
     assert all(re.match(r"\S+: .+(; |\?)", line, re.DOTALL) for line in caught.value.mistakes)
 

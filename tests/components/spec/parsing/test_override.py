@@ -56,20 +56,19 @@ def test_a_value_may_hold_an_equals_sign():
 @pytest.mark.parametrize(
     ("override", "line"),
     [
-        ("seed", "--set seed: says no value; write field=value"),
-        ("=3", "--set =3: says no value; write field=value"),
-        ("seed=[1", "--set seed: [1 is no plain YAML; write one value, in quotes"),
-        ("seed=!!set {a}", "--set seed: !!set {a} is no plain YAML; write one value, in quotes"),
-        ("sede=3", "--set spec.sede: there is no such field; did you mean seed?"),
+        ("seed", "--set seed: has no value; write field=value"),
+        ("=3", "--set =3: has no value; write field=value"),
+        ("seed=[1", "--set seed: [1 is not a YAML value; write one value, in quotes"),
+        ("seed=!!set {a}", "--set seed: !!set {a} is not a YAML value; write one value, in quotes"),
+        ("sede=3", "--set spec.sede: unknown field; did you mean seed?"),
         (
             "horizon.phases[0].max_turns=3",
-            "--set spec.horizon.phases[0].max_turns: there is no such field; "
-            "did you mean maxTurns?",
+            "--set spec.horizon.phases[0].max_turns: unknown field; did you mean maxTurns?",
         ),
         (
             "horizon.phases[2].maxTurns=3",
             "--set spec.horizon.phases[2]: spec.horizon.phases is a list of 2 items; "
-            "count from 0 to 1",
+            "use an index from 0 to 1",
         ),
         ("seed.low=3", "--set spec.seed.low: spec.seed is a single value; set spec.seed itself"),
         (

@@ -7,7 +7,7 @@ import yaml
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import load, local_mistakes, parse
-from agentrl_components.spec.rules import RULES
+from agentrl_components.spec.rules.validation import RULES
 
 MANIFEST = """
 apiVersion: agentrl.dev/v1alpha1
@@ -25,46 +25,46 @@ spec:
 
 BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
     (
-        "phases_fit_the_context",
+        "phases_fit_context",
         ("model.context=512", "rollout.maxTokensPerTurn=64"),
         ["spec.horizon.phases[1].maxTurns"],
     ),
-    ("evaluation_fits_the_context", ("evaluation.maxTurns=16",), ["spec.evaluation.maxTurns"]),
-    ("heads_divide_the_width", ("model.tiny={heads: 5, kvHeads: 1}",), ["spec.model.tiny.heads"]),
+    ("evaluation_fits_context", ("evaluation.maxTurns=16",), ["spec.evaluation.maxTurns"]),
+    ("tiny_heads_divide_hidden", ("model.tiny={heads: 5, kvHeads: 1}",), ["spec.model.tiny.heads"]),
     (
-        "heads_divide_the_width",
+        "tiny_heads_divide_hidden",
         ("model.tiny={heads: 4, kvHeads: 3}",),
         ["spec.model.tiny.kvHeads"],
     ),
     (
-        "heads_divide_the_width",
+        "tiny_heads_divide_hidden",
         ("model.tiny={hidden: 27, heads: 3}",),
         ["spec.model.tiny.heads"],
     ),
-    ("a_tiny_model_has_no_chat_template", ("model.template=chat",), ["spec.model.template"]),
-    ("only_a_hub_has_revisions", ("model.revision=main",), ["spec.model.revision"]),
+    ("tiny_has_no_chat_template", ("model.template=chat",), ["spec.model.template"]),
+    ("revision_needs_hub", ("model.revision=main",), ["spec.model.revision"]),
     (
-        "dropout_needs_correction",
+        "lora_dropout_needs_importance_sampling",
         ("model.lora={dropout: 0.1}", 'algorithm.importanceSampling.mode="off"'),
         ["spec.model.lora.dropout"],
     ),
     (
-        "adapters_are_named_once",
+        "lora_targets_are_unique",
         ("model.lora={targets: [q_proj, v_proj, q_proj]}",),
         ["spec.model.lora.targets[2]"],
     ),
     (
-        "an_environment_runs_in_one_place",
+        "environments_have_one_location",
         ("environments[0].builtin=null", "environments[1].image=a/b:1"),
         ["spec.environments[0]", "spec.environments[1]"],
     ),
     (
-        "a_built_in_environment_is_known",
+        "builtins_exist",
         ("environments[0].builtin=babiai",),
         ["spec.environments[0].builtin"],
     ),
     (
-        "secrets_go_to_servers",
+        "secret_env_needs_server",
         (
             "environments[0].secretEnv=[{name: KEY, secret: judge, key: key}]",
             "environments[0].replicas=0",
@@ -74,7 +74,7 @@ BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["spec.environments[0].secretEnv", "spec.environments[1].secretEnv"],
     ),
     (
-        "a_secret_has_a_variable_of_its_own",
+        "secret_env_names_are_free",
         (
             "environments[1].secretEnv=[{name: A, secret: s, key: a}, {name: A, secret: s, key: b},"
             " {name: PORT, secret: s, key: c}]",
@@ -82,72 +82,72 @@ BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["spec.environments[1].secretEnv[1].name", "spec.environments[1].secretEnv[2].name"],
     ),
     (
-        "environments_have_names_of_their_own",
+        "environment_names_are_unique",
         ("environments[1].name=rooms",),
         ["spec.environments[1].name"],
     ),
     (
-        "a_built_in_environment_needs_no_token",
+        "token_env_needs_server",
         ("environments[0].tokenEnv=TOKEN",),
         ["spec.environments[0].tokenEnv"],
     ),
     (
-        "no_secret_in_an_address",
+        "environment_urls_have_no_credentials",
         ("environments[0]={name: rooms, url: 'http://me:pw@host:8000'}",),
         ["spec.environments[0].url"],
     ),
-    ("every_environment_is_played", ("rollout.tasks=1",), ["spec.rollout.tasks"]),
-    ("every_environment_is_evaluated", ("evaluation.tasks=1",), ["spec.evaluation.tasks"]),
-    ("a_comparison_needs_two", ("rollout.groupSize=1",), ["spec.rollout.groupSize"]),
+    ("rollout_tasks_cover_environments", ("rollout.tasks=1",), ["spec.rollout.tasks"]),
+    ("evaluation_tasks_cover_environments", ("evaluation.tasks=1",), ["spec.evaluation.tasks"]),
+    ("group_baselines_need_groups", ("rollout.groupSize=1",), ["spec.rollout.groupSize"]),
     (
-        "only_ppo_has_a_critic",
+        "critic_settings_need_ppo",
         ("algorithm.gae.lam=0.95", "algorithm.critic.learningRate=1e-4"),
         ["spec.algorithm.gae.lam", "spec.algorithm.critic.learningRate"],
     ),
-    ("only_gigpo_weighs_steps", ("algorithm.gigpoWeight=0.5",), ["spec.algorithm.gigpoWeight"]),
+    ("gigpo_weight_needs_gigpo", ("algorithm.gigpoWeight=0.5",), ["spec.algorithm.gigpoWeight"]),
     (
-        "refilling_replaces_what_was_dropped",
+        "refill_needs_dropped_groups",
         ("algorithm.refillRounds=2", "algorithm.dropZeroVariance=false"),
         ["spec.algorithm.refillRounds"],
     ),
     (
-        "refilling_replaces_what_was_dropped",
+        "refill_needs_dropped_groups",
         ("algorithm.refillRounds=2", "algorithm.name=ppo"),
         ["spec.algorithm.refillRounds"],
     ),
     (
-        "an_estimator_needs_a_coefficient",
+        "kl_estimator_needs_coefficient",
         ("algorithm.kl.estimator=k1",),
         ["spec.algorithm.kl.estimator"],
     ),
     (
-        "a_confined_sampler_has_no_nucleus",
+        "admissible_actions_need_full_top_p",
         ("rollout.actions=admissible", "rollout.topP=0.9"),
         ["spec.rollout.topP"],
     ),
     (
-        "a_nucleus_needs_correction",
+        "top_p_needs_importance_sampling",
         ("rollout.topP=0.9", 'algorithm.importanceSampling.mode="off"'),
         ["spec.rollout.topP"],
     ),
     (
-        "a_lag_needs_correction",
+        "staleness_needs_importance_sampling",
         ("rollout.maxStaleness=1", 'algorithm.importanceSampling.mode="off"'),
         ["spec.rollout.maxStaleness"],
     ),
-    ("a_constant_step_has_no_end", ("update.finalShare=0",), ["spec.update.finalShare"]),
+    ("final_share_needs_decay", ("update.finalShare=0",), ["spec.update.finalShare"]),
     (
-        "horizons_never_shrink",
+        "max_turns_never_decrease",
         ("horizon.phases[1].maxTurns=2",),
         ["spec.horizon.phases[1].maxTurns"],
     ),
     (
-        "a_phase_ends_after_its_least",
+        "min_iterations_fit_phase",
         ("horizon.advance=success", "horizon.phases[0].minIterations=21"),
         ["spec.horizon.phases[0].minIterations"],
     ),
     (
-        "an_early_end_needs_a_sign",
+        "early_end_settings_match_advance",
         (
             "horizon.successAbove=0.5",
             "horizon.plateauDelta=0.1",
@@ -160,22 +160,22 @@ BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
         ],
     ),
     (
-        "a_window_fits_its_phase",
+        "window_fits_phases",
         ("horizon.advance=plateau", "horizon.window=21"),
         ["spec.horizon.window"],
     ),
     (
-        "an_alarm_watches_something",
+        "alarms_have_bounds",
         ("horizon.alarms=[{action: stop}]",),
         ["spec.horizon.alarms[0]"],
     ),
     (
-        "an_alarm_has_time_to_ring",
+        "alarm_windows_fit_run",
         ("horizon.alarms=[{rewardDrop: 0.5, window: 51}]",),
         ["spec.horizon.alarms[0].window"],
     ),
     (
-        "one_episode_has_no_spread",
+        "reward_std_needs_groups",
         (
             "horizon.alarms=[{rewardStdBelow: 0.01}]",
             "algorithm.name=ppo",
@@ -183,58 +183,62 @@ BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
         ),
         ["spec.horizon.alarms[0].rewardStdBelow"],
     ),
-    ("the_step_size_arrives", ("update.warmupIterations=50",), ["spec.update.warmupIterations"]),
     (
-        "the_policy_gets_its_turn",
+        "learning_rate_warmup_ends",
+        ("update.warmupIterations=50",),
+        ["spec.update.warmupIterations"],
+    ),
+    (
+        "critic_warmup_ends",
         ("algorithm.name=ppo", "algorithm.critic.warmupIterations=50"),
         ["spec.algorithm.critic.warmupIterations"],
     ),
-    ("a_sweep_goes_up", ("evaluation.turnSweep=[4, 2]",), ["spec.evaluation.turnSweep[1]"]),
-    ("a_sweep_goes_up", ("evaluation.turnSweep=[4, 4]",), ["spec.evaluation.turnSweep[1]"]),
-    ("a_sweep_stays_near", ("evaluation.turnSweep=[8, 81]",), ["spec.evaluation.turnSweep[1]"]),
+    ("turn_sweep_increases", ("evaluation.turnSweep=[4, 2]",), ["spec.evaluation.turnSweep[1]"]),
+    ("turn_sweep_increases", ("evaluation.turnSweep=[4, 4]",), ["spec.evaluation.turnSweep[1]"]),
+    ("turn_sweep_is_bounded", ("evaluation.turnSweep=[8, 81]",), ["spec.evaluation.turnSweep[1]"]),
     (
-        "samples_differ",
+        "samples_need_temperature",
         ("evaluation.samples=4", "evaluation.temperature=0"),
         ["spec.evaluation.samples"],
     ),
     (
-        "sft_imitates_given_trajectories",
+        "trajectories_match_algorithm",
         ("warmStart.algorithm=sft",),
         ["spec.warmStart.trajectories"],
     ),
     (
-        "sft_imitates_given_trajectories",
+        "trajectories_match_algorithm",
         ("warmStart={algorithm: hindsight, trajectories: 'file:///a.jsonl'}",),
         ["spec.warmStart.trajectories"],
     ),
     (
-        "a_warm_start_uses_what_it_is_given",
+        "warm_start_fields_match_algorithm",
         ("warmStart={algorithm: hindsight, rounds: 3}",),
         ["spec.warmStart.rounds"],
     ),
     (
-        "a_warm_start_uses_what_it_is_given",
+        "warm_start_fields_match_algorithm",
         ("warmStart={algorithm: sft, trajectories: 'file:///a.jsonl', episodes: 5}",),
         ["spec.warmStart.episodes"],
     ),
     (
-        "imitated_play_fits_the_context",
+        "warm_start_fits_context",
         ("warmStart={algorithm: filtered-imitation, maxTurns: 16}",),
         ["spec.warmStart.maxTurns"],
     ),
     (
-        "only_a_built_in_environment_needs_no_server",
+        "zero_replicas_need_builtin",
         ("environments[0]={name: web, url: 'http://a:1', replicas: 0}",),
         ["spec.environments[0].replicas"],
     ),
-    ("s3_is_somewhere", ("storage.url=s3://runs/a",), ["spec.storage.endpoint"]),
+    ("s3_needs_endpoint_or_region", ("storage.url=s3://runs/a",), ["spec.storage.endpoint"]),
     (
-        "a_service_holds_something",
+        "endpoint_needs_s3",
         ("storage.endpoint=minio:9000", "storage.region=eu-west-1"),
         ["spec.storage.endpoint", "spec.storage.region"],
     ),
     (
-        "no_secret_in_a_service",
+        "services_have_no_credentials",
         (
             "storage={url: 's3://runs/a', endpoint: 'http://me:pw@minio:9000'}",
             "tracking.uri='http://me:pw@mlflow:5000'",
@@ -269,8 +273,8 @@ def test_every_rule_has_an_example():
 
 def test_a_mistake_says_field_reason_and_fix(tmp_path):
     assert _load(tmp_path, ("rollout.groupSize=1",)) == [
-        "spec.rollout.groupSize: 1 is too small for grpo, which compares the episodes of a task; "
-        "set it to 2 or more"
+        "spec.rollout.groupSize: 1 is too small for grpo, whose baseline is the other "
+        "episodes of the task; set it to 2 or more"
     ]
 
 
@@ -287,8 +291,7 @@ def test_a_container_cannot_be_started_without_kubernetes():
     read["spec"]["environments"][0] = {"name": "web", "image": "example.org/web:1"}
     read["spec"]["suspend"] = True
     assert [str(mistake) for mistake in local_mistakes(parse(read))] == [
-        "spec.environments[0].image: a container is started by Kubernetes, and this run has none; "
-        "start its server yourself and give its url, or apply the manifest to a cluster",
-        "spec.suspend: the manifest says not to work; set it to false, or run with "
-        "--set suspend=false",
+        "spec.environments[0].image: a container image needs Kubernetes; start the server yourself "
+        "and set url, or apply the manifest to a cluster",
+        "spec.suspend: the run is suspended; set it to false, or run with --set suspend=false",
     ]

@@ -4,7 +4,7 @@ import re
 
 from demo_run import PLATFORM, SPEC, UID, run
 
-from agentrl_components.spec.rules.environments import GIVEN_VARIABLES
+from agentrl_components.spec.rules.environments import RESERVED_VARIABLES
 from agentrl_operator.manifests import environment_server
 from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 from agentrl_pipelines.platform import resolve
@@ -84,7 +84,7 @@ def test_a_server_reads_its_secrets_by_name_and_they_are_told_nowhere():
 
 
 def test_no_secret_takes_the_place_of_what_every_server_is_given():
-    assert {variable["name"] for variable in container()["env"]} == GIVEN_VARIABLES
+    assert {variable["name"] for variable in container()["env"]} == RESERVED_VARIABLES
 
 
 def test_pods_keep_to_the_restricted_pod_security_standard():

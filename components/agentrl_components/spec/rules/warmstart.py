@@ -1,0 +1,97 @@
+"""Rules about the warm start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentrl_components.spec.fields.run import RunSpec
+from agentrl_components.spec.fields.warmstart import WarmStart
+from agentrl_components.spec.rules.rule import Mistake, Rule, differences, rule
+
+_SAMPLING = ("episodes", "max_turns", "rounds")
+_DEFAULT = {name: WarmStart.model_fields[name].default for name in _SAMPLING}
+_IS_DEFAULT = " && ".join(
+    f"self.warmStart.{WarmStart.model_fields[name].alias} == {_DEFAULT[name]}" for name in _SAMPLING
+)
+_UNUSED = {
+    "sft": (*_SAMPLING, "path_weight"),
+    "hindsight": ("rounds",),
+    "filtered-imitation": ("path_weight",),
+}
+"""Fields that each algorithm does not use."""
+
+
+@rule(
+    "warmStart",
+    cel="!has(self.warmStart)"
+    " || has(self.warmStart.trajectories) == (self.warmStart.algorithm == 'sft')",
+)
+def trajectories_match_algorithm(spec: RunSpec) -> Iterator[Mistake]:
+    """warmStart.trajectories is required by sft and not used by other algorithms."""
+    warm = spec.warm_start
+    if warm is None:
+        return
+    if warm.algorithm == "sft" and warm.trajectories is None:
+        yield Mistake(
+            field="spec.warmStart.trajectories",
+            reason="is missing: sft needs conversations to imitate",
+            fix="set it to a JSONL file, file:// or s3://",
+        )
+    if warm.algorithm != "sft" and warm.trajectories is not None:
+        yield Mistake(
+            field="spec.warmStart.trajectories",
+            reason=f"has no effect: {warm.algorithm} generates its own episodes",
+            fix="leave it out, or set spec.warmStart.algorithm to sft",
+        )
+
+
+@rule(
+    "warmStart",
+    cel=f"!has(self.warmStart) || ((self.warmStart.algorithm != 'sft' || ({_IS_DEFAULT}))"
+    " && (self.warmStart.algorithm == 'filtered-imitation' || self.warmStart.rounds == 1)"
+    " && (self.warmStart.algorithm == 'hindsight' || self.warmStart.pathWeight == 1.0))",
+)
+def warm_start_fields_match_algorithm(spec: RunSpec) -> Iterator[Mistake]:
+    """warmStart.episodes and maxTurns are not used by sft, rounds requires filtered-imitation, and
+    pathWeight requires hindsight."""
+    warm = spec.warm_start
+    if warm is None:
+        return
+    unused = _UNUSED[warm.algorithm]
+    default = WarmStart(algorithm=warm.algorithm)
+    for name in differences(warm, default, unused):
+        yield Mistake(
+            field=f"spec.warmStart.{WarmStart.model_fields[name].alias}",
+            reason=f"has no effect with {warm.algorithm}",
+            fix="leave it out",
+        )
+
+
+@rule(
+    "warmStart",
+    "rollout.maxTokensPerTurn",
+    "model.context",
+    cel="!has(self.warmStart) || self.warmStart.algorithm != 'filtered-imitation'"
+    " || self.warmStart.maxTurns * self.rollout.maxTokensPerTurn < self.model.context",
+)
+def warm_start_fits_context(spec: RunSpec) -> Iterator[Mistake]:
+    """For filtered-imitation, warmStart.maxTurns * rollout.maxTokensPerTurn must be less than
+    model.context."""
+    warm = spec.warm_start
+    if warm is None or warm.algorithm != "filtered-imitation":
+        return
+    tokens = warm.max_turns * spec.rollout.max_tokens_per_turn
+    if tokens >= spec.model.context:
+        yield Mistake(
+            field="spec.warmStart.maxTurns",
+            reason=f"{warm.max_turns} turns of {spec.rollout.max_tokens_per_turn} tokens exceed "
+            f"model.context, {spec.model.context}",
+            fix=f"set spec.model.context above {tokens}, or lower maxTurns",
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    trajectories_match_algorithm,
+    warm_start_fields_match_algorithm,
+    warm_start_fits_context,
+)

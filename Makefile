@@ -9,7 +9,7 @@ SPREAD := -n auto --maxprocesses 8
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help demo textcraft test test-slow check lint types graph manifests lock services bench docs clean \
+.PHONY: help demo textcraft test test-slow check lint types graph manifests lock services bench docs dist clean \
   cluster cluster-down images e2e
 .DEFAULT_GOAL := help
 
@@ -45,6 +45,9 @@ bench: $(VENV)/.installed ## Benchmarks beside TRL, in an environment of its own
 
 docs: .venv-docs/.installed ## The documentation site, in build/site; any warning is an error
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
+
+dist: $(VENV)/.uv ## The wheel and the sdist, in dist
+	$(BIN)/uv build --quiet --clear --out-dir dist --build-constraints requirements/build.txt --require-hashes
 
 graph: $(VENV)/.installed ## Compile the phase graph into the package
 	@for form in colocated disaggregated; do $(BIN)/python -c "from pathlib import Path; \
@@ -94,7 +97,7 @@ kueue: services
 	else echo "No Go here: tests on a real Kueue will be skipped."; fi
 
 clean: ## Remove the environment and every run
-	rm -rf $(VENV) .venv-docs build runs
+	rm -rf $(VENV) .venv-docs build dist runs
 
 # Real servers and tools for the tests, built once from Go modules where there is Go. Where
 # there is none, tests that need one skip and say so.

@@ -1,6 +1,8 @@
 """Check that a release tag names the version of the package and of the chart.
 
-python hack/release/version.py v0.1.0    prints version=0.1.0; exit status 1 and the differences otherwise
+    python hack/release/version.py v0.1.0
+
+Prints version=0.1.0, or the places that differ, with exit status 1.
 """
 
 from __future__ import annotations

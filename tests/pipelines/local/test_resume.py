@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from walk import FORK, manifest
-from walked import copied, done, killed, told
+from corridor_run import FORK, manifest
+from local_run import copied, done, killed, told
 
 from agentrl_components.errors import SpecError, StoreError
 from agentrl_components.run.progress import SilentView

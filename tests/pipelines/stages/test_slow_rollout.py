@@ -4,7 +4,7 @@ import threading
 import time
 from pathlib import Path
 
-from staged_walk import manifest, step
+from stage_run import manifest, step
 
 from agentrl_components.run.context import RunContext
 from agentrl_components.run.progress import SilentView

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from corridor_run import WORLD
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
-from walk import WORLD
 
 from agentrl_components.errors import StoreError
 from agentrl_envs.env import Observation, Step

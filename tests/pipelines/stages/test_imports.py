@@ -4,8 +4,8 @@ import json
 import subprocess
 import sys
 
+import corridor_run
 import pytest
-import walk
 import yaml
 
 PROGRAM = """
@@ -28,7 +28,7 @@ NEVER = {
 def loaded(tmp_path_factory) -> dict[str, set[str]]:
     """Modules that are loaded at the end of each stage of a run of one iteration."""
     folder = tmp_path_factory.mktemp("start")
-    manifest = yaml.safe_load(walk.WORLD)
+    manifest = yaml.safe_load(corridor_run.WORLD)
     manifest["spec"] |= {
         "horizon": {"phases": [{"maxTurns": 1, "iterations": 1}]},
         "rollout": {"tasks": 2, "groupSize": 2, "actions": "admissible", "maxTokensPerTurn": 4},

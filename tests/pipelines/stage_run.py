@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-import walk
+import corridor_run
 
 from agentrl_components.run.journal import Journal
 from agentrl_components.run.progress import SilentView
@@ -27,7 +27,7 @@ def manifest(
         "compute": {"placement": placement},
         "rollout": {"maxStaleness": lag},
     }
-    return walk.manifest(**usual | changes)
+    return corridor_run.manifest(**usual | changes)
 
 
 def step(run: AgentRLRun, scratch: Path, phase: int, told: str | None = None) -> Step:

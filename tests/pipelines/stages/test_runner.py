@@ -2,7 +2,7 @@
 
 import json
 
-from staged_walk import manifest, step
+from stage_run import manifest, step
 
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from click.testing import CliRunner
-from walk import FORK
+from corridor_run import FORK
 
 from agentrl_components.run.progress import SilentView
 from agentrl_components.spec import AgentRLRun

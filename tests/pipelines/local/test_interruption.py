@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from walk import FORK, manifest
-from walked import done, interruptible, killed
+from corridor_run import FORK, manifest
+from local_run import done, interruptible, killed
 
 from agentrl_components.errors import Stopped
 from agentrl_components.run.progress import SilentView

@@ -2,8 +2,8 @@
 
 import os
 
-from walk import manifest
-from walked import done
+from corridor_run import manifest
+from local_run import done
 
 from agentrl_components.storage import keys
 from agentrl_pipelines.local.run_folder import open_run

@@ -4,7 +4,7 @@ import json
 import threading
 
 import pytest
-from staged_walk import lines, manifest, step, together
+from stage_run import lines, manifest, step, together
 
 from agentrl_components.run.progress import SilentView
 from agentrl_components.storage import keys

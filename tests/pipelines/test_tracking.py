@@ -3,7 +3,7 @@
 import sqlite3
 from contextlib import closing
 
-from staged_walk import manifest, step
+from stage_run import manifest, step
 
 from agentrl_pipelines.stages.runner import run_step
 

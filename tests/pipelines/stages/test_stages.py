@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import corridor_run
 import pytest
-import walk
-from staged_walk import manifest, step, together
+from stage_run import manifest, step, together
 
 from agentrl_components.run.progress import SilentView
 from agentrl_components.spec import AgentRLRun
@@ -72,7 +72,7 @@ def test_a_stage_that_is_done_does_nothing_twice(tmp_path):
 
 
 def start(name: str, run: AgentRLRun, scratch: Path, phase: int) -> multiprocessing.Process:
-    process = walk.FORK.Process(target=end_with, args=(name, step(run, scratch, phase)))
+    process = corridor_run.FORK.Process(target=end_with, args=(name, step(run, scratch, phase)))
     process.start()
     return process
 

@@ -1,4 +1,4 @@
-"""The tracker of a run, opened on what it recorded before, and the model registered there."""
+"""Open the MLflow tracker of a run, and fetch the model that is registered there."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from agentrl_components.tracking.mlflow.tracker import MlflowTracker
 
 
 def open_tracker(run: AgentRLRun, root: Path, store: Store) -> MlflowTracker:
-    """MLflow, on the run it recorded before, if it did; what `store` holds that it does not show it
-    is told. Where the manifest names no server, its database is in `root`."""
+    """The MLflow tracker of `run`, which resumes the MLflow run recorded in `store`.
 
-    def remember(run_id: str) -> None:
+    What the store holds and the MLflow run lacks is sent again. If the manifest names no server,
+    the MLflow database is in `root`."""
+
+    def save_run_id(run_id: str) -> None:
         store.replace(keys.TRACKER, json.dumps({"run_id": run_id}).encode())
 
     tracking = run.spec.tracking
@@ -30,13 +32,13 @@ def open_tracker(run: AgentRLRun, root: Path, store: Store) -> MlflowTracker:
         experiment=tracking.experiment,
         run_name=run.metadata.name,
         run_id=read_tracked(store).run_id,
-        on_run=remember,
+        on_run=save_run_id,
         past=partial(past, store),
     )
 
 
 def best_model(store: Store, spec: RunSpec, history: Sequence[IterationRecord], root: Path) -> Path:
-    """The best checkpoint's model folder, in `root`."""
+    """Fetch the model of the best checkpoint into `root/model`, and return that folder."""
     best = best_checkpoint(history, spec.horizon.window)
     folder = root / "model"
     checkpoint.fetch(store, best.iteration + 1 if best is not None else 0, folder)

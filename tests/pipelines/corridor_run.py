@@ -1,4 +1,4 @@
-"""A run of seconds: a tiny model walks the corridor, as a manifest and as a process."""
+"""The manifest of a run that takes seconds: a tiny model in the corridor environment."""
 
 import multiprocessing
 
@@ -6,7 +6,7 @@ import yaml
 
 from agentrl_components.spec import AgentRLRun, parse
 
-WORLD = """
+HEADER = """
 apiVersion: agentrl.dev/v1alpha1
 kind: AgentRLRun
 metadata: {name: walk}
@@ -18,10 +18,10 @@ spec:
   environments: [{name: corridor, builtin: corridor}]
   compute: {workers: 1, device: cpu}
 """
-"""The model, the world and the machine. The text that goes on from here says how it is learnt."""
+"""Model, environment and compute. Append the other fields of `spec`."""
 
 MANIFEST = (
-    WORLD
+    HEADER
     + """\
   warmStart: {algorithm: filtered-imitation, episodes: 60, maxTurns: 5, batch: 8}
   horizon: {phases: [{maxTurns: 2, iterations: 5}, {maxTurns: 4, iterations: 5}]}
@@ -31,8 +31,7 @@ MANIFEST = (
 """
 )
 
-# A server that has imported everything forks each run: what takes seconds to start is not tested
-# again and again.
+# Every run is forked from a server that has imported the packages, since imports take seconds.
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(
     [
@@ -48,10 +47,10 @@ FORK.set_forkserver_preload(
 
 
 def manifest(**changes: object) -> AgentRLRun:
-    """The manifest with some of its parts changed."""
+    """The manifest with some fields of `spec` changed; a mapping is merged into the field."""
     read = yaml.safe_load(MANIFEST)
-    for part, change in changes.items():
-        known = read["spec"].get(part)
+    for field, change in changes.items():
+        known = read["spec"].get(field)
         both = isinstance(known, dict) and isinstance(change, dict)
-        read["spec"][part] = {**known, **change} if both else change
+        read["spec"][field] = {**known, **change} if both else change
     return parse(read)

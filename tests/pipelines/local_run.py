@@ -1,4 +1,4 @@
-"""A walk that was done, killed or copied, and what is told of it."""
+"""Helpers that run the corridor manifest, kill it, copy its folder and read its results."""
 
 import json
 import shutil
@@ -17,18 +17,18 @@ from agentrl_pipelines.cli.main import main
 from agentrl_pipelines.local.run import run_local
 
 
-def done(run: AgentRLRun, root: Path, view: SilentView | None = None) -> None:
+def run_to_end(run: AgentRLRun, root: Path, view: SilentView | None = None) -> None:
     run_local(run, root, view or SilentView(), MemoryTracker())
 
 
-def interruptible(run: AgentRLRun, root: Path) -> None:
-    """A run that sees Ctrl-C, whoever forked it: the server that workers come from does not."""
+def run_with_sigint(run: AgentRLRun, root: Path) -> None:
+    """Run with SIGINT unblocked; the fork server blocks it."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    done(run, root)
+    run_to_end(run, root)
 
 
-def killed(run: AgentRLRun, root: Path, after_s: float) -> bool:
-    """Start the run and kill it after some seconds. False: it was done before."""
+def run_and_kill(run: AgentRLRun, root: Path, after_s: float) -> bool:
+    """Start the run and kill it after `after_s` seconds. Returns whether it was still running."""
     process = FORK.Process(target=run_local, args=(run, root, SilentView(), MemoryTracker()))
     process.start()
     process.join(after_s)
@@ -38,8 +38,8 @@ def killed(run: AgentRLRun, root: Path, after_s: float) -> bool:
     return process.exitcode != 0
 
 
-def told(root: Path) -> tuple[str, dict, bytes]:
-    """Everything about a run that must not depend on how it came about."""
+def results(root: Path) -> tuple[str, dict, bytes]:
+    """The results that must not depend on how the run was executed."""
     metrics = CliRunner().invoke(main, ["metrics", "--root", str(root)])
     assert metrics.exit_code == 0
     heldout = json.loads((root / "report.json").read_text())["heldout"]
@@ -47,9 +47,9 @@ def told(root: Path) -> tuple[str, dict, bytes]:
     return metrics.output, heldout, store.get(keys.checkpoint(10, "model.safetensors"))
 
 
-def copied(root: Path, to: Path, *forgotten: str) -> DirectoryStore:
-    """A copy of a run without some of its files."""
+def copy_run(root: Path, to: Path, *without: str) -> DirectoryStore:
+    """Copy the run's folder, without the files named `without`."""
     shutil.copytree(root, to, dirs_exist_ok=True)
-    for name in forgotten:
+    for name in without:
         (to / name).unlink()
     return DirectoryStore(to / "store")

@@ -1,4 +1,4 @@
-"""The walk by its stages."""
+"""The corridor run, stage by stage."""
 
 import json
 import threading
@@ -13,59 +13,62 @@ from agentrl_components.spec import AgentRLRun
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_pipelines.stages.artifacts import Artifacts
-from agentrl_pipelines.stages.runner import run_step
-from agentrl_pipelines.stages.stages import Step
+from agentrl_pipelines.stages.context import StageContext
+from agentrl_pipelines.stages.runner import run_stage
 
 
 def manifest(
     store: Path, placement: str = "colocated", lag: int = 0, **changes: object
 ) -> AgentRLRun:
-    usual = {
+    defaults = {
         "warmStart": {"episodes": 40},
         "evaluation": {"every": 0},
         "storage": {"url": store.as_uri()},
         "compute": {"placement": placement},
         "rollout": {"maxStaleness": lag},
     }
-    return corridor_run.manifest(**usual | changes)
+    return corridor_run.manifest(**defaults | changes)
 
 
-def step(run: AgentRLRun, scratch: Path, phase: int, told: str | None = None) -> Step:
+def stage_context(
+    run: AgentRLRun, scratch: Path, phase: int, executor_input: str | None = None
+) -> StageContext:
     scratch.mkdir(parents=True, exist_ok=True)
-    return Step(
+    return StageContext(
         run=run,
         phase=phase,
         attempt=0,
         scratch=scratch,
-        artifacts=Artifacts(told, scratch),
+        artifacts=Artifacts(executor_input, scratch),
         view=SilentView(),
     )
 
 
-def together(run: AgentRLRun, scratch: Path, phases: int = 2) -> int:
-    """The run's phases with rollout and update apart, in threads. How much was played."""
+def run_disaggregated(run: AgentRLRun, scratch: Path, phases: int = 2) -> int:
+    """Run the phases with rollout and update in two threads. Returns the iterations played."""
     played = 0
     for phase in range(phases):
-        assert run_step("provision", step(run, scratch, phase)) == 0
-        playing = step(run, scratch / "rollout", phase)
-        player = threading.Thread(target=run_step, args=("rollout", playing))
-        player.start()
-        assert run_step("update", step(run, scratch / "update", phase)) == 0
-        player.join()
-        told = scratch / "rollout" / "artifacts"
-        played += json.loads((told / "trajectories.json").read_text())["iterations"]
-        episodes = (told / "trajectories").read_text().splitlines()
-        last = max(one["iteration"] for one in recorded(playing) if one["phase"] == phase)
+        assert run_stage("provision", stage_context(run, scratch, phase)) == 0
+        rollout = stage_context(run, scratch / "rollout", phase)
+        thread = threading.Thread(target=run_stage, args=("rollout", rollout))
+        thread.start()
+        assert run_stage("update", stage_context(run, scratch / "update", phase)) == 0
+        thread.join()
+        artifacts = scratch / "rollout" / "artifacts"
+        played += json.loads((artifacts / "trajectories.json").read_text())["iterations"]
+        episodes = (artifacts / "trajectories").read_text().splitlines()
+        last = max(one["iteration"] for one in iterations(rollout) if one["phase"] == phase)
         assert [json.loads(line)["iteration"] for line in episodes] == [last] * 2
         for name in ("evaluate", "expand"):
-            assert run_step(name, step(run, scratch, phase)) == 0
+            assert run_stage(name, stage_context(run, scratch, phase)) == 0
     return played
 
 
-def recorded(step: Step) -> Sequence[dict]:
-    return list(Journal(step.store()).iterations())
+def iterations(stage: StageContext) -> Sequence[dict]:
+    return list(Journal(stage.store()).iterations())
 
 
-def lines(store: Path) -> Sequence[bytes]:
+def iteration_records(store: Path) -> Sequence[bytes]:
+    """The stored iteration records, as bytes."""
     kept = DirectoryStore(store)
     return [kept.get(key) for key in kept.list(keys.ITERATIONS)]

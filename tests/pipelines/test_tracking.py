@@ -1,14 +1,14 @@
-"""What MLflow has of a run whose stages were run one by one, with nobody else to end it."""
+"""The MLflow run of a run whose stages are processes of their own, without an operator."""
 
 import sqlite3
 from contextlib import closing
 
-from stage_run import manifest, step
+from stage_run import manifest, stage_context
 
-from agentrl_pipelines.stages.runner import run_step
+from agentrl_pipelines.stages.runner import run_stage
 
 
-def test_the_last_evaluation_ends_the_mlflow_run_and_registers_the_best_model(tmp_path):
+def test_the_last_evaluation_terminates_the_mlflow_run_and_registers_the_best_model(tmp_path):
     database = tmp_path / "mlflow.db"
     run = manifest(
         tmp_path / "kept",
@@ -21,12 +21,12 @@ def test_the_last_evaluation_ends_the_mlflow_run_and_registers_the_best_model(tm
             return mlflow.execute(query).fetchall()
 
     for name in ("provision", "train"):
-        assert run_step(name, step(run, tmp_path / "scratch", 0)) == 0
+        assert run_stage(name, stage_context(run, tmp_path / "scratch", 0)) == 0
     [(run_id, status)] = rows("select run_uuid, status from runs")
     assert status == "RUNNING"
     assert rows("select name from registered_models") == []
 
     for name in ("evaluate", "expand"):
-        assert run_step(name, step(run, tmp_path / "scratch", 0)) == 0
+        assert run_stage(name, stage_context(run, tmp_path / "scratch", 0)) == 0
     assert rows("select run_uuid, status from runs") == [(run_id, "FINISHED")]
     assert rows("select name, run_id from model_versions") == [("walker", run_id)]

@@ -1,8 +1,9 @@
-"""How a command ends when something is wrong: a message and an exit code, no traceback.
+"""Exit codes and messages of commands that fail: one sentence on stderr and no traceback.
 
-2    the manifest, an option or a file is wrong: nothing was started
-1    the run failed
-130  the run was stopped; the same command goes on
+0    success
+1    the run failed, or a service is unavailable
+2    the manifest, an option or a file is invalid; nothing was started
+130  the run was stopped; the same command resumes it
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import click
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Turn the errors of our boundaries into messages."""
+def exit_on_error() -> Iterator[None]:
+    """Turn the errors that the packages raise for their callers into a message and an exit code."""
     from agentrl_components.errors import ModelError, RunError, SpecError, Stopped
     from agentrl_envs.errors import TaskError, WorldError
 
@@ -30,10 +31,12 @@ def told() -> Iterator[None]:
         click.echo(f"error: {error}", err=True)
         sys.exit(2)
     except Stopped as stopped:
-        click.echo(f"stopped: {stopped}. The same command goes on from here.", err=True)
+        click.echo(f"stopped: {stopped}. Run the same command again to resume.", err=True)
         sys.exit(130)
     except KeyboardInterrupt:
-        click.echo("interrupted. The same command goes on from the last checkpoint.", err=True)
+        click.echo(
+            "interrupted. Run the same command again to resume from the last checkpoint.", err=True
+        )
         sys.exit(130)
     except (RunError, WorldError) as error:
         click.echo(f"error: {error}", err=True)

@@ -1,11 +1,12 @@
-"""The graph of one phase, in Kubeflow Pipelines' own language.
+"""The graph of one phase as a Kubeflow Pipelines pipeline.
 
-    provision ─► rollout ─┬─► evaluate ─► expand        settle, whatever happened
+    provision ─► rollout ─┬─► evaluate ─► expand        settle: exit handler, always runs
              └─► update ──┘
 
-Its compiled form is package data (`ir/*.yaml`, made by `make graph`), so that whoever submits needs
-no SDK; `binding` puts a run's image, resources and secrets into it. Container components: the image
-needs no kfp. Annotations are read as they are here, so they must not be postponed.
+With `placement: colocated`, one `train` stage replaces rollout and update. `make graph` compiles
+the graph into the package data `ir/*.yaml`, so that submitting a run needs no SDK; `pipeline_spec`
+fills in a run's image, resources and secrets. The stages are container components, so the image
+needs no kfp. kfp reads the annotations at import time: do not postpone them with a future import.
 """
 
 from collections.abc import Callable
@@ -16,15 +17,16 @@ from kfp import compiler, dsl
 
 PIPELINE = "agentrl-phase"
 IMAGE = "agentrl"
-"""Stands for the image that `binding` puts in."""
+"""Placeholder for the image; `pipeline_spec` replaces it."""
 Placement = Literal["colocated", "disaggregated"]
 
 
 def stage(name: str, manifest: str, phase: int, attempt: int) -> dsl.ContainerSpec:
-    """The container of a stage."""
-    told = ["--manifest", manifest, "--phase", phase, "--attempt", attempt]
-    put = ["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER]
-    return dsl.ContainerSpec(image=IMAGE, command=["agentrl", "stage", name], args=[*told, *put])
+    """The container of a stage: `agentrl stage NAME`."""
+    args = ["--manifest", manifest, "--phase", phase, "--attempt", attempt]
+    launcher = ["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER]
+    command = ["agentrl", "stage", name]
+    return dsl.ContainerSpec(image=IMAGE, command=command, args=[*args, *launcher])
 
 
 @dsl.container_component
@@ -83,26 +85,26 @@ def settle(manifest: str, phase: int, attempt: int) -> dsl.ContainerSpec:
 
 
 def phase_graph(placement: Placement) -> Callable[..., None]:
-    """The pipeline: one phase of one run. Nothing in it is ever taken from a cache."""
+    """The pipeline function of one phase, with caching disabled for every task."""
 
     @dsl.pipeline(name=PIPELINE, description="One phase of an AgentRLRun.")
     def one_phase(manifest: str, phase: int, attempt: int) -> None:
-        told = {"manifest": manifest, "phase": phase, "attempt": attempt}
-        with dsl.ExitHandler(fresh(settle(**told)), name="phase"):
-            provisioned = fresh(provision(**told))
-            at_work = [rollout, update] if placement == "disaggregated" else [train]
-            trained = [fresh(part(**told)).after(provisioned) for part in at_work]
-            evaluated = fresh(evaluate(**told)).after(*trained)
-            fresh(expand(**told)).after(evaluated)
+        inputs = {"manifest": manifest, "phase": phase, "attempt": attempt}
+        with dsl.ExitHandler(without_cache(settle(**inputs)), name="phase"):
+            provision_task = without_cache(provision(**inputs))
+            stages = [rollout, update] if placement == "disaggregated" else [train]
+            train_tasks = [without_cache(one(**inputs)).after(provision_task) for one in stages]
+            evaluate_task = without_cache(evaluate(**inputs)).after(*train_tasks)
+            without_cache(expand(**inputs)).after(evaluate_task)
 
     return one_phase  # type: ignore[no-any-return]
 
 
-def fresh(task: dsl.PipelineTask) -> dsl.PipelineTask:
-    """Never cached: a second run of one manifest must train again."""
+def without_cache(task: dsl.PipelineTask) -> dsl.PipelineTask:
+    """`task` with caching disabled: a second run of the same manifest must train again."""
     return task.set_caching_options(enable_caching=False)
 
 
 def write(placement: Placement, path: Path) -> None:
-    """Compile the graph into `path`."""
+    """Compile the graph into the YAML file `path`."""
     compiler.Compiler().compile(phase_graph(placement), str(path))

@@ -1,6 +1,6 @@
-"""Evaluation alone: any weights, or any endpoint, against the environments of a manifest.
+"""Evaluation without training: a model or an endpoint on the held-out tasks of a manifest.
 
-What is played and how it is counted is what a run's own evaluation does; only who plays differs.
+Tasks and statistics are those of a run's own evaluation.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from agentrl_envs.world import World
 from agentrl_pipelines.local.run_folder import open_run
 
 POLICY = "policy"
-"""The name of the evaluation that is not the random policy's."""
-SHOWN = 8
-"""Episodes kept for people to read."""
+"""Name of the evaluation of the given model or endpoint."""
+MAX_REPLAYS = 8
+"""Episodes kept for the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What an evaluation found."""
+class EvaluationResult:
+    """The result of an evaluation."""
 
     policy: Evaluated
     random: Evaluated | None
-    """The random policy on the same tasks; None: not asked for, or not possible here."""
+    """The random policy on the same tasks. None: disabled, or an environment lists no admissible
+    actions."""
     episodes: tuple[Replay, ...]
-    """Some of the policy's."""
+    """Replays of some episodes of `policy`."""
 
 
-def evaluate_model(run: AgentRLRun, view: View) -> Found:
-    """Evaluate the weights that the manifest's model names. Raises `ModelError` where they cannot
-    be used."""
+def evaluate_model(run: AgentRLRun, view: View) -> EvaluationResult:
+    """Evaluate the model of the manifest. Raises `ModelError` if it cannot be loaded."""
     with TemporaryDirectory(prefix="agentrl-") as scratch:
         view.stage("open the model")
         crew = Crew(run.spec, Path(scratch))
@@ -62,11 +62,16 @@ def evaluate_model(run: AgentRLRun, view: View) -> Found:
             policy, episodes = asked.sit(POLICY, lambda call: crew.players.play(call, 0))
         finally:
             crew.close()
-    return Found(policy=policy, random=random, episodes=shown(episodes))
+    return EvaluationResult(policy=policy, random=random, episodes=sampled_replays(episodes))
 
 
-def evaluate_endpoint(run: AgentRLRun, url: str, model: str, key: str, view: View) -> Found:
-    """Evaluate a model behind an OpenAI-compatible endpoint. Raises `RunError` where it refuses."""
+def evaluate_endpoint(
+    run: AgentRLRun, url: str, model: str, key: str, view: View
+) -> EvaluationResult:
+    """Evaluate a model behind an OpenAI-compatible endpoint.
+
+    Raises `RunError` if the endpoint refuses a request.
+    """
     view.stage("open the environments")
     with asyncio.Runner() as runner:
         worlds = runner.run(open_worlds(run.spec.environments))
@@ -91,55 +96,60 @@ def evaluate_endpoint(run: AgentRLRun, url: str, model: str, key: str, view: Vie
             runner.run(agent.close())
             for world in worlds.values():
                 runner.run(world.close())
-    return Found(policy=policy, random=random, episodes=shown(episodes))
+    return EvaluationResult(policy=policy, random=random, episodes=sampled_replays(episodes))
 
 
 async def offers_random(spec: RunSpec, worlds: dict[str, World]) -> bool:
-    """Whether the random policy is asked for and every world names its admissible actions."""
+    """Whether the random policy is enabled and every environment lists its admissible actions."""
     if not spec.evaluation.random_policy:
         return False
     for world in worlds.values():
         session = world.session()
         try:
-            seen = await session.reset(await world.task("heldout", 0))
+            observation = await session.reset(await world.task("heldout", 0))
         finally:
             await session.close()
-        if seen.admissible is None:
+        if observation.admissible is None:
             return False
     return True
 
 
-def shown(episodes: Sequence[Trajectory]) -> tuple[Replay, ...]:
-    """The first try at each of the first tasks, for people."""
-    return tuple(replay(e) for e in episodes if e.group < SHOWN and e.sample == 0)
+def sampled_replays(episodes: Sequence[Trajectory]) -> tuple[Replay, ...]:
+    """Replays of the first sample of each of the first `MAX_REPLAYS` tasks."""
+    return tuple(replay(e) for e in episodes if e.group < MAX_REPLAYS and e.sample == 0)
 
 
 def checkpoint_model(root: Path, which: str, folder: Path, model: Model) -> tuple[Model, str]:
-    """`model` with the weights of a run's checkpoint, which are written to `folder`; and the
-    checkpoint's address. `which` is a number of iterations, `best` or `last`.
+    """Fetch a checkpoint of the run in `root` into `folder`.
 
-    Raises `RunError` where there is no such checkpoint, `StoreError` where it is damaged."""
-    store, began = open_run(root)
-    there = checkpoint.complete(store)
-    if not there:
+    `which` is a number of iterations, `best` or `last`. Returns the run's model spec with `folder`
+    as its source and the dtype of `model`, and the URL of the checkpoint.
+
+    Raises:
+        RunError: there is no such checkpoint.
+        StoreError: the checkpoint is damaged.
+    """
+    store, run = open_run(root)
+    available = checkpoint.complete(store)
+    if not available:
         raise RunError(f"--root: {root}: the run has no checkpoint yet")
     if which == "last":
-        number = there[-1]
+        number = available[-1]
     elif which == "best":
-        kept = build.build(store, began, root).checkpoints
-        number = next((one.iteration for one in kept if one.best), there[-1])
-    elif which.isdecimal() and int(which) in there:
+        kept = build.build(store, run, root).checkpoints
+        number = next((one.iteration for one in kept if one.best), available[-1])
+    elif which.isdecimal() and int(which) in available:
         number = int(which)
     else:
-        known = ", ".join(map(str, there))
+        choices = ", ".join(map(str, available))
         raise RunError(
-            f"--checkpoint: {root} has no checkpoint {which}; give best, last or one of {known}"
+            f"--checkpoint: {root} has no checkpoint {which}; give best, last or one of {choices}"
         )
     checkpoint.fetch(store, number, folder)
-    template = began.spec.model.template
-    if template == "auto" and began.spec.model.source == "tiny":
+    template = run.spec.model.template
+    if template == "auto" and run.spec.model.source == "tiny":
         template = "plain"
-    told = began.spec.model.model_copy(
+    fetched = run.spec.model.model_copy(
         update={
             "source": folder.as_uri(),
             "template": template,
@@ -148,4 +158,4 @@ def checkpoint_model(root: Path, which: str, folder: Path, model: Model) -> tupl
             "revision": None,
         }
     )
-    return told, f"{store.url.rstrip('/')}/checkpoints/{number:06d}/"
+    return fetched, f"{store.url.rstrip('/')}/checkpoints/{number:06d}/"

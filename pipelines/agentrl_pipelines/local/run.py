@@ -1,6 +1,7 @@
-"""A run on this machine: the stages, one after another, in one process and its workers.
+"""A run on this machine: all stages in one process and its workers.
 
-A directory stands in for MinIO and SQLite for MLflow; nothing else differs from a run on a cluster.
+The store is a directory and MLflow's backend is SQLite; otherwise the run is the same as on a
+cluster.
 """
 
 from __future__ import annotations
@@ -29,25 +30,30 @@ from agentrl_components.stages.train import train
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore, open_store
 from agentrl_components.tracking.tracker import Tracker
-from agentrl_pipelines.local.run_folder import writing
+from agentrl_pipelines.local.run_folder import store_errors
 from agentrl_pipelines.tracking import best_model, open_tracker
 
 
 def run_local(run: AgentRLRun, root: Path, view: View, tracker: Tracker | None = None) -> Report:
-    """Do the run, or what is left of it, in `root`. Raises `Stopped` when someone ends it; the same
-    call goes on from there. `tracker` is MLflow where none is given."""
-    with writing(root):
+    """Run, or resume, `run` in folder `root`, and return its report. `tracker` defaults to MLflow.
+
+    Raises:
+        Stopped: SIGINT, SIGTERM or the deadline. The same call resumes the run.
+        CollapseError: an alarm stopped the run.
+        StoreError: the folder cannot be written to.
+    """
+    with store_errors(root):
         root.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=root, prefix="."):
-            pass  # the folder can be written to
+            pass  # the folder is writable
     store = open_store(run.spec.storage, root / "store")
     tracker = tracker or open_tracker(run, root, store)
     status = "FAILED"
     try:
-        with interruptible(run.spec.active_deadline_seconds, view) as should_stop:
+        with handle_signals(run.spec.active_deadline_seconds, view) as should_stop:
             context = RunContext(run, store, tracker, view, should_stop)
             with context:
-                result = follow(context, root)
+                report = run_stages(context, root)
         status = "FINISHED"
     except Stopped:
         status = "KILLED"
@@ -56,21 +62,21 @@ def run_local(run: AgentRLRun, root: Path, view: View, tracker: Tracker | None =
         view.close()
         for line in tracker.close(status):
             view.note(f"tracking: {TrackerError(line)}")
-    return result
+    return report
 
 
-def follow(context: RunContext, root: Path) -> Report:
-    """Every stage in its order, phase by phase."""
+def run_stages(context: RunContext, root: Path) -> Report:
+    """Run every stage of every phase, write the report and register the model."""
     try:
         with context.stage("provision"):
             worlds = context.crew.worlds
             context.crew.home.run(provision(context.run, worlds, context.journal))
         if context.spec.storage.url is not None:
-            # `agentrl report` and `metrics` find a run whose store is elsewhere by this.
+            # With this copy `agentrl report` and `metrics` find the store of the run.
             DirectoryStore(root).replace(keys.RUN, context.store.get(keys.RUN))
         context.tracker.params(flatten(context.run))
         begin(context)
-        decision = play_phases(context)
+        decision = run_phases(context)
         if decision.action == "stop":
             done = len(context.history)
             raise CollapseError(f"stopped after iteration {done}: {decision.reason}")
@@ -79,19 +85,20 @@ def follow(context: RunContext, root: Path) -> Report:
         raise
     except CollapseError as collapse:
         context.journal.state("failed", str(collapse))
-        tell(context, root)
+        publish_report(context, root)
         raise
     context.journal.state("succeeded", f"{len(context.history)} iterations")
-    result = tell(context, root)
+    report = publish_report(context, root)
     registered = context.spec.tracking.register_as
     if registered is not None:
         model = best_model(context.store, context.spec, context.history, root)
         context.tracker.model(model, registered)
-    return result
+    return report
 
 
-def play_phases(context: RunContext) -> Decision:
-    """Phase after phase, from the one that was worked on last."""
+def run_phases(context: RunContext) -> Decision:
+    """Train and evaluate phase by phase, from the phase of the last iteration. Returns the decision
+    that ends the run."""
     phase = context.history[-1].phase if context.history else 0
     while True:
         evaluate_phase(context, train(context, phase))
@@ -102,34 +109,36 @@ def play_phases(context: RunContext) -> Decision:
         phase = decision.phase
 
 
-def tell(context: RunContext, root: Path) -> Report:
-    """Write the report and show it in the tracker."""
-    result = build.build(context.store, context.run, root)
-    with writing(root):
-        build.write(result, root)
+def publish_report(context: RunContext, root: Path) -> Report:
+    """Write the report to `root` and to the tracker."""
+    report = build.build(context.store, context.run, root)
+    with store_errors(root):
+        build.write(report, root)
     for name in ("report.json", "report.html", "curve.png"):
         context.tracker.artifact(root / name)
-    return result
+    return report
 
 
 @contextmanager
-def interruptible(deadline_s: int | None, view: View) -> Iterator[Callable[[], str | None]]:
-    """A function that says why to stop: Ctrl-C or the deadline. A second Ctrl-C interrupts at
-    once."""
-    asked: list[str] = []
-    began = time.monotonic()
+def handle_signals(deadline_s: int | None, view: View) -> Iterator[Callable[[], str | None]]:
+    """Handle SIGINT and SIGTERM, and watch the deadline.
+
+    Yields a function that returns the reason to stop, or None. The run asks it at the points from
+    which it can be resumed without losing work. A second signal raises `KeyboardInterrupt`."""
+    reasons: list[str] = []
+    started = time.monotonic()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del frame
-        if asked:
+        if reasons:
             raise KeyboardInterrupt
-        asked.append("interrupted" if number == signal.SIGINT else "asked to end")
-        view.note("stopping at the next safe point; Ctrl-C again stops at once")
+        reasons.append("interrupted" if number == signal.SIGINT else "terminated")
+        view.note("stopping after the current step; press Ctrl-C again to stop at once")
 
     def should_stop() -> str | None:
-        if deadline_s is not None and time.monotonic() - began > deadline_s:
+        if deadline_s is not None and time.monotonic() - started > deadline_s:
             return f"spec.activeDeadlineSeconds ({deadline_s}) has passed"
-        return asked[0] if asked else None
+        return reasons[0] if reasons else None
 
     before = {n: signal.signal(n, on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,4 +1,4 @@
-"""A run's folder, as the commands that look back at a run find it."""
+"""The folder of a local run: opened by the commands that read it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,27 @@ from agentrl_components.storage.store import Store
 def open_run(root: Path) -> tuple[Store, AgentRLRun]:
     """The store and the manifest of the run in `root`.
 
-    The manifest is in `root/store`, or, where the run keeps its store elsewhere, in `root` itself.
-    Raises `SpecError` where there is no run, `StoreError` where what there is cannot be read."""
+    The manifest is in `root/store`; if `spec.storage` names another store, a copy is in `root`.
+
+    Raises:
+        SpecError: there is no run in `root`.
+        StoreError: the manifest is damaged or cannot be read.
+    """
     if not root.is_dir():
-        raise SpecError([f"--root: {root}: there is no such folder; name the folder of a run"])
-    beside, inside = root / keys.RUN, root / "store" / keys.RUN
-    if beside.is_file():
-        run = _manifest(beside.read_bytes(), str(beside))
+        raise SpecError([f"--root: {root}: no such folder; give the folder of a run"])
+    copy, inside = root / keys.RUN, root / "store" / keys.RUN
+    if copy.is_file():
+        run = _manifest(copy.read_bytes(), str(copy))
         return open_store(run.spec.storage, root / "store"), run
     if not inside.is_file():
-        raise SpecError([f"--root: {root}: no run was started here; name the folder of a run"])
+        raise SpecError([f"--root: {root}: holds no run; give the folder of a run"])
     store = DirectoryStore(root / "store")
     return store, _manifest(store.get(keys.RUN), str(inside))
 
 
 @contextmanager
-def writing(root: Path) -> Iterator[None]:
-    """What goes wrong with the run's folder, as a `StoreError`."""
+def store_errors(root: Path) -> Iterator[None]:
+    """Turn an `OSError` about the folder into a `StoreError` that names a remedy."""
     try:
         yield
     except OSError as error:
@@ -47,9 +51,9 @@ def writing(root: Path) -> Iterator[None]:
 
 
 def _manifest(data: bytes, where: str) -> AgentRLRun:
-    # The rules between fields are not asked: the run was started, and they may have grown since.
+    # Rules across fields are not checked: a later version may have stricter ones.
     try:
         return AgentRLRun.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise StoreError(f"{where}: damaged: not a run's manifest: {first['msg']}") from error
+        raise StoreError(f"{where}: damaged: not a manifest: {first['msg']}") from error

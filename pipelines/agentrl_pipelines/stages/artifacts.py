@@ -1,7 +1,8 @@
-"""What a stage hands to Kubeflow Pipelines, so that its pages show it.
+"""Output artifacts of a stage, in the form that the Kubeflow Pipelines launcher collects.
 
-The launcher tells a container where it looks for files and metadata in one JSON text, the executor
-input; by hand there is none, and everything goes into the scratch folder.
+The launcher passes one JSON text to the container, the executor input. It holds the path of each
+artifact and the path of the output file. Without an executor input (a stage started by hand), all
+artifacts are written to the scratch folder.
 """
 
 from __future__ import annotations
@@ -14,30 +15,32 @@ from urllib.parse import urlsplit
 
 from agentrl_components.errors import SpecError
 
-ROOTS = {"gs": "/gcs"}
-"""Where the launcher keeps a scheme's files, where it is not called as the scheme is."""
+MOUNT_BY_SCHEME = {"gs": "/gcs"}
+"""Where the launcher mounts a URL scheme, if that differs from `/<scheme>`."""
 
 
 class Artifacts:
-    """The outputs of one stage."""
+    """The output artifacts of one stage."""
 
     def __init__(self, executor_input: str | None, scratch: Path) -> None:
-        """Raises `SpecError` where the executor input is not the launcher's."""
+        """Raises `SpecError` if `executor_input` is not the launcher's JSON object."""
         self._scratch = scratch
-        self._told: dict[str, dict[str, Any]] = {}
+        self._described: dict[str, dict[str, Any]] = {}
         self._outputs: Mapping[str, Any] = {}
         if executor_input:
             try:
                 self._outputs = json.loads(executor_input).get("outputs", {})
             except (json.JSONDecodeError, AttributeError) as error:
-                raise SpecError([f"--executor-input: is not the launcher's: {error}"]) from None
+                raise SpecError(
+                    [f"--executor-input: is not the executor input of KFP: {error}"]
+                ) from None
 
     def path(self, name: str) -> Path:
-        """Where the file of artifact `name` goes; its folder exists."""
-        slot = self._slot(name)
-        if slot is not None:
-            url = urlsplit(slot["uri"])
-            root = ROOTS.get(url.scheme, f"/{url.scheme}")
+        """The path of artifact `name`. Creates its folder."""
+        requested = self._requested(name)
+        if requested is not None:
+            url = urlsplit(requested["uri"])
+            root = MOUNT_BY_SCHEME.get(url.scheme, f"/{url.scheme}")
             path = Path(f"{root}/{url.netloc}{url.path}")
         else:
             path = self._scratch / "artifacts" / name
@@ -45,28 +48,30 @@ class Artifacts:
         return path
 
     def put(self, name: str, content: bytes, metadata: Mapping[str, object] | None = None) -> None:
-        """Write artifact `name`, with what its page shows beside it."""
+        """Write artifact `name` and set its metadata."""
         self.path(name).write_bytes(content)
         self.describe(name, metadata or {})
 
     def describe(self, name: str, metadata: Mapping[str, object]) -> None:
-        """Only what the page of `name` shows: the numbers of a metrics artifact. By hand they are
-        in a file beside it."""
-        slot = self._slot(name)
-        if slot is not None:
-            known = {key: slot[key] for key in ("name", "uri") if key in slot}
-            self._told[name] = {"artifacts": [known | {"metadata": dict(metadata)}]}
+        """Set the metadata of artifact `name`, such as the values of a metrics artifact.
+
+        Without an executor input the metadata is written to `<name>.json`."""
+        requested = self._requested(name)
+        if requested is not None:
+            base = {key: requested[key] for key in ("name", "uri") if key in requested}
+            self._described[name] = {"artifacts": [base | {"metadata": dict(metadata)}]}
         elif metadata:
             self.path(f"{name}.json").write_text(json.dumps(dict(metadata), indent=1))
 
-    def _slot(self, name: str) -> Mapping[str, Any] | None:
-        """What the launcher says of artifact `name`; None: it does not ask for it."""
-        slots = self._outputs.get("artifacts", {}).get(name, {}).get("artifacts", [])
-        return slots[0] if slots else None
-
     def close(self) -> None:
-        """Tell the launcher, once, at the end."""
-        place = self._outputs.get("outputFile")
-        if place:
-            Path(place).parent.mkdir(parents=True, exist_ok=True)
-            Path(place).write_text(json.dumps({"artifacts": self._told}), encoding="utf-8")
+        """Write the launcher's output file. Called once, at the end of the stage."""
+        output_file = self._outputs.get("outputFile")
+        if output_file:
+            Path(output_file).parent.mkdir(parents=True, exist_ok=True)
+            content = json.dumps({"artifacts": self._described})
+            Path(output_file).write_text(content, encoding="utf-8")
+
+    def _requested(self, name: str) -> Mapping[str, Any] | None:
+        """The executor input's entry for artifact `name`. None: the pipeline has no such output."""
+        entries = self._outputs.get("artifacts", {}).get(name, {}).get("artifacts", [])
+        return entries[0] if entries else None

@@ -1,9 +1,8 @@
-"""One stage of one phase as a process: under Kubeflow Pipelines, by hand, and in tests.
+"""Run one stage of one phase as a process: in a KFP pod, by hand, or in a test.
 
-A pod can end at any moment without a word, so nothing is kept for the end: what is done is in the
-store as it is done, and a stage that is started again goes on from there. Exit codes do not come
-through either; why a stage failed, and whether trying again may help, is in the run's state and in
-the pod's termination message.
+A pod can be killed at any moment, so every result is written to the store at once, and a restarted
+stage continues from there. Argo does not propagate exit codes; why a stage failed, and whether a
+retry may help, is written to the run's state and to the pod's termination message.
 """
 
 from __future__ import annotations
@@ -18,51 +17,54 @@ from typing import NoReturn
 from agentrl_components.errors import CollapseError, ModelError, RunError, SpecError
 from agentrl_components.run.journal import Journal
 from agentrl_envs.errors import TaskError, WorldError
-from agentrl_pipelines.stages.stages import STEPS, Step
+from agentrl_pipelines.stages.context import StageContext
+from agentrl_pipelines.stages.stages import STAGES
 
 log = logging.getLogger(__name__)
 
 TERMINATION_LOG = Path("/dev/termination-log")
-"""What Kubernetes shows of a container that ended."""
-LONGEST = 4000
-"""Bytes of it that Kubernetes keeps, about."""
-FINAL = (SpecError, ModelError, TaskError, CollapseError)
-"""Errors that another try would only repeat."""
+"""The file whose content Kubernetes shows as the container's termination message."""
+MAX_MESSAGE = 4000
+"""Characters of the message; Kubernetes keeps 4096 bytes of the file."""
+PERMANENT = (SpecError, ModelError, TaskError, CollapseError)
+"""Errors that a retry would only repeat."""
 
 
-def run_step(name: str, step: Step, termination_log: Path = TERMINATION_LOG) -> int:
-    """Do stage `name` of a phase. Returns its exit code: 0, 2 where another try would end alike,
-    else 1."""
+def run_stage(name: str, stage: StageContext, termination_log: Path = TERMINATION_LOG) -> int:
+    """Run stage `name`. Returns the exit code: 0 on success, 2 if a retry would fail in the same
+    way, 1 on any other error."""
     try:
-        STEPS[name](step)
-    except FINAL as error:
-        return _failed(name, step, error, termination_log, final=True)
+        STAGES[name](stage)
+    except PERMANENT as error:
+        return _report_failure(name, stage, error, termination_log, permanent=True)
     except (RunError, WorldError) as error:
-        return _failed(name, step, error, termination_log, final=False)
+        return _report_failure(name, stage, error, termination_log, permanent=False)
     except Exception as error:
-        log.exception("stage %s of phase %d failed", name, step.phase)
-        return _failed(name, step, error, termination_log, final=False)
+        log.exception("stage %s of phase %d failed", name, stage.phase)
+        return _report_failure(name, stage, error, termination_log, permanent=False)
     finally:
-        step.view.close()
-        step.artifacts.close()
+        stage.view.close()
+        stage.artifacts.close()
     return 0
 
 
-def end_with(name: str, step: Step) -> NoReturn:
-    """Do stage `name` and end the process with its exit code."""
-    sys.exit(run_step(name, step))
+def run_and_exit(name: str, stage: StageContext) -> NoReturn:
+    """Run stage `name` and exit the process with its exit code."""
+    sys.exit(run_stage(name, stage))
 
 
-def _failed(name: str, step: Step, error: Exception, termination_log: Path, *, final: bool) -> int:
+def _report_failure(
+    name: str, stage: StageContext, error: Exception, termination_log: Path, *, permanent: bool
+) -> int:
     reason, message = type(error).__name__, f"{name}: {error}"
-    told = {"reason": reason, "message": message[:LONGEST], "final": final}
+    termination = {"reason": reason, "message": message[:MAX_MESSAGE], "final": permanent}
     log.error("%s: %s", reason, message)
-    with contextlib.suppress(OSError):  # there is no such file outside Kubernetes
+    with contextlib.suppress(OSError):  # outside Kubernetes there is no such file
         if termination_log.exists():
-            termination_log.write_text(json.dumps(told), encoding="utf-8")
+            termination_log.write_text(json.dumps(termination), encoding="utf-8")
     with contextlib.suppress(RunError):  # the store may be what failed
-        journal = Journal(step.store())
-        # Its partner gives up after a stage that failed for good: that one's words are the cause.
-        if final or not (journal.standing.status == "failed" and journal.standing.final):
-            journal.state("failed", message, reason=reason, final=final)
-    return 2 if final else 1
+        journal = Journal(stage.store())
+        # A permanent failure of the partner stage is the cause of this one: do not overwrite it.
+        if permanent or not (journal.standing.status == "failed" and journal.standing.final):
+            journal.state("failed", message, reason=reason, final=permanent)
+    return 2 if permanent else 1

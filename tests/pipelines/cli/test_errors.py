@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from corridor_run import WORLD
+from corridor_run import HEADER
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
@@ -19,10 +19,10 @@ from agentrl_envs.server.app import ServerOptions, create_app
 from agentrl_envs.server.executors import ThreadHost
 from agentrl_envs.server.run import running
 from agentrl_pipelines.cli.main import main
-from agentrl_pipelines.local.run_folder import writing
+from agentrl_pipelines.local.run_folder import store_errors
 
 MANIFEST = (
-    WORLD
+    HEADER
     + """\
   horizon: {phases: [{maxTurns: 4, iterations: 2}]}
   rollout: {tasks: 2, groupSize: 2, actions: admissible, maxTokensPerTurn: 4}
@@ -188,5 +188,5 @@ def test_a_report_that_cannot_be_written_names_its_place(tmp_path):
     taken = tmp_path / "taken"
     taken.touch()
     told = r"taken.*: Not a directory; give a folder"
-    with pytest.raises(StoreError, match=told), writing(taken):
+    with pytest.raises(StoreError, match=told), store_errors(taken):
         (taken / "report.html").write_text("")

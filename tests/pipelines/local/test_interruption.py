@@ -1,4 +1,4 @@
-"""A run that is stopped: by its deadline, by Ctrl-C, or by a kill; no process is left."""
+"""Runs that are stopped by their deadline, by Ctrl-C or by SIGKILL leave no process behind."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from corridor_run import FORK, manifest
-from local_run import done, interruptible, killed
+from local_run import run_and_kill, run_to_end, run_with_sigint
 
 from agentrl_components.errors import Stopped
 from agentrl_components.run.progress import SilentView
@@ -29,15 +29,15 @@ NEEDS_PROC = pytest.mark.skipif(
 AGENTRL = str(Path(sys.executable).with_name("agentrl"))
 
 
-def test_a_deadline_stops_the_run_where_it_can_go_on(tmp_path):
+def test_a_deadline_stops_the_run_at_a_checkpoint(tmp_path):
     endless = {"phases": [{"maxTurns": 2, "iterations": 100_000}]}
     store = DirectoryStore(tmp_path / "store")
-    for double in range(10):  # a busy machine may take long to its first iteration
+    for double in range(10):  # on a busy machine the first iteration may take long
         seconds = 2**double
         run = manifest(horizon=endless, activeDeadlineSeconds=seconds, evaluation={"every": 0})
-        told = rf"spec\.activeDeadlineSeconds \({seconds}\) has passed"
-        with pytest.raises(Stopped, match=told):
-            done(run, tmp_path)
+        message = rf"spec\.activeDeadlineSeconds \({seconds}\) has passed"
+        with pytest.raises(Stopped, match=message):
+            run_to_end(run, tmp_path)
         played = len(list(store.list(keys.ITERATIONS)))
         if played:
             break
@@ -47,7 +47,7 @@ def test_a_deadline_stops_the_run_where_it_can_go_on(tmp_path):
 
 
 def children(pid: int) -> list[int]:
-    """Every process that descends from `pid`."""
+    """All descendants of process `pid`."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -57,69 +57,69 @@ def children(pid: int) -> list[int]:
                 continue
             parents[int(entry.name)] = int(stat.rsplit(")", 1)[1].split()[1])
     found = [pid]
-    for one in found:  # grows while it is gone through
+    for one in found:  # grows during the loop
         found += [child for child, parent in parents.items() if parent == one]
     return found[1:]
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs; a zombie that nobody has waited for does not."""
+    """Whether process `pid` runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
 
 
-def waited_for(what: Callable[[], bool], seconds: float) -> bool:
-    """Whether `what` came true in time."""
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait until `condition` is true. Returns False after `seconds`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if what():
+        if condition():
             return True
         time.sleep(0.01)
     return False
 
 
-def test_ctrl_c_stops_the_run_where_it_can_go_on(tmp_path):
+def test_ctrl_c_stops_the_run_at_a_checkpoint(tmp_path):
     endless = {"phases": [{"maxTurns": 2, "iterations": 100_000}]}
     run = manifest(horizon=endless, evaluation={"every": 0}, update={"checkpointEvery": 1000})
-    process = FORK.Process(target=interruptible, args=(run, tmp_path))
+    process = FORK.Process(target=run_with_sigint, args=(run, tmp_path))
     process.start()
     records = tmp_path / "store" / keys.ITERATIONS
-    assert waited_for(lambda: records.is_dir() and any(records.iterdir()), 300)
+    assert wait_until(lambda: records.is_dir() and any(records.iterdir()), 300)
     os.kill(process.pid, signal.SIGINT)
     process.join(300)
-    assert process.exitcode == 1  # the error `Stopped`; the command makes 130 of it
+    assert process.exitcode == 1  # the error `Stopped`; the CLI turns it into exit code 130
     store = DirectoryStore(tmp_path / "store")
     assert json.loads(store.get(keys.STATE))["message"] == "interrupted"
     assert checkpoint.complete(store)[-1] == len(list(store.list(keys.ITERATIONS)))
 
 
 @NEEDS_PROC
-def test_workers_do_not_outlive_a_run_that_is_killed(tmp_path):
+def test_workers_exit_when_the_run_is_killed(tmp_path):
     run = manifest(compute={"workers": 2})
     process = FORK.Process(target=run_local, args=(run, tmp_path, SilentView(), MemoryTracker()))
     process.start()
-    assert waited_for(lambda: len(children(process.pid)) >= 2, 300)
+    assert wait_until(lambda: len(children(process.pid)) >= 2, 300)
     workers = children(process.pid)
     process.kill()
     process.join()
-    assert waited_for(lambda: not any(map(alive, workers)), 300)
+    assert wait_until(lambda: not any(map(alive, workers)), 300)
 
 
 @pytest.mark.slow
 @NEEDS_PROC
-def test_the_command_stopped_killed_and_finished_with_two_workers_tells_what_one_tells(tmp_path):
+def test_a_run_interrupted_killed_and_resumed_with_two_workers_equals_one_worker(tmp_path):
     phases = [{"maxTurns": 2, "iterations": 40}, {"maxTurns": 4, "iterations": 40}]
     one = manifest(horizon={"phases": phases}, update={"checkpointEvery": 20})
     two = one.model_copy(
         update={"spec": one.spec.model_copy(update={"compute": Compute(workers=2, device="cpu")})}
     )
-    file, root, calm = tmp_path / "run.yaml", tmp_path / "root", tmp_path / "calm"
+    file, root, reference = tmp_path / "run.yaml", tmp_path / "root", tmp_path / "reference"
     file.write_text(dump(two))
     records = root / "store" / keys.ITERATIONS
 
-    def started() -> subprocess.Popen[str]:
+    def start() -> subprocess.Popen[str]:
         return subprocess.Popen(
             [AGENTRL, "run", str(file), "--root", str(root)],
             stdout=subprocess.PIPE,
@@ -127,32 +127,32 @@ def test_the_command_stopped_killed_and_finished_with_two_workers_tells_what_one
             text=True,
         )
 
-    def played() -> int:
+    def iterations() -> int:
         return len(list(records.glob("*.json"))) if records.is_dir() else 0
 
-    interrupted = started()
-    assert waited_for(lambda: played() >= 3, 600)
+    interrupted = start()
+    assert wait_until(lambda: iterations() >= 3, 600)
     interrupted.send_signal(signal.SIGINT)
     output, _ = interrupted.communicate(timeout=600)
     assert interrupted.returncode == 130
-    assert "stopped: interrupted. The same command goes on from here." in output
+    assert "stopped: interrupted. Run the same command again to resume." in output
     assert "Traceback" not in output
 
-    done_before = played()
+    done_before = iterations()
     assert done_before < 80
-    shot = started()
-    assert waited_for(lambda: played() > done_before, 600)
-    descendants = children(shot.pid)
+    victim = start()
+    assert wait_until(lambda: iterations() > done_before, 600)
+    descendants = children(victim.pid)
     assert len(descendants) >= 2
-    shot.kill()
-    shot.communicate(timeout=600)
-    assert waited_for(lambda: not any(map(alive, descendants)), 300)
+    victim.kill()
+    victim.communicate(timeout=600)
+    assert wait_until(lambda: not any(map(alive, descendants)), 300)
 
-    last = started()
+    last = start()
     output, _ = last.communicate(timeout=600)
     assert last.returncode == 0, output
-    assert not killed(one, calm, 600.0)
-    assert lines(root) == lines(calm)
+    assert not run_and_kill(one, reference, 600.0)
+    assert lines(root) == lines(reference)
 
 
 def lines(root: Path) -> str:

@@ -1,4 +1,4 @@
-"""A run that is killed and started again is the run that was never disturbed."""
+"""A run that is killed and resumed gives bit-identical results."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from corridor_run import FORK, manifest
-from local_run import copied, done, killed, told
+from local_run import copy_run, results, run_and_kill, run_to_end
 
 from agentrl_components.errors import SpecError, StoreError
 from agentrl_components.run.progress import SilentView
@@ -22,54 +22,54 @@ from agentrl_pipelines.local.run import run_local
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> tuple[Path, float]:
-    """A run that nothing happened to, and the seconds it took."""
+    """The folder of an undisturbed run, and its duration in seconds."""
     root = tmp_path_factory.mktemp("undisturbed")
     process = FORK.Process(target=run_local, args=(manifest(), root, SilentView(), MemoryTracker()))
-    process.start()  # starts the server
+    process.start()  # starts the fork server
     process.kill()
     process.join()
     began = time.monotonic()
-    assert not killed(manifest(), root, 600.0)
+    assert not run_and_kill(manifest(), root, 600.0)
     return root, time.monotonic() - began
 
 
-def test_a_run_killed_at_random_moments_tells_the_same_to_the_bit(undisturbed, tmp_path):
-    calm, span = undisturbed
+def test_a_run_killed_at_random_moments_gives_bit_identical_results(undisturbed, tmp_path):
+    reference, span = undisturbed
     moments = random.Random(0)
     kills = finished = 0
     while not (finished and kills >= 6):
         root = tmp_path / str(finished)
         wait = moments.uniform(0.02, 0.7) * span if kills < 12 else 600.0
-        if killed(manifest(), root, wait):
+        if run_and_kill(manifest(), root, wait):
             kills += 1
         else:
-            assert told(root) == told(calm)
+            assert results(root) == results(reference)
             finished += 1
-            span /= 2  # the machine was busy when the span was measured
+            span /= 2  # the machine may have been busy when it was measured
 
 
-def test_a_manifest_that_changed_is_refused_by_the_name_of_its_field(undisturbed):
+def test_a_changed_manifest_is_refused_and_the_field_is_named(undisturbed):
     root, _ = undisturbed
-    before = told(root)
+    before = results(root)
     with pytest.raises(SpecError, match=r"spec\.update\.learningRate: .* 0\.003, not 0\.1; "):
-        done(manifest(update={"learningRate": 0.1}), root)
-    assert told(root) == before
+        run_to_end(manifest(update={"learningRate": 0.1}), root)
+    assert results(root) == before
 
 
-def test_a_run_that_is_done_does_nothing_twice(undisturbed):
+def test_a_completed_run_repeats_no_stage(undisturbed):
     root, _ = undisturbed
-    before = told(root)
+    before = results(root)
     view = SilentView()
-    done(manifest(), root, view)
+    run_to_end(manifest(), root, view)
     assert [name for name in view.stages if name != "provision"] == []
-    assert told(root) == before
+    assert results(root) == before
 
 
-def test_a_checkpoint_of_one_run_is_the_model_of_the_next(undisturbed, tmp_path):
+def test_a_checkpoint_can_be_the_model_source_of_another_run(undisturbed, tmp_path):
     source = f"file://{undisturbed[0]}/store/{keys.checkpoint(10)}"
     short = {"phases": [{"maxTurns": 2, "iterations": 1}]}
     again = manifest(model={"source": source, "template": "plain"}, warmStart=None, horizon=short)
-    done(again, tmp_path)
+    run_to_end(again, tmp_path)
     store = DirectoryStore(tmp_path / "store")
     first = store.get(keys.checkpoint(0, "model.safetensors"))
     assert first == DirectoryStore(undisturbed[0] / "store").get(
@@ -77,42 +77,42 @@ def test_a_checkpoint_of_one_run_is_the_model_of_the_next(undisturbed, tmp_path)
     )
 
 
-def test_a_damaged_checkpoint_is_told_and_the_one_before_it_taken(undisturbed, tmp_path):
-    calm, _ = undisturbed
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(undisturbed, tmp_path):
+    reference, _ = undisturbed
     after = ("report.json", "store/evaluations/after.json")
-    store = copied(calm, tmp_path, *after)
+    store = copy_run(reference, tmp_path, *after)
     newest = tmp_path / "store" / keys.checkpoint(10, "model.safetensors")
     newest.write_bytes(newest.read_bytes()[:-1])
     view = SilentView()
-    done(manifest(), tmp_path, view)
+    run_to_end(manifest(), tmp_path, view)
     assert "checkpoints/000010/model.safetensors" in view.notes[0]
     assert "damaged" in view.notes[0]
     assert "resumed after iteration 8" in view.notes[1]
     assert checkpoint.load(store, 10).iteration == 10
-    assert told(tmp_path) == told(calm)
+    assert results(tmp_path) == results(reference)
 
 
-def test_where_every_checkpoint_is_damaged_the_run_is_not_thrown_away(undisturbed, tmp_path):
-    store = copied(undisturbed[0], tmp_path)
-    there = checkpoint.complete(store)
-    for number in there:
+def test_nothing_is_deleted_if_every_checkpoint_is_damaged(undisturbed, tmp_path):
+    store = copy_run(undisturbed[0], tmp_path)
+    numbers = checkpoint.complete(store)
+    for number in numbers:
         weights = tmp_path / "store" / keys.checkpoint(number, "model.safetensors")
         weights.write_bytes(b"")
     with pytest.raises(StoreError, match=r"checkpoints/\d+/model\.safetensors: .*damaged"):
-        done(manifest(), tmp_path)
-    assert checkpoint.complete(store) == there
+        run_to_end(manifest(), tmp_path)
+    assert checkpoint.complete(store) == numbers
     assert len(list(store.list(keys.ITERATIONS))) == 10
 
 
-def test_a_rollback_returns_the_weights_and_survives_being_killed(tmp_path):
+def test_a_rollback_restores_the_weights_and_survives_kills(tmp_path):
     alarm = {"action": "rollback", "window": 2, "entropyBelow": 50}
     phases = [{"maxTurns": 2, "iterations": 5}, {"maxTurns": 4, "iterations": 5}]
     run = manifest(horizon={"phases": phases, "alarms": [alarm]}, update={"keepLast": 20}, seed=3)
-    calm, rough = tmp_path / "calm", tmp_path / "rough"
+    reference, disturbed = tmp_path / "reference", tmp_path / "disturbed"
     began = time.monotonic()
-    assert not killed(run, calm, 600.0)
+    assert not run_and_kill(run, reference, 600.0)
     seconds = time.monotonic() - began
-    store = DirectoryStore(calm / "store")
+    store = DirectoryStore(reference / "store")
     decisions = [json.loads(store.get(key))["decision"] for key in store.list(keys.ITERATIONS)]
     actions = [decision["action"] for decision in decisions]
     assert actions.count("rollback") == 2
@@ -127,33 +127,33 @@ def test_a_rollback_returns_the_weights_and_survives_being_killed(tmp_path):
 
     moments = random.Random(1)
     kills = 0
-    while killed(run, rough, moments.uniform(0.1, 0.8) * seconds if kills < 4 else 600.0):
+    while run_and_kill(run, disturbed, moments.uniform(0.1, 0.8) * seconds if kills < 4 else 600.0):
         kills += 1
-    assert told(rough) == told(calm)
+    assert results(disturbed) == results(reference)
 
 
-def test_what_was_played_ahead_survives_kills_and_a_damaged_checkpoint(tmp_path):
+def test_stale_rollouts_survive_kills_and_a_damaged_checkpoint(tmp_path):
     run = manifest(rollout={"maxStaleness": 2})
-    calm, rough = tmp_path / "calm", tmp_path / "rough"
+    reference, disturbed = tmp_path / "reference", tmp_path / "disturbed"
     began = time.monotonic()
-    assert not killed(run, calm, 600.0)
+    assert not run_and_kill(run, reference, 600.0)
     seconds = time.monotonic() - began
     moments = random.Random(2)
     kills = 0
-    while killed(run, rough, moments.uniform(0.1, 0.8) * seconds if kills < 4 else 600.0):
+    while run_and_kill(run, disturbed, moments.uniform(0.1, 0.8) * seconds if kills < 4 else 600.0):
         kills += 1
-    assert told(rough) == told(calm)
+    assert results(disturbed) == results(reference)
 
-    copied(calm, tmp_path / "damaged", "report.json", "store/evaluations/after.json")
+    copy_run(reference, tmp_path / "damaged", "report.json", "store/evaluations/after.json")
     newest = tmp_path / "damaged/store" / keys.checkpoint(10, "model.safetensors")
     newest.write_bytes(newest.read_bytes()[:-1])
-    done(run, tmp_path / "damaged")
-    assert told(tmp_path / "damaged") == told(calm)
+    run_to_end(run, tmp_path / "damaged")
+    assert results(tmp_path / "damaged") == results(reference)
 
 
 @pytest.fixture
 def small_disk(tmp_path) -> Iterator[Path]:
-    """A file system of 3 MB."""
+    """A file system of 3 MB, mounted as tmpfs."""
     place = tmp_path / "disk"
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)]
@@ -163,25 +163,25 @@ def small_disk(tmp_path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_a_full_disk_is_told_and_loses_nothing(undisturbed, small_disk):
+def test_a_full_disk_is_reported_and_loses_nothing(undisturbed, small_disk):
     filler = small_disk / "filler"
     for left in (30_000, 300_000, 700_000):
         free = os.statvfs(small_disk)
         filler.write_bytes(bytes(max(0, free.f_bavail * free.f_frsize - left)))
         with pytest.raises(StoreError, match=r"No space left on device.*ree some space"):
-            done(manifest(), small_disk / "run")
+            run_to_end(manifest(), small_disk / "run")
         filler.unlink()
-    done(manifest(), small_disk / "run")
-    assert told(small_disk / "run") == told(undisturbed[0])
+    run_to_end(manifest(), small_disk / "run")
+    assert results(small_disk / "run") == results(undisturbed[0])
 
 
-def test_a_folder_that_cannot_be_written_to_is_named(small_disk):
+def test_an_unwritable_folder_is_named(small_disk):
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(StoreError, match=r"disk.*Read-only file system; give a folder"):
-        done(manifest(), small_disk / "run")
+        run_to_end(manifest(), small_disk / "run")
 
 
 def test_a_folder_that_is_a_file_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"file.*; give a folder"):
-        done(manifest(), tmp_path / "file" / "run")
+        run_to_end(manifest(), tmp_path / "file" / "run")

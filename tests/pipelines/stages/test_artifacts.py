@@ -1,12 +1,12 @@
-"""What a stage hands to KFP's launcher."""
+"""Output artifacts and the launcher's output file."""
 
 import json
 
 from agentrl_pipelines.stages.artifacts import Artifacts
 
 
-def test_what_the_launcher_asks_for_is_where_it_looks(tmp_path):
-    told = {
+def test_artifacts_are_written_where_the_launcher_collects_them(tmp_path):
+    executor_input = {
         "outputs": {
             "artifacts": {
                 "checkpoint": {"artifacts": [{"name": "7", "uri": "s3://bucket/out/checkpoint"}]},
@@ -14,7 +14,7 @@ def test_what_the_launcher_asks_for_is_where_it_looks(tmp_path):
             "outputFile": f"{tmp_path}/out/output.json",
         }
     }
-    artifacts = Artifacts(json.dumps(told), tmp_path / "s")
+    artifacts = Artifacts(json.dumps(executor_input), tmp_path / "s")
     assert artifacts.path("report") == tmp_path / "s/artifacts/report"
     artifacts.describe("checkpoint", {"iteration": 5})
     artifacts.close()

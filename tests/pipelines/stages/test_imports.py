@@ -1,4 +1,4 @@
-"""What the processes of stages load. Every pod of every phase pays for it."""
+"""Modules that the stages import. Every pod of every phase pays for them."""
 
 import json
 import subprocess
@@ -26,9 +26,9 @@ NEVER = {
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory) -> dict[str, set[str]]:
-    """Modules that are loaded at the end of each stage of a run of one iteration."""
+    """The modules loaded at the end of each stage, for a run of one iteration."""
     folder = tmp_path_factory.mktemp("start")
-    manifest = yaml.safe_load(corridor_run.WORLD)
+    manifest = yaml.safe_load(corridor_run.HEADER)
     manifest["spec"] |= {
         "horizon": {"phases": [{"maxTurns": 1, "iterations": 1}]},
         "rollout": {"tasks": 2, "groupSize": 2, "actions": "admissible", "maxTokensPerTurn": 4},
@@ -38,9 +38,9 @@ def loaded(tmp_path_factory) -> dict[str, set[str]]:
     }
     found = {}
     for name in ("provision", "train", "expand", "settle"):
-        told = ["stage", name, "--manifest", json.dumps(manifest), "--phase", "0"]
+        arguments = ["stage", name, "--manifest", json.dumps(manifest), "--phase", "0"]
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, *told, "--scratch", str(folder / name)],
+            [sys.executable, "-c", PROGRAM, *arguments, "--scratch", str(folder / name)],
             capture_output=True,
             text=True,
             timeout=300,
@@ -51,16 +51,16 @@ def loaded(tmp_path_factory) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("name", ["provision", "expand", "settle"])
-def test_a_stage_without_the_model_loads_nothing_that_computes(loaded, name):
+def test_stages_without_a_model_do_not_load_torch(loaded, name):
     assert (MODEL | NEVER) & loaded[name] == set()
 
 
-def test_a_stage_with_a_model_of_words_loads_torch_and_not_what_is_built_on_it(loaded):
+def test_training_the_built_in_model_loads_torch_but_not_transformers(loaded):
     assert "torch" in loaded["train"]
     assert loaded["train"] & NEVER == set()
 
 
-def test_workers_come_from_a_process_that_loads_no_more_than_they_need():
+def test_the_fork_server_preloads_no_more_than_workers_need():
     program = "import agentrl_components.workers.preload, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
@@ -70,7 +70,7 @@ def test_workers_come_from_a_process_that_loads_no_more_than_they_need():
     assert modules & NEVER == set()
 
 
-def test_the_process_that_records_loads_what_records():
+def test_the_mlflow_process_loads_no_more_than_recording_needs():
     program = (
         "import sys; from agentrl_components.tracking.mlflow.light_import import lighten; "
         "lighten('http://mlflow'); from mlflow import MlflowClient; "

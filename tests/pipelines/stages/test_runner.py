@@ -1,48 +1,48 @@
-"""How a stage that fails ends, and what it tells."""
+"""Exit codes, termination messages and the recorded state of failed stages."""
 
 import json
 
-from stage_run import manifest, step
+from stage_run import manifest, stage_context
 
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.storage.records import read_state
-from agentrl_pipelines.stages.runner import run_step
+from agentrl_pipelines.stages.runner import run_stage
 
 
-def test_a_mistake_is_told_as_final_and_a_broken_store_is_not(tmp_path):
+def test_a_wrong_manifest_is_a_permanent_failure_and_a_damaged_store_is_not(tmp_path):
     run = manifest(tmp_path / "kept")
-    assert run_step("provision", step(run, tmp_path / "s", 0)) == 0
+    assert run_stage("provision", stage_context(run, tmp_path / "s", 0)) == 0
     other = run.model_copy(update={"spec": run.spec.model_copy(update={"seed": 1})})
-    ended = tmp_path / "termination-log"
-    ended.touch()
-    assert run_step("train", step(other, tmp_path / "s", 0), ended) == 2
-    told = json.loads(ended.read_text())
-    assert (told["reason"], told["final"]) == ("SpecError", True)
-    assert "spec.seed" in told["message"]
+    termination_log = tmp_path / "termination-log"
+    termination_log.touch()
+    assert run_stage("train", stage_context(other, tmp_path / "s", 0), termination_log) == 2
+    message = json.loads(termination_log.read_text())
+    assert (message["reason"], message["final"]) == ("SpecError", True)
+    assert "spec.seed" in message["message"]
     state = read_state(DirectoryStore(tmp_path / "kept"))
     assert (state.status, state.reason, state.final) == ("failed", "SpecError", True)
 
     (tmp_path / "kept" / keys.RUN).write_bytes(b"{")
-    assert run_step("expand", step(run, tmp_path / "s", 0), ended) == 1
-    assert json.loads(ended.read_text())["final"] is False
+    assert run_stage("expand", stage_context(run, tmp_path / "s", 0), termination_log) == 1
+    assert json.loads(termination_log.read_text())["final"] is False
 
 
-def test_a_later_phase_does_not_begin_in_a_store_that_does_not_hold_the_run(tmp_path):
-    """As when storage.endpoint was changed to a service that has nothing of it."""
+def test_a_later_phase_does_not_start_on_a_store_without_the_run(tmp_path):
+    """For example after storage.endpoint was changed to another service."""
     run = manifest(tmp_path / "elsewhere")
-    assert run_step("provision", step(run, tmp_path / "s", 1)) == 1
+    assert run_stage("provision", stage_context(run, tmp_path / "s", 1)) == 1
     state = read_state(DirectoryStore(tmp_path / "elsewhere"))
     assert (state.reason, state.final) == ("StoreError", False)
     assert "holds nothing of this run" in state.message
 
 
-def test_the_other_side_gives_up_when_its_partner_has_failed_for_good(tmp_path):
+def test_a_stage_gives_up_when_its_partner_failed_permanently(tmp_path):
     run = manifest(tmp_path / "kept", "disaggregated")
-    assert run_step("provision", step(run, tmp_path / "s", 0)) == 0
+    assert run_stage("provision", stage_context(run, tmp_path / "s", 0)) == 0
     store = DirectoryStore(tmp_path / "kept")
     cause = {"status": "failed", "reason": "ModelError", "message": "no weights", "final": True}
     state = read_state(store).model_copy(update=cause)
     store.replace(keys.STATE, state.model_dump_json().encode())
-    assert run_step("rollout", step(run, tmp_path / "s", 0)) == 1
-    assert read_state(store) == state, "what the partner failed of is what the run failed of"
+    assert run_stage("rollout", stage_context(run, tmp_path / "s", 0)) == 1
+    assert read_state(store) == state, "the cause of the failure must remain the partner's"

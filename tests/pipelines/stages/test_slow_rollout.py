@@ -1,10 +1,10 @@
-"""The playing side stands still for a while, as on a busy machine."""
+"""The rollout stage pauses for a while, as on a busy machine."""
 
 import threading
 import time
 from pathlib import Path
 
-from stage_run import manifest, step
+from stage_run import manifest, stage_context
 
 from agentrl_components.run.context import RunContext
 from agentrl_components.run.progress import SilentView
@@ -12,11 +12,11 @@ from agentrl_components.stages.disaggregated import play_phase
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.tracking.tracker import SilentTracker
-from agentrl_pipelines.stages.runner import run_step
+from agentrl_pipelines.stages.runner import run_stage
 
 
-class Late(DirectoryStore):
-    """Looks for what it has just put when the other side is done with it and has forgotten it."""
+class DelayedStore(DirectoryStore):
+    """`exists` on the key written last returns only after the update stage has deleted it."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -35,21 +35,21 @@ class Late(DirectoryStore):
         return super().exists(key)
 
 
-def test_what_was_learnt_from_and_forgotten_is_not_played_again(tmp_path):
-    each = {"keepLast": 1, "checkpointEvery": 1}
-    run = manifest(tmp_path / "kept", "disaggregated", update=each)
-    assert run_step("provision", step(run, tmp_path / "s", 0)) == 0
+def test_consumed_and_deleted_episodes_are_not_played_again(tmp_path):
+    update = {"keepLast": 1, "checkpointEvery": 1}
+    run = manifest(tmp_path / "kept", "disaggregated", update=update)
+    assert run_stage("provision", stage_context(run, tmp_path / "s", 0)) == 0
     played = []
 
     def play() -> None:
-        store = Late(tmp_path / "kept")
+        store = DelayedStore(tmp_path / "kept")
         context = RunContext(run, store, SilentTracker(), SilentView(), lambda: None, learns=False)
         with context:
             played.append(play_phase(context, 0))
 
     player = threading.Thread(target=play)
     player.start()
-    assert run_step("update", step(run, tmp_path / "s", 0)) == 0
+    assert run_stage("update", stage_context(run, tmp_path / "s", 0)) == 0
     player.join()
     assert played == [5]
     assert list(DirectoryStore(tmp_path / "kept").list(keys.TRAJECTORIES)) == []

@@ -1,4 +1,4 @@
-"""The stages as processes: together they are the run that one process does, whatever dies."""
+"""Stages in separate processes give the results of a run in one process, also when killed."""
 
 import json
 import multiprocessing
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import corridor_run
 import pytest
-from stage_run import manifest, step, together
+from stage_run import manifest, run_disaggregated, stage_context
 
 from agentrl_components.run.progress import SilentView
 from agentrl_components.spec import AgentRLRun
@@ -20,37 +20,37 @@ from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.storage.records import read_state, read_verdict
 from agentrl_components.tracking.tracker import MemoryTracker
 from agentrl_pipelines.local.run import run_local
-from agentrl_pipelines.stages.runner import end_with, run_step
-from agentrl_pipelines.stages.stages import STEPS
+from agentrl_pipelines.stages.runner import run_and_exit, run_stage
+from agentrl_pipelines.stages.stages import STAGES
 
 
 def records(store: Path) -> tuple[Sequence[bytes], dict, bytes]:
-    """Everything about a run that must not depend on how it came about."""
+    """The results that must not depend on how the run was executed."""
     kept = DirectoryStore(store)
     iterations = [kept.get(key) for key in kept.list(keys.ITERATIONS)]
     after = json.loads(kept.get(keys.evaluation("after")))
     return iterations, after, kept.get(keys.checkpoint(10, "model.safetensors"))
 
 
-@pytest.fixture(scope="module", params=[0, 1], ids=["in-turn", "lagging"])
+@pytest.fixture(scope="module", params=[0, 1], ids=["on-policy", "stale"])
 def lag(request) -> int:
-    """Updates that the weights which play lag behind."""
+    """`maxStaleness`: updates by which the rollout policy may lag behind."""
     return request.param
 
 
 @pytest.fixture(scope="module")
 def whole(lag, tmp_path_factory) -> tuple[Sequence[bytes], dict, bytes]:
-    """The run as one process does it."""
+    """The results of the run in one process."""
     root = tmp_path_factory.mktemp("whole")
     run_local(manifest(root / "kept", lag=lag), root / "run", SilentView(), MemoryTracker())
     return records(root / "kept")
 
 
-def test_stages_one_by_one_are_the_run_of_one_process(whole, lag, tmp_path):
+def test_stages_run_one_by_one_equal_a_run_in_one_process(whole, lag, tmp_path):
     run = manifest(tmp_path / "kept", lag=lag)
     for phase in (0, 1):
         for name in ("provision", "train", "evaluate", "expand", "settle"):
-            assert run_step(name, step(run, tmp_path / "scratch", phase)) == 0
+            assert run_stage(name, stage_context(run, tmp_path / "scratch", phase)) == 0
     assert records(tmp_path / "kept") == whole
     store = DirectoryStore(tmp_path / "kept")
     assert [read_verdict(store, phase).action for phase in (0, 1)] == ["advance", "finish"]
@@ -58,37 +58,39 @@ def test_stages_one_by_one_are_the_run_of_one_process(whole, lag, tmp_path):
     assert (state.status, state.iteration, state.heldout.name) == ("succeeded", 10, "after")
 
 
-def test_every_stage_has_a_process():
-    assert tuple(STEPS) == NAMES
+def test_every_stage_has_a_function():
+    assert tuple(STAGES) == NAMES
 
 
-def test_a_stage_that_is_done_does_nothing_twice(tmp_path):
+def test_a_completed_stage_is_not_repeated(tmp_path):
     run = manifest(tmp_path / "kept")
     for name in ("provision", "train", "train"):
-        once = step(run, tmp_path / "scratch", 0)
-        assert run_step(name, once) == 0
-    assert "train" not in once.view.stages
+        stage = stage_context(run, tmp_path / "scratch", 0)
+        assert run_stage(name, stage) == 0
+    assert "train" not in stage.view.stages
     assert checkpoint.complete(DirectoryStore(tmp_path / "kept"))[-1] == 5
 
 
 def start(name: str, run: AgentRLRun, scratch: Path, phase: int) -> multiprocessing.Process:
-    process = corridor_run.FORK.Process(target=end_with, args=(name, step(run, scratch, phase)))
+    process = corridor_run.FORK.Process(
+        target=run_and_exit, args=(name, stage_context(run, scratch, phase))
+    )
     process.start()
     return process
 
 
-def test_the_lag_is_what_is_measured(whole, lag):
+def test_the_staleness_metric_equals_the_lag_of_the_policy(whole, lag):
     measured = [json.loads(line)["metrics"]["train/staleness"] for line in whole[0]]
     assert measured == {0: [0.0] * 10, 1: [0.0, 1, 1, 1, 1] * 2}[lag]
 
 
-def test_either_side_may_die_at_any_moment_and_come_back(whole, lag, tmp_path):
+def test_rollout_and_update_may_be_killed_at_any_moment_and_restarted(whole, lag, tmp_path):
     run, scratch = manifest(tmp_path / "kept", "disaggregated", lag), tmp_path / "scratch"
     moments, kills = random.Random(1), 0
     for phase in (0, 1):
-        assert run_step("provision", step(run, scratch, phase)) == 0
+        assert run_stage("provision", stage_context(run, scratch, phase)) == 0
         for name in ("rollout", "update"):
-            alone = start(name, run, scratch / name, phase)  # and in want of the other
+            alone = start(name, run, scratch / name, phase)  # waits for its partner
             time.sleep(moments.uniform(0.05, 0.6))
             alone.kill()
             alone.join()
@@ -109,14 +111,14 @@ def test_either_side_may_die_at_any_moment_and_come_back(whole, lag, tmp_path):
                 else:
                     assert side.exitcode in (None, 0)
         for name in ("evaluate", "expand"):
-            assert run_step(name, step(run, scratch, phase)) == 0
+            assert run_stage(name, stage_context(run, scratch, phase)) == 0
     assert records(tmp_path / "kept") == whole
 
 
-def test_a_run_that_was_apart_goes_on_in_one_process(whole, lag, tmp_path):
-    """Killed with rollout behind, ahead, or anywhere; the lagging policies are in the channel."""
+def test_a_disaggregated_run_can_be_resumed_in_one_process(whole, lag, tmp_path):
+    """Both sides are killed at any relative progress; stale policies are in the weight channel."""
     run, scratch = manifest(tmp_path / "kept", "disaggregated", lag), tmp_path / "scratch"
-    assert run_step("provision", step(run, scratch, 0)) == 0
+    assert run_stage("provision", stage_context(run, scratch, 0)) == 0
     sides = [start(name, run, scratch / name, 0) for name in ("rollout", "update")]
     deadline = time.monotonic() + 300
     while not (tmp_path / "kept" / keys.iteration(3)).exists():
@@ -131,20 +133,20 @@ def test_a_run_that_was_apart_goes_on_in_one_process(whole, lag, tmp_path):
 
 
 @pytest.mark.parametrize("placement", ["colocated", "disaggregated"])
-def test_where_what_was_played_is_gone_it_is_played_again(whole, lag, placement, tmp_path):
-    """The only checkpoint that is kept is damaged, and what was played up to it is forgotten: the
-    run goes back to the one that ends the first phase."""
+def test_lost_episodes_are_played_again(whole, lag, placement, tmp_path):
+    """The only checkpoint of the last phase is damaged and its episodes were deleted: the run
+    resumes from the checkpoint at the end of the first phase."""
     folder, scratch = tmp_path / "kept", tmp_path / "scratch"
     run = manifest(folder, placement, lag, update={"keepLast": 1})
     if placement == "colocated":
         run_local(run, tmp_path / "run", SilentView(), MemoryTracker())
     else:
-        together(run, scratch)
+        run_disaggregated(run, scratch)
     newest = folder / keys.checkpoint(10, "model.safetensors")
     newest.write_bytes(newest.read_bytes()[:-1])
     (folder / keys.evaluation("after")).unlink()
     if placement == "colocated":
         run_local(run, tmp_path / "run", SilentView(), MemoryTracker())
     else:
-        together(run, scratch)
+        run_disaggregated(run, scratch)
     assert records(folder) == whole

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from agentrl_pipelines.cli.errors import told
+from agentrl_pipelines.cli.errors import exit_on_error
 
 UID = "00000000-0000-0000-0000-000000000000"
 """Stands for the uid that a cluster gives a run."""
@@ -27,7 +27,7 @@ def compile_(
     run gives none, it is the first attempt at FILE's first phase. The environment servers that it
     names are there for an AgentRLRun of that uid; without one, use environments of replicas 0 or
     with a url."""
-    with told():
+    with exit_on_error():
         import yaml
 
         from agentrl_components.spec.parsing.load import load

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentrl_pipelines.cli.errors import told
+from agentrl_pipelines.cli.errors import exit_on_error
 
 if TYPE_CHECKING:
     from agentrl_components.run.progress import View
     from agentrl_components.spec import AgentRLRun
-    from agentrl_pipelines.local.evaluation import Found
+    from agentrl_pipelines.local.evaluation import EvaluationResult
 
 
 @click.command("eval")
@@ -70,7 +70,7 @@ def evaluate(
     }
     fields = [f"{field}={value}" for field, value in given.items() if value is not None]
     check_source(model, root, checkpoint, url, model_name, key_env)
-    with told():
+    with exit_on_error():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
         from agentrl_components.spec.rules.validation import local_mistakes
@@ -141,14 +141,18 @@ def play(run: AgentRLRun, source: str, folder: Path) -> None:
 
 
 def tell(
-    run: AgentRLRun, model: str, actions: str, folder: Path, find: Callable[[View], Found]
+    run: AgentRLRun,
+    model: str,
+    actions: str,
+    folder: Path,
+    find: Callable[[View], EvaluationResult],
 ) -> None:
     """Find out, print the table and write the files."""
     from rich.console import Console
 
     from agentrl_pipelines.cli.evaluation_report import Scorecard, show, write
     from agentrl_pipelines.cli.progress_view import view_for
-    from agentrl_pipelines.local.run_folder import writing
+    from agentrl_pipelines.local.run_folder import store_errors
 
     console = Console()
     view = view_for(console)
@@ -166,6 +170,6 @@ def tell(
         random=found.random,
         episodes=found.episodes,
     )
-    with writing(folder):
+    with store_errors(folder):
         write(card, folder)
     show(card, folder, console)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentrl_components.stages import NAMES as STAGES
-from agentrl_pipelines.cli.errors import told
+from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.log_noise import Chatter
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def logs(
     """Print what the stages of the run NAME write, in the order in which they wrote it.
 
     Of the phase that the run is in; with -f also of those that follow."""
-    with told():
+    with exit_on_error():
         from agentrl_components.reporting.printable import clean
         from agentrl_pipelines.cli.kube_client import Cluster
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentrl_pipelines.cli.errors import told
+from agentrl_pipelines.cli.errors import exit_on_error
 
 if TYPE_CHECKING:
     from agentrl_components.storage.store import Store
@@ -28,7 +28,7 @@ def metrics(root: Path) -> None:
 
     Holds no clock readings: of two runs that computed the same, the output is the same. Exit code 2
     where there is no run."""
-    with told():
+    with exit_on_error():
         from agentrl_pipelines.local.run_folder import open_run
 
         store, _ = open_run(root)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from agentrl_pipelines.cli.errors import told
+from agentrl_pipelines.cli.errors import exit_on_error
 
 
 @click.command()
@@ -25,7 +25,7 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
     """Train the agent that FILE describes. The same command goes on where it stopped.
 
     DIR (runs/NAME by default) holds report.json, report.html, curve.png, mlflow.db and store/."""
-    with told():
+    with exit_on_error():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
         from agentrl_components.spec.rules.validation import local_mistakes

@@ -1,4 +1,4 @@
-"""agentrl stage: what a pod of the phase graph runs."""
+"""`agentrl stage`: the command of a stage's pod."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from tempfile import TemporaryDirectory
 import click
 
 from agentrl_components.workers.imports import loading
-from agentrl_pipelines.cli.errors import told
+from agentrl_pipelines.cli.errors import exit_on_error
 
 
 @click.command()
 @click.argument("name")
 @click.option("--manifest", required=True, help="The manifest as JSON, or @FILE.")
-@click.option("--phase", required=True, type=click.IntRange(0), help="From 0.")
+@click.option("--phase", required=True, type=click.IntRange(0), help="Index of the phase, from 0.")
 @click.option(
     "--attempt",
     default=0,
     type=click.IntRange(0),
-    help="Times the phase was begun before; the log's first line says which this is.",
+    help="How often the phase was restarted; printed in the log's first line.",
 )
-@click.option("--executor-input", help="What Kubeflow's launcher says.")
+@click.option("--executor-input", help="JSON that the Kubeflow Pipelines launcher passes.")
 @click.option(
     "--scratch",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A folder for what need not last. Default: a temporary one.",
+    help="Folder for temporary files.  [default: a new temporary folder]",
 )
 def stage(
     name: str,
@@ -36,10 +36,12 @@ def stage(
     executor_input: str | None,
     scratch: Path | None,
 ) -> None:
-    """Do one stage of one phase: provision, train (or rollout and update, side by side), evaluate,
-    expand, settle. What is done already is not done twice."""
-    began = time.monotonic()
-    with told():
+    """Run stage NAME of one phase. Meant for the pods of a KFP run.
+
+    NAME is provision, train (or rollout and update, at the same time), evaluate, expand or settle.
+    A stage that is already complete is not repeated."""
+    started = time.monotonic()
+    with exit_on_error():
         with loading():
             import yaml
 
@@ -56,23 +58,24 @@ def stage(
 
             from agentrl_pipelines.cli.progress_view import view_for
             from agentrl_pipelines.stages.artifacts import Artifacts
-            from agentrl_pipelines.stages.runner import end_with
-            from agentrl_pipelines.stages.stages import STEPS, Step
+            from agentrl_pipelines.stages.context import StageContext
+            from agentrl_pipelines.stages.runner import run_and_exit
+            from agentrl_pipelines.stages.stages import STAGES
 
-        if name not in STEPS:
-            raise SpecError([f"NAME: there is no stage {name}; use one of {', '.join(STEPS)}"])
+        if name not in STAGES:
+            raise SpecError([f"NAME: there is no stage {name}; use one of {', '.join(STAGES)}"])
         logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-        logging.getLogger("httpx").setLevel(logging.WARNING)  # or every step is a line
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request at INFO
         with TemporaryDirectory(prefix="agentrl-stage-") as temporary:
             folder = scratch or Path(temporary)
-            step = Step(
+            context = StageContext(
                 run=run,
                 phase=phase,
                 attempt=attempt,
                 scratch=folder,
                 artifacts=Artifacts(executor_input, folder),
                 view=view_for(Console()),
-                began=began,
+                started=started,
             )
-            step.view.note(f"phase {phase + 1}, attempt {attempt + 1}")
-            end_with(name, step)
+            context.view.note(f"phase {phase + 1}, attempt {attempt + 1}")
+            run_and_exit(name, context)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentrl_pipelines.cli.errors import told
+from agentrl_pipelines.cli.errors import exit_on_error
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,7 +27,7 @@ BAD_WHEN_TRUE = ("Failed",)
 @click.option("--output", "-o", type=click.Choice(["json"]), help="The whole object instead.")
 def status(name: str, namespace: str | None, context: str | None, output: str | None) -> None:
     """Show how far the run NAME is, how well it does, and where to look closer."""
-    with told():
+    with exit_on_error():
         from agentrl_pipelines.cli.kube_client import Cluster
 
         run = Cluster.open(context=context, namespace=namespace).get(name)

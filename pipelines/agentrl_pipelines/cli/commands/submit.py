@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentrl_pipelines.cli.errors import told
+from agentrl_pipelines.cli.errors import exit_on_error
 
 if TYPE_CHECKING:
     from agentrl_components.run.progress import View
@@ -50,7 +50,7 @@ def submit(
 
     Prints a line for every mistake and exits with 2 where there is one, in the manifest or to the
     API server's mind."""
-    with told():
+    with exit_on_error():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
 

@@ -83,10 +83,10 @@ def test_report_makes_its_files_anew_and_prints_the_summary(root):
 def test_a_folder_without_a_run_is_named_and_nothing_is_made_in_it(command, tmp_path):
     absent = called(command, tmp_path / "absent")
     assert absent.exit_code == 2
-    assert f"--root: {tmp_path}/absent: there is no such folder" in absent.output
+    assert f"--root: {tmp_path}/absent: no such folder" in absent.output
     empty = called(command, tmp_path)
     assert empty.exit_code == 2
-    assert "no run was started here" in empty.output
+    assert "holds no run" in empty.output
     assert list(tmp_path.iterdir()) == []
 
 

@@ -87,7 +87,7 @@ class Operator:
 
     async def looked_at(self, count: int) -> None:
         """Wait until it has looked at so many runs."""
-        sample = re.compile(r'agentrl_operator_reconciles_total\{result="done"\} (\S+)')
+        sample = re.compile(r'agentrl_operator_reconcile_total\{result="success"\} (\S+)')
 
         def enough(status: int, page: str) -> bool:
             found = sample.findall(page)

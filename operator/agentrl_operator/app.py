@@ -1,5 +1,7 @@
-"""The operator as a whole: watches, workers, a heartbeat and probes in one loop. All but the probes
-begin when it holds the Lease, where there is to be one."""
+"""The operator's tasks in one event loop: watches, workers, heartbeat, probes and leader election.
+
+With leader election, everything but the probes starts once this process is the leader.
+"""
 
 from __future__ import annotations
 
@@ -10,78 +12,80 @@ from dataclasses import dataclass
 
 import kopf
 
-from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller import watches
 from agentrl_operator.controller.controller import Controller
 from agentrl_operator.controller.relist import Relist
 from agentrl_operator.errors import KubernetesError
-from agentrl_operator.leader_election.elector import Leadership
-from agentrl_operator.telemetry.probes import Health, probed
+from agentrl_operator.leader_election.elector import LeaderElector
+from agentrl_operator.telemetry.probes import Health, probe_server
 from agentrl_pipelines.platform.config import Platform
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT_S = 10.0
-BEATS_A_RELIST = 30
-SERVED_S = 2.0
+HEARTBEAT_PERIOD_S = 10.0
+HEARTBEATS_PER_RELIST = 30
+STARTUP_RETRY_PERIOD_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How the operator is run."""
+    """Settings of the operator process."""
 
     namespaces: tuple[str, ...] = ()
-    """Those to serve. None given: all of them."""
+    """Namespaces to watch; empty: all."""
     host: str = "0.0.0.0"
+    """Address on which the probes listen."""
     port: int = 8080
-    """Of the probes; 0: the system chooses."""
+    """Port of the probes; 0: chosen by the system."""
     workers: int = 16
+    """Number of runs that are reconciled at the same time."""
 
 
 async def operate(
-    neighbours: Neighbours,
+    clients: Clients,
     platform: Platform,
     options: Options,
     *,
-    leadership: Leadership | None = None,
+    elector: LeaderElector | None = None,
     stop: asyncio.Event | None = None,
     ready: asyncio.Event | None = None,
 ) -> None:
-    """Until a signal, or until `stop` is set. `ready` is set when the watches run. `leadership`:
-    whether this operator is the one to act; none: it is."""
-    controller = Controller(neighbours, platform, workers=options.workers)
+    """Run the operator until a signal arrives or `stop` is set. `ready` is set once the watches are
+    established. Without `elector` this process is the leader."""
+    controller = Controller(clients, platform, workers=options.workers)
     health = Health(lambda: controller.last_event, controller.metrics)
     stop, ready = stop or asyncio.Event(), ready or asyncio.Event()
 
-    async def stopped() -> None:
-        stop.set()  # a signal is Kopf's own affair: it would wait for who waits for this
-        if leadership is not None:
-            await leadership.step_down()
+    async def shut_down() -> None:
+        stop.set()  # Kopf handles signals, and would deadlock waiting for this handler
+        if elector is not None:
+            await elector.step_down()
 
     async with AsyncExitStack() as stack:
-        port = await stack.enter_async_context(probed(health, options.host, options.port))
-        logger.info("probes and metrics on port %d", port)
-        if leadership is not None:
-            await stack.enter_async_context(leadership.campaign(health.waits))
-            await _first(leadership.held, stop)
+        port = await stack.enter_async_context(probe_server(health, options.host, options.port))
+        logger.info("serving probes and metrics on port %d", port)
+        if elector is not None:
+            await stack.enter_async_context(elector.campaign(health.set_standby))
+            await _wait_for_any(elector.leading, stop)
         if stop.is_set():
             return
-        health.acts()
+        health.set_leading()
         await stack.enter_async_context(controller.working())
-        stack.push_async_callback(stopped)
+        stack.push_async_callback(shut_down)
         relist = Relist(
-            controller=controller, cluster=neighbours.cluster, namespaces=options.namespaces
+            controller=controller, cluster=clients.cluster, namespaces=options.namespaces
         )
-        beating = asyncio.create_task(_heartbeat(relist, health, ready))
-        stack.callback(beating.cancel)
-        await _served(relist, stop)
+        heartbeat = asyncio.create_task(_send_heartbeats(relist, health, ready))
+        stack.callback(heartbeat.cancel)
+        await _wait_for_api(relist, stop)
         if stop.is_set():
             return
         await kopf.operator(
             registry=watches.watched(
                 controller,
                 workloads=platform.kueue.admission == "run",
-                stops=stopped,
+                stops=shut_down,
             ),
             settings=watches.settings(namespaced=bool(options.namespaces)),
             standalone=True,
@@ -92,46 +96,45 @@ async def operate(
         )
 
 
-async def _first(*events: asyncio.Event) -> None:
-    """Wait until one of them is set."""
-    waits = [asyncio.create_task(event.wait()) for event in events]
+async def _wait_for_any(*events: asyncio.Event) -> None:
+    tasks = [asyncio.create_task(event.wait()) for event in events]
     try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for wait in waits:
-            wait.cancel()
+        for task in tasks:
+            task.cancel()
 
 
-async def _served(relist: Relist, stop: asyncio.Event) -> None:
-    """Wait for Kubernetes and for the resource's definition, unless told to stop: Kopf only
-    watches, in a namespace of its own, what is defined when it starts. Then look which servers
-    there are already."""
+async def _wait_for_api(relist: Relist, stop: asyncio.Event) -> None:
+    """Wait until the API server serves AgentRLRuns, or until `stop` is set: with a fixed list of
+    namespaces Kopf watches only what is defined when it starts. Then list the Deployments that
+    exist."""
     while not stop.is_set():
         try:
             await relist.answered()
             await relist.servers()
             return
         except KubernetesError as error:
-            logger.warning("waiting for the API of AgentRLRuns: %s", error)
+            logger.warning("waiting for the AgentRLRun API: %s", error)
             with suppress(TimeoutError):
-                async with asyncio.timeout(SERVED_S):
+                async with asyncio.timeout(STARTUP_RETRY_PERIOD_S):
                     await stop.wait()
 
 
-async def _heartbeat(relist: Relist, health: Health, ready: asyncio.Event) -> None:
-    """Ask Kubernetes now and then whether it is there, and, less often, what there is."""
+async def _send_heartbeats(relist: Relist, health: Health, ready: asyncio.Event) -> None:
+    """Check regularly that the API server answers, and less often list all objects again."""
     await ready.wait()
-    health.started = True
+    health.watching = True
     beat = 0
     while True:
         beat += 1
         try:
-            if beat % BEATS_A_RELIST:
+            if beat % HEARTBEATS_PER_RELIST:
                 await relist.answered()
             else:
                 await relist.runs()
                 await relist.servers()
-            health.answered()
+            health.record_response()
         except KubernetesError as error:
-            logger.warning("no heartbeat: %s", error)
-        await asyncio.sleep(HEARTBEAT_S)
+            logger.warning("heartbeat failed: %s", error)
+        await asyncio.sleep(HEARTBEAT_PERIOD_S)

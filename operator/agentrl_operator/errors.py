@@ -1,39 +1,56 @@
-"""What can go wrong around the operator, one class per boundary. All of it is somebody else's
-trouble: it is shown in a condition and tried again. The user's mistakes are no errors here, but
-conditions."""
+"""Errors of the operator, one class for each service that it depends on.
+
+A mistake in a manifest is not an error here: it becomes a condition of the run.
+"""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class Trouble(Exception):
-    """A neighbour failed. The message names it, the reason and, where there is one, the fix."""
+    """A service that the operator depends on failed.
 
-    def __init__(self, message: str, *, retryable: bool = True) -> None:
+    The message names the service, the reason and, where there is one, the fix. The controller
+    shows it in a condition of the run and reconciles the run again.
+    """
+
+    dependency: ClassVar[str] = "other"
+    """Name of the service in metrics."""
+
+    def __init__(self, message: str, *, status: int = 0, retryable: bool = True) -> None:
         super().__init__(message)
+        self.status = status
+        """HTTP status of the response; 0 if there was no response."""
         self.retryable = retryable
-        """Whether the same request can work later with nothing changed; else someone must act."""
+        """Whether the same request can succeed later without anybody changing anything."""
 
 
 class KubernetesError(Trouble):
-    """The Kubernetes API refused or cannot be reached."""
+    """The Kubernetes API server rejected a request or did not respond."""
 
-    def __init__(self, message: str, *, status: int = 0, retryable: bool = True) -> None:
-        super().__init__(message, retryable=retryable)
-        self.status = status
-        """HTTP status; 0: no answer."""
+    dependency = "kubernetes"
 
 
-class LeaseError(KubernetesError):
-    """This operator may change nothing any more: another one may act."""
+class NotLeaderError(KubernetesError):
+    """A write was not sent because this process may no longer be the leader."""
+
+    dependency = "leader_election"
 
 
 class KfpError(Trouble):
-    """Kubeflow Pipelines refused or cannot be reached."""
+    """Kubeflow Pipelines rejected a request or did not respond."""
+
+    dependency = "kfp"
 
 
 class MlflowError(Trouble):
-    """MLflow refused or cannot be reached. Never stops a run."""
+    """MLflow rejected a request or did not respond. It never stops a run."""
+
+    dependency = "mlflow"
 
 
-class StandingError(Trouble):
-    """A run's store cannot be read."""
+class RunStoreError(Trouble):
+    """The object store of a run cannot be read or written."""
+
+    dependency = "run_store"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentrl_operator.manifests import environment_server
+from agentrl_operator.manifests import labels
 from agentrl_pipelines.kfp_pipeline import pipeline_spec
 from agentrl_pipelines.labels import ENVIRONMENT_PORT
 
@@ -202,7 +202,7 @@ def test_environment_servers_answer_stages_only_and_call_nobody_in_every_namespa
     found = policies(render({"watchNamespaces": ["a", "b"]}))
     for where in ("a", "b"):
         spec = found[f"{where}/agentrl-environments"]
-        assert spec["podSelector"] == labelled(environment_server.ENVIRONMENT)
+        assert spec["podSelector"] == labelled(labels.ENVIRONMENT)
         assert spec["ingress"] == [
             {
                 "from": [{"podSelector": labelled(pipeline_spec.STAGE_LABEL)}],

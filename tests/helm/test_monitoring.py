@@ -20,9 +20,9 @@ def exported() -> set[str]:
     """What our programs show at /metrics."""
     operator = Operator()
     operator.runs_by_state(lambda: ["Running"])
-    operator.reconciles.labels("done").inc()
+    operator.reconciles.labels("success").inc()
     operator.actions.labels("StartRun").inc()
-    operator.troubles.labels("kfp").inc()
+    operator.dependency_errors.labels("kfp").inc()
     shown = (
         generate_latest(operator.registry) + Metrics(environment="rooms", capacity=1).exposition()
     )

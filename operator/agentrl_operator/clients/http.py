@@ -1,7 +1,7 @@
-"""Requests to the API server, by a login that is renewed when it has run out.
+"""JSON over HTTP: one policy for sessions, timeouts and errors of all clients.
 
-Plain REST on aiohttp: Kopf has it loaded, nothing blocks, and the official client would take as
-much memory as the rest of the operator together.
+Plain REST on aiohttp: Kopf loads aiohttp anyway, nothing blocks the event loop, and the official
+Kubernetes client alone would need as much memory as the rest of the operator.
 """
 
 from __future__ import annotations
@@ -13,126 +13,150 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
-import kopf
 
-from agentrl_operator.clients.answers import parsed, why
-from agentrl_operator.clients.write_gate import Term
-from agentrl_operator.errors import KubernetesError
-from agentrl_operator.manifests.environment_server import MANAGER
+from agentrl_operator.clients.write_gate import WriteGate
+from agentrl_operator.errors import Trouble
 
-
-@dataclass(slots=True)
-class _Session:
-    server: str
-    client: aiohttp.ClientSession
+CONNECT_TIMEOUT_S = 5.0
+RETRYABLE = (401, 408, 409, 429)
+"""HTTP statuses below 500 after which the same request can succeed later."""
+LONGEST_REASON = 1000
+"""Characters of a response that an error message quotes."""
 
 
-def login() -> kopf.ConnectionInfo:
-    """Where the API server is and who we are: the pod's service account, else KUBECONFIG."""
-    settings = kopf.OperatorSettings()
-    info = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(
-        settings=settings
-    )
-    if info is None:
-        raise KubernetesError(
-            "Kubernetes: no service account and no kubeconfig; set KUBECONFIG", retryable=False
-        )
-    return info
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A response of any status, its body read."""
+
+    status: int
+    body: bytes
+
+    def json(self) -> Mapping[str, Any] | None:
+        """The JSON object in the body; empty for an empty body, None for any other content, such as
+        the HTML page of a proxy."""
+        try:
+            content = json.loads(self.body) if self.body else {}
+        except ValueError:
+            return None
+        return content if isinstance(content, dict) else None
+
+    @property
+    def reason(self) -> str:
+        """What the body says about an error, in the fields that Kubernetes, KFP and MLflow use."""
+        content = self.json()
+        if content is None:
+            return self.body[:300].decode(errors="replace")
+        fields = ("error_message", "message", "error", "reason")
+        found = next((content[name] for name in fields if content.get(name)), "no reason given")
+        return str(found)[:LONGEST_REASON]
 
 
-class Connection:
-    """To one API server. To be closed."""
+class HttpClient:
+    """Requests to one service. Close it after use."""
 
     def __init__(
         self,
-        login: Callable[[], kopf.ConnectionInfo],
-        term: Term,
+        service: str,
+        error: type[Trouble],
         *,
-        free: str,
-        requests_at_once: int,
+        gate: WriteGate | None = None,
         timeout_s: float,
+        session: Callable[[], aiohttp.ClientSession] | None = None,
+        connections: int = 16,
     ) -> None:
-        """Asks for no change outside of `term`, but of paths that begin with `free`."""
-        self._login = login
-        self._term = term
-        self._free = free
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=5)
-        self._limit = requests_at_once
-        self._session: _Session | None = None
+        """`service` names it in error messages and `error` is the class of all errors. `session`
+        opens a session on the first request and after each `close`. Without `gate` writes are
+        always sent."""
         self.requests = 0
-        """Sent so far."""
+        """Requests sent so far."""
+        self._service = service
+        self._error = error
+        self._gate = gate or WriteGate()
+        self._timeout_s = timeout_s
+        self._connections = connections
+        self._open_session = session or self._plain_session
+        self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Let the connections go; the next request makes new ones."""
+        """Close all connections; the next request opens new ones."""
         if self._session is not None:
-            connector = self._session.client.connector
-            if connector is not None:
-                await connector.close(abort_ssl=True)  # no farewell: nothing would read the answer
-            await self._session.client.close()
-            self._session = None
+            session, self._session = self._session, None
+            connector = session.connector
+            if isinstance(connector, aiohttp.TCPConnector):
+                await connector.close(abort_ssl=True)  # without waiting for the TLS shutdown
+            await session.close()
 
-    async def ask(
+    async def send(
         self,
         method: str,
-        path: str,
+        url: str,
         body: Mapping[str, Any] | None = None,
         *,
-        kind: str = "application/merge-patch+json",
-        absent_is_fine: bool = False,
-        read: bool = True,
-    ) -> Mapping[str, Any]:
-        """The answer; empty where the object is absent and that is fine, and where nobody is to
-        `read` it. A login that has run out is renewed once."""
-        for again in (True, False):
-            with self._allowed(method, path):
-                status, answer = await self._sent(method, path, body, kind)
-            if status == 401 and again:
-                await self.close()
-                continue
-            if status == 404 and absent_is_fine:
-                return {}
-            if status >= 400:
-                raise _refused(method, path, status, parsed(answer))
-            return parsed(answer) if read else {}
-        raise AssertionError("unreachable")
+        name: str,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        write: bool | None = None,
+    ) -> Response:
+        """Send a request and return its response, whatever its status.
 
-    def _allowed(self, method: str, path: str) -> AbstractContextManager[None]:
-        free = method == "GET" or path.startswith(self._free)
-        return nullcontext() if free else self._term.change(f"Kubernetes: {method} {path}")
+        Args:
+            url: absolute, or relative to the base URL of the session.
+            name: stands for the URL in error messages.
+            write: whether the request changes something and has to pass the write gate. None: yes,
+                unless the method is GET.
 
-    async def _sent(
-        self, method: str, path: str, body: Mapping[str, Any] | None, kind: str
-    ) -> tuple[int, bytes]:
-        session = self._connected()
-        headers = {"Content-Type": kind if method == "PATCH" else "application/json"}
-        data = None if body is None else json.dumps(body)
-        self.requests += 1
-        try:
-            async with session.client.request(
-                method, f"{session.server}/{path}", data=data, headers=headers
-            ) as response:
-                return response.status, await response.read()
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise KubernetesError(f"Kubernetes: {method} {path}: {why(error)}") from error
+        Raises:
+            Trouble: there was no response. The class is the `error` of this client.
+            NotLeaderError: the write gate is closed; nothing was sent.
+        """
+        what = f"{self._service}: {method} {name}"
+        headers = {"Content-Type": "application/json", **(headers or {})}
+        with self._passage(what, write=method != "GET" if write is None else write):
+            if self._session is None:
+                self._session = self._open_session()
+            self.requests += 1
+            try:
+                async with self._session.request(
+                    method,
+                    url,
+                    data=None if body is None else json.dumps(body),
+                    params=dict(query) if query else None,
+                    headers=headers,
+                    timeout=aiohttp.ClientTimeout(
+                        total=timeout_s or self._timeout_s, sock_connect=CONNECT_TIMEOUT_S
+                    ),
+                ) as response:
+                    return Response(response.status, await response.read())
+            except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+                # Some errors, a timeout for one, have no message of their own.
+                reason = str(error) or type(error).__name__
+                raise self._error(f"{what}: {reason}") from error
 
-    def _connected(self) -> _Session:
-        if self._session is None:
-            info = self._login()
-            connector = aiohttp.TCPConnector(limit=self._limit, ssl=info.as_ssl_context())
-            # To compress a list costs both sides more than to send it whole, inside a cluster.
-            headers = {**info.as_http_headers(), "Accept-Encoding": "identity"}
-            headers["User-Agent"] = MANAGER  # so an object's managedFields tell who wrote
-            client = aiohttp.ClientSession(
-                connector=connector, headers=headers, timeout=self._timeout
+    def content(self, response: Response, method: str, name: str) -> Mapping[str, Any]:
+        """The JSON object of a successful response. Raises this client's error for a status of 400
+        or more and for a body that is not a JSON object."""
+        if response.status >= 400:
+            raise self.rejection(response, method, name)
+        content = response.json()
+        if content is None:
+            raise self._error(
+                f"{self._service}: {method} {name}: the response is not a JSON object: "
+                f"{response.reason}",
+                status=response.status,
             )
-            self._session = _Session(info.server.rstrip("/"), client)
-        return self._session
+        return content
 
+    def rejection(self, response: Response, method: str, name: str) -> Trouble:
+        """The error for a response with a status of 400 or more."""
+        return self._error(
+            f"{self._service}: {method} {name}: {response.status}: {response.reason}",
+            status=response.status,
+            retryable=response.status in RETRYABLE or response.status >= 500,
+        )
 
-def _refused(method: str, path: str, status: int, answer: Mapping[str, Any]) -> KubernetesError:
-    reason = answer.get("message") or answer.get("reason") or "no reason given"
-    return KubernetesError(
-        f"Kubernetes: {method} {path.partition('?')[0]}: {status}: {reason}",
-        status=status,
-        retryable=status in (401, 409, 429) or status >= 500,
-    )
+    def _passage(self, what: str, *, write: bool) -> AbstractContextManager[None]:
+        return self._gate.write(what) if write else nullcontext()
+
+    def _plain_session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=self._connections))

@@ -1,4 +1,4 @@
-"""Kueue's objects, as Kubernetes' API has them."""
+"""Kueue's objects in the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -10,37 +10,8 @@ from agentrl_operator.manifests.workload import GROUP, PLURAL, VERSION
 _API = f"apis/{GROUP}/{VERSION}"
 
 
-class Kueue(Protocol):
-    """What the operator asks of Kueue. Every method may raise `KubernetesError`. Workloads are made
-    as any object is."""
-
-    async def workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """A Workload. None: there is none."""
-        ...
-
-    async def tell(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
-        """Merge into a Workload's status, unless it has another version than `change` names."""
-        ...
-
-    async def prioritize(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
-        """Merge into a Workload's spec."""
-        ...
-
-    async def remove(self, namespace: str, name: str) -> None:
-        """Delete a Workload, if it is there."""
-        ...
-
-    async def flavor(self, name: str) -> Mapping[str, Any] | None:
-        """A ResourceFlavor. None: there is none."""
-        ...
-
-    async def priority_class(self, name: str) -> Mapping[str, Any] | None:
-        """A WorkloadPriorityClass. None: there is none."""
-        ...
-
-
-class Ask(Protocol):
-    """A request to the API server; an empty answer where that is fine."""
+class Request(Protocol):
+    """`KubernetesConnection.request`."""
 
     async def __call__(
         self,
@@ -48,38 +19,45 @@ class Ask(Protocol):
         path: str,
         body: Mapping[str, Any] | None = None,
         *,
-        absent_is_fine: bool = False,
-        read: bool = True,
+        ignore_not_found: bool = False,
+        parse: bool = True,
+        write: bool | None = None,
     ) -> Mapping[str, Any]: ...
 
 
 class KueueApi:
-    """`Kueue` on a real one."""
+    """`Kueue` of a real cluster."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, request: Request) -> None:
+        self._request = request
 
-    async def workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        return await self._ask("GET", _workload(namespace, name), absent_is_fine=True) or None
-
-    async def tell(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
-        path = f"{_workload(namespace, name)}/status"
-        await self._ask("PATCH", path, change, absent_is_fine=True, read=False)
-
-    async def prioritize(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
-        body = {"spec": change}
+    async def get_workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         path = _workload(namespace, name)
-        await self._ask("PATCH", path, body, absent_is_fine=True, read=False)
+        return await self._request("GET", path, ignore_not_found=True) or None
 
-    async def remove(self, namespace: str, name: str) -> None:
-        await self._ask("DELETE", _workload(namespace, name), absent_is_fine=True, read=False)
+    async def patch_workload_status(
+        self, namespace: str, name: str, change: Mapping[str, Any]
+    ) -> None:
+        path = f"{_workload(namespace, name)}/status"
+        await self._request("PATCH", path, change, ignore_not_found=True, parse=False)
 
-    async def flavor(self, name: str) -> Mapping[str, Any] | None:
-        return await self._ask("GET", f"{_API}/resourceflavors/{name}", absent_is_fine=True) or None
+    async def patch_workload_spec(
+        self, namespace: str, name: str, change: Mapping[str, Any]
+    ) -> None:
+        body, path = {"spec": change}, _workload(namespace, name)
+        await self._request("PATCH", path, body, ignore_not_found=True, parse=False)
 
-    async def priority_class(self, name: str) -> Mapping[str, Any] | None:
+    async def delete_workload(self, namespace: str, name: str) -> None:
+        path = _workload(namespace, name)
+        await self._request("DELETE", path, ignore_not_found=True, parse=False)
+
+    async def get_resource_flavor(self, name: str) -> Mapping[str, Any] | None:
+        path = f"{_API}/resourceflavors/{name}"
+        return await self._request("GET", path, ignore_not_found=True) or None
+
+    async def get_priority_class(self, name: str) -> Mapping[str, Any] | None:
         path = f"{_API}/workloadpriorityclasses/{name}"
-        return await self._ask("GET", path, absent_is_fine=True) or None
+        return await self._request("GET", path, ignore_not_found=True) or None
 
 
 def _workload(namespace: str, name: str) -> str:

@@ -1,60 +1,40 @@
-"""MLflow's REST API, for the one run that shows an AgentRLRun. Best effort: nothing waits for it.
+"""MLflow's REST API, for the MLflow run that shows an AgentRLRun.
 
-The stages find the same run by its tag, or by the run's store.
+Best effort: no run waits for it. The stages find the same MLflow run by its tag, or by its id in
+the run's store.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
-import aiohttp
-
-from agentrl_operator.clients.answers import why
-from agentrl_operator.clients.write_gate import Term
+from agentrl_operator.clients.http import HttpClient
+from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import MlflowError
 
 _API = "api/2.0/mlflow"
 _UID_TAG = "agentrl.uid"
 
 
-class Tracking(Protocol):
-    """What the operator asks of MLflow. Every method may raise `MlflowError`."""
-
-    async def open(self, uri: str, experiment: str, name: str, uid: str) -> str:
-        """The id of the MLflow run of the AgentRLRun with this uid, made where there is none."""
-        ...
-
-    async def close_run(self, uri: str, run_id: str, status: str) -> None:
-        """End a run: FINISHED, FAILED or KILLED."""
-        ...
-
-
 class MlflowApi:
-    """`Tracking` over HTTP. To be closed."""
+    """`Tracking` over HTTP, for any number of MLflow servers. Close it after use."""
 
-    def __init__(self, *, term: Term | None = None, timeout_s: float = 10.0) -> None:
-        """Changes nothing outside of `term`. None: it has no end."""
-        self._term = term or Term()
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=3)
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(self, *, gate: WriteGate | None = None, timeout_s: float = 10.0) -> None:
+        """Without `gate` writes are always sent."""
+        self._http = HttpClient("MLflow", MlflowError, gate=gate, timeout_s=timeout_s)
+        self.close = self._http.close
 
-    async def close(self) -> None:
-        """Let the connections go."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
-    async def open(self, uri: str, experiment: str, name: str, uid: str) -> str:
-        experiment_id = await self._experiment(uri, experiment)
+    async def ensure_run(self, uri: str, experiment: str, name: str, uid: str) -> str:
+        experiment_id = await self._ensure_experiment(uri, experiment)
         search = {
             "experiment_ids": [experiment_id],
             "filter": f"tags.`{_UID_TAG}` = '{uid}'",
             "max_results": 1,
             "order_by": ["attributes.start_time ASC"],
         }
-        found = (await self._ask(uri, "POST", "runs/search", search)).get("runs") or []
+        found = (await self._post(uri, "runs/search", search, write=False)).get("runs") or []
         if found:
             return str(found[0]["info"]["run_id"])
         tags = {_UID_TAG: uid, "mlflow.source.name": "agentrl"}
@@ -64,65 +44,42 @@ class MlflowApi:
             "start_time": int(time.time() * 1000),
             "tags": [{"key": key, "value": value} for key, value in tags.items()],
         }
-        with self._term.change("MLflow: runs/create"):
-            made = await self._ask(uri, "POST", "runs/create", run)
-        return str(made["run"]["info"]["run_id"])
+        created = await self._post(uri, "runs/create", run)
+        return str(created["run"]["info"]["run_id"])
 
-    async def close_run(self, uri: str, run_id: str, status: str) -> None:
-        ended = {"run_id": run_id, "status": status, "end_time": int(time.time() * 1000)}
-        with self._term.change("MLflow: runs/update"):
-            await self._ask(uri, "POST", "runs/update", ended)
+    async def finish_run(self, uri: str, run_id: str, status: str) -> None:
+        change = {"run_id": run_id, "status": status, "end_time": int(time.time() * 1000)}
+        await self._post(uri, "runs/update", change)
 
-    async def _experiment(self, uri: str, name: str) -> str:
-        found = await self._named(uri, name)
+    async def _ensure_experiment(self, uri: str, name: str) -> str:
+        found = await self._experiment_id(uri, name)
         if found is not None:
             return found
-        with self._term.change("MLflow: experiments/create"):
-            status, answer = await self._sent(uri, "POST", "experiments/create", {"name": name}, {})
-        if status < 400:
-            return str(answer["experiment_id"])
-        found = await self._named(uri, name)  # someone else made it meanwhile
-        if found is None:
-            raise _refused("experiments/create", status, answer)
-        return found
-
-    async def _named(self, uri: str, name: str) -> str | None:
-        query = {"experiment_name": name}
-        status, answer = await self._sent(uri, "GET", "experiments/get-by-name", None, query)
-        if status == 404:
-            return None
-        if status >= 400:
-            raise _refused("experiments/get-by-name", status, answer)
-        return str(answer["experiment"]["experiment_id"])
-
-    async def _ask(
-        self, uri: str, method: str, path: str, body: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        status, answer = await self._sent(uri, method, path, body, {})
-        if status >= 400:
-            raise _refused(path, status, answer)
-        return answer
-
-    async def _sent(
-        self,
-        uri: str,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None,
-        query: Mapping[str, str],
-    ) -> tuple[int, Mapping[str, Any]]:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout)
-        url = f"{uri.rstrip('/')}/{_API}/{path}"
         try:
-            async with self._session.request(
-                method, url, json=body, params=dict(query)
-            ) as response:
-                answer = await response.json(content_type=None)
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise MlflowError(f"MLflow: {path}: {why(error)}") from error
-        return response.status, answer if isinstance(answer, dict) else {}
+            created = await self._post(uri, "experiments/create", {"name": name})
+        except MlflowError as error:
+            if not error.status:
+                raise
+            found = await self._experiment_id(uri, name)  # another client may have created it
+            if found is None:
+                raise
+            return found
+        return str(created["experiment_id"])
+
+    async def _experiment_id(self, uri: str, name: str) -> str | None:
+        path = "experiments/get-by-name"
+        query = {"experiment_name": name}
+        response = await self._http.send("GET", _url(uri, path), name=path, query=query)
+        if response.status == 404:
+            return None
+        return str(self._http.content(response, "GET", path)["experiment"]["experiment_id"])
+
+    async def _post(
+        self, uri: str, path: str, body: Mapping[str, Any], *, write: bool = True
+    ) -> Mapping[str, Any]:
+        response = await self._http.send("POST", _url(uri, path), body, name=path, write=write)
+        return self._http.content(response, "POST", path)
 
 
-def _refused(path: str, status: int, answer: Mapping[str, Any]) -> MlflowError:
-    return MlflowError(f"MLflow: {path}: {status}: {str(answer.get('message', ''))[:500]}")
+def _url(uri: str, path: str) -> str:
+    return f"{uri.rstrip('/')}/{_API}/{path}"

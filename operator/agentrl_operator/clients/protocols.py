@@ -1,50 +1,226 @@
-"""Everything around the operator that it speaks to."""
+"""What the operator needs from the services around it, as protocols.
+
+The implementations are `KubernetesApi`, `KueueApi`, `KfpApi`, `MlflowApi` and `RunStores`;
+`agentrl_operator.testing` has others that run in memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from agentrl_components.spec import AgentRLRun, Storage
 from agentrl_components.storage.records import State, Verdict
-from agentrl_operator.clients.cluster import Cluster
-from agentrl_operator.clients.kfp import Pipelines
-from agentrl_operator.clients.mlflow import Tracking
+from agentrl_operator.api.kfp_run import KfpRun
+from agentrl_operator.api.resource import Resource
+from agentrl_operator.clients.pods import Pod
+from agentrl_operator.manifests.metadata import Manifest
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import KueueAdmission
 
 Bind = Callable[[AgentRLRun, str, Platform, KueueAdmission], Mapping[str, Any]]
-"""(run, uid, platform, queued) -> the compiled pipeline of a phase, made for this run."""
+"""(run, uid, platform, queued) -> the compiled pipeline of one phase of this run."""
 
 
-class Stores(Protocol):
-    """What the operator asks of runs' stores. Every method may raise `StandingError`."""
+class Cluster(Protocol):
+    """The Kubernetes API. Every method may raise `KubernetesError`, and one that writes
+    `NotLeaderError`."""
 
-    async def standing(self, storage: Storage) -> State | None:
-        """Where a run is. None: no stage has written yet."""
+    @property
+    def kueue(self) -> Kueue:
+        """The objects of Kueue."""
         ...
 
-    async def verdict(self, storage: Storage, phase: int) -> Verdict | None:
-        """What comes after a phase. None: not decided."""
+    async def add_finalizer(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Add our finalizer to the AgentRLRun with this metadata. Returns the updated object, an
+        empty one if it no longer exists."""
         ...
 
-    async def tracked(self, storage: Storage) -> str | None:
-        """The MLflow run that shows it."""
+    async def remove_finalizer(self, body: Mapping[str, Any]) -> None:
+        """Remove our finalizer from the AgentRLRun with this metadata."""
         ...
 
-    async def track(self, storage: Storage, run_id: str) -> None:
-        """Name the MLflow run."""
+    async def patch_status(
+        self, resource: Resource, status: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Merge `status` into the status of a run. Returns the updated object, None if it no longer
+        exists."""
         ...
 
-    async def erase(self, storage: Storage) -> bool:
-        """Delete everything a run keeps; whether nothing is left."""
+    async def create_event(
+        self, resource: Resource, kind: Literal["Normal", "Warning"], reason: str, message: str
+    ) -> None:
+        """Create an Event about a run."""
+        ...
+
+    async def create(self, manifest: Manifest) -> bool:
+        """Create an object unless one of its name exists. Returns whether it was created."""
+        ...
+
+    async def apply(self, manifest: Manifest) -> None:
+        """Create a Deployment or update the one of its name."""
+        ...
+
+    async def delete_deployment(self, namespace: str, name: str) -> None:
+        """Delete a Deployment if it exists."""
+        ...
+
+    async def delete_run(self, resource: Resource) -> None:
+        """Delete an AgentRLRun if it exists."""
+        ...
+
+    async def delete_workflows(self, namespace: str, run_id: str) -> None:
+        """Delete the Argo Workflows of a KFP run."""
+        ...
+
+    async def workflow_phases(self, namespace: str, run_id: str) -> Sequence[str]:
+        """The phase of each Argo Workflow of a KFP run, such as Running or Succeeded; empty for one
+        that Argo has not started."""
+        ...
+
+    async def list_pods(self, namespace: str, label: str, values: Collection[str]) -> Sequence[Pod]:
+        """The pods whose `label` has one of `values`, without those that succeeded."""
+        ...
+
+    def list_runs(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
+        """Every AgentRLRun of a namespace, or of all namespaces for None."""
+        ...
+
+    def list_deployments(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
+        """Every Deployment of the operator in a namespace, or in all namespaces for None."""
+        ...
+
+    async def ping(self, namespace: str | None) -> None:
+        """Return once Kubernetes has answered a request for AgentRLRuns."""
+        ...
+
+
+class Kueue(Protocol):
+    """The objects of Kueue. Every method may raise `KubernetesError`, and one that writes
+    `NotLeaderError`. Workloads are created with `Cluster.create`."""
+
+    async def get_workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """A Workload; None if it does not exist."""
+        ...
+
+    async def patch_workload_status(
+        self, namespace: str, name: str, change: Mapping[str, Any]
+    ) -> None:
+        """Merge into the status of a Workload; rejected if `change` names another resourceVersion
+        than the Workload has."""
+        ...
+
+    async def patch_workload_spec(
+        self, namespace: str, name: str, change: Mapping[str, Any]
+    ) -> None:
+        """Merge into the spec of a Workload."""
+        ...
+
+    async def delete_workload(self, namespace: str, name: str) -> None:
+        """Delete a Workload if it exists."""
+        ...
+
+    async def get_resource_flavor(self, name: str) -> Mapping[str, Any] | None:
+        """A ResourceFlavor; None if it does not exist."""
+        ...
+
+    async def get_priority_class(self, name: str) -> Mapping[str, Any] | None:
+        """A WorkloadPriorityClass; None if it does not exist."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbours:
-    """All of them."""
+class Submission:
+    """A KFP run to start."""
+
+    run_id: str
+    name: str
+    """Display name in the KFP UI."""
+    experiment: str
+    """Name of the KFP experiment, which is created if it does not exist."""
+    namespace: str
+    """Namespace of its pods."""
+    pipeline_spec: Mapping[str, Any]
+    """The compiled pipeline; with platform options, `{pipeline_spec, platform_spec}`."""
+    parameters: Mapping[str, Any]
+    """Values of the pipeline's parameters."""
+    service_account: str | None = None
+    """Service account of its pods; None: the one that KFP is configured with."""
+    first: bool = False
+    """Nothing can have been started for this AgentRLRun before, so KFP need not be asked."""
+    tracked: bool = False
+    """The stages log to MLflow themselves: a backend that has an MLflow plugin (2.17) must not
+    create a run for it."""
+
+
+class Pipelines(Protocol):
+    """The run API of Kubeflow Pipelines. Every method may raise `KfpError`, and one that writes
+    `NotLeaderError`."""
+
+    async def get_run(self, run_id: str) -> KfpRun | None:
+        """A run; None if KFP does not know it."""
+        ...
+
+    async def start_run(self, submission: Submission) -> None:
+        """Start a run unless one of its id exists."""
+        ...
+
+    async def terminate_run(self, run_id: str) -> None:
+        """Terminate a run; does nothing if it has ended or does not exist."""
+        ...
+
+    async def list_runs(self, experiment: str, namespace: str) -> Mapping[str, KfpRun]:
+        """The runs of an experiment by id; empty if the experiment does not exist."""
+        ...
+
+    async def delete_experiment(self, experiment: str, namespace: str) -> None:
+        """Delete an experiment and its runs."""
+        ...
+
+
+class Tracking(Protocol):
+    """The MLflow server of a run, at `uri`. Every method may raise `MlflowError` and
+    `NotLeaderError`."""
+
+    async def ensure_run(self, uri: str, experiment: str, name: str, uid: str) -> str:
+        """The id of the MLflow run for the AgentRLRun with this uid, which is created if there is
+        none."""
+        ...
+
+    async def finish_run(self, uri: str, run_id: str, status: str) -> None:
+        """End an MLflow run with the status FINISHED, FAILED or KILLED."""
+        ...
+
+
+class Stores(Protocol):
+    """The object stores of all runs. Every method may raise `RunStoreError`."""
+
+    async def read_state(self, storage: Storage) -> State | None:
+        """The state that the stages last recorded; None if none has recorded any."""
+        ...
+
+    async def read_decision(self, storage: Storage, phase: int) -> Verdict | None:
+        """The decision at the end of a phase; None if the phase has not decided."""
+        ...
+
+    async def read_mlflow_run(self, storage: Storage) -> str | None:
+        """The id of the MLflow run of this run; None if none is recorded."""
+        ...
+
+    async def write_mlflow_run(self, storage: Storage, run_id: str) -> None:
+        """Record the id of the MLflow run, for the stages to log to."""
+        ...
+
+    async def delete_run_data(self, storage: Storage) -> bool:
+        """Delete objects of a run, as many as one call has time for. Returns whether none is
+        left."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clients:
+    """The clients of one operator."""
 
     cluster: Cluster
     pipelines: Pipelines

@@ -1,4 +1,4 @@
-"""How far runs have come: their stores, asked from a few threads."""
+"""The object stores of runs, read from a few threads because their clients block."""
 
 from __future__ import annotations
 
@@ -19,79 +19,73 @@ from agentrl_components.storage.open import open_store
 from agentrl_components.storage.records import State, Verdict, known, read_tracked, read_verdict
 from agentrl_components.storage.s3 import MinioStore, credentials
 from agentrl_components.storage.store import Store
-from agentrl_operator.errors import StandingError
+from agentrl_operator.errors import RunStoreError
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
+
+_DELETED_PER_CALL = 2000
+_CACHED_SERVICES = 8
 
 
-class Standings:
-    """The stores of all runs, asked from a few threads so that no loop waits for them."""
+class RunStores:
+    """`Stores` over a thread pool. Close it after use."""
 
     def __init__(
         self,
         open_store: Callable[[Storage], Store],
         *,
         threads: int = 8,
-        patience_s: float = 20.0,
+        timeout_s: float = 20.0,
     ) -> None:
+        """`timeout_s` is the longest time that a caller waits; the thread may work on longer."""
         self._open = open_store
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="store")
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
 
-    async def standing(self, storage: Storage) -> State | None:
-        """Where the run is. None: no stage has written yet. Raises `StandingError`."""
-        return await self._ask(storage, lambda store: known(store, keys.STATE, State))
+    async def read_state(self, storage: Storage) -> State | None:
+        return await self._run(storage, lambda store: known(store, keys.STATE, State))
 
-    async def verdict(self, storage: Storage, phase: int) -> Verdict | None:
-        """What comes after a phase. None: not decided. Raises `StandingError`."""
-        return await self._ask(storage, lambda store: read_verdict(store, phase))
+    async def read_decision(self, storage: Storage, phase: int) -> Verdict | None:
+        return await self._run(storage, lambda store: read_verdict(store, phase))
 
-    async def tracked(self, storage: Storage) -> str | None:
-        """The MLflow run that shows it. Raises `StandingError`."""
-        return (await self._ask(storage, read_tracked)).run_id
+    async def read_mlflow_run(self, storage: Storage) -> str | None:
+        return (await self._run(storage, read_tracked)).run_id
 
-    async def track(self, storage: Storage, run_id: str) -> None:
-        """Name the MLflow run, for the stages to go on with. Raises `StandingError`."""
+    async def write_mlflow_run(self, storage: Storage, run_id: str) -> None:
         data = json.dumps({"run_id": run_id}).encode()
-        await self._ask(storage, lambda store: store.replace(keys.TRACKER, data))
+        await self._run(storage, lambda store: store.replace(keys.TRACKER, data))
 
-    async def erase(self, storage: Storage) -> bool:
-        """Delete everything the run keeps, as much as there is time for; whether nothing is left.
-        Raises `StandingError`."""
-        return await self._ask(storage, _erased)
+    async def delete_run_data(self, storage: Storage) -> bool:
+        return await self._run(storage, _delete_own_keys)
 
     def close(self) -> None:
         """Let the threads end."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _ask(self, storage: Storage, question: Callable[[Store], Answer]) -> Answer:
+    async def _run(self, storage: Storage, call: Callable[[Store], Result]) -> Result:
         loop = asyncio.get_running_loop()
-        asked = loop.run_in_executor(self._threads, lambda: question(self._open(storage)))
+        future = loop.run_in_executor(self._threads, lambda: call(self._open(storage)))
         try:
-            return await asyncio.wait_for(asked, self._patience_s)
+            return await asyncio.wait_for(future, self._timeout_s)
         except StoreError as error:
-            raise StandingError(str(error)) from error
+            raise RunStoreError(str(error)) from error
         except TimeoutError:
-            raise StandingError(
-                f"{storage.url}: no answer in {self._patience_s:g} s; check the object store"
+            raise RunStoreError(
+                f"{storage.url}: no response in {self._timeout_s:g} s; check the object store"
             ) from None
 
 
-_ERASED_AT_ONCE = 2000
-_SERVICES_KEPT = 8
-
-
-def _erased(store: Store) -> bool:
-    """Only a run's own keys go: people may have put other things beside them."""
+def _delete_own_keys(store: Store) -> bool:
+    """Delete only keys of the run itself, since people may have put other objects beside them."""
     own = (key for key in store.list("") if key.startswith(keys.OWN))
-    batch = list(islice(own, _ERASED_AT_ONCE))
+    batch = list(islice(own, _DELETED_PER_CALL))
     for key in batch:
         store.delete(key)
-    return len(batch) < _ERASED_AT_ONCE
+    return len(batch) < _DELETED_PER_CALL
 
 
-def opened(storage: Storage) -> Store:
-    """The store of a run; where it is not S3, a folder that the operator can see."""
+def open_run_store(storage: Storage) -> Store:
+    """The store of a run: a prefix in S3, or a folder that the operator can see."""
     if not (storage.url or "").startswith("s3://"):
         return open_store(storage, Path("/nonexistent"))
     url = urlsplit(storage.url or "")
@@ -101,12 +95,12 @@ def opened(storage: Storage) -> Store:
     )
 
 
-@lru_cache(_SERVICES_KEPT)
+@lru_cache(_CACHED_SERVICES)
 def _service(
     endpoint: str | None, region: str | None, access_key_env: str, secret_key_env: str
 ) -> MinioStore:
-    """An S3 service: runs share the connections to it. Gives up fast: the operator asks again
-    anyway."""
+    """A client of an S3 service, shared by all runs for its connections. Its timeouts are short,
+    because the operator asks again anyway."""
     return MinioStore(
         bucket="",
         prefix="",

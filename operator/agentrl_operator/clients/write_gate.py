@@ -1,4 +1,4 @@
-"""Whether this process may change anything now, by its own clock."""
+"""Lets a process write only while it may be the leader, by its own clock."""
 
 from __future__ import annotations
 
@@ -9,52 +9,60 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from agentrl_operator.errors import LeaseError
+from agentrl_operator.errors import NotLeaderError
 
 
 def clock() -> float:
-    """Seconds that have passed, with those that the machine slept through."""
+    """Seconds since boot, including the time that the machine was suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
-class Term:
-    """Has no end until it is given one. Who asks a neighbour for a change asks this first, at the
-    last moment: a process that was frozen for a while does not know it yet."""
+class WriteGate:
+    """Every client passes it right before it sends a write.
+
+    The check has to come at the last moment: a process that was frozen for a while does not know
+    that its lease has expired. The gate is open without a limit until leader election sets one.
+    """
 
     def __init__(self, clock: Callable[[], float] = clock) -> None:
-        self.until = math.inf
+        self.expires_at = math.inf
+        """Time of `clock` from which on writes are refused."""
         self._clock = clock
         self._closed = False
-        self._under_way = 0
-        self._quiet = asyncio.Event()
+        self._in_flight = 0
+        self._idle = asyncio.Event()
 
     @property
-    def open(self) -> bool:
-        """Whether a change may be asked for."""
-        return not self._closed and self._clock() < self.until
+    def is_open(self) -> bool:
+        """Whether a write may be sent now."""
+        return not self._closed and self._clock() < self.expires_at
 
     @contextmanager
-    def change(self, what: str) -> Iterator[None]:
-        """It is asked for, and its answer awaited, meanwhile. Raises `LeaseError`."""
-        if not self.open:
-            raise LeaseError(f"{what}: not asked for: this operator acts no more")
-        self._under_way += 1
+    def write(self, name: str) -> Iterator[None]:
+        """Send a write and wait for its response inside of this context.
+
+        Raises:
+            NotLeaderError: the gate is closed. `name` says which write was not sent.
+        """
+        if not self.is_open:
+            raise NotLeaderError(f"{name}: not sent: this process is no longer the leader")
+        self._in_flight += 1
         try:
             yield
         finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._quiet.set()
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
 
-    async def close(self, patience_s: float) -> bool:
-        """Begin no more changes, and wait for the answers to those under way; whether they came
-        in time."""
+    async def close(self, timeout_s: float) -> bool:
+        """Refuse new writes and wait up to `timeout_s` for the responses to those in flight.
+        Returns whether all of them arrived."""
         self._closed = True
-        self._quiet.clear()
-        if self._under_way:
+        self._idle.clear()
+        if self._in_flight:
             try:
-                async with asyncio.timeout(patience_s):
-                    await self._quiet.wait()
+                async with asyncio.timeout(timeout_s):
+                    await self._idle.wait()
             except TimeoutError:
                 return False
         return True

@@ -21,12 +21,12 @@ from agentrl_operator.api.conditions import Kind, Reason, Truth
 from agentrl_operator.api.events import transitions
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.executor import Performer
 from agentrl_operator.controller.observer import Observer
 from agentrl_operator.controller.run_cache import Known, Manifests
 from agentrl_operator.controller.work_queue import WorkQueue
-from agentrl_operator.errors import KfpError, KubernetesError, StandingError, Trouble
+from agentrl_operator.errors import KfpError, KubernetesError, RunStoreError, Trouble
 from agentrl_operator.planning.actions import Action, AddFinalizer
 from agentrl_operator.planning.observation import Servers
 from agentrl_operator.planning.plan import Plan
@@ -48,7 +48,7 @@ class Controller:
 
     def __init__(
         self,
-        neighbours: Neighbours,
+        clients: Clients,
         platform: Platform,
         *,
         metrics: Metrics | None = None,
@@ -58,7 +58,7 @@ class Controller:
     ) -> None:
         self.metrics = metrics or Metrics()
         self.last_event = clock()
-        self._around = neighbours
+        self._around = clients
         self._platform = platform
         self._now = now
         self._clock = clock
@@ -69,11 +69,11 @@ class Controller:
         self._servers: dict[str, dict[str, Servers]] = {}
         self._queue: WorkQueue[Key] = WorkQueue()
         self._retries: dict[Key, int] = {}
-        self._observer = Observer(neighbours, platform, self._servers_of, clock)
-        self._performer = Performer(around=neighbours, platform=platform)
+        self._observer = Observer(clients, platform, self._servers_of, clock)
+        self._performer = Performer(around=clients, platform=platform)
         self.metrics.runs_by_state(self._states)
-        self.metrics.waiting.set_function(lambda: len(self._queue))
-        self.metrics.event_age.set_function(lambda: clock() - self.last_event)
+        self.metrics.workqueue_depth.set_function(lambda: len(self._queue))
+        self.metrics.last_event_age.set_function(lambda: clock() - self.last_event)
 
     def seen(self, body: Mapping[str, Any]) -> None:
         """A run is, or has become, like this."""
@@ -146,27 +146,27 @@ class Controller:
                 result = await self.look(key)
             except Exception:  # one run's bug must not stop the others
                 logger.exception("a bug: %s/%s is tried again later", *key)
-                result = "bug"
+                result = "internal_error"
                 self._again(key)
             finally:
                 self._queue.done(key)
             self.metrics.reconciles.labels(result).inc()
-            self.metrics.seconds.observe(time.perf_counter() - began)
+            self.metrics.reconcile_duration.observe(time.perf_counter() - began)
 
     async def look(self, key: Key) -> str:
         """Look at one run and do what is to be done; how it went, in a word."""
         known = self._known.get(key)
         if known is None:
-            return "gone"
+            return "not_found"
         resource, status = self._manifests.resource(known), statuses.read(known.status)
         try:
             observed = await self._observer.look(resource, status)
         except Trouble as trouble:
             self._note(key, trouble)
             self._again(key)
-            return "trouble"
+            return "dependency_error"
         for neighbour in observed.unavailable:
-            self.metrics.troubles.labels(neighbour).inc()
+            self.metrics.dependency_errors.labels(neighbour).inc()
         plan = reconcile(resource, status, observed, self._platform, self._now())
         after, failed = await self._act(key, plan)
         if failed is not None:
@@ -178,10 +178,10 @@ class Controller:
             self._note(key, error)
         if failed is not None:
             self._again(key)
-            return "trouble"
+            return "dependency_error"
         self._retries.pop(key, None)
         self._schedule(key, plan, after)
-        return "done"
+        return "success"
 
     async def _act(self, key: Key, plan: Plan) -> tuple[Status, Trouble | None]:
         status = plan.status
@@ -199,7 +199,7 @@ class Controller:
 
     async def _perform(self, key: Key, known: Known, action: Action, status: Status) -> Status:
         if isinstance(action, AddFinalizer):  # its answer is the newest version, for the next patch
-            body = await self._around.cluster.hold({"metadata": known.metadata})
+            body = await self._around.cluster.add_finalizer({"metadata": known.metadata})
             if body:
                 self._learn(key, body)
             else:  # deleted before it was held: nothing may be started for it
@@ -215,7 +215,7 @@ class Controller:
         change = statuses.patch(known.status, statuses.written(after))
         if not change or key not in self._known:
             return
-        body = await self._around.cluster.tell(resource, change)
+        body = await self._around.cluster.patch_status(resource, change)
         if body is None:
             return
         if key in self._known:
@@ -223,7 +223,7 @@ class Controller:
         for transition in transitions(before, after):
             logger.info("%s/%s: %s: %s", *key, transition.reason, transition.message)
             try:
-                await self._around.cluster.record(
+                await self._around.cluster.create_event(
                     resource, transition.kind, transition.reason, transition.message
                 )
             except KubernetesError as error:
@@ -257,8 +257,8 @@ class Controller:
         self._queue.later(key, min(0.5 * 2.0 ** min(tries, 10), LONGEST_RETRY_S))
 
     def _note(self, key: Key, trouble: Trouble) -> None:
-        neighbour = type(trouble).__name__.removesuffix("Error")
-        self.metrics.troubles.labels(neighbour).inc()
+        neighbour = trouble.dependency
+        self.metrics.dependency_errors.labels(neighbour).inc()
         logger.warning("%s/%s: %s", *key, trouble)
 
     def _servers_of(self, uid: str) -> Mapping[str, Servers]:
@@ -275,7 +275,7 @@ def _troubled(status: Status, trouble: Trouble, now: datetime) -> Status:
     truth: Truth = "Unknown" if trouble.retryable else "False"
     if isinstance(trouble, KfpError):
         reason = Reason.KFP_UNAVAILABLE if trouble.retryable else Reason.KFP_REFUSED
-    elif isinstance(trouble, StandingError):
+    elif isinstance(trouble, RunStoreError):
         reason = Reason.STORE_UNAVAILABLE
     else:
         reason = Reason.KUBERNETES_REFUSED

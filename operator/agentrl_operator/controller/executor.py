@@ -11,10 +11,9 @@ from typing import Any
 from agentrl_components.spec import AgentRLRun
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.clients.kfp import Submission
-from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.clients.protocols import Clients, Submission
 from agentrl_operator.controller.observer import tracking_uri
-from agentrl_operator.errors import KfpError, MlflowError, StandingError
+from agentrl_operator.errors import KfpError, MlflowError, RunStoreError
 from agentrl_operator.manifests import environment_server, workload, workload_status
 from agentrl_operator.planning import actions, progress
 from agentrl_operator.planning.actions import Action
@@ -29,7 +28,7 @@ logger = logging.getLogger(__name__)
 class Performer:
     """Hands for all runs."""
 
-    around: Neighbours
+    around: Clients
     platform: Platform
 
     async def perform(
@@ -39,45 +38,45 @@ class Performer:
         cluster, pipelines = self.around.cluster, self.around.pipelines
         match action:
             case actions.AddFinalizer():
-                await cluster.hold(metadata)
+                await cluster.add_finalizer(metadata)
             case actions.RemoveFinalizer():
-                await cluster.release(metadata)
+                await cluster.remove_finalizer(metadata)
             case actions.CreateTokenSecret(servers=servers):
                 if await cluster.create(
-                    environment_server.token(resource, secrets.token_urlsafe(32))
+                    environment_server.token_secret(resource, secrets.token_urlsafe(32))
                 ):
                     for name in servers:
-                        await cluster.remove_deployment(resource.namespace, name)
+                        await cluster.delete_deployment(resource.namespace, name)
             case actions.ApplyEnvironment():
                 await self._apply(resource, action)
             case actions.DeleteDeployment(deployment=name):
-                await cluster.remove_deployment(resource.namespace, name)
+                await cluster.delete_deployment(resource.namespace, name)
             case actions.CreateMlflowRun():
                 return await self._track(resource, status)
             case actions.FinishMlflowRun():
                 await self._close_tracker(resource, action)
             case actions.StartKfpRun():
-                await pipelines.start(self._submission(resource, action, status))
+                await pipelines.start_run(self._submission(resource, action, status))
             case actions.TerminateKfpRun(run_id=run_id):
-                await pipelines.terminate(run_id)
+                await pipelines.terminate_run(run_id)
             case actions.DeleteWorkflow(run_id=run_id):
-                await cluster.remove_workflow(resource.namespace, run_id)
+                await cluster.delete_workflows(resource.namespace, run_id)
             case actions.CreateWorkload(priority=priority):
                 await cluster.create(workload.manifest(resource, _run(resource), priority))
             case actions.SetWorkloadPriority(priority=priority):
-                change = workload.prioritized(priority)
+                change = workload.priority_fields(priority)
                 name = workload.name(resource)
-                await cluster.kueue.prioritize(resource.namespace, name, change)
+                await cluster.kueue.patch_workload_spec(resource.namespace, name, change)
             case actions.UpdateWorkloadStatus():
                 await self._tell_kueue(resource, action)
             case actions.DeleteWorkload():
-                await cluster.kueue.remove(resource.namespace, workload.name(resource))
+                await cluster.kueue.delete_workload(resource.namespace, workload.name(resource))
             case actions.DeleteKfpRuns():
                 await self._forget(resource)
             case actions.DeleteRunData():
                 await self._erase(resource)
             case actions.DeleteResource():
-                await cluster.remove_resource(resource)
+                await cluster.delete_run(resource)
         return status
 
     async def _apply(self, resource: Resource, action: actions.ApplyEnvironment) -> None:
@@ -90,10 +89,12 @@ class Performer:
 
     async def _tell_kueue(self, resource: Resource, action: actions.UpdateWorkloadStatus) -> None:
         name, kueue = workload.name(resource), self.around.cluster.kueue
-        body = await kueue.workload(resource.namespace, name)
-        change = workload_status.told(body, action.news, action.at) if body is not None else None
+        body = await kueue.get_workload(resource.namespace, name)
+        change = None
+        if body is not None:
+            change = workload_status.status_patch(body, action.news, action.at)
         if change is not None:
-            await kueue.tell(resource.namespace, name, change)
+            await kueue.patch_workload_status(resource.namespace, name, change)
 
     def _submission(
         self, resource: Resource, action: actions.StartKfpRun, status: Status
@@ -123,12 +124,13 @@ class Performer:
             return status
         storage = resolve.run_storage(run, resource.uid, self.platform)
         try:
-            known = await self.around.stores.tracked(storage)
+            known = await self.around.stores.read_mlflow_run(storage)
             if known is None:
                 name = run.spec.tracking.experiment
-                known = await self.around.tracking.open(uri, name, resource.name, resource.uid)
-                await self.around.stores.track(storage, known)
-        except (MlflowError, StandingError) as error:
+                tracking = self.around.tracking
+                known = await tracking.ensure_run(uri, name, resource.name, resource.uid)
+                await self.around.stores.write_mlflow_run(storage, known)
+        except (MlflowError, RunStoreError) as error:
             logger.warning("not tracked in MLflow for now: %s", error)
             return status
         url = progress.mlflow_url(known, run, self.platform)
@@ -139,20 +141,20 @@ class Performer:
         if uri is None:
             return
         try:
-            await self.around.tracking.close_run(uri, action.run_id, action.status)
+            await self.around.tracking.finish_run(uri, action.run_id, action.status)
         except MlflowError as error:
             logger.warning("the MLflow run stays open: %s", error)
 
     async def _forget(self, resource: Resource) -> None:
         try:
-            await self.around.pipelines.forget(resource.experiment, resource.namespace)
+            await self.around.pipelines.delete_experiment(resource.experiment, resource.namespace)
         except KfpError as error:
             logger.warning("the KFP runs stay: %s", error)
 
     async def _erase(self, resource: Resource) -> None:
         storage = resolve.run_storage(_run(resource), resource.uid, self.platform)
-        if not await self.around.stores.erase(storage):
-            raise StandingError(f"{storage.url}: is being emptied")
+        if not await self.around.stores.delete_run_data(storage):
+            raise RunStoreError(f"{storage.url}: is being emptied")
 
 
 def _run(resource: Resource) -> AgentRLRun:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.clients.kueue import Kueue
+from agentrl_operator.clients.protocols import Kueue
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests import workload
 from agentrl_operator.manifests.workload import Priority, Workload
@@ -50,7 +50,7 @@ class Quotas:
         """What is to be seen now. Raises `KubernetesError` for what may pass by itself."""
         if not may_have_workload(resource, status, self._platform):
             return Quota()
-        body = await self._kueue.workload(resource.namespace, workload.name(resource))
+        body = await self._kueue.get_workload(resource.namespace, workload.name(resource))
         seen = workload.read(body) if body is not None else None
         if status.finished or resource.deleted_at is not None:
             return Quota(workload=seen)
@@ -65,16 +65,16 @@ class Quotas:
             read, _ = self._flavors.get(name, (float("-inf"), None))
             if self._clock() - read < FLAVOR_LOOK_S:
                 continue
-            body = await self._kueue.flavor(name)
+            body = await self._kueue.get_resource_flavor(name)
             if body is None:
                 return Unknown(message=f"Kueue: there is no ResourceFlavor {name}")
             self._flavors[name] = (self._clock(), _nodes(body))
         return {
             pod_set: _together(
                 [self._flavors[name][1] for name in seen.flavors.get(pod_set, ())]
-                + [seen.checked.get(pod_set, UNCONSTRAINED)]
+                + [seen.check_updates.get(pod_set, UNCONSTRAINED)]
             )
-            for pod_set in {*seen.flavors, *seen.checked}
+            for pod_set in {*seen.flavors, *seen.check_updates}
         }
 
     async def _priority(
@@ -84,7 +84,7 @@ class Quotas:
         has_it = seen is not None and seen.priority_class == named
         if named is None or has_it or resource.queue is None:
             return None
-        body = await self._kueue.priority_class(named)
+        body = await self._kueue.get_priority_class(named)
         if body is None:
             return Unknown(
                 message=f"metadata.labels.{PRIORITY_LABEL}: there is no WorkloadPriorityClass "

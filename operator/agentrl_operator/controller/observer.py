@@ -8,15 +8,16 @@ from dataclasses import replace
 from agentrl_components.spec import Storage
 from agentrl_components.storage.records import State, Verdict
 from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.pods import troubles, working
-from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.kueue_reader import Quotas
 from agentrl_operator.controller.workflow_health import Pulse
-from agentrl_operator.errors import KfpError, StandingError
+from agentrl_operator.errors import KfpError, RunStoreError
 from agentrl_operator.manifests.workload import Workload
-from agentrl_operator.planning.observation import KfpRun, Observation, Servers, Unknown
+from agentrl_operator.planning.observation import Observation, Servers, Unknown
 from agentrl_pipelines.labels import KFP_RUN_LABEL, RUN_LABEL
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
@@ -27,16 +28,16 @@ class Observer:
 
     def __init__(
         self,
-        neighbours: Neighbours,
+        clients: Clients,
         platform: Platform,
         servers: Callable[[str], Mapping[str, Servers]],
         clock: Callable[[], float],
     ) -> None:
-        self._around = neighbours
+        self._around = clients
         self._platform = platform
         self._servers = servers
-        self._quotas = Quotas(neighbours.cluster.kueue, platform, clock)
-        self._pulse = Pulse(neighbours.cluster, clock)
+        self._quotas = Quotas(clients.cluster.kueue, platform, clock)
+        self._pulse = Pulse(clients.cluster, clock)
 
     def forget(self, uid: str) -> None:
         """The run is gone."""
@@ -71,7 +72,7 @@ class Observer:
         )
         if came_to_nothing or self._stopping(resource, status, quota.workload):
             cluster, namespace = self._around.cluster, resource.namespace
-            found = await cluster.pods(namespace, KFP_RUN_LABEL, (run_id,))
+            found = await cluster.list_pods(namespace, KFP_RUN_LABEL, (run_id,))
             seen = replace(seen, pods=working(found), pod_problem=troubles(found))
         if resource.run is None or kfp is None:
             return seen
@@ -97,23 +98,23 @@ class Observer:
         runs: Mapping[str, KfpRun] = {}
         if not isinstance(kfp, Unknown):
             try:
-                runs = await self._around.pipelines.listed(resource.experiment, namespace)
+                runs = await self._around.pipelines.list_runs(resource.experiment, namespace)
             except KfpError as error:
                 kfp = Unknown(message=str(error))
         if isinstance(kfp, Unknown):
-            mine = await cluster.pods(namespace, RUN_LABEL, (resource.name,))
+            mine = await cluster.list_pods(namespace, RUN_LABEL, (resource.name,))
             found = {pod.run_id for pod in mine if pod.run_id and not pod.ended}
             runs = dict.fromkeys(found, KfpRun(state="RUNTIME_STATE_UNSPECIFIED"))
         # Without its Workflow, which was made before KFP noted it, a run stays CANCELING for ever.
         asked = [run_id for run_id, run in runs.items() if run.state == "CANCELING"]
-        lost = [run_id for run_id in asked if not await cluster.workflows(namespace, run_id)]
+        lost = [run_id for run_id in asked if not await cluster.workflow_phases(namespace, run_id)]
         return replace(
             seen,
             attempt=attempt,
             kfp=kfp,
             others={one: run for one, run in runs.items() if one != own and one not in lost},
             workflow="lost" if own in lost else "unknown",
-            pods=working(await cluster.pods(namespace, KFP_RUN_LABEL, {own, *runs})),
+            pods=working(await cluster.list_pods(namespace, KFP_RUN_LABEL, {own, *runs})),
         )
 
     async def _newest(
@@ -124,9 +125,9 @@ class Observer:
         attempt = status.attempt
         pipelines = self._around.pipelines
         try:
-            kfp = await pipelines.get(resource.run_id(status.phase_index, attempt))
+            kfp = await pipelines.get_run(resource.run_id(status.phase_index, attempt))
             while kfp is not None and not kfp.alive and not kfp.succeeded:
-                later = await pipelines.get(resource.run_id(status.phase_index, attempt + 1))
+                later = await pipelines.get_run(resource.run_id(status.phase_index, attempt + 1))
                 if later is None:
                     break
                 attempt, kfp = attempt + 1, later
@@ -136,22 +137,22 @@ class Observer:
 
     async def _standing(self, storage: Storage) -> State | Unknown | None:
         try:
-            return await self._around.stores.standing(storage)
-        except StandingError as error:
+            return await self._around.stores.read_state(storage)
+        except RunStoreError as error:
             return Unknown(message=str(error))
 
     async def _verdict(self, storage: Storage, phase: int) -> Verdict | Unknown | None:
         try:
-            return await self._around.stores.verdict(storage, phase)
-        except StandingError as error:
+            return await self._around.stores.read_decision(storage, phase)
+        except RunStoreError as error:
             return Unknown(message=str(error))
 
     async def _tracked(self, resource: Resource, storage: Storage) -> str | None:
         if resource.run is None or tracking_uri(resource, self._platform) is None:
             return None
         try:
-            return await self._around.stores.tracked(storage)
-        except StandingError:
+            return await self._around.stores.read_mlflow_run(storage)
+        except RunStoreError:
             return None
 
 

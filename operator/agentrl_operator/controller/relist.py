@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentrl_operator.clients.cluster import Cluster
+from agentrl_operator.clients.protocols import Cluster
 from agentrl_operator.controller import watches
 from agentrl_operator.controller.controller import Controller
 
@@ -21,13 +21,13 @@ class Relist:
 
     async def answered(self) -> None:
         """Return when Kubernetes answers a question about runs."""
-        await self.cluster.answers(self._places[0])
+        await self.cluster.ping(self._places[0])
 
     async def runs(self) -> None:
         """Tell the controller which runs there are, and which are no more."""
         before, there = self.controller.keys(), set()
         for place in self._places:
-            async for body in self.cluster.runs(place):
+            async for body in self.cluster.list_runs(place):
                 there.add((body["metadata"]["namespace"], body["metadata"]["name"]))
                 self.controller.seen(body)
         for key in before - there:
@@ -37,7 +37,7 @@ class Relist:
         """Tell the controller which Deployments there are, and which are no more."""
         before, there = self.controller.servers(), set()
         for place in self._places:
-            async for body in self.cluster.deployments(place):
+            async for body in self.cluster.list_deployments(place):
                 there.add(watches.servers_seen(self.controller, body))
         for uid, name in before - there:
             self.controller.servers_seen(uid, name, None)

@@ -12,9 +12,9 @@ import kopf
 
 from agentrl_components.spec import GROUP, VERSION
 from agentrl_components.spec.crd.definition import PLURAL
-from agentrl_operator.clients.http import login
+from agentrl_operator.clients.kubernetes_connection import login
 from agentrl_operator.controller.controller import Controller
-from agentrl_operator.manifests.environment_server import FINGERPRINT, MANAGED_BY, MANAGER, RUN_UID
+from agentrl_operator.manifests.labels import FINGERPRINT, MANAGED_BY, MANAGER, RUN_UID
 from agentrl_operator.manifests.workload import GROUP as KUEUE
 from agentrl_operator.manifests.workload import PLURAL as KUEUE_PLURAL
 from agentrl_operator.manifests.workload import VERSION as KUEUE_VERSION

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.clients import pods
-from agentrl_operator.clients.cluster import Cluster
-from agentrl_operator.planning.observation import KfpRun, Unknown
+from agentrl_operator.clients.protocols import Cluster
+from agentrl_operator.planning.observation import Unknown
 from agentrl_pipelines.labels import KFP_RUN_LABEL, RUN_LABEL
 
 LOOK_S = 60.0
@@ -59,11 +60,11 @@ class Pulse:
 
     async def _look(self, resource: Resource, last: Beat, now: float, behind: bool) -> Beat:
         namespace = resource.namespace
-        there = await self._cluster.workflows(namespace, last.run_id)
+        there = await self._cluster.workflow_phases(namespace, last.run_id)
         missed = last.workflow in ("missing", "lost")
-        seen = [*await self._cluster.pods(namespace, KFP_RUN_LABEL, (last.run_id,))]
+        seen = [*await self._cluster.list_pods(namespace, KFP_RUN_LABEL, (last.run_id,))]
         if behind:
-            seen += await self._cluster.pods(namespace, RUN_LABEL, (resource.name,))
+            seen += await self._cluster.list_pods(namespace, RUN_LABEL, (resource.name,))
         return Beat(
             run_id=last.run_id,
             at=now,

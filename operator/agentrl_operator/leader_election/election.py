@@ -1,11 +1,12 @@
-"""Which of several operators acts: the one that holds the Lease. Here: what to do about it, a pure
-function of the Lease as it was seen, of one's own name and of one's own clock.
+"""Leader election with a Lease: what one process has to do next, as a pure function of the Lease
+that it observed, its own identity and its own clock.
 
-As in client-go's leaderelection, no two machines' clocks are compared. Who holds the Lease may act
-for `act_s` after it *sent* its last write that succeeded. Who waits counts `duration_s` from when
-it first saw that write, which is later, and then writes over the version that it saw, which fails
-if the holder wrote meanwhile. So whatever is slow, one has stopped before the other begins, as long
-as no clock runs half as fast again as another.
+As in client-go's leaderelection package, clocks of different machines are never compared. The
+leader may write until `renew_deadline_s` after it *sent* its last successful update. Another
+process waits for `lease_duration_s` from when it first observed that update, which is later, and
+then updates the Lease at the resourceVersion that it observed, which fails if the leader has
+renewed the Lease meanwhile. So the old leader has stopped before the new one begins, however slow
+the network is, as long as no clock runs one and a half times as fast as another.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from typing import Literal, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Name:
-    """Of a Lease."""
+class LeaseName:
+    """Namespace and name of a Lease."""
 
     namespace: str
     name: str
 
     @classmethod
-    def read(cls, text: str) -> Name:
-        """From NAMESPACE/NAME. Raises `ValueError`."""
+    def parse(cls, text: str) -> LeaseName:
+        """The name in NAMESPACE/NAME. Raises `ValueError`."""
         namespace, _, name = text.partition("/")
         if not namespace or not name or "/" in name:
-            raise ValueError(f"{text!r}: a Lease is named NAMESPACE/NAME")
+            raise ValueError(f"{text!r}: expected NAMESPACE/NAME of a Lease")
         return cls(namespace=namespace, name=name)
 
     def __str__(self) -> str:
@@ -34,110 +35,115 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """A Lease as it stands in Kubernetes."""
+class LeaseRecord:
+    """A Lease as it is stored in Kubernetes."""
 
     version: str
-    """Another one after each write, whoever's."""
+    """Its resourceVersion, which changes with every update."""
     holder: str
-    """Empty: nobody."""
+    """Identity of the leader; empty if there is none."""
     duration_s: int
-    """So long it must stand unchanged before another may take it."""
+    """Time for which it must stay unchanged before another process may acquire it."""
     transitions: int = 0
-    """Times that it has changed hands."""
+    """Number of changes of the holder."""
     acquired: str = ""
-    """When it last did, by the holder's clock: for people."""
+    """Time of the last change by the holder's clock, for display only."""
 
 
 class Leases(Protocol):
-    """What is asked of Kubernetes. Every method may raise `KubernetesError`."""
+    """The Leases of a cluster. Every method may raise `KubernetesError`."""
 
-    async def read(self, name: Name) -> Record | None:
-        """A Lease as it is now. None: there is none."""
+    async def get(self, name: LeaseName) -> LeaseRecord | None:
+        """A Lease; None if it does not exist."""
         ...
 
-    async def write(
-        self, name: Name, holder: str, duration_s: int, over: Record | None
-    ) -> Record | None:
-        """Let `holder` hold it, if it is still as in `over` (None: if there is none); the Lease as
-        it is then. None: it is not."""
+    async def update(
+        self, name: LeaseName, holder: str, duration_s: int, observed: LeaseRecord | None
+    ) -> LeaseRecord | None:
+        """Set the holder of a Lease if it is unchanged since `observed`, or create it if that is
+        None. Returns the updated Lease, None if it has changed."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """In seconds, all from one number."""
+    """Durations in seconds, derived from one. For the default the first three are client-go's."""
 
-    duration_s: int = 15
-
-    @property
-    def act_s(self) -> float:
-        """So long the holder acts on after it sent a write. What is left of the duration is for
-        what it had asked for, to have an end."""
-        return self.duration_s * 2 / 3
+    lease_duration_s: int = 15
+    """Time that others wait before they acquire a Lease that is not renewed."""
 
     @property
-    def renew_s(self) -> float:
-        """Between two writes of the holder."""
-        return self.duration_s / 5
+    def renew_deadline_s(self) -> float:
+        """Time for which the leader may write after it sent an update. The rest of the lease
+        duration is for requests in flight to end."""
+        return self.lease_duration_s * 2 / 3
 
     @property
-    def patience_s(self) -> float:
-        """For an answer."""
-        return self.duration_s / 3
+    def renew_period_s(self) -> float:
+        """Time between two updates of the leader."""
+        return self.lease_duration_s / 5
 
     @property
-    def retry_s(self) -> float:
-        """Between two looks of who waits, and after a failure."""
-        return self.duration_s / 15
+    def request_timeout_s(self) -> float:
+        """Time to wait for a response."""
+        return self.lease_duration_s / 3
+
+    @property
+    def retry_period_s(self) -> float:
+        """Time between two attempts to acquire the Lease, and after a failed request."""
+        return self.lease_duration_s / 15
 
 
-USUAL = Timing()
+DEFAULT_TIMING = Timing()
 
-Move = Literal["look", "take", "wait", "renew", "lost"]
+Step = Literal["get", "acquire", "wait", "renew", "stop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """What one operator knows. All times are by its own clock."""
+class Candidate:
+    """What one process knows about the Lease. All times are of its own clock."""
 
-    me: str
-    """Nobody else's name, and not the one of this process' predecessor."""
-    timing: Timing = USUAL
-    record: Record | None = None
-    """As last seen. None: there was no Lease."""
-    seen_at: float | None = None
-    """When this version was first seen. None: nobody has looked."""
-    until: float | None = None
-    """It may act until then. None: it has not held the Lease."""
+    identity: str
+    """Unique among all processes, including earlier ones of the same pod."""
+    timing: Timing = DEFAULT_TIMING
+    record: LeaseRecord | None = None
+    """The Lease as last observed; None if it did not exist."""
+    observed_at: float | None = None
+    """When this version was first observed; None before the first request."""
+    deadline: float | None = None
+    """Until when it may write as the leader; None if it has not been the leader."""
 
-    def saw(self, record: Record | None, at: float) -> View:
-        """The Lease is like this."""
-        known = self.seen_at is not None and _version(record) == _version(self.record)
-        return self if known else replace(self, record=record, seen_at=at)
+    def with_observation(self, record: LeaseRecord | None, at: float) -> Candidate:
+        """The candidate after it read the Lease."""
+        if self.observed_at is not None and _version(record) == _version(self.record):
+            return self
+        return replace(self, record=record, observed_at=at)
 
-    def wrote(self, record: Record, sent: float, at: float) -> View:
-        """Its own write, sent then, was accepted."""
-        return replace(self, record=record, seen_at=at, until=sent + self.timing.act_s)
+    def with_update(self, record: LeaseRecord, sent: float, at: float) -> Candidate:
+        """The candidate after its own update, sent at `sent`, succeeded."""
+        deadline = sent + self.timing.renew_deadline_s
+        return replace(self, record=record, observed_at=at, deadline=deadline)
 
     @property
     def holder(self) -> str:
-        """Who holds it, as far as was seen. Empty: nobody."""
+        """Identity of the leader as last observed; empty if there is none."""
         return self.record.holder if self.record is not None else ""
 
 
-def move(view: View, now: float) -> Move:
-    """What to do now. `take` and `renew` are writes over the version that was seen."""
-    if view.until is not None:
-        mine = view.holder == view.me and now < view.until
-        return "renew" if mine else "lost"
-    if view.seen_at is None:
-        return "look"
-    if view.record is None or view.holder in ("", view.me):  # its own: an answer that was lost
-        return "take"
-    stood_s = max(view.record.duration_s, view.timing.duration_s)
-    return "take" if now >= view.seen_at + stood_s else "wait"
+def next_step(candidate: Candidate, now: float) -> Step:
+    """What the candidate has to do at time `now`. `acquire` and `renew` are updates at the version
+    that it observed; after `stop` it is no longer the leader and must not write any more."""
+    if candidate.deadline is not None:
+        leader = candidate.holder == candidate.identity and now < candidate.deadline
+        return "renew" if leader else "stop"
+    if candidate.observed_at is None:
+        return "get"
+    # Its own identity in the Lease: the response to an earlier update was lost.
+    if candidate.record is None or candidate.holder in ("", candidate.identity):
+        return "acquire"
+    duration_s = max(candidate.record.duration_s, candidate.timing.lease_duration_s)
+    return "acquire" if now >= candidate.observed_at + duration_s else "wait"
 
 
-def _version(record: Record | None) -> str | None:
+def _version(record: LeaseRecord | None) -> str | None:
     return record.version if record is not None else None

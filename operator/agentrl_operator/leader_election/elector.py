@@ -1,4 +1,4 @@
-"""Takes the Lease, keeps it, and gives it back; what to do when is `lease`'s part."""
+"""Acquires a Lease, renews it and releases it; `election` decides which of them and when."""
 
 from __future__ import annotations
 
@@ -11,169 +11,191 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
-from agentrl_operator.clients.write_gate import Term, clock
+from agentrl_operator.clients.write_gate import WriteGate, clock
 from agentrl_operator.errors import KubernetesError
-from agentrl_operator.leader_election.election import USUAL, Leases, Name, Timing, View, move
+from agentrl_operator.leader_election.election import (
+    DEFAULT_TIMING,
+    Candidate,
+    LeaseName,
+    Leases,
+    Timing,
+    next_step,
+)
 
 logger = logging.getLogger(__name__)
 
-SETTLE_S = 10.0
-"""For the answers to what is under way when the operator is told to stop."""
+DRAIN_TIMEOUT_S = 10.0
+"""Time for the responses to requests in flight when the operator is stopped."""
 
 
-def identity() -> str:
-    """Of this process: where it runs (the pod's name), and what tells it from its predecessor."""
+def new_identity() -> str:
+    """An identity for this process: its host name (in a cluster the pod's) and a random suffix."""
     return f"{socket.gethostname()}_{uuid4().hex[:8]}"
 
 
-def end_process() -> None:
-    """At once: nothing is tidied up, no thread is waited for. The kubelet starts it anew."""
+def exit_process() -> None:
+    """End this process at once, without cleaning up or waiting for threads. The kubelet restarts
+    the container."""
     os._exit(1)
 
 
-class Leadership:
-    """One process' part in the election."""
+class LeaderElector:
+    """One process of a leader election."""
 
     def __init__(
         self,
         leases: Leases,
-        name: Name,
-        term: Term,
+        name: LeaseName,
+        gate: WriteGate,
         *,
-        timing: Timing = USUAL,
-        me: str | None = None,
+        timing: Timing = DEFAULT_TIMING,
+        identity: str | None = None,
         clock: Callable[[], float] = clock,
-        lost: Callable[[], None] = end_process,
+        on_stopped_leading: Callable[[], None] = exit_process,
     ) -> None:
-        """`term` is not open unless the Lease is held. `lost` is called when that is over."""
+        """`gate` is open only while this process is the leader. `on_stopped_leading` is called when
+        it has lost the Lease."""
         self.name = name
-        self.held = asyncio.Event()
+        self.leading = asyncio.Event()
+        """Set once this process has become the leader."""
         self._leases = leases
-        self._term = term
+        self._gate = gate
         self._timing = timing
         self._clock = clock
-        self._lost = lost
-        self._view = View(me=me or identity(), timing=timing)
+        self._on_stopped_leading = on_stopped_leading
+        self._candidate = Candidate(identity=identity or new_identity(), timing=timing)
         self._timer: asyncio.TimerHandle | None = None
-        self._trying: asyncio.Task[None] | None = None
-        self._trouble = ""
-        term.until = -math.inf
+        self._task: asyncio.Task[None] | None = None
+        self._problem = ""
+        gate.expires_at = -math.inf
 
     @asynccontextmanager
-    async def campaign(self, waits: Callable[[str], None]) -> AsyncIterator[None]:
-        """The Lease is tried for meanwhile, and kept once it is held; at the end it is given back.
-        `waits` is told who else holds it, whenever Kubernetes says so."""
-        self._trying = asyncio.create_task(self._campaign(waits))
-        self._trying.add_done_callback(self._finished)
+    async def campaign(self, on_standby: Callable[[str], None]) -> AsyncIterator[None]:
+        """Try to acquire the Lease and then renew it until the end of this context, where it is
+        released. `on_standby` is called with the identity of another leader whenever Kubernetes
+        shows it."""
+        self._task = asyncio.create_task(self._run(on_standby))
+        self._task.add_done_callback(self._check_task)
         try:
             yield
         finally:
             await self.step_down()
 
-    async def step_down(self, patience_s: float = SETTLE_S) -> None:
-        """Begin no more changes, wait for the answers to those under way, and give the Lease back:
-        who takes over must not look before a request of ours has arrived. Where an answer stays
-        out, the Lease is left to run out. Nothing happens the second time."""
-        trying, self._trying = self._trying, None
-        if trying is None:
+    async def step_down(self, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
+        """Refuse new writes, wait for the responses to those in flight, and release the Lease.
+
+        The next leader must not read anything before our last write has arrived. So the Lease is
+        not released, but left to expire, where a response is missing after `timeout_s`. A second
+        call does nothing.
+        """
+        task, self._task = self._task, None
+        if task is None:
             return
-        settled = await self._term.close(patience_s)
-        trying.cancel()
-        await asyncio.gather(trying, return_exceptions=True)
-        self._disarm()
-        if not settled:
-            logger.warning("the lease %s is left to run out: an answer is missing", self.name)
-        elif move(self._view, self._clock()) == "renew":
+        drained = await self._gate.close(timeout_s)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        self._cancel_timer()
+        if not drained:
+            logger.warning(
+                "not releasing lease %s: a response is missing; the lease will expire", self.name
+            )
+        elif next_step(self._candidate, self._clock()) == "renew":
             await self._release()
 
-    async def _campaign(self, waits: Callable[[str], None]) -> None:
+    async def _run(self, on_standby: Callable[[str], None]) -> None:
         while True:
             try:
-                async with asyncio.timeout(self._timing.patience_s):
-                    await self._step(waits)
-                self._trouble = ""
+                async with asyncio.timeout(self._timing.request_timeout_s):
+                    await self._advance(on_standby)
+                self._problem = ""
             except (KubernetesError, TimeoutError) as error:
-                self._note(error)
-            if move(self._view, self._clock()) == "lost":
-                return self._over()
-            well = self.held.is_set() and not self._trouble
-            await asyncio.sleep(self._timing.renew_s if well else self._timing.retry_s)
+                self._log_problem(error)
+            if next_step(self._candidate, self._clock()) == "stop":
+                return self._stop_leading()
+            renewed = self.leading.is_set() and not self._problem
+            timing = self._timing
+            await asyncio.sleep(timing.renew_period_s if renewed else timing.retry_period_s)
 
-    async def _step(self, waits: Callable[[str], None]) -> None:
-        if move(self._view, self._clock()) == "renew" and await self._write(self._view.me):
+    async def _advance(self, on_standby: Callable[[str], None]) -> None:
+        """Renew the Lease; if that is not possible, read it and do what follows from it."""
+        step = next_step(self._candidate, self._clock())
+        if step == "renew" and await self._update(self._candidate.identity):
             return
-        before = self._view.holder
-        self._view = self._view.saw(await self._leases.read(self.name), self._clock())
-        following, holder = move(self._view, self._clock()), self._view.holder
-        if following == "wait":
+        before = self._candidate.holder
+        record = await self._leases.get(self.name)
+        self._candidate = self._candidate.with_observation(record, self._clock())
+        step, holder = next_step(self._candidate, self._clock()), self._candidate.holder
+        if step == "wait":
             if holder != before:
-                logger.info("waiting for the lease %s, which %s holds", self.name, holder)
-            waits(holder)
-        elif following in ("take", "renew"):
-            await self._write(self._view.me)
+                logger.info("on standby: %s holds lease %s", holder, self.name)
+            on_standby(holder)
+        elif step in ("acquire", "renew"):
+            await self._update(self._candidate.identity)
 
-    async def _write(self, holder: str) -> bool:
-        """Over the version that was seen; whether nobody had written another one."""
-        view, sent = self._view, self._clock()
-        record = await self._leases.write(self.name, holder, self._timing.duration_s, view.record)
+    async def _update(self, holder: str) -> bool:
+        """Update the Lease at the version that was observed. Returns whether it was unchanged."""
+        candidate, sent = self._candidate, self._clock()
+        record = await self._leases.update(
+            self.name, holder, self._timing.lease_duration_s, candidate.record
+        )
         if record is None:
             return False
-        if holder == view.me:
-            self._view = view.wrote(record, sent, self._clock())
-            self._term.until = sent + self._timing.act_s
-            self._arm()
-            if not self.held.is_set():
-                logger.info("took the lease %s: this operator acts, as %s", self.name, view.me)
-                self.held.set()
+        if holder == candidate.identity:
+            self._candidate = candidate.with_update(record, sent, self._clock())
+            self._gate.expires_at = sent + self._timing.renew_deadline_s
+            self._start_timer()
+            if not self.leading.is_set():
+                logger.info("acquired lease %s as %s", self.name, holder)
+                self.leading.set()
         return True
 
     async def _release(self) -> None:
         try:
-            async with asyncio.timeout(self._timing.patience_s):
-                if not await self._write(""):  # a renewal was cut off after it had arrived
-                    self._view = self._view.saw(await self._leases.read(self.name), self._clock())
-                    if self._view.holder != self._view.me or not await self._write(""):
+            async with asyncio.timeout(self._timing.request_timeout_s):
+                if not await self._update(""):  # a renewal was cancelled after it had arrived
+                    record = await self._leases.get(self.name)
+                    self._candidate = self._candidate.with_observation(record, self._clock())
+                    leader = self._candidate.holder == self._candidate.identity
+                    if not leader or not await self._update(""):
                         return
-            logger.info("gave the lease %s back", self.name)
+            logger.info("released lease %s", self.name)
         except (KubernetesError, TimeoutError) as error:
-            self._note(error)
+            self._log_problem(error)
 
-    def _note(self, error: Exception) -> None:
-        trouble = str(error) or f"no answer in {self._timing.patience_s:g} s"
-        if trouble != self._trouble:
-            logger.warning("lease %s: %s", self.name, trouble)
-        self._trouble = trouble
+    def _log_problem(self, error: Exception) -> None:
+        problem = str(error) or f"no response in {self._timing.request_timeout_s:g} s"
+        if problem != self._problem:
+            logger.warning("lease %s: %s", self.name, problem)
+        self._problem = problem
 
-    def _arm(self) -> None:
-        self._disarm()
-        left_s = max(0.0, self._term.until - self._clock())
-        self._timer = asyncio.get_running_loop().call_later(left_s, self._due)
+    def _start_timer(self) -> None:
+        self._cancel_timer()
+        left_s = max(0.0, self._gate.expires_at - self._clock())
+        self._timer = asyncio.get_running_loop().call_later(left_s, self._check_deadline)
 
-    def _disarm(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _due(self) -> None:
-        if move(self._view, self._clock()) == "lost":
-            self._over()
-        else:  # a timer may be early by as much as its clock's grain
-            self._arm()
+    def _check_deadline(self) -> None:
+        if next_step(self._candidate, self._clock()) == "stop":
+            self._stop_leading()
+        else:  # a timer can fire early by the resolution of its clock
+            self._start_timer()
 
-    def _over(self) -> None:
-        self._disarm()
-        self._term.until = -math.inf
-        other = self._view.holder != self._view.me
-        why = f"{self._view.holder or 'nobody'} holds it" if other else self._trouble
-        logger.error(
-            "lost the lease %s (%s): this operator ends at once",
-            self.name,
-            why or "it could not be renewed in time",
-        )
-        self._lost()
+    def _stop_leading(self) -> None:
+        self._cancel_timer()
+        self._gate.expires_at = -math.inf
+        if self._candidate.holder != self._candidate.identity:
+            reason = f"its holder is {self._candidate.holder or 'nobody'}"
+        else:
+            reason = self._problem or "it was not renewed in time"
+        logger.error("lost lease %s (%s): exiting", self.name, reason)
+        self._on_stopped_leading()
 
-    def _finished(self, trying: asyncio.Task[None]) -> None:
-        error = None if trying.cancelled() else trying.exception()
+    def _check_task(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
         if error is not None:
-            logger.error("a bug: the lease %s is not looked after", self.name, exc_info=error)
-            self._lost()
+            logger.error("internal error: lease %s is not renewed", self.name, exc_info=error)
+            self._on_stopped_leading()

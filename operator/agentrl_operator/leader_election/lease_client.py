@@ -1,4 +1,4 @@
-"""Leases, as Kubernetes' API has them."""
+"""Leases in the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -6,51 +6,54 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from agentrl_operator.clients.kueue import Ask
+from agentrl_operator.clients.kueue import Request
 from agentrl_operator.errors import KubernetesError
-from agentrl_operator.leader_election.election import Name, Record
-from agentrl_operator.manifests.environment_server import MANAGED_BY, MANAGER
+from agentrl_operator.leader_election.election import LeaseName, LeaseRecord
+from agentrl_operator.manifests.labels import MANAGED_BY, MANAGER
 
 _VERSION = "coordination.k8s.io/v1"
-LEASES = f"apis/{_VERSION}/"
 
 
-class LeaseApi:
-    """`Leases` on a real one."""
+class LeaseClient:
+    """`Leases` of a real cluster. Its updates do not pass the write gate, which depends on them."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, request: Request) -> None:
+        self._request = request
 
-    async def read(self, name: Name) -> Record | None:
-        body = await self._ask("GET", _path(name), absent_is_fine=True)
-        return _read(body) if body else None
+    async def get(self, name: LeaseName) -> LeaseRecord | None:
+        body = await self._request("GET", _path(name), ignore_not_found=True)
+        return _record(body) if body else None
 
-    async def write(
-        self, name: Name, holder: str, duration_s: int, over: Record | None
-    ) -> Record | None:
-        body = _body(name, holder, duration_s, over)
+    async def update(
+        self, name: LeaseName, holder: str, duration_s: int, observed: LeaseRecord | None
+    ) -> LeaseRecord | None:
+        body = _body(name, holder, duration_s, observed)
         try:
-            if over is None:
-                return _read(await self._ask("POST", _collection(name), body))
-            answer = await self._ask("PUT", _path(name), body, absent_is_fine=True)
+            if observed is None:
+                return _record(await self._request("POST", _collection(name), body, write=False))
+            found = await self._request(
+                "PUT", _path(name), body, ignore_not_found=True, write=False
+            )
         except KubernetesError as error:
             if error.status != 409:
                 raise
             return None
-        return _read(answer) if answer else None
+        return _record(found) if found else None
 
 
-def _body(name: Name, holder: str, duration_s: int, over: Record | None) -> Mapping[str, Any]:
+def _body(
+    name: LeaseName, holder: str, duration_s: int, observed: LeaseRecord | None
+) -> Mapping[str, Any]:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    before = over or Record(version="", holder="", duration_s=duration_s)
-    changes_hands = holder not in ("", before.holder)
+    before = observed or LeaseRecord(version="", holder="", duration_s=duration_s)
+    transition = holder not in ("", before.holder)
     metadata = {
         "name": name.name,
         "namespace": name.namespace,
         "labels": {MANAGED_BY: MANAGER},
     }
-    if over is not None:
-        metadata["resourceVersion"] = over.version  # refused where someone else wrote meanwhile
+    if observed is not None:
+        metadata["resourceVersion"] = observed.version  # the update fails for another version
     return {
         "apiVersion": _VERSION,
         "kind": "Lease",
@@ -58,16 +61,16 @@ def _body(name: Name, holder: str, duration_s: int, over: Record | None) -> Mapp
         "spec": {
             "holderIdentity": holder,
             "leaseDurationSeconds": duration_s,
-            "acquireTime": now if changes_hands else before.acquired or now,
+            "acquireTime": now if transition else before.acquired or now,
             "renewTime": now,
-            "leaseTransitions": before.transitions + changes_hands,
+            "leaseTransitions": before.transitions + transition,
         },
     }
 
 
-def _read(body: Mapping[str, Any]) -> Record:
+def _record(body: Mapping[str, Any]) -> LeaseRecord:
     spec = body.get("spec") or {}
-    return Record(
+    return LeaseRecord(
         version=body["metadata"]["resourceVersion"],
         holder=spec.get("holderIdentity") or "",
         duration_s=spec.get("leaseDurationSeconds") or 0,
@@ -76,9 +79,9 @@ def _read(body: Mapping[str, Any]) -> Record:
     )
 
 
-def _collection(name: Name) -> str:
-    return f"{LEASES}namespaces/{name.namespace}/leases"
+def _collection(name: LeaseName) -> str:
+    return f"apis/{_VERSION}/namespaces/{name.namespace}/leases"
 
 
-def _path(name: Name) -> str:
+def _path(name: LeaseName) -> str:
     return f"{_collection(name)}/{name.name}"

@@ -1,42 +1,31 @@
-"""The manifests of what a run owns: per environment a Deployment and a Service, and one Secret.
+"""Manifests of the environment servers of a run: a Deployment and a Service for each environment,
+and one Secret for all.
 
-Pods keep to the `restricted` Pod Security Standard. Everything names the run as its owner, so
-Kubernetes deletes it with the run.
+The pods comply with the `restricted` Pod Security Standard. The run owns all objects, so Kubernetes
+deletes them with it.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
-from typing import Any
 
-from agentrl_components.spec import GROUP, KIND, VERSION, AgentRLRun, Environment, SecretVariable
+from agentrl_components.spec import AgentRLRun, Environment, SecretVariable
 from agentrl_operator.api.resource import Resource
-from agentrl_pipelines.labels import (
-    ENVIRONMENT_PORT,
-    RUN_LABEL,
-    TOKEN_KEY,
-    TOKEN_SECRET,
-    TOKEN_VARIABLE,
-)
+from agentrl_operator.manifests import metadata as owned
+from agentrl_operator.manifests.labels import ENVIRONMENT, FINGERPRINT, RUN_UID
+from agentrl_operator.manifests.metadata import Manifest, common_labels, metadata
+from agentrl_pipelines.labels import ENVIRONMENT_PORT, TOKEN_KEY, TOKEN_SECRET, TOKEN_VARIABLE
 from agentrl_pipelines.platform import kueue_pods
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
-Manifest = dict[str, Any]
-
-MANAGER = "agentrl-operator"
-MANAGED_BY = "app.kubernetes.io/managed-by"
-FINGERPRINT = f"{GROUP}/fingerprint"
-RUN_UID = f"{GROUP}/run-uid"
-ENVIRONMENT = f"{GROUP}/environment"
 USER = 65532
-"""Numeric, as `runAsNonRoot` can only check a number; the one of distroless images."""
+"""User id of distroless images; a number, because `runAsNonRoot` cannot check a name."""
 
 
-def token(resource: Resource, value: str) -> Manifest:
-    """The Secret with the token that stages show to environment servers."""
+def token_secret(resource: Resource, value: str) -> Manifest:
+    """The Secret with the bearer token that stages send to environment servers."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -47,10 +36,10 @@ def token(resource: Resource, value: str) -> Manifest:
 
 
 def service(resource: Resource, environment: Environment) -> Manifest:
-    """Where stages find an environment's servers."""
+    """The Service by which stages find an environment's servers."""
     labels = _selector(resource, environment)
-    # Headless: a session lives on one server, so of several, stages must see each one's own
-    # address; and a cluster has fewer addresses for Services than it may have runs.
+    # Headless: a session lives on one server, so stages need the address of each server; and a
+    # cluster has fewer addresses for Services than it may have runs.
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -70,10 +59,11 @@ def deployment(
     platform: Platform,
     nodes: PodSetInfo = UNCONSTRAINED,
 ) -> Manifest:
-    """An environment's servers; its fingerprint is in an annotation."""
-    made = _deployment(resource, run, environment, platform, nodes)
-    made["metadata"]["annotations"] = {FINGERPRINT: _fingerprint(made)}
-    return made
+    """The Deployment of an environment's servers, with its fingerprint as an annotation. `nodes`
+    are those that Kueue assigned to them."""
+    manifest = _deployment(resource, run, environment, platform, nodes)
+    manifest["metadata"]["annotations"] = {FINGERPRINT: owned.fingerprint(manifest)}
+    return manifest
 
 
 def fingerprint(
@@ -83,12 +73,8 @@ def fingerprint(
     platform: Platform,
     nodes: PodSetInfo = UNCONSTRAINED,
 ) -> str:
-    """What the annotation of an up-to-date Deployment says."""
-    return _fingerprint(_deployment(resource, run, environment, platform, nodes))
-
-
-def _fingerprint(manifest: Manifest) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:16]
+    """The value of the annotation of an up-to-date Deployment."""
+    return owned.fingerprint(_deployment(resource, run, environment, platform, nodes))
 
 
 def _deployment(
@@ -109,7 +95,9 @@ def _deployment(
             "revisionHistoryLimit": 1,
             "selector": {"matchLabels": labels},
             "template": {
-                "metadata": kueue_pods.pod_metadata(_common(resource) | labels | queue, nodes),
+                "metadata": kueue_pods.pod_metadata(
+                    common_labels(resource) | labels | queue, nodes
+                ),
                 "spec": {
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
@@ -123,30 +111,30 @@ def _deployment(
                     },
                     "containers": [_container(resource, environment, platform)],
                     "volumes": [{"name": "tmp", "emptyDir": {}}],
-                    **_where(nodes),
+                    **_node_fields(nodes),
                 },
             },
         },
     }
 
 
-def _where(nodes: PodSetInfo) -> Manifest:
-    where = {
+def _node_fields(nodes: PodSetInfo) -> Manifest:
+    fields = {
         "nodeSelector": kueue_pods.node_selector({}, nodes),
         "tolerations": kueue_pods.tolerations((), nodes),
     }
-    return {name: value for name, value in where.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _container(resource: Resource, environment: Environment, platform: Platform) -> Manifest:
     secret = resource.child(TOKEN_SECRET)
-    shown = SecretVariable(name=TOKEN_VARIABLE, secret=secret, key=TOKEN_KEY)
+    token = SecretVariable(name=TOKEN_VARIABLE, secret=secret, key=TOKEN_KEY)
     container: Manifest = {
         "name": "environment",
         "image": environment.image or platform.images.environment,
         "imagePullPolicy": platform.images.pull_policy,
         "env": [
-            _from_secret(shown),
+            _from_secret(token),
             {"name": "PORT", "value": str(ENVIRONMENT_PORT)},
             {"name": "HOME", "value": "/tmp"},
             *(_from_secret(variable) for variable in environment.secret_env),
@@ -167,7 +155,7 @@ def _container(resource: Resource, environment: Environment, platform: Platform)
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }
     if environment.builtin is not None:
-        container["command"] = _served(environment.builtin, environment)
+        container["command"] = _serve_command(environment.builtin, environment)
     return container
 
 
@@ -176,15 +164,15 @@ def _from_secret(variable: SecretVariable) -> Manifest:
     return {"name": variable.name, "valueFrom": source}
 
 
-def _served(builtin: str, environment: Environment) -> list[str]:
+def _serve_command(builtin: str, environment: Environment) -> list[str]:
     options = [
         word
         for name, value in environment.options.items()
         for word in ("--options", f"{name}={json.dumps(value)}")
     ]
     port = str(ENVIRONMENT_PORT)
-    reached = ["--host", "0.0.0.0", "--port", port, "--token-env", TOKEN_VARIABLE]
-    return ["agentrl", "envs", "serve", builtin, *options, *reached]
+    flags = ["--host", "0.0.0.0", "--port", port, "--token-env", TOKEN_VARIABLE]
+    return ["agentrl", "envs", "serve", builtin, *options, *flags]
 
 
 def _probe(path: str, **numbers: int) -> Manifest:
@@ -193,31 +181,3 @@ def _probe(path: str, **numbers: int) -> Manifest:
 
 def _selector(resource: Resource, environment: Environment) -> dict[str, str]:
     return {RUN_UID: resource.uid, ENVIRONMENT: environment.name}
-
-
-def _common(resource: Resource) -> dict[str, str]:
-    return {
-        "app.kubernetes.io/name": "agentrl",
-        "app.kubernetes.io/instance": resource.name,
-        MANAGED_BY: MANAGER,
-        RUN_LABEL: resource.name,
-    }
-
-
-def metadata(resource: Resource, part: str, labels: dict[str, str]) -> Manifest:
-    """Of an object that the run owns."""
-    return {
-        "name": resource.child(part),
-        "namespace": resource.namespace,
-        "labels": _common(resource) | {RUN_UID: resource.uid} | labels,
-        "ownerReferences": [
-            {
-                "apiVersion": f"{GROUP}/{VERSION}",
-                "kind": KIND,
-                "name": resource.name,
-                "uid": resource.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
-    }

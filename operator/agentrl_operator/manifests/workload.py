@@ -1,9 +1,7 @@
-"""Kueue's Workload of a run: what it asks for, and what Kueue says of it."""
+"""Kueue's Workload of a run: the resources that it requests, and what Kueue decided about it."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -11,143 +9,155 @@ from typing import Any
 
 from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator.api.resource import Resource
-from agentrl_operator.manifests.environment_server import FINGERPRINT, Manifest, metadata
+from agentrl_operator.manifests import metadata as owned
+from agentrl_operator.manifests.labels import FINGERPRINT
+from agentrl_operator.manifests.metadata import Manifest, metadata
 from agentrl_pipelines.labels import GPU_RESOURCE
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.kueue_pods import POD_SETS, UNCONSTRAINED, PodSetInfo
 
 GROUP, VERSION, PLURAL = "kueue.x-k8s.io", "v1beta2", "workloads"
 PART = "workload"
-"""Names it among what the run owns."""
+"""Part of its name, see `Resource.child`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priority:
-    """A run's place among others: the WorkloadPriorityClass that it names."""
+    """The WorkloadPriorityClass of a run."""
 
     name: str
     value: int
-    """As the class says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One of them, as Kueue shows it."""
+    """A Workload as Kueue shows it."""
 
     fingerprint: str
-    """Of what it asks for."""
+    """Hash of the resources that it requests."""
     admitted: bool
-    """The run may work."""
+    """The run may work: admitted, neither evicted nor being deleted."""
     reserved: bool
-    """Quota is held for it."""
+    """Quota is reserved for it."""
     evicted: bool
     """Kueue wants the quota back."""
     started: bool
-    """Kueue knows that the run is at work. Where it does not for long, it evicts."""
+    """The condition PodsReady is true. If it stays false for long, Kueue evicts the run."""
     finished: bool
-    """Kueue knows that the run is over."""
-    says: str
+    """The condition Finished is true."""
+    message: str
     """Why it is or is not admitted, in Kueue's words."""
     priority_class: str | None = None
     """The WorkloadPriorityClass that it names."""
     flavors: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """The names of those that Kueue assigned, by pod set."""
-    checked: Mapping[str, PodSetInfo] = field(default_factory=lambda: MappingProxyType({}))
-    """What admission checks add to the pods, by pod set."""
+    """Names of the ResourceFlavors that Kueue assigned, by pod set."""
+    check_updates: Mapping[str, PodSetInfo] = field(default_factory=lambda: MappingProxyType({}))
+    """Node constraints and pod metadata from admission checks, by pod set."""
 
 
 def name(resource: Resource) -> str:
-    """Of a run's Workload."""
+    """The name of a run's Workload."""
     return resource.child(PART)
 
 
 def manifest(resource: Resource, run: AgentRLRun, priority: Priority | None = None) -> Manifest:
-    """The Workload that asks for what a phase of the run needs at its widest."""
-    made = metadata(resource, PART, {})
+    """The Workload that requests the most that a phase of the run needs at any time."""
+    annotations = {"annotations": {FINGERPRINT: fingerprint(run)}}
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "Workload",
-        "metadata": made | {"annotations": {FINGERPRINT: fingerprint(run)}},
-        "spec": _spec(run) | (prioritized(priority) if priority is not None else {}),
+        "metadata": metadata(resource, PART, {}) | annotations,
+        "spec": _spec(run) | (priority_fields(priority) if priority is not None else {}),
     }
 
 
-def prioritized(priority: Priority | None) -> Manifest:
-    """The fields of a Workload's spec that tell its priority, as a merge patch has them."""
+def priority_fields(priority: Priority | None) -> Manifest:
+    """The fields of a Workload's spec that hold its priority, as a merge patch: None removes
+    them."""
     if priority is None:
         return {"priorityClassRef": None, "priority": None}
-    named = {"group": GROUP, "kind": "WorkloadPriorityClass", "name": priority.name}
-    return {"priorityClassRef": named, "priority": priority.value}
+    reference = {"group": GROUP, "kind": "WorkloadPriorityClass", "name": priority.name}
+    return {"priorityClassRef": reference, "priority": priority.value}
 
 
 def fingerprint(run: AgentRLRun) -> str:
-    """Changes with what the run asks for; its priority may change while it works."""
-    return hashlib.sha256(json.dumps(_spec(run), sort_keys=True).encode()).hexdigest()[:16]
+    """A hash of the requested resources. The priority is not in it, because it may change while the
+    run is working."""
+    return owned.fingerprint(_spec(run))
 
 
 def _spec(run: AgentRLRun) -> Manifest:
-    return {"queueName": run.spec.compute.queue, "podSets": [*_stages(run), *_servers(run)]}
+    pod_sets = [*_stage_pod_sets(run), *_environment_pod_sets(run)]
+    return {"queueName": run.spec.compute.queue, "podSets": pod_sets}
 
 
-def _stages(run: AgentRLRun) -> list[Manifest]:
-    """Pods that hold the model side by side. Evaluation follows them and asks for no more; what
-    else runs in a phase is small and is not counted."""
+def _stage_pod_sets(run: AgentRLRun) -> list[Manifest]:
+    """The pods that hold the model at the same time. Evaluation runs after them and needs no more;
+    the other stages of a phase are small and not counted."""
     compute = run.spec.compute
     requests = {"cpu": compute.cpu, "memory": compute.memory}
     if compute.gpus:
         requests[GPU_RESOURCE] = str(compute.gpus)
-    # Kueue picks flavors by these two.
-    where = {
+    # Kueue chooses flavors by these two.
+    constraints = {
         "nodeSelector": dict(compute.node_selector),
         "tolerations": [one.model_dump(exclude_none=True) for one in compute.tolerations],
     }
-    return [_pod_set(stage, 1, requests, where) for stage in POD_SETS[compute.placement]]
+    stages = POD_SETS[compute.placement]
+    return [_pod_set(stage, 1, requests, constraints) for stage in stages]
 
 
-def _servers(run: AgentRLRun) -> list[Manifest]:
+def _environment_pod_sets(run: AgentRLRun) -> list[Manifest]:
     return [
-        _pod_set(servers(one), one.replicas, {"cpu": one.cpu, "memory": one.memory})
+        _pod_set(environment_pod_set(one), one.replicas, {"cpu": one.cpu, "memory": one.memory})
         for one in run.spec.environments
         if resolve.is_managed(one)
     ]
 
 
-def servers(environment: Environment) -> str:
-    """The pod set of an environment's servers."""
+def environment_pod_set(environment: Environment) -> str:
+    """The name of the pod set of an environment's servers."""
     return f"environment-{environment.name}"
 
 
 def _pod_set(
-    name: str, count: int, requests: Mapping[str, str], where: Mapping[str, Any] | None = None
+    name: str,
+    count: int,
+    requests: Mapping[str, str],
+    constraints: Mapping[str, Any] | None = None,
 ) -> Manifest:
     containers = [{"name": "main", "resources": {"requests": dict(requests)}}]
-    template = {"spec": {"containers": containers, **(where or {})}}
+    template = {"spec": {"containers": containers, **(constraints or {})}}
     return {"name": name, "count": count, "template": template}
 
 
 def read(body: Mapping[str, Any]) -> Workload:
     """The Workload in an object of the Kubernetes API."""
-    about = body["metadata"]
-    evicted, reserved = holds(body, "Evicted"), holds(body, "QuotaReserved")
+    meta = body["metadata"]
+    evicted, reserved = is_true(body, "Evicted"), is_true(body, "QuotaReserved")
     eviction = condition(body, "Evicted")
-    idle = evicted and str(eviction["reason"]).startswith("Deactivated")
-    deleted = about.get("deletionTimestamp") is not None
+    deactivated = evicted and str(eviction["reason"]).startswith("Deactivated")
+    deleted = meta.get("deletionTimestamp") is not None
     return Workload(
-        fingerprint=(about.get("annotations") or {}).get(FINGERPRINT, ""),
-        admitted=holds(body, "Admitted") and not evicted and not deleted,
+        fingerprint=(meta.get("annotations") or {}).get(FINGERPRINT, ""),
+        admitted=is_true(body, "Admitted") and not evicted and not deleted,
         reserved=reserved,
         evicted=evicted,
-        started=holds(body, "PodsReady"),
-        finished=holds(body, "Finished"),
-        says=str(eviction["message"]) if idle or (evicted and reserved) else _words(body),
+        started=is_true(body, "PodsReady"),
+        finished=is_true(body, "Finished"),
+        message=(
+            str(eviction["message"])
+            if deactivated or (evicted and reserved)
+            else _admission_message(body)
+        ),
         priority_class=((body.get("spec") or {}).get("priorityClassRef") or {}).get("name"),
         flavors=_flavors(body),
-        checked=_checked(body),
+        check_updates=_check_updates(body),
     )
 
 
 def _flavors(body: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Each once, in the order of the resources that they are for."""
+    """The distinct flavors of each pod set, in the order of the resources that they are for."""
     assigned = (status(body).get("admission") or {}).get("podSetAssignments") or ()
     return {
         one["name"]: tuple(dict.fromkeys(name for _, name in sorted(one["flavors"].items())))
@@ -156,8 +166,9 @@ def _flavors(body: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _checked(body: Mapping[str, Any]) -> dict[str, PodSetInfo]:
-    """Of every check, in their order; Kueue evicts where two contradict each other."""
+def _check_updates(body: Mapping[str, Any]) -> dict[str, PodSetInfo]:
+    """The podSetUpdates of all admission checks, in their order. Kueue evicts a Workload whose
+    checks contradict each other."""
     found: dict[str, PodSetInfo] = {}
     for check in status(body).get("admissionChecks") or ():
         for update in check.get("podSetUpdates") or ():
@@ -171,31 +182,30 @@ def _checked(body: Mapping[str, Any]) -> dict[str, PodSetInfo]:
     return found
 
 
-def _words(body: Mapping[str, Any]) -> str:
-    """Why the quota is or is not reserved, or what is still checked."""
-    waits = not holds(body, "QuotaReserved")
-    checks = [
+def _admission_message(body: Mapping[str, Any]) -> str:
+    """Why quota is or is not reserved; once it is, which admission checks are pending."""
+    reserved = is_true(body, "QuotaReserved")
+    pending = [
         f"{one['name']}: {one.get('message') or one['state']}"
         for one in status(body).get("admissionChecks") or ()
-        if one["state"] != "Ready" and not waits
+        if one["state"] != "Ready" and reserved
     ]
-    if checks:
-        return f"waiting for admission checks: {'; '.join(checks)}"
-    told = condition(body, "QuotaReserved").get("message", "")
-    return str(told) or "waiting for Kueue"
+    if pending:
+        return f"waiting for admission checks: {'; '.join(pending)}"
+    return str(condition(body, "QuotaReserved").get("message", "")) or "waiting for Kueue"
 
 
 def status(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of a Workload; empty where there is none yet."""
+    """The status of a Workload; empty if it has none yet."""
     return body.get("status") or {}
 
 
 def condition(body: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Of this type; empty where there is none."""
-    found = status(body).get("conditions") or ()
-    return next((one for one in found if one["type"] == kind), {})
+    """The condition of this type; empty if there is none."""
+    conditions = status(body).get("conditions") or ()
+    return next((one for one in conditions if one["type"] == kind), {})
 
 
-def holds(body: Mapping[str, Any], kind: str) -> bool:
-    """Whether the condition of this type is true."""
+def is_true(body: Mapping[str, Any], kind: str) -> bool:
+    """Whether the condition of this type is True."""
     return bool(condition(body, kind).get("status") == "True")

@@ -1,8 +1,8 @@
-"""What Kueue is told of a run, in the status of its Workload.
+"""Patches of a Workload's status, by which the operator reports the progress of a run to Kueue.
 
-The lifecycle is the one that Kueue keeps with the jobs it knows: it sets Admitted, and may set
-Evicted later. Who runs the job then stops it and takes QuotaReserved back, which frees the quota
-and puts the Workload into the queue again.
+Kueue treats the run as it treats the jobs that it has integrations for: Kueue sets Admitted and may
+set Evicted later. The operator then stops the run and sets QuotaReserved to False, which releases
+the quota and puts the Workload back into the queue.
 """
 
 from __future__ import annotations
@@ -13,78 +13,80 @@ from typing import Any, Literal
 
 from agentrl_operator.api.conditions import rfc3339
 from agentrl_operator.manifests import workload
-from agentrl_operator.manifests.environment_server import Manifest
+from agentrl_operator.manifests.metadata import Manifest
 
-News = Literal["started", "stopped", "succeeded", "failed"]
-"""started: the run is at work. stopped: nothing of it is, after an eviction. Else: its end."""
+RunEvent = Literal["started", "stopped", "succeeded", "failed"]
+"""started: the run is working. stopped: nothing of it works any more after an eviction. Else how
+the run ended."""
 
 
-def told(body: Mapping[str, Any], news: News, now: datetime) -> Manifest | None:
-    """The merge patch of the status that tells Kueue. None: it knows, or it is no news any more.
+def status_patch(body: Mapping[str, Any], event: RunEvent, now: datetime) -> Manifest | None:
+    """The merge patch of the status that reports `event`. None: the status says so already, or the
+    event is out of date.
 
-    A merge replaces the whole list of conditions: the version makes the patch fail, to be tried
-    again, where Kueue wrote meanwhile.
+    A merge patch replaces the whole list of conditions. It names the resourceVersion, so it fails,
+    and is tried again, if Kueue wrote in the meantime.
     """
     seen = workload.read(body)
-    if news == "started":
-        message = "the run is at work"
-        fresh = [] if seen.started else [_made(body, "PodsReady", True, "Started", message, now)]
-        change: Manifest = {}
-    elif news == "stopped":
-        evicted = seen.evicted and seen.reserved
-        fresh = _given_back(body, now) if evicted else []
-        change = {"admission": None, "accumulatedPastExecutionTimeSeconds": _used_s(body, now)}
-    else:
-        message = f"the run {news}"
-        end = [_made(body, "Finished", True, news.capitalize(), message, now)]
-        fresh, change = ([] if seen.finished else end), {}
-    if not fresh:
+    change: Manifest = {}
+    new: list[Manifest] = []
+    if event == "started":
+        if not seen.started:
+            new = [_condition(body, "PodsReady", True, "Started", "the run is working", now)]
+    elif event == "stopped":
+        if seen.evicted and seen.reserved:
+            new = _released_quota(body, now)
+        change = {"admission": None, "accumulatedPastExecutionTimeSeconds": _admitted_s(body, now)}
+    elif not seen.finished:
+        reason, message = event.capitalize(), f"the run {event}"
+        new = [_condition(body, "Finished", True, reason, message, now)]
+    if not new:
         return None
-    names = {one["type"] for one in fresh}
-    kept = [
-        one for one in workload.status(body).get("conditions") or () if one["type"] not in names
-    ]
+    types = {one["type"] for one in new}
+    conditions = workload.status(body).get("conditions") or ()
+    kept = [one for one in conditions if one["type"] not in types]
     version = {"resourceVersion": body["metadata"]["resourceVersion"]}
-    return {"metadata": version, "status": change | {"conditions": kept + fresh}}
+    return {"metadata": version, "status": change | {"conditions": kept + new}}
 
 
-def _given_back(body: Mapping[str, Any], now: datetime) -> list[Manifest]:
-    """What frees the quota. Whom Kueue evicted for others or for a broken node is in the queue
-    again at once; the rest Kueue itself puts there, when their reason has passed."""
+def _released_quota(body: Mapping[str, Any], now: datetime) -> list[Manifest]:
+    """The conditions that release the quota. A run that was preempted or lost a node goes back into
+    the queue at once; in other cases Kueue requeues it when the cause of the eviction is gone."""
     eviction = workload.condition(body, "Evicted")
     reason, message = str(eviction["reason"]), str(eviction.get("message", ""))
-    again = reason in ("Preempted", "NodeFailures")
-    fresh = [
-        _made(body, "Requeued", again, reason, message, now),
-        _made(body, "QuotaReserved", False, "Pending", message, now),
+    requeue = reason in ("Preempted", "NodeFailures")
+    new = [
+        _condition(body, "Requeued", requeue, reason, message, now),
+        _condition(body, "QuotaReserved", False, "Pending", message, now),
     ]
-    if workload.holds(body, "Admitted"):
+    if workload.is_true(body, "Admitted"):
         none = "The workload has no reservation"
-        fresh.append(_made(body, "Admitted", False, "NoReservation", none, now))
-    if workload.holds(body, "PodsReady"):
-        fresh.append(_made(body, "PodsReady", False, "WaitForStart", "the run has stopped", now))
-    return fresh
+        new.append(_condition(body, "Admitted", False, "NoReservation", none, now))
+    if workload.is_true(body, "PodsReady"):
+        stopped = "the run has stopped"
+        new.append(_condition(body, "PodsReady", False, "WaitForStart", stopped, now))
+    return new
 
 
-def _used_s(body: Mapping[str, Any], now: datetime) -> int | None:
-    """Seconds that it was admitted, as Kueue adds them up."""
+def _admitted_s(body: Mapping[str, Any], now: datetime) -> int | None:
+    """Seconds for which the Workload has been admitted so far, summed as Kueue sums them."""
     before = workload.status(body).get("accumulatedPastExecutionTimeSeconds")
     since = workload.condition(body, "Admitted").get("lastTransitionTime")
-    if since is None or not workload.holds(body, "Admitted"):
+    if since is None or not workload.is_true(body, "Admitted"):
         return before
     return (before or 0) + max(0, int((now - datetime.fromisoformat(since)).total_seconds()))
 
 
-def _made(
+def _condition(
     body: Mapping[str, Any], kind: str, holds: bool, reason: str, message: str, now: datetime
 ) -> Manifest:
     before, status = workload.condition(body, kind), str(holds)
-    same = before.get("status") == status
+    unchanged = before.get("status") == status
     return {
         "type": kind,
         "status": status,
         "reason": reason,
         "message": message,
-        "lastTransitionTime": before["lastTransitionTime"] if same else rfc3339(now),
+        "lastTransitionTime": before["lastTransitionTime"] if unchanged else rfc3339(now),
         "observedGeneration": body["metadata"].get("generation", 0),
     }

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from agentrl_operator.manifests.workload import Priority
-from agentrl_operator.manifests.workload_status import News
+from agentrl_operator.manifests.workload_status import RunEvent
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
 
@@ -108,7 +108,7 @@ class UpdateWorkloadStatus:
     """Report in the Workload's status that the run started, stopped after an eviction, or ended.
     The last two release the quota."""
 
-    news: News
+    news: RunEvent
     at: datetime
 
 

@@ -7,9 +7,10 @@ The quota is released only after the work has stopped and the environment server
 from __future__ import annotations
 
 from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.status import Status
 from agentrl_operator.manifests import workload
-from agentrl_operator.manifests.workload_status import News
+from agentrl_operator.manifests.workload_status import RunEvent
 from agentrl_operator.planning import environments, stopping
 from agentrl_operator.planning.actions import (
     Action,
@@ -17,7 +18,7 @@ from agentrl_operator.planning.actions import (
     SetWorkloadPriority,
     UpdateWorkloadStatus,
 )
-from agentrl_operator.planning.observation import KfpRun, Unknown, may_have_workload
+from agentrl_operator.planning.observation import Unknown, may_have_workload
 from agentrl_operator.planning.plan import (
     Plan,
     Situation,
@@ -39,7 +40,7 @@ def queued_plan(situation: Situation, status: Status) -> Plan | None:
         return None
     observation, now = situation.observation, situation.now
     seen = observation.workload
-    detail = seen.says if seen is not None else "waiting for Kueue"
+    detail = seen.message if seen is not None else "waiting for Kueue"
     remaining = stopping.remaining_work(situation, status)
     if remaining is not None:
         status = status.with_condition(Kind.ADMITTED, "False", Reason.EVICTED, detail, now)
@@ -113,7 +114,7 @@ def workload_updates(situation: Situation, status: Status) -> tuple[list[Action]
             message = "the run names no queue"
             status = status.with_condition(Kind.ADMITTED, "True", Reason.NOT_QUEUED, message, now)
         return [], status
-    detail = seen.says
+    detail = seen.message
     if isinstance(observation.priority, Unknown):
         detail = f"{detail}; {observation.priority.message}"
     status = status.with_condition(Kind.ADMITTED, "True", Reason.ADMITTED, detail, now)
@@ -128,7 +129,7 @@ def quota_release(situation: Situation, status: Status) -> list[Action]:
     seen = situation.observation.workload
     if seen is None or seen.finished:
         return []
-    news: News = "succeeded" if status.state == "Succeeded" else "failed"
+    news: RunEvent = "succeeded" if status.state == "Succeeded" else "failed"
     return [
         *environments.possible_server_deletions(situation.resource),
         UpdateWorkloadStatus(news=news, at=situation.now),

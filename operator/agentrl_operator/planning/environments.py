@@ -85,4 +85,4 @@ def _nodes(environment: Environment, observation: Observation) -> PodSetInfo:
     """Where Kueue assigned its servers."""
     if isinstance(observation.nodes, Unknown):
         return UNCONSTRAINED
-    return observation.nodes.get(workload.servers(environment), UNCONSTRAINED)
+    return observation.nodes.get(workload.environment_pod_set(environment), UNCONSTRAINED)

@@ -9,14 +9,12 @@ from typing import Literal
 
 from agentrl_components.storage.records import State, Verdict
 from agentrl_operator.api.conditions import Kind
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
 from agentrl_operator.manifests.workload import Priority, Workload
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import PodSetInfo
-
-ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
-"""Terminal states of a KFP run."""
 
 
 def may_have_workload(resource: Resource, status: Status, platform: Platform) -> bool:
@@ -36,26 +34,6 @@ class Servers:
     """Number of ready replicas."""
     wanted: int
     """Number of replicas in its spec."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KfpRun:
-    """A KFP run."""
-
-    state: str
-    """As the KFP API reports it: PENDING, RUNNING, SUCCEEDED, FAILED, CANCELING, CANCELED ..."""
-    error: str = ""
-    """Error message of the KFP API."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether its pods may still run. An unknown state counts as alive."""
-        return self.state not in ENDED
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether all its tasks succeeded."""
-        return self.state == "SUCCEEDED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +88,7 @@ class Observation:
     @property
     def unavailable(self) -> list[str]:
         """The dependencies that did not answer, as the metrics name them."""
-        values = {"Kfp": (self.kfp,), "Standing": (self.run_state, self.decision)}
+        values = {"kfp": (self.kfp,), "run_store": (self.run_state, self.decision)}
         return [
             name
             for name, answers in values.items()

@@ -18,6 +18,7 @@ from datetime import datetime
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.storage.records import State, Verdict
 from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
 from agentrl_operator.planning import admission, environments, progress, retries, stopping
@@ -28,7 +29,7 @@ from agentrl_operator.planning.actions import (
     DeleteResource,
     StartKfpRun,
 )
-from agentrl_operator.planning.observation import KfpRun, Observation, Unknown
+from agentrl_operator.planning.observation import Observation, Unknown
 from agentrl_operator.planning.plan import (
     Plan,
     Situation,

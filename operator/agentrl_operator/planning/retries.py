@@ -7,10 +7,11 @@ from datetime import timedelta
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.storage.records import State
 from agentrl_operator.api.conditions import Reason, rfc3339, stage_reason
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.status import Status
 from agentrl_operator.planning import progress, stopping
 from agentrl_operator.planning.actions import TerminateKfpRun
-from agentrl_operator.planning.observation import KfpRun, Observation, Unknown
+from agentrl_operator.planning.observation import Observation, Unknown
 from agentrl_operator.planning.plan import (
     Plan,
     Situation,

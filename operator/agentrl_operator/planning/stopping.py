@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.status import Status
 from agentrl_operator.planning import environments
 from agentrl_operator.planning.actions import (
@@ -21,7 +22,7 @@ from agentrl_operator.planning.actions import (
     RemoveFinalizer,
     TerminateKfpRun,
 )
-from agentrl_operator.planning.observation import KfpRun, Observation, Unknown
+from agentrl_operator.planning.observation import Observation, Unknown
 from agentrl_operator.planning.plan import (
     Plan,
     Situation,

@@ -1,4 +1,4 @@
-"""Log lines: JSON for machines, plain for people."""
+"""Log format of the operator: a JSON object a line, or plain text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Json(logging.Formatter):
 
 
 def log_to_stderr(style: Literal["json", "plain"], level: int = logging.INFO) -> None:
-    """Everything from `level` on, a line each. Kopf only speaks up when something is wrong."""
+    """Log everything from `level` on to stderr, and only warnings of Kopf."""
     handler = logging.StreamHandler(sys.stderr)
     plain = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
     handler.setFormatter(_Json() if style == "json" else plain)

@@ -1,4 +1,4 @@
-"""What the operator counts, for Prometheus."""
+"""Prometheus metrics of the operator."""
 
 from __future__ import annotations
 
@@ -11,54 +11,61 @@ from prometheus_client.registry import Collector
 
 from agentrl_components.spec.crd.status import STATES
 
+RECONCILE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
 
 class Metrics:
-    """One set, in a registry of its own."""
+    """The metrics of one operator, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.reconciles = Counter(
-            "agentrl_operator_reconciles",
-            "Looks at a run, by how they ended.",
+            "agentrl_operator_reconcile",
+            "Reconciliations of runs, by result.",
             ["result"],
             registry=self.registry,
         )
-        self.seconds = Histogram(
-            "agentrl_operator_reconcile_seconds",
-            "Time that a look at a run took.",
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+        self.reconcile_duration = Histogram(
+            "agentrl_operator_reconcile_duration_seconds",
+            "Duration of a reconciliation.",
+            buckets=RECONCILE_BUCKETS_S,
             registry=self.registry,
         )
         self.actions = Counter(
-            "agentrl_operator_actions", "Things done.", ["action"], registry=self.registry
-        )
-        self.troubles = Counter(
-            "agentrl_operator_troubles",
-            "Failures of neighbours, by whose.",
-            ["neighbour"],
+            "agentrl_operator_actions",
+            "Actions that were executed, by kind.",
+            ["action"],
             registry=self.registry,
         )
-        self.acts = Gauge(
-            "agentrl_operator_acts",
-            "1: this operator acts. 0: it waits for the lease, which another one holds.",
+        self.dependency_errors = Counter(
+            "agentrl_operator_dependency_errors",
+            "Errors of services that the operator depends on, by service.",
+            ["dependency"],
             registry=self.registry,
         )
-        self.event_age = Gauge(
+        self.leader = Gauge(
+            "agentrl_operator_leader",
+            "1 if this process is the leader, 0 if it is on standby.",
+            registry=self.registry,
+        )
+        self.last_event_age = Gauge(
             "agentrl_operator_last_event_age_seconds",
-            "Since the last event of any watch.",
+            "Time since the last event of any watch.",
             registry=self.registry,
         )
-        self.answer_age = Gauge(
-            "agentrl_operator_last_answer_age_seconds",
-            "Since Kubernetes last answered a question about runs.",
+        self.last_response_age = Gauge(
+            "agentrl_operator_last_response_age_seconds",
+            "Time since the API server last answered the heartbeat.",
             registry=self.registry,
         )
-        self.waiting = Gauge(
-            "agentrl_operator_queue", "Runs that wait to be looked at.", registry=self.registry
+        self.workqueue_depth = Gauge(
+            "agentrl_operator_workqueue_depth",
+            "Runs that are waiting for reconciliation.",
+            registry=self.registry,
         )
 
     def runs_by_state(self, states: Callable[[], Iterable[str]]) -> None:
-        """Show how many runs are in each state."""
+        """Export the number of runs in each state; `states` returns the state of every run."""
         self.registry.register(_Runs(states))
 
 

@@ -1,4 +1,4 @@
-"""/metrics, /healthz and /readyz."""
+"""The HTTP endpoints /metrics, /healthz and /readyz."""
 
 from __future__ import annotations
 
@@ -11,77 +11,79 @@ from prometheus_client import generate_latest
 
 from agentrl_operator.telemetry.metrics import Metrics
 
-SILENCE_S = 90.0
-"""The operator is not ready where Kubernetes has not answered it for so long."""
+LONGEST_SILENCE_S = 90.0
+"""The operator is not ready if the API server has not answered for this long."""
 
 
 class Health:
-    """What probes ask."""
+    """The state behind the probes."""
 
     def __init__(self, last_event: Callable[[], float], metrics: Metrics) -> None:
-        self.started = False
-        """The watches run."""
-        self._waits_for = ""
+        """`last_event` returns the time of the last event of any watch, by `time.monotonic`."""
+        self.watching = False
+        """Whether the watches are established."""
+        self._leader = ""
         self._last_event = last_event
-        self._answered: float | None = None
+        self._last_response: float | None = None
         self._metrics = metrics
-        metrics.answer_age.set_function(self._answer_age)
+        metrics.last_response_age.set_function(self._response_age_s)
 
-    def answered(self) -> None:
-        """Kubernetes has answered just now."""
-        self._answered = time.monotonic()
+    def record_response(self) -> None:
+        """The API server has just answered."""
+        self._last_response = time.monotonic()
 
-    def waits(self, holder: str) -> None:
-        """Kubernetes has answered just now, and another operator holds the Lease."""
-        self._waits_for = f"the lease, which {holder} holds"
-        self.answered()
+    def set_standby(self, leader: str) -> None:
+        """The API server has just answered that another process is the leader."""
+        self._leader = leader
+        self.record_response()
 
-    def acts(self) -> None:
-        """This operator is the one that acts."""
-        self._waits_for = ""
-        self._metrics.acts.set(1)
+    def set_leading(self) -> None:
+        """This process is the leader."""
+        self._leader = ""
+        self._metrics.leader.set(1)
 
     def application(self) -> web.Application:
-        """The three pages."""
-        served = web.Application()
-        served.add_routes(
+        """The web application with the three endpoints."""
+        application = web.Application()
+        application.add_routes(
             [
-                web.get("/metrics", self._shown),
-                web.get("/healthz", self._alive),
-                web.get("/readyz", self._ready),
+                web.get("/metrics", self._serve_metrics),
+                web.get("/healthz", self._serve_healthz),
+                web.get("/readyz", self._serve_readyz),
             ]
         )
-        return served
+        return application
 
-    def _answer_age(self) -> float:
-        return float("inf") if self._answered is None else time.monotonic() - self._answered
+    def _response_age_s(self) -> float:
+        if self._last_response is None:
+            return float("inf")
+        return time.monotonic() - self._last_response
 
-    async def _shown(self, _: web.Request) -> web.Response:
-        page = generate_latest(self._metrics.registry)
-        return web.Response(body=page, headers={"Content-Type": "text/plain; version=0.0.4"})
+    async def _serve_metrics(self, _: web.Request) -> web.Response:
+        body = generate_latest(self._metrics.registry)
+        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4"})
 
-    async def _alive(self, _: web.Request) -> web.Response:
-        """That the loop answers is the answer: nothing in it may block."""
+    async def _serve_healthz(self, _: web.Request) -> web.Response:
+        """Any response shows that nothing blocks the event loop."""
         return web.json_response({"ok": True})
 
-    async def _ready(self, _: web.Request) -> web.Response:
-        """To act, or to take over: a second operator that waits is as it should be."""
-        age_s = self._answer_age()
-        ready = (self.started or bool(self._waits_for)) and age_s < SILENCE_S
-        waits_for = {"waitsFor": self._waits_for} if self._waits_for else {}
-        page = {
+    async def _serve_readyz(self, _: web.Request) -> web.Response:
+        """Ready to reconcile as the leader, or to take over from another one."""
+        age_s = self._response_age_s()
+        ready = (self.watching or bool(self._leader)) and age_s < LONGEST_SILENCE_S
+        content = {
             "ready": ready,
-            **waits_for,
+            **({"leader": self._leader} if self._leader else {}),
             "lastEventAgeSeconds": round(time.monotonic() - self._last_event(), 1),
-            "lastAnswerAgeSeconds": round(age_s, 1) if self._answered is not None else None,
+            "lastResponseAgeSeconds": None if self._last_response is None else round(age_s, 1),
         }
-        return web.json_response(page, status=200 if ready else 503)
+        return web.json_response(content, status=200 if ready else 503)
 
 
 @asynccontextmanager
-async def probed(health: Health, host: str, port: int) -> AsyncIterator[int]:
-    """The pages are served meanwhile; yields the port, which the system chooses for 0."""
-    # No connection is kept: Kopf would wait for its end when the operator stops.
+async def probe_server(health: Health, host: str, port: int) -> AsyncIterator[int]:
+    """Serve the endpoints within this context; yields the port, which the system chooses for 0."""
+    # No keep-alive: Kopf would wait for the connections to close when the operator stops.
     runner = web.AppRunner(health.application(), access_log=None, keepalive_timeout=0)
     await runner.setup()
     try:

@@ -1,6 +1,6 @@
-"""A world in memory: Kubernetes and KFP, as far as the operator speaks to them.
+"""Kubernetes and KFP in memory, as far as the operator uses them.
 
-For tests, and for looking at what the operator does with nothing around it.
+For tests, and for trying the operator without a cluster.
 """
 
 from __future__ import annotations
@@ -10,39 +10,42 @@ from copy import deepcopy
 from typing import Any, Literal
 
 from agentrl_components.spec import GROUP, KIND, VERSION
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import FINALIZER, Resource
-from agentrl_operator.clients.kfp import Submission
 from agentrl_operator.clients.pods import Pod
+from agentrl_operator.clients.protocols import Submission
 from agentrl_operator.errors import KfpError, KubernetesError
-from agentrl_operator.manifests.environment_server import FINGERPRINT, Manifest
-from agentrl_operator.planning.observation import KfpRun, Servers
+from agentrl_operator.manifests.labels import FINGERPRINT
+from agentrl_operator.manifests.metadata import Manifest
+from agentrl_operator.planning.observation import Servers
 from agentrl_operator.testing.memory_kueue import MemoryKueue
 
 Key = tuple[str, str]
 
 
 class MemoryCluster:
-    """Resources, children and Events of one cluster."""
+    """`Cluster` in memory: the runs, the objects that they own and the Events of one cluster."""
 
     def __init__(self, kfp: MemoryKfp) -> None:
         self.resources: dict[Key, dict[str, Any]] = {}
         self.children: dict[tuple[str, str, str], Manifest] = {}
         """By kind, namespace and name."""
-        self.kueue = MemoryKueue(self.children, self._asked)
+        self.kueue = MemoryKueue(self.children, self._check)
         self.events: list[tuple[str, str, str]] = []
-        """Kind, reason and message."""
-        self.removed: list[str] = []
-        """Deployments that were there and were deleted."""
-        self.told = 0
-        """Writes of a status."""
+        """Type, reason and message."""
+        self.deleted_deployments: list[str] = []
+        """Names of Deployments that existed and were deleted."""
+        self.status_patches = 0
+        """Number of patches of a run's status."""
         self.down = False
+        """Every request fails."""
         self.troubles: dict[str, str] = {}
-        """What the pods of a KFP run say, by its id."""
+        """Problems of the pods of a KFP run, by its id."""
         self._kfp = kfp
         self._version = 0
 
     def add(self, name: str, namespace: str, uid: str, spec: Mapping[str, Any]) -> Key:
-        """Create a run."""
+        """Create a run. Returns its key."""
         self.resources[namespace, name] = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": KIND,
@@ -58,14 +61,14 @@ class MemoryCluster:
         return namespace, name
 
     def edit(self, key: Key, **changes: Any) -> None:
-        """Change fields of a run's spec."""
+        """Set fields of a run's spec."""
         body = self.resources[key]
         body["spec"] |= changes
         body["metadata"]["generation"] += 1
         self._touch(body)
 
     def label(self, key: Key, **labels: str | None) -> None:
-        """Change labels of a run; None: take one off."""
+        """Set labels of a run; None removes one."""
         body = self.resources[key]
         old = body["metadata"].get("labels", {})
         kept = {name: value for name, value in (old | labels).items() if value is not None}
@@ -73,24 +76,24 @@ class MemoryCluster:
         self._touch(body)
 
     def delete(self, key: Key, at: str) -> None:
-        """Ask for a run's deletion."""
+        """Request the deletion of a run at this time (RFC 3339)."""
         body = self.resources[key]
         body["metadata"].setdefault("deletionTimestamp", at)
         self._touch(body)
-        self._swept(key)
+        self._sweep(key)
 
     def lose_status(self, key: Key, to: Mapping[str, Any] | None = None) -> None:
-        """Forget a run's status, or put an older one in its place."""
+        """Replace the status of a run by `to`: by an older one, or by none."""
         body = self.resources[key]
         body["status"] = deepcopy(dict(to or {}))
         self._touch(body)
 
     def body(self, key: Key) -> dict[str, Any]:
-        """A copy of a run as it is now."""
+        """A copy of a run."""
         return deepcopy(self.resources[key])
 
     def servers(self, uid: str, *, ready: bool = True) -> dict[str, Servers]:
-        """Deployments of a run as its watch would show them."""
+        """The Deployments of a run as the watch shows them, all or none of their pods ready."""
         return {
             name: Servers(
                 manifest=manifest["metadata"]["annotations"][FINGERPRINT],
@@ -101,84 +104,86 @@ class MemoryCluster:
             if kind == "Deployment" and manifest["metadata"]["ownerReferences"][0]["uid"] == uid
         }
 
-    async def hold(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        return self._finalizers(body, lambda old: [*old, FINALIZER])
+    async def add_finalizer(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._patch_finalizers(body, lambda old: [*old, FINALIZER])
 
-    async def release(self, body: Mapping[str, Any]) -> None:
-        self._finalizers(body, lambda old: [one for one in old if one != FINALIZER])
+    async def remove_finalizer(self, body: Mapping[str, Any]) -> None:
+        self._patch_finalizers(body, lambda old: [one for one in old if one != FINALIZER])
 
-    async def tell(self, resource: Resource, status: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        self._asked()
+    async def patch_status(
+        self, resource: Resource, status: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        self._check()
         body = self.resources.get((resource.namespace, resource.name))
         if body is None:
             return None
         merged = {**body.get("status", {}), **status}
         body["status"] = {name: value for name, value in merged.items() if value is not None}
         self._touch(body)
-        self.told += 1
+        self.status_patches += 1
         return deepcopy(body)
 
-    async def record(
+    async def create_event(
         self, resource: Resource, kind: Literal["Normal", "Warning"], reason: str, message: str
     ) -> None:
-        self._asked()
+        self._check()
         self.events.append((kind, reason, message))
 
     async def create(self, manifest: Manifest) -> bool:
-        self._asked()
-        return self.children.setdefault(_child(manifest), manifest) is manifest
+        self._check()
+        return self.children.setdefault(_child_key(manifest), manifest) is manifest
 
     async def apply(self, manifest: Manifest) -> None:
-        self._asked()
-        self.children[_child(manifest)] = manifest
+        self._check()
+        self.children[_child_key(manifest)] = manifest
 
-    async def remove_deployment(self, namespace: str, name: str) -> None:
-        self._asked()
+    async def delete_deployment(self, namespace: str, name: str) -> None:
+        self._check()
         if self.children.pop(("Deployment", namespace, name), None) is not None:
-            self.removed.append(name)
+            self.deleted_deployments.append(name)
 
-    async def remove_resource(self, resource: Resource) -> None:
-        self._asked()
+    async def delete_run(self, resource: Resource) -> None:
+        self._check()
         if (resource.namespace, resource.name) in self.resources:
             self.delete((resource.namespace, resource.name), "2026-01-01T00:00:00Z")
 
-    async def remove_workflow(self, namespace: str, run_id: str) -> None:
-        self._asked()
+    async def delete_workflows(self, namespace: str, run_id: str) -> None:
+        self._check()
         self._kfp.working.discard(run_id)
 
-    async def workflows(self, namespace: str, run_id: str) -> Sequence[str]:
-        self._asked()
+    async def workflow_phases(self, namespace: str, run_id: str) -> Sequence[str]:
+        self._check()
         return ["Running"] if run_id in self._kfp.working else []
 
-    async def pods(self, namespace: str, label: str, values: Collection[str]) -> Sequence[Pod]:
-        """One of each KFP run that works, and what `troubles` says of it. A run's own are named
-        after it."""
-        self._asked()
+    async def list_pods(self, namespace: str, label: str, values: Collection[str]) -> Sequence[Pod]:
+        """One pod for each working KFP run, with its problem from `troubles`. A KFP run belongs to
+        the AgentRLRun whose name its own begins with."""
+        self._check()
         named = (one for one in self._kfp.submitted if one.name.partition(":")[0] in values)
-        mine = {one.run_id for one in named}
+        own = {one.run_id for one in named}
         return [
             Pod(part="train", run_id=run_id, ended=False, trouble=self.troubles.get(run_id, ""))
-            for run_id in sorted(self._kfp.working & (mine | set(values)))
+            for run_id in sorted(self._kfp.working & (own | set(values)))
         ]
 
-    async def runs(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
-        self._asked()
+    async def list_runs(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
+        self._check()
         for key in list(self.resources):
             yield self.body(key)
 
-    async def deployments(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
-        self._asked()
+    async def list_deployments(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
+        self._check()
         for (kind, _, _), manifest in list(self.children.items()):
             if kind == "Deployment":
                 yield deepcopy(manifest)
 
-    async def answers(self, namespace: str | None) -> None:
-        self._asked()
+    async def ping(self, namespace: str | None) -> None:
+        self._check()
 
-    def _finalizers(
+    def _patch_finalizers(
         self, body: Mapping[str, Any], change: Callable[[list[str]], list[str]]
     ) -> Mapping[str, Any]:
-        self._asked()
+        self._check()
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
         found = self.resources.get(key)
@@ -188,15 +193,16 @@ class MemoryCluster:
             raise KubernetesError("Kubernetes: the object has been modified", status=409)
         found["metadata"]["finalizers"] = change(found["metadata"].get("finalizers", []))
         self._touch(found)
-        self._swept(key)
+        self._sweep(key)
         return deepcopy(found)
 
-    def _swept(self, key: Key) -> None:
+    def _sweep(self, key: Key) -> None:
+        """Remove a deleted run that has no finalizer left."""
         metadata = self.resources[key]["metadata"]
         if "deletionTimestamp" in metadata and not metadata.get("finalizers"):
             del self.resources[key]
 
-    def _asked(self) -> None:
+    def _check(self) -> None:
         if self.down:
             raise KubernetesError("Kubernetes: connection refused")
 
@@ -209,59 +215,59 @@ class MemoryCluster:
 
 
 class MemoryKfp:
-    """KFP's runs. A run that was posted twice works twice, as in the real one."""
+    """`Pipelines` in memory. A run that is posted twice works twice, as in the real KFP."""
 
     def __init__(self) -> None:
         self.states: dict[str, str] = {}
         self.submitted: list[Submission] = []
-        """In order; an id that is in it twice was posted twice."""
+        """In order; an id that occurs twice was posted twice."""
         self.working: set[str] = set()
-        """Runs that have a Workflow and pods at work."""
-        self.forgotten: list[str] = []
-        """Experiments that were deleted."""
+        """Ids of runs whose Workflow and pods are working."""
+        self.deleted_experiments: list[str] = []
         self.down = False
-        self.deaf = False
-        """A start is done, but its answer gets lost."""
+        """Every request fails."""
+        self.loses_responses = False
+        """A run is started, but the response to the request gets lost."""
 
-    async def get(self, run_id: str) -> KfpRun | None:
-        self._asked()
+    async def get_run(self, run_id: str) -> KfpRun | None:
+        self._check()
         state = self.states.get(run_id)
         return KfpRun(state=state) if state is not None else None
 
-    async def start(self, submission: Submission) -> None:
-        self._asked()
+    async def start_run(self, submission: Submission) -> None:
+        self._check()
         if submission.run_id in self.states or submission.run_id in self.working:
             return
         self.submitted.append(submission)
         self.states[submission.run_id] = "RUNNING"
         self.working.add(submission.run_id)
-        if self.deaf:
+        if self.loses_responses:
             raise KfpError("KFP: POST runs: the connection was closed")
 
-    async def terminate(self, run_id: str) -> None:
-        self._asked()
+    async def terminate_run(self, run_id: str) -> None:
+        self._check()
         if self.states.get(run_id) == "RUNNING":
             self.states[run_id] = "CANCELING"
 
-    async def listed(self, experiment: str, namespace: str) -> Mapping[str, KfpRun]:
-        self._asked()
+    async def list_runs(self, experiment: str, namespace: str) -> Mapping[str, KfpRun]:
+        self._check()
         ids = {one.run_id for one in self.submitted if one.experiment == experiment}
         return {run_id: KfpRun(state=self.states[run_id]) for run_id in ids}
 
-    async def forget(self, experiment: str, namespace: str) -> None:
-        self._asked()
-        self.forgotten.append(experiment)
+    async def delete_experiment(self, experiment: str, namespace: str) -> None:
+        self._check()
+        self.deleted_experiments.append(experiment)
 
     def end(self, run_id: str, state: str) -> None:
-        """The run's Workflow ends so."""
+        """End the Workflow of a run; the run is then in this state."""
         self.states[run_id] = state
         self.working.discard(run_id)
 
-    def _asked(self) -> None:
+    def _check(self) -> None:
         if self.down:
             raise KfpError("KFP: connection refused")
 
 
-def _child(manifest: Manifest) -> tuple[str, str, str]:
+def _child_key(manifest: Manifest) -> tuple[str, str, str]:
     metadata = manifest["metadata"]
     return manifest["kind"], metadata["namespace"], metadata["name"]

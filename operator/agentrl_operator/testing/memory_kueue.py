@@ -1,4 +1,4 @@
-"""Kueue in memory: Workloads, and what Kueue and its administrators do to them."""
+"""Kueue in memory: Workloads, and the actions of Kueue and its administrators on them."""
 
 from __future__ import annotations
 
@@ -7,70 +7,75 @@ from copy import deepcopy
 from typing import Any
 
 from agentrl_operator.errors import KubernetesError
-from agentrl_operator.manifests.environment_server import Manifest
-from agentrl_operator.manifests.workload import holds
+from agentrl_operator.manifests.metadata import Manifest
+from agentrl_operator.manifests.workload import is_true
 
 Children = dict[tuple[str, str, str], Manifest]
 STAMP = "2026-01-01T00:00:00Z"
 
 
 class MemoryKueue:
-    """All Workloads among a cluster's objects. There is quota for each; the test admits."""
+    """`Kueue` in memory, over the objects of a `MemoryCluster`. Quota is unlimited; a Workload is
+    admitted when `admit` is called."""
 
-    def __init__(self, children: Children, asked: Callable[[], None]) -> None:
+    def __init__(self, children: Children, check: Callable[[], None]) -> None:
         self.flavors: dict[str, Manifest] = {}
         """Specs of ResourceFlavors, by name."""
         self.classes: dict[str, int] = {}
         """Values of WorkloadPriorityClasses, by name."""
         self.assigned: dict[str, str] = {}
-        """The flavor that the pods of a set get, for every resource; where none, they get none."""
+        """The flavor that is assigned to a pod set for every resource, by name of the pod set."""
         self._children = children
-        self._asked = asked
+        self._check = check
         self._version = 0
 
-    async def workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        self._asked()
+    async def get_workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        self._check()
         return deepcopy(self.get(namespace, name))
 
-    async def tell(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
-        self._asked()
+    async def patch_workload_status(
+        self, namespace: str, name: str, change: Mapping[str, Any]
+    ) -> None:
+        self._check()
         self.patch(namespace, name, change)
 
-    async def prioritize(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
-        self._asked()
+    async def patch_workload_spec(
+        self, namespace: str, name: str, change: Mapping[str, Any]
+    ) -> None:
+        self._check()
         body = self.get(namespace, name)
         if body is None:
             return
         added = ("priorityClassRef" in body["spec"]) != (change["priorityClassRef"] is not None)
-        if added and holds(body, "QuotaReserved"):
+        if added and is_true(body, "QuotaReserved"):
             raise KubernetesError("Kubernetes: priorityClassRef is immutable", status=422)
         merged = {**body["spec"], **change}
         body["spec"] = {name: value for name, value in merged.items() if value is not None}
         self._touch(body)
 
-    async def remove(self, namespace: str, name: str) -> None:
-        self._asked()
+    async def delete_workload(self, namespace: str, name: str) -> None:
+        self._check()
         self._children.pop(("Workload", namespace, name), None)
 
-    async def flavor(self, name: str) -> Mapping[str, Any] | None:
-        self._asked()
+    async def get_resource_flavor(self, name: str) -> Mapping[str, Any] | None:
+        self._check()
         found = self.flavors.get(name)
         return {"metadata": {"name": name}, "spec": found} if found is not None else None
 
-    async def priority_class(self, name: str) -> Mapping[str, Any] | None:
-        self._asked()
+    async def get_priority_class(self, name: str) -> Mapping[str, Any] | None:
+        self._check()
         found = self.classes.get(name)
         return {"metadata": {"name": name}, "value": found} if found is not None else None
 
     def get(self, namespace: str, name: str) -> Manifest | None:
-        """One of them, as the API shows it."""
+        """A Workload; None if it does not exist."""
         body = self._children.get(("Workload", namespace, name))
         if body is not None:
             body["metadata"].setdefault("resourceVersion", "0")
         return body
 
     def patch(self, namespace: str, name: str, change: Mapping[str, Any]) -> None:
-        """Merge into a status; refused where the version is another."""
+        """Merge into the status of a Workload; rejected for another resourceVersion."""
         body = self.get(namespace, name)
         if body is None:
             return
@@ -81,23 +86,27 @@ class MemoryKueue:
         self._touch(body)
 
     def admit(self) -> None:
-        """Everything that waits and may be admitted is."""
+        """Admit every Workload that is waiting and active."""
         for body in self._workloads():
-            idle = not holds(body, "QuotaReserved") and not holds(body, "Finished")
+            idle = not is_true(body, "QuotaReserved") and not is_true(body, "Finished")
             if idle and body["spec"].get("active", True):
                 body.setdefault("status", {})["admission"] = self._admission(body)
-                self._say(body, "QuotaReserved", "True", "QuotaReserved", "reserved in all")
-                self._say(body, "Evicted", "False", "QuotaReserved", "")
-                self._say(body, "Admitted", "True", "Admitted", "The workload is admitted")
+                self._set_condition(
+                    body, "QuotaReserved", "True", "QuotaReserved", "reserved in all"
+                )
+                self._set_condition(body, "Evicted", "False", "QuotaReserved", "")
+                self._set_condition(
+                    body, "Admitted", "True", "Admitted", "The workload is admitted"
+                )
 
     def evict(self, reason: str = "Preempted", message: str = "Preempted to make room") -> None:
-        """Ask everything that is admitted for its quota."""
+        """Evict every Workload that is admitted."""
         for body in self._workloads():
-            if holds(body, "Admitted") and not holds(body, "Finished"):
-                self._say(body, "Evicted", "True", reason, message)
+            if is_true(body, "Admitted") and not is_true(body, "Finished"):
+                self._set_condition(body, "Evicted", "True", reason, message)
 
     def activate(self, active: bool) -> None:
-        """An administrator lets Workloads work, or does not."""
+        """Set `spec.active` of all Workloads, as an administrator does."""
         for body in self._workloads():
             body["spec"]["active"] = active
             self._touch(body)
@@ -113,7 +122,9 @@ class MemoryKueue:
     def _workloads(self) -> list[Manifest]:
         return [body for (kind, _, _), body in self._children.items() if kind == "Workload"]
 
-    def _say(self, body: Manifest, kind: str, status: str, reason: str, message: str) -> None:
+    def _set_condition(
+        self, body: Manifest, kind: str, status: str, reason: str, message: str
+    ) -> None:
         conditions = body.setdefault("status", {}).setdefault("conditions", [])
         kept = [one for one in conditions if one["type"] != kind]
         made = {"type": kind, "status": status, "reason": reason, "message": message}

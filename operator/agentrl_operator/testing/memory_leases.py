@@ -4,39 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agentrl_operator.leader_election.election import Name, Record
+from agentrl_operator.leader_election.election import LeaseName, LeaseRecord
 
 
 class MemoryLeases:
-    """All of them. `asked` is called before each answer, and may raise."""
+    """`Leases` in memory. `check` is called before each response, and may raise an error."""
 
-    def __init__(self, asked: Callable[[], None] = lambda: None) -> None:
-        self.records: dict[Name, Record] = {}
-        self._asked = asked
+    def __init__(self, check: Callable[[], None] = lambda: None) -> None:
+        self.records: dict[LeaseName, LeaseRecord] = {}
+        self._check = check
         self._version = 0
 
-    async def read(self, name: Name) -> Record | None:
-        self._asked()
+    async def get(self, name: LeaseName) -> LeaseRecord | None:
+        self._check()
         return self.records.get(name)
 
-    async def write(
-        self, name: Name, holder: str, duration_s: int, over: Record | None
-    ) -> Record | None:
-        self._asked()
-        return self.put(name, holder, duration_s, over)
+    async def update(
+        self, name: LeaseName, holder: str, duration_s: int, observed: LeaseRecord | None
+    ) -> LeaseRecord | None:
+        self._check()
+        return self.put(name, holder, duration_s, observed)
 
-    def put(self, name: Name, holder: str, duration_s: int, over: Record | None) -> Record | None:
-        """The write itself."""
-        if self.records.get(name) != over:
+    def put(
+        self, name: LeaseName, holder: str, duration_s: int, observed: LeaseRecord | None
+    ) -> LeaseRecord | None:
+        """Update a Lease, without `check`."""
+        if self.records.get(name) != observed:
             return None
         self._version += 1
-        before = over.transitions if over is not None else 0
-        changes_hands = holder not in ("", over.holder if over is not None else "")
-        made = Record(
+        before = observed.transitions if observed is not None else 0
+        transition = holder not in ("", observed.holder if observed is not None else "")
+        record = LeaseRecord(
             version=str(self._version),
             holder=holder,
             duration_s=duration_s,
-            transitions=before + changes_hands,
+            transitions=before + transition,
         )
-        self.records[name] = made
-        return made
+        self.records[name] = record
+        return record

@@ -1,4 +1,4 @@
-"""Runs' stores and MLflow in memory, as far as the operator asks them."""
+"""The stores of runs and MLflow in memory, as far as the operator uses them."""
 
 from __future__ import annotations
 
@@ -6,66 +6,70 @@ from dataclasses import dataclass, field
 
 from agentrl_components.spec import Storage
 from agentrl_components.storage.records import State, Verdict
-from agentrl_operator.errors import MlflowError, StandingError
+from agentrl_operator.errors import MlflowError, RunStoreError
 
 
 @dataclass(slots=True)
-class Shelf:
-    """What a run has stored."""
+class RunData:
+    """The stored data of one run."""
 
-    standing: State | None = None
-    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    state: State | None = None
+    decisions: dict[int, Verdict] = field(default_factory=dict)
     mlflow_run: str | None = None
 
 
 class MemoryStores:
-    """The stores of all runs, by address."""
+    """`Stores` in memory, by URL."""
 
     def __init__(self) -> None:
-        self.shelves: dict[str, Shelf] = {}
+        self.runs: dict[str, RunData] = {}
         self.down = False
+        """Every request fails."""
 
-    def shelf(self, url: str | None) -> Shelf:
-        """One run's."""
-        return self.shelves.setdefault(url or "", Shelf())
+    def run(self, url: str | None) -> RunData:
+        """The data of the run at this URL, which is created if there is none."""
+        return self.runs.setdefault(url or "", RunData())
 
-    async def standing(self, storage: Storage) -> State | None:
-        return self._asked(storage).standing
+    async def read_state(self, storage: Storage) -> State | None:
+        return self._run(storage).state
 
-    async def verdict(self, storage: Storage, phase: int) -> Verdict | None:
-        return self._asked(storage).verdicts.get(phase)
+    async def read_decision(self, storage: Storage, phase: int) -> Verdict | None:
+        return self._run(storage).decisions.get(phase)
 
-    async def tracked(self, storage: Storage) -> str | None:
-        return self._asked(storage).mlflow_run
+    async def read_mlflow_run(self, storage: Storage) -> str | None:
+        return self._run(storage).mlflow_run
 
-    async def track(self, storage: Storage, run_id: str) -> None:
-        self._asked(storage).mlflow_run = run_id
+    async def write_mlflow_run(self, storage: Storage, run_id: str) -> None:
+        self._run(storage).mlflow_run = run_id
 
-    async def erase(self, storage: Storage) -> bool:
-        self._asked(storage)
-        del self.shelves[storage.url or ""]
+    async def delete_run_data(self, storage: Storage) -> bool:
+        self._run(storage)
+        del self.runs[storage.url or ""]
         return True
 
-    def _asked(self, storage: Storage) -> Shelf:
+    def _run(self, storage: Storage) -> RunData:
         if self.down:
-            raise StandingError("the store: connection refused")
-        return self.shelf(storage.url)
+            raise RunStoreError("the store: connection refused")
+        return self.run(storage.url)
 
 
 class MemoryTracking:
-    """MLflow's runs, by the uid of what they show."""
+    """`Tracking` in memory."""
 
     def __init__(self) -> None:
-        self.opened: dict[str, str] = {}
-        self.closed: dict[str, str] = {}
+        self.created: dict[str, str] = {}
+        """Ids of MLflow runs, by the uid of their AgentRLRun."""
+        self.finished: dict[str, str] = {}
+        """Final status of MLflow runs, by their id."""
         self.down = False
+        """Every request fails."""
 
-    async def open(self, uri: str, experiment: str, name: str, uid: str) -> str:
+    async def ensure_run(self, uri: str, experiment: str, name: str, uid: str) -> str:
         if self.down:
             raise MlflowError("MLflow: connection refused")
-        return self.opened.setdefault(uid, f"mlflow-{len(self.opened)}")
+        return self.created.setdefault(uid, f"mlflow-{len(self.created)}")
 
-    async def close_run(self, uri: str, run_id: str, status: str) -> None:
+    async def finish_run(self, uri: str, run_id: str, status: str) -> None:
         if self.down:
             raise MlflowError("MLflow: connection refused")
-        self.closed[run_id] = status
+        self.finished[run_id] = status

@@ -10,7 +10,7 @@ from demo_run import SPEC
 from agentrl_components.storage.records import State, Verdict
 from agentrl_operator.app import Options, operate
 from agentrl_operator.clients.kubernetes import KubernetesApi
-from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.testing.memory import MemoryKfp
 from agentrl_operator.testing.memory_stores import MemoryStores, MemoryTracking
 from agentrl_pipelines.platform.config import Kfp, Platform
@@ -51,7 +51,7 @@ class Outside:
 
     @asynccontextmanager
     async def operating(self):
-        neighbours = Neighbours(
+        clients = Clients(
             cluster=self.cluster,
             pipelines=self.kfp,
             stores=self.stores,
@@ -60,9 +60,7 @@ class Outside:
         )
         options = Options(namespaces=(NAMESPACE,), host="127.0.0.1", port=0, workers=4)
         stop, ready = asyncio.Event(), asyncio.Event()
-        task = asyncio.create_task(
-            operate(neighbours, self.platform, options, stop=stop, ready=ready)
-        )
+        task = asyncio.create_task(operate(clients, self.platform, options, stop=stop, ready=ready))
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await ready.wait()
@@ -77,10 +75,10 @@ class Outside:
     def finish_phase(self, run, phase, action):
         spec = run["spec"]
         name, uid = run["metadata"]["name"], run["metadata"]["uid"]
-        shelf = self.stores.shelf(f"s3://mlpipeline/agentrl/{NAMESPACE}/{name}-{uid[:8]}")
-        shelf.standing = State(status="running", phase=phase, iteration=2)
+        run_data = self.stores.run(f"s3://mlpipeline/agentrl/{NAMESPACE}/{name}-{uid[:8]}")
+        run_data.state = State(status="running", phase=phase, iteration=2)
         following = min(phase + 1, len(spec["horizon"]["phases"]) - 1)
-        shelf.verdicts[phase] = Verdict(action=action, phase=following, max_turns=6, reason="")
+        run_data.decisions[phase] = Verdict(action=action, phase=following, max_turns=6, reason="")
         self.kfp.end(run["status"]["kfpRun"], "SUCCEEDED")
 
 

@@ -65,7 +65,9 @@ async def test_a_run_goes_from_created_to_succeeded_and_its_children_are_its_own
             child = await asyncio.to_thread(server.ask, "GET", path)
             owner = child["metadata"]["ownerReferences"][0]
             assert (owner["uid"], owner["controller"]) == (made["metadata"]["uid"], True)
-        seen = [body["metadata"]["name"] async for body in outside.cluster.deployments(NAMESPACE)]
+        seen = [
+            body["metadata"]["name"] async for body in outside.cluster.list_deployments(NAMESPACE)
+        ]
         assert f"{name}-babyai" in seen
 
         outside.finish_phase(run, 0, "advance")
@@ -313,7 +315,7 @@ async def test_a_watch_that_missed_something_is_made_up_for_by_the_relist(server
         await asyncio.to_thread(
             server.create, manifest(f"listed-{number}", SPEC | {"suspend": True})
         )
-    names = {body["metadata"]["name"] async for body in outside.cluster.runs(NAMESPACE)}
+    names = {body["metadata"]["name"] async for body in outside.cluster.list_runs(NAMESPACE)}
     await outside.cluster.close()
 
     assert {"listed-0", "listed-1", "listed-2"} <= names
@@ -326,17 +328,17 @@ async def test_a_finalizer_is_not_put_on_what_was_deleted_or_changed_meanwhile(s
     changed = {"metadata": {"labels": {"a": "b"}}}
     await asyncio.to_thread(server.ask, "PATCH", f"{RUNS}/fleeting", changed, MERGE)
     with pytest.raises(KubernetesError) as caught:
-        await outside.cluster.hold(body)
+        await outside.cluster.add_finalizer(body)
     assert (caught.value.status, caught.value.retryable) == (409, True)
     await asyncio.to_thread(server.ask, "DELETE", f"{RUNS}/fleeting")
 
-    assert await outside.cluster.hold(body) == {}
+    assert await outside.cluster.add_finalizer(body) == {}
     await outside.cluster.close()
 
 
 async def test_what_the_role_does_not_grant_is_an_error_that_says_so(server, outside):
     with pytest.raises(KubernetesError, match="forbidden") as caught:
-        await outside.cluster.answers("default")
+        await outside.cluster.ping("default")
     await outside.cluster.close()
 
     assert not caught.value.retryable

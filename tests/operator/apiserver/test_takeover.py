@@ -1,4 +1,4 @@
-"""Operators as processes on a real kube-apiserver: one acts, another takes over."""
+"""Operator processes on a real kube-apiserver: one is the leader, another takes over."""
 
 import asyncio
 import os
@@ -14,7 +14,8 @@ import yaml
 from apiserver import PATIENCE_S, Refused, free_ports
 
 from agentrl_operator.clients.kubernetes import KubernetesApi
-from agentrl_operator.leader_election.election import Name
+from agentrl_operator.leader_election.election import LeaseName
+from agentrl_operator.leader_election.lease_client import LeaseClient
 
 SPACE = "standby"
 LEASE = "agentrl"
@@ -86,8 +87,8 @@ class Operator:
                 assert time.monotonic() < deadline, self.log.read_text()
                 await asyncio.sleep(0.02)
 
-    async def acts(self):
-        return await self.shows("/metrics", "agentrl_operator_acts 1.0")
+    async def leads(self):
+        return await self.shows("/metrics", "agentrl_operator_leader 1.0")
 
     async def ends(self):
         return await asyncio.to_thread(self.process.wait, PATIENCE_S)
@@ -98,34 +99,34 @@ class Operator:
             self.process.wait()
 
 
-async def test_one_operator_acts_and_another_takes_over_when_it_stops_or_freezes(server, tmp_path):
+async def test_another_operator_takes_over_when_the_leader_stops_or_freezes(server, tmp_path):
     with ExitStack() as stack:
 
-        def started(name):
+        def start(name):
             one = Operator(server, tmp_path, name)
             stack.callback(one.stop)
             return one
 
-        first = started("first")
-        await first.acts()
-        second = started("second")
-        await second.shows("/readyz", '"waitsFor": "the lease, which ')
+        first = start("first")
+        await first.leads()
+        second = start("second")
+        await second.shows("/readyz", '"leader": "')
         await first.shows("/readyz", '"ready": true')
 
         first.process.send_signal(signal.SIGTERM)
-        await second.acts()
+        await second.leads()
         assert await first.ends() == 0
-        assert "gave the lease standby/agentrl back" in first.log.read_text()
+        assert "released lease standby/agentrl" in first.log.read_text()
 
-        third = started("third")
-        await third.shows("/readyz", '"waitsFor": "the lease, which ')
+        third = start("third")
+        await third.shows("/readyz", '"leader": "')
         second.process.send_signal(signal.SIGSTOP)
         frozen_at = time.monotonic()
-        waited_s = await third.acts() - frozen_at
-        assert waited_s > DURATION_S * 0.3  # what a holder's term leaves of it
+        waited_s = await third.leads() - frozen_at
+        assert waited_s > DURATION_S * 0.3  # what the renew deadline leaves of it
         second.process.send_signal(signal.SIGCONT)
         assert await second.ends() == 1
-        assert "lost the lease standby/agentrl" in second.log.read_text()
+        assert "lost lease standby/agentrl" in second.log.read_text()
 
         lease = await asyncio.to_thread(server.ask, "GET", PATH)
         assert lease["spec"]["leaseTransitions"] == 3
@@ -137,7 +138,7 @@ async def test_one_operator_acts_and_another_takes_over_when_it_stops_or_freezes
         assert lease["spec"].get("holderIdentity", "") == ""
 
 
-async def test_one_that_waits_for_a_lease_stops_when_it_is_told_to(server, tmp_path):
+async def test_an_operator_on_standby_stops_on_a_signal(server, tmp_path):
     held = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -145,36 +146,37 @@ async def test_one_that_waits_for_a_lease_stops_when_it_is_told_to(server, tmp_p
         "spec": {"holderIdentity": "by-hand", "leaseDurationSeconds": 600},
     }
     with ExitStack() as stack:
-        with suppress(Refused):  # of the test before
+        with suppress(Refused):  # there is none
             server.ask("DELETE", PATH)
         stack.callback(server.ask, "DELETE", PATH)
         server.ask("POST", PATH.rpartition("/")[0], held)
         one = Operator(server, tmp_path, "one")
         stack.callback(one.stop)
-        await one.shows("/readyz", "the lease, which by-hand holds")
+        await one.shows("/readyz", '"leader": "by-hand"')
         one.process.send_signal(signal.SIGTERM)
         assert await one.ends() == 0
         lease = await asyncio.to_thread(server.ask, "GET", PATH)
         assert lease["spec"]["holderIdentity"] == "by-hand"
 
 
-async def test_a_lease_is_written_over_the_version_that_was_seen_and_no_other(server, monkeypatch):
+async def test_a_lease_is_updated_only_at_the_version_that_was_observed(server, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
     cluster = KubernetesApi()
-    name = Name(namespace=SPACE, name="other")
-    assert await cluster.leases.read(name) is None
-    first = await cluster.leases.write(name, "a", 15, None)
+    leases = LeaseClient(cluster.request)
+    name = LeaseName(namespace=SPACE, name="other")
+    assert await leases.get(name) is None
+    first = await leases.update(name, "a", 15, None)
     assert (first.holder, first.duration_s, first.transitions) == ("a", 15, 1)
-    assert await cluster.leases.write(name, "b", 15, None) is None
-    second = await cluster.leases.write(name, "a", 15, first)
+    assert await leases.update(name, "b", 15, None) is None
+    second = await leases.update(name, "a", 15, first)
     assert (second.transitions, second.acquired) == (1, first.acquired)
-    assert await cluster.leases.write(name, "b", 15, first) is None
-    assert await cluster.leases.read(name) == second
-    third = await cluster.leases.write(name, "", 15, second)
+    assert await leases.update(name, "b", 15, first) is None
+    assert await leases.get(name) == second
+    third = await leases.update(name, "", 15, second)
     assert (third.holder, third.transitions) == ("", 1)
-    fourth = await cluster.leases.write(name, "b", 15, third)
+    fourth = await leases.update(name, "b", 15, third)
     assert (fourth.holder, fourth.transitions) == ("b", 2)
     await asyncio.to_thread(server.ask, "DELETE", PATH.replace(LEASE, "other"))
-    again = await cluster.leases.write(name, "b", 15, fourth)  # as if it had never been away
+    again = await leases.update(name, "b", 15, fourth)  # creates it again
     assert (again.holder, again.transitions) == ("b", 2)
     await cluster.close()

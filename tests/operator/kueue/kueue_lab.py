@@ -14,7 +14,7 @@ from agentrl_envs.server.run import running
 from agentrl_operator.app import Options, operate
 from agentrl_operator.clients.kfp import KfpApi
 from agentrl_operator.clients.kubernetes import KubernetesApi
-from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.testing.memory_stores import MemoryStores, MemoryTracking
 from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 from agentrl_pipelines.platform import config
@@ -101,7 +101,7 @@ class Lab:
         cluster = KubernetesApi()
         with running(self.stub.app()) as url:
             pipelines = KfpApi(url, cluster)
-            neighbours = Neighbours(
+            clients = Clients(
                 cluster=cluster,
                 pipelines=pipelines,
                 stores=self.stores,
@@ -115,7 +115,7 @@ class Lab:
             )
             options = Options(namespaces=(LAB,), host="127.0.0.1", port=0, workers=4)
             stop, ready = asyncio.Event(), asyncio.Event()
-            task = asyncio.create_task(operate(neighbours, about, options, stop=stop, ready=ready))
+            task = asyncio.create_task(operate(clients, about, options, stop=stop, ready=ready))
             try:
                 async with asyncio.timeout(PATIENCE_S):
                     await ready.wait()
@@ -181,9 +181,9 @@ class Lab:
     def finish(self, run):
         """The run's stages do its phase, and say that it was the last."""
         name, uid = run["metadata"]["name"], run["metadata"]["uid"]
-        shelf = self.stores.shelf(f"s3://mlpipeline/agentrl/{LAB}/{name}-{uid[:8]}")
-        shelf.standing = State(status="running", phase=0, iteration=2)
-        shelf.verdicts[0] = Verdict(action="finish", phase=1, max_turns=6, reason="")
+        run_data = self.stores.run(f"s3://mlpipeline/agentrl/{LAB}/{name}-{uid[:8]}")
+        run_data.state = State(status="running", phase=0, iteration=2)
+        run_data.decisions[0] = Verdict(action="finish", phase=1, max_turns=6, reason="")
         self.stub.end(run["status"]["kfpRun"], "SUCCEEDED")
 
     def posted(self, run):

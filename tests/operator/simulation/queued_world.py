@@ -31,7 +31,7 @@ class QueuedWorld(World):
         return self.kueue.get("kubeflow", NAME)
 
     def holds(self, kind):
-        return self.workload is not None and workload.holds(self.workload, kind)
+        return self.workload is not None and workload.is_true(self.workload, kind)
 
     async def look(self, times=1):
         for _ in range(times):

@@ -46,10 +46,10 @@ def test_looking_twice_tells_kueue_what_looking_once_does(events):
                 {name: str(child) for name, child in world.cluster.children.items()},
             )
 
-        before, told = shown(), world.cluster.told
+        before, told = shown(), world.cluster.status_patches
         await world.look(2)
         assert before == shown()
-        assert world.cluster.told == told
+        assert world.cluster.status_patches == told
 
     asyncio.run(story())
 

@@ -173,10 +173,10 @@ def test_looking_twice_asks_kueue_for_what_looking_once_does(events):
         for _ in range(14):  # as long as there is anything to do at once
             await world.look()
         before = {name: str(child) for name, child in world.cluster.children.items()}
-        told = world.cluster.told
+        told = world.cluster.status_patches
         await world.look(2)
         assert before == {name: str(child) for name, child in world.cluster.children.items()}
-        assert world.cluster.told == told
+        assert world.cluster.status_patches == told
 
     asyncio.run(story())
 
@@ -204,14 +204,14 @@ class Counted:
         self.asked = []
         self.status = status
 
-    async def workload(self, namespace, name):
+    async def get_workload(self, namespace, name):
         flavors = {"train": {"cpu": "spot", "memory": "spot", "nvidia.com/gpu": "devices"}}
         assignments = [{"name": name, "flavors": flavors[name]} for name in flavors]
         admitted = {"type": "Admitted", "status": "True"}
         status = {"admission": {"podSetAssignments": assignments}, "conditions": [admitted]}
         return {"metadata": {}, "status": status}
 
-    async def flavor(self, name):
+    async def get_resource_flavor(self, name):
         self.asked.append(name)
         if name == "devices" and self.status is not None:
             retryable = self.status >= 500

@@ -129,6 +129,6 @@ async def test_pods_that_kueue_admits_by_themselves_are_told_the_class():
 def test_a_workload_made_by_hand_may_have_no_priority_class():
     body = {"metadata": {}, "spec": {"priority": 3}}
     assert workload.read(body).priority_class is None
-    assert workload.prioritized(None) == {"priorityClassRef": None, "priority": None}
-    named = workload.prioritized(Priority(name="urgent", value=100))
+    assert workload.priority_fields(None) == {"priorityClassRef": None, "priority": None}
+    named = workload.priority_fields(Priority(name="urgent", value=100))
     assert named["priority"] == 100

@@ -40,7 +40,7 @@ def test_looking_twice_does_what_looking_once_does(events):
             dict(world.kfp.states),
             world.cluster.body(world.key)["metadata"].get("finalizers"),
         )
-        told = world.cluster.told
+        told = world.cluster.status_patches
         await world.look(2)
         after = (
             list(world.kfp.submitted),
@@ -49,7 +49,7 @@ def test_looking_twice_does_what_looking_once_does(events):
             world.cluster.body(world.key)["metadata"].get("finalizers"),
         )
         assert before == after
-        assert world.cluster.told == told
+        assert world.cluster.status_patches == told
 
     asyncio.run(story())
 
@@ -95,7 +95,7 @@ async def test_an_undisturbed_run_takes_one_kfp_run_a_phase():
     assert [one.run_id for one in world.kfp.submitted] == [
         resource.run_id(UID, phase, 0) for phase in (0, 1, 2)
     ]
-    assert world.tracking.closed == {"mlflow-0": "FINISHED"}
+    assert world.tracking.finished == {"mlflow-0": "FINISHED"}
     assert world.status["mlflowUrl"] == "http://mlflow.test/#/runs/mlflow-0"
     reasons = [reason for _, reason, _ in world.cluster.events]
     assert reasons == ["Ready", "ScheduleDone"]
@@ -135,4 +135,4 @@ async def test_what_somebody_deleted_is_made_anew_with_the_next_phase_and_server
     assert after["Service"] == before["Service"]
     assert after["Secret"]["data"] != before["Secret"]["data"]
     assert after["Deployment"] == before["Deployment"]
-    assert world.cluster.removed == ["demo-6a1b2c3d-babyai"]
+    assert world.cluster.deleted_deployments == ["demo-6a1b2c3d-babyai"]

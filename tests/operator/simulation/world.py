@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from agentrl_components.storage.records import State, Verdict
-from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.controller import Controller
 from agentrl_operator.testing.memory import MemoryCluster, MemoryKfp
 from agentrl_operator.testing.memory_stores import MemoryStores, MemoryTracking
@@ -42,7 +42,7 @@ class World:
 
     def restart(self):
         self.controller = Controller(
-            Neighbours(
+            Clients(
                 cluster=self.cluster,
                 pipelines=self.kfp,
                 stores=self.stores,
@@ -88,13 +88,13 @@ class World:
             phase = next(
                 one.parameters["phase"] for one in self.kfp.submitted if one.run_id == run_id
             )
-            shelf = self.stores.shelf(STORE)
+            run_data = self.stores.run(STORE)
             if state == "SUCCEEDED":
                 action = "advance" if phase < 2 else "finish"
-                shelf.verdicts[phase] = Verdict(
+                run_data.decisions[phase] = Verdict(
                     action=action, phase=min(phase + 1, 2), max_turns=3, reason=""
                 )
-            shelf.standing = State(status="running", phase=phase, iteration=2 * phase + 2)
+            run_data.state = State(status="running", phase=phase, iteration=2 * phase + 2)
             self.kfp.end(run_id, state)
 
     def stop_work(self):
@@ -132,7 +132,7 @@ class World:
             case "servers deleted":
                 self.cluster.children.clear()
             case "answers lost":
-                self.kfp.deaf = not self.kfp.deaf
+                self.kfp.loses_responses = not self.kfp.loses_responses
             case _:
                 name = event.removesuffix(" down")
                 neighbour = getattr(self, name)
@@ -143,7 +143,7 @@ class World:
         """Everything is well again, and nothing more goes wrong."""
         for neighbour in (self.kfp, self.cluster, self.stores, self.tracking):
             neighbour.down = False
-        self.kfp.deaf = False
+        self.kfp.loses_responses = False
         self.cluster.edit(self.key, suspend=False)
         for _ in range(400):
             self.goes_well()

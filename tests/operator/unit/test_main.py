@@ -11,8 +11,8 @@ HEAVY = ("torch", "vllm", "ray", "numpy", "mlflow", "transformers", "kfp", "kube
 def test_the_operator_loads_no_training_stack():
     code = (
         "import sys\n"
-        "from agentrl_operator.__main__ import without_the_official_client\n"
-        "without_the_official_client()\n"
+        "from agentrl_operator.__main__ import block_official_client\n"
+        "block_official_client()\n"
         "import agentrl_operator.app, agentrl_operator.clients.kfp\n"
         "import agentrl_operator.clients.mlflow\n"
         "import agentrl_operator.clients.run_store, agentrl_components.storage.s3\n"
@@ -26,7 +26,7 @@ def test_the_operator_loads_no_training_stack():
     assert done.stdout == "[]\n"
 
 
-def test_a_platform_with_a_mistake_is_told_in_a_sentence(tmp_path):
+def test_a_mistake_in_the_platform_configuration_is_one_sentence(tmp_path):
     path = tmp_path / "platform.yaml"
     path.write_text("kfp: {adress: http://x}\n")
     done = subprocess.run(
@@ -42,8 +42,8 @@ def test_a_platform_with_a_mistake_is_told_in_a_sentence(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_lease_without_a_namespace_is_refused():
-    refused = CliRunner().invoke(main, ["--lease", "agentrl"])
+def test_a_lease_without_a_namespace_is_rejected():
+    result = CliRunner().invoke(main, ["--lease", "agentrl"])
 
-    assert refused.exit_code == 2
-    assert "'agentrl': a Lease is named NAMESPACE/NAME" in refused.output
+    assert result.exit_code == 2
+    assert "'agentrl': expected NAMESPACE/NAME of a Lease" in result.output

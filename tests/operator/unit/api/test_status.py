@@ -6,8 +6,9 @@ from demo_run import NOW, plan
 
 from agentrl_operator.api import status as statuses
 from agentrl_operator.api.conditions import Kind
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.status import Status
-from agentrl_operator.planning.observation import KfpRun, Observation
+from agentrl_operator.planning.observation import Observation
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays():

@@ -2,9 +2,10 @@ import pytest
 from kfp_stub import KfpStub
 
 from agentrl_envs.server.run import running
-from agentrl_operator.clients.kfp import KfpApi, Submission
+from agentrl_operator.api.kfp_run import KfpRun
+from agentrl_operator.clients.kfp import KfpApi
+from agentrl_operator.clients.protocols import Submission
 from agentrl_operator.errors import KfpError
-from agentrl_operator.planning.observation import KfpRun
 
 RUN = "d4f24ec4-9fc5-5b64-9d72-5a6b3ff0c3c4"
 
@@ -17,7 +18,7 @@ class StubWorkflows:
         self.phase = "Running"
         self.asked = 0
 
-    async def workflows(self, namespace, run_id):
+    async def workflow_phases(self, namespace, run_id):
         self.asked += 1
         return [self.phase] * self.stub.workflows.count(run_id)
 
@@ -50,8 +51,8 @@ def submission(**changes):
 
 
 async def test_a_run_is_posted_as_kfp_takes_it(api, stub):
-    assert await api.get(RUN) is None
-    await api.start(submission(service_account="trainer"))
+    assert await api.get_run(RUN) is None
+    await api.start_run(submission(service_account="trainer"))
 
     assert stub.posted == [
         {
@@ -63,13 +64,13 @@ async def test_a_run_is_posted_as_kfp_takes_it(api, stub):
             "service_account": "trainer",
         }
     ]
-    assert await api.get(RUN) == KfpRun(state="RUNNING")
+    assert await api.get_run(RUN) == KfpRun(state="RUNNING")
     assert stub.tokens == {"Bearer projected"}
 
 
 async def test_a_backend_with_mlflow_is_told_to_leave_a_tracked_run_alone(api, stub):
-    await api.start(submission(tracked=True))
-    await api.start(submission(run_id="6f1b4f4c-0000-5000-8000-000000000001"))
+    await api.start_run(submission(tracked=True))
+    await api.start_run(submission(run_id="6f1b4f4c-0000-5000-8000-000000000001"))
 
     tracked, untracked = stub.posted
     assert tracked["plugins_input"] == {"mlflow": {"disabled": True}}
@@ -79,35 +80,35 @@ async def test_a_backend_with_mlflow_is_told_to_leave_a_tracked_run_alone(api, s
 async def test_a_backend_too_old_for_plugins_is_asked_without_and_only_once_with(api, stub):
     stub.plugins = False
     other = "6f1b4f4c-0000-5000-8000-000000000001"
-    await api.start(submission(tracked=True))
+    await api.start_run(submission(tracked=True))
     stub.plugins = True
-    await api.start(submission(tracked=True, run_id=other))
+    await api.start_run(submission(tracked=True, run_id=other))
 
     assert stub.workflows == [RUN, other]
     assert all("plugins_input" not in run for run in stub.posted)
 
 
 async def test_a_run_that_is_there_is_not_posted_again(api, stub):
-    await api.start(submission())
-    await api.start(submission())
+    await api.start_run(submission())
+    await api.start_run(submission())
 
     assert stub.workflows == [RUN]
 
 
 async def test_only_the_first_start_of_a_run_looks_for_nothing(api, stub):
-    await api.start(submission(first=True))
+    await api.start_run(submission(first=True))
     assert api._workflows.asked == 0
-    await api.start(submission(run_id="6f1b4f4c-0000-5000-8000-000000000001"))
+    await api.start_run(submission(run_id="6f1b4f4c-0000-5000-8000-000000000001"))
     assert api._workflows.asked == 1
 
 
 async def test_a_lost_answer_never_starts_a_second_workflow(api, stub):
     stub.drop_answers = True
     with pytest.raises(KfpError) as caught:
-        await api.start(submission(first=True))
+        await api.start_run(submission(first=True))
     assert caught.value.retryable
     stub.drop_answers = False
-    await api.start(submission())
+    await api.start_run(submission())
 
     assert stub.workflows == [RUN]
 
@@ -115,38 +116,38 @@ async def test_a_lost_answer_never_starts_a_second_workflow(api, stub):
 async def test_a_workflow_that_kfp_does_not_know_yet_is_waited_for(api, stub):
     stub.drop_rows = True
     with pytest.raises(KfpError):
-        await api.start(submission())
+        await api.start_run(submission())
     stub.drop_rows = False
-    with pytest.raises(KfpError, match="not started a second time"):
-        await api.start(submission())
+    with pytest.raises(KfpError, match="not starting it a second time"):
+        await api.start_run(submission())
     assert stub.workflows == [RUN]
 
     api._workflows.phase = "Failed"
-    await api.start(submission())
+    await api.start_run(submission())
     assert stub.workflows == [RUN, RUN]
 
 
 async def test_an_experiment_that_exists_is_used(api, stub):
-    await api.start(submission())
-    await api.start(submission(run_id="e4f24ec4-9fc5-5b64-9d72-5a6b3ff0c3c4"))
+    await api.start_run(submission())
+    await api.start_run(submission(run_id="e4f24ec4-9fc5-5b64-9d72-5a6b3ff0c3c4"))
 
     assert [run["experiment_id"] for run in stub.posted] == ["experiment-0", "experiment-0"]
 
 
 async def test_terminate_leaves_runs_alone_that_have_ended_or_are_not_known(api, stub):
-    await api.terminate(RUN)
-    await api.start(submission())
-    await api.terminate(RUN)
-    assert (await api.get(RUN)).state == "FAILED"
+    await api.terminate_run(RUN)
+    await api.start_run(submission())
+    await api.terminate_run(RUN)
+    assert (await api.get_run(RUN)).state == "FAILED"
     stub.end(RUN, "SUCCEEDED")
-    await api.terminate(RUN)
-    assert (await api.get(RUN)).state == "SUCCEEDED"
+    await api.terminate_run(RUN)
+    assert (await api.get_run(RUN)).state == "SUCCEEDED"
 
 
 async def test_forgetting_deletes_the_runs_and_their_experiment(api, stub):
-    await api.forget("demo-6a1b2c3d", "kubeflow")
-    await api.start(submission())
-    await api.forget("demo-6a1b2c3d", "kubeflow")
+    await api.delete_experiment("demo-6a1b2c3d", "kubeflow")
+    await api.start_run(submission())
+    await api.delete_experiment("demo-6a1b2c3d", "kubeflow")
 
     assert (stub.runs, stub.experiments) == ({}, {})
 
@@ -160,10 +161,10 @@ def ran(count, experiment="experiment-0"):
 
 
 async def test_every_run_of_an_experiment_is_listed_and_none_of_another(api, stub):
-    assert await api.listed("demo-6a1b2c3d", "kubeflow") == {}
+    assert await api.list_runs("demo-6a1b2c3d", "kubeflow") == {}
     stub.experiments = {"demo-6a1b2c3d": "experiment-0", "other": "experiment-1"}
     stub.runs = ran(120) | ran(2, "experiment-1")  # three pages
-    found = await api.listed("demo-6a1b2c3d", "kubeflow")
+    found = await api.list_runs("demo-6a1b2c3d", "kubeflow")
 
     assert found.keys() == ran(120).keys()
     assert [run_id for run_id, run in found.items() if run.alive] == ["experiment-0-119"]
@@ -172,7 +173,7 @@ async def test_every_run_of_an_experiment_is_listed_and_none_of_another(api, stu
 async def test_forgetting_deletes_the_runs_of_every_page(api, stub):
     stub.experiments = {"demo-6a1b2c3d": "experiment-0"}
     stub.runs = ran(120)
-    await api.forget("demo-6a1b2c3d", "kubeflow")
+    await api.delete_experiment("demo-6a1b2c3d", "kubeflow")
 
     assert (stub.runs, stub.experiments) == ({}, {})
 
@@ -180,7 +181,7 @@ async def test_forgetting_deletes_the_runs_of_every_page(api, stub):
 async def test_a_kfp_that_is_not_there_is_an_error_that_says_so_and_may_pass():
     api = KfpApi("http://127.0.0.1:9", StubWorkflows(KfpStub()))
     with pytest.raises(KfpError, match="KFP: GET runs/") as caught:
-        await api.get(RUN)
+        await api.get_run(RUN)
     await api.close()
 
     assert caught.value.retryable

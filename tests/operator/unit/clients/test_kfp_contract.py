@@ -10,8 +10,9 @@ from kfp_stub import KfpStub
 
 from agentrl_components.spec import parse
 from agentrl_envs.server.run import running
-from agentrl_operator.clients.kfp import KfpApi, Submission
-from agentrl_operator.planning.observation import ENDED
+from agentrl_operator.api.kfp_run import ENDED
+from agentrl_operator.clients.kfp import KfpApi
+from agentrl_operator.clients.protocols import Submission
 from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import POD_SETS, KueueAdmission, PodSetInfo
@@ -86,7 +87,7 @@ def test_a_field_that_only_later_backends_know_would_be_found():
 class NoWorkflows:
     """A cluster without any."""
 
-    async def workflows(self, namespace, run_id):
+    async def workflow_phases(self, namespace, run_id):
         return []
 
 
@@ -112,12 +113,12 @@ async def test_every_backend_knows_the_paths_and_fields_of_our_requests():
             parameters={"phase": 0},
             service_account="trainer",
         )
-        await api.start(submission)
-        await api.start(submission)
-        await api.terminate(RUN)
+        await api.start_run(submission)
+        await api.start_run(submission)
+        await api.terminate_run(RUN)
         stub.runs |= {f"{RUN}-{n}": {**stub.runs[RUN], "run_id": f"{RUN}-{n}"} for n in range(60)}
-        listed = await api.listed("walk-6f1e2d3c", "kubeflow")
-        await api.forget("walk-6f1e2d3c", "kubeflow")
+        listed = await api.list_runs("walk-6f1e2d3c", "kubeflow")
+        await api.delete_experiment("walk-6f1e2d3c", "kubeflow")
         await api.close()
     known = {re.sub(r"\{\w+\}", "{id}", route): set(q) for route, q in KNOWN["routes"].items()}
     assert len(asked) == 8

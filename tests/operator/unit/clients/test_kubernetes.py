@@ -45,8 +45,8 @@ async def test_pods_that_did_not_succeed_are_found_by_their_labels(api_server, c
     def found(pods):
         return sorted((one.part, one.run_id, one.ended) for one in pods)
 
-    both = await cluster.pods(LAB, kfp, (FIRST, LATER))
-    assert found(await cluster.pods(LAB, kfp, (FIRST,))) == [
+    both = await cluster.list_pods(LAB, kfp, (FIRST, LATER))
+    assert found(await cluster.list_pods(LAB, kfp, (FIRST,))) == [
         ("driver", FIRST, False),
         ("train", FIRST, False),
     ]
@@ -55,10 +55,10 @@ async def test_pods_that_did_not_succeed_are_found_by_their_labels(api_server, c
         ("later", LATER, False),
         ("train", FIRST, False),
     ]
-    assert [one.part for one in await cluster.pods(LAB, run, ("demo",)) if not one.run_id] == [
+    assert [one.part for one in await cluster.list_pods(LAB, run, ("demo",)) if not one.run_id] == [
         "servers"
     ]
-    assert await cluster.pods(LAB, kfp, (OTHER[:-1] + "9",)) == []
+    assert await cluster.list_pods(LAB, kfp, (OTHER[:-1] + "9",)) == []
 
 
 def servers(labels, **pods):

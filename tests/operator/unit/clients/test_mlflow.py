@@ -7,8 +7,8 @@ from starlette.routing import Route
 
 from agentrl_envs.server.run import running
 from agentrl_operator.clients.mlflow import MlflowApi
-from agentrl_operator.clients.write_gate import Term
-from agentrl_operator.errors import LeaseError, MlflowError
+from agentrl_operator.clients.write_gate import WriteGate
+from agentrl_operator.errors import MlflowError, NotLeaderError
 
 
 class MlflowStub:
@@ -64,10 +64,10 @@ class MlflowStub:
 async def test_the_run_of_a_uid_is_made_once_and_found_again():
     stub, api = MlflowStub(), MlflowApi()
     with running(stub.app()) as url:
-        first = await api.open(url, "agentrl", "demo", "uid-1")
-        again = await api.open(url, "agentrl", "demo", "uid-1")
-        other = await api.open(url, "agentrl", "demo", "uid-2")
-        await api.close_run(url, "m0", "FINISHED")
+        first = await api.ensure_run(url, "agentrl", "demo", "uid-1")
+        again = await api.ensure_run(url, "agentrl", "demo", "uid-1")
+        other = await api.ensure_run(url, "agentrl", "demo", "uid-2")
+        await api.finish_run(url, "m0", "FINISHED")
         await api.close()
 
     assert (first, again, other) == ("m0", "m0", "m1")
@@ -77,17 +77,17 @@ async def test_the_run_of_a_uid_is_made_once_and_found_again():
 
 async def test_an_mlflow_that_is_not_there_is_an_error_of_its_own():
     api = MlflowApi()
-    with pytest.raises(MlflowError, match="MLflow: experiments/get-by-name"):
-        await api.open("http://127.0.0.1:9", "agentrl", "demo", "uid-1")
+    with pytest.raises(MlflowError, match="MLflow: GET experiments/get-by-name"):
+        await api.ensure_run("http://127.0.0.1:9", "agentrl", "demo", "uid-1")
     await api.close()
 
 
 async def test_outside_of_its_term_an_operator_makes_no_experiment():
-    term = Term()
-    term.until = 0.0
-    stub, api = MlflowStub(), MlflowApi(term=term)
+    gate = WriteGate()
+    gate.expires_at = 0.0
+    stub, api = MlflowStub(), MlflowApi(gate=gate)
     with running(stub.app()) as url:
-        with pytest.raises(LeaseError):
-            await api.open(url, "agentrl", "demo", "uid-1")
+        with pytest.raises(NotLeaderError):
+            await api.ensure_run(url, "agentrl", "demo", "uid-1")
         await api.close()
     assert stub.experiments == {}

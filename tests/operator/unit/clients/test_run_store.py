@@ -6,8 +6,8 @@ from agentrl_components.errors import StoreError
 from agentrl_components.spec import Storage
 from agentrl_components.storage.open import MemoryStore
 from agentrl_components.storage.records import Found, State, Verdict
-from agentrl_operator.clients.run_store import Standings, opened
-from agentrl_operator.errors import StandingError
+from agentrl_operator.clients.run_store import RunStores, open_run_store
+from agentrl_operator.errors import RunStoreError
 
 STORAGE = Storage(url="s3://agentrl/kubeflow/demo")
 
@@ -18,21 +18,19 @@ def store():
 
 
 @pytest.fixture
-def standings(store):
-    standings = Standings(lambda storage: store, threads=2)
-    yield standings
-    standings.close()
+def stores(store):
+    stores = RunStores(lambda storage: store, threads=2)
+    yield stores
+    stores.close()
 
 
-async def test_a_run_that_has_written_nothing_has_no_standing(standings):
-    assert await standings.standing(STORAGE) is None
-    assert await standings.verdict(STORAGE, 0) is None
-    assert await standings.tracked(STORAGE) is None
+async def test_a_run_that_has_written_nothing_has_no_standing(stores):
+    assert await stores.read_state(STORAGE) is None
+    assert await stores.read_decision(STORAGE, 0) is None
+    assert await stores.read_mlflow_run(STORAGE) is None
 
 
-async def test_state_and_decision_are_read_and_what_else_stands_there_is_left_aside(
-    standings, store
-):
+async def test_state_and_decision_are_read_and_what_else_stands_there_is_left_aside(stores, store):
     store.replace(
         "state.json",
         b'{"status": "failed", "message": "no", "reason": "ModelError", "final": true,'
@@ -44,7 +42,7 @@ async def test_state_and_decision_are_read_and_what_else_stands_there_is_left_as
         b'{"action": "advance", "phase": 2, "max_turns": 9, "reason": "over", "rings": []}',
     )
 
-    assert await standings.standing(STORAGE) == State(
+    assert await stores.read_state(STORAGE) == State(
         status="failed",
         message="no",
         reason="ModelError",
@@ -56,39 +54,39 @@ async def test_state_and_decision_are_read_and_what_else_stands_there_is_left_as
         wall_seconds={"train": 1},
         heldout=Found(name="after", success=0.5, low=0.4, high=0.6, n=40),
     )
-    assert await standings.verdict(STORAGE, 1) == Verdict(
+    assert await stores.read_decision(STORAGE, 1) == Verdict(
         action="advance", phase=2, max_turns=9, reason="over"
     )
 
 
-async def test_a_damaged_record_is_an_error_that_names_it(standings, store):
+async def test_a_damaged_record_is_an_error_that_names_it(stores, store):
     store.replace("state.json", b"{")
 
-    with pytest.raises(StandingError, match=r"state\.json: in memory:: damaged"):
-        await standings.standing(STORAGE)
+    with pytest.raises(RunStoreError, match=r"state\.json: in memory:: damaged"):
+        await stores.read_state(STORAGE)
 
 
-async def test_the_mlflow_run_is_named_for_the_stages(standings, store):
-    await standings.track(STORAGE, "m1")
+async def test_the_mlflow_run_is_named_for_the_stages(stores, store):
+    await stores.write_mlflow_run(STORAGE, "m1")
 
     assert store.get("tracker.json") == b'{"run_id": "m1"}'
-    assert await standings.tracked(STORAGE) == "m1"
+    assert await stores.read_mlflow_run(STORAGE) == "m1"
 
 
-async def test_erasing_leaves_nothing(standings, store):
+async def test_erasing_leaves_nothing(stores, store):
     for number in range(3):
         store.put(f"checkpoints/{number:06d}/model", b"x")
 
-    assert await standings.erase(STORAGE)
+    assert await stores.delete_run_data(STORAGE)
     assert store.kept == {}
 
 
-async def test_what_is_not_the_runs_own_is_left_where_it_is(standings, store):
+async def test_what_is_not_the_runs_own_is_left_where_it_is(stores, store):
     others = ("kubeflow/other-6a1b2c3d/run.json", "notes.txt", "checkpoints.txt")
     for key in (*others, "run.json", "state.json", "phases/00/decision.json", "pulses/play"):
         store.put(key, b"x")
 
-    assert await standings.erase(STORAGE)
+    assert await stores.delete_run_data(STORAGE)
     assert set(store.kept) == set(others)
 
 
@@ -96,14 +94,14 @@ async def test_a_store_that_refuses_or_hangs_is_an_error_and_holds_nobody_up():
     def refuses(storage):
         raise StoreError("storage: AWS_ACCESS_KEY_ID not set in the environment")
 
-    refusing = Standings(refuses, threads=1)
-    with pytest.raises(StandingError, match="AWS_ACCESS_KEY_ID not set"):
-        await refusing.standing(STORAGE)
+    refusing = RunStores(refuses, threads=1)
+    with pytest.raises(RunStoreError, match="AWS_ACCESS_KEY_ID not set"):
+        await refusing.read_state(STORAGE)
     refusing.close()
     over = threading.Event()
-    hanging = Standings(lambda storage: over.wait(), threads=1, patience_s=0.05)
-    with pytest.raises(StandingError, match=r"no answer in 0\.05 s"):
-        await hanging.standing(STORAGE)
+    hanging = RunStores(lambda storage: over.wait(), threads=1, timeout_s=0.05)
+    with pytest.raises(RunStoreError, match=r"no response in 0\.05 s"):
+        await hanging.read_state(STORAGE)
     over.set()
     hanging.close()
 
@@ -112,7 +110,7 @@ def test_runs_in_one_service_share_its_connections(monkeypatch):
     monkeypatch.setenv("ONE_KEY", "person")
     monkeypatch.setenv("ONE_SECRET", "secret")
     one, other, elsewhere = (
-        opened(
+        open_run_store(
             Storage(
                 url=url, endpoint=endpoint, access_key_env="ONE_KEY", secret_key_env="ONE_SECRET"
             )

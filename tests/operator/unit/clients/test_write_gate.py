@@ -3,72 +3,73 @@ import asyncio
 import pytest
 from timeless import timeless
 
-from agentrl_operator.clients.kfp import KfpApi, Submission
+from agentrl_operator.clients.kfp import KfpApi
 from agentrl_operator.clients.kubernetes import KubernetesApi
 from agentrl_operator.clients.mlflow import MlflowApi
-from agentrl_operator.clients.write_gate import Term, clock
-from agentrl_operator.errors import KubernetesError, LeaseError
+from agentrl_operator.clients.protocols import Submission
+from agentrl_operator.clients.write_gate import WriteGate, clock
+from agentrl_operator.errors import KubernetesError, NotLeaderError
 from agentrl_operator.testing.memory import MemoryCluster, MemoryKfp
 
 NOWHERE = "http://127.0.0.1:9"
 
 
-def test_a_term_has_no_end_until_it_is_given_one():
+def test_the_gate_is_open_without_a_limit_until_one_is_set():
     now = 100.0
-    term = Term(lambda: now)
-    assert term.open
-    term.until = 110.0
+    gate = WriteGate(lambda: now)
+    assert gate.is_open
+    gate.expires_at = 110.0
     now = 109.9
-    assert term.open
+    assert gate.is_open
     now = 110.0
-    assert not term.open
+    assert not gate.is_open
 
 
-def test_its_clock_goes_forward():
+def test_its_clock_moves_forward():
     before = clock()
     assert 0.0 <= clock() - before < 60.0
 
 
-def test_outside_of_it_no_change_begins():
-    term = Term(lambda: 100.0)
-    term.until = 100.0
+def test_a_closed_gate_refuses_writes():
+    gate = WriteGate(lambda: 100.0)
+    gate.expires_at = 100.0
     with (
-        pytest.raises(LeaseError, match="KFP: POST runs: not asked for"),
-        term.change("KFP: POST runs"),
+        pytest.raises(NotLeaderError, match="KFP: POST runs: not sent"),
+        gate.write("KFP: POST runs"),
     ):
-        raise AssertionError("begun")
+        raise AssertionError("sent")
 
 
 @timeless
-async def test_closing_waits_for_the_answers_to_what_is_under_way():
-    term, answered = Term(), asyncio.Event()
+async def test_closing_waits_for_the_responses_to_writes_in_flight():
+    gate, answered = WriteGate(), asyncio.Event()
 
-    async def change():
-        with term.change("a"):
+    async def write():
+        with gate.write("a"):
             await answered.wait()
 
-    changes = [asyncio.create_task(change()) for _ in range(2)]
+    writes = [asyncio.create_task(write()) for _ in range(2)]
     await asyncio.sleep(0)
-    assert not await term.close(10)
-    closing = asyncio.create_task(term.close(10))
+    assert not await gate.close(10)
+    closing = asyncio.create_task(gate.close(10))
     await asyncio.sleep(0)
     assert not closing.done()
     answered.set()
     assert await closing
-    await asyncio.gather(*changes)
-    assert await term.close(0.0)
+    await asyncio.gather(*writes)
+    assert await gate.close(0.0)
 
 
 async def test_whoever_changes_something_asks_the_term_first():
-    """Nothing is sent: nobody listens there, and the error would be another one."""
-    term = Term()
-    term.until = 0.0
+    """Nothing is sent: nobody listens at that address, so a request would raise another error."""
+    gate = WriteGate()
+    gate.expires_at = 0.0
 
     def no_login():
         raise KubernetesError("sent")
 
-    kubernetes = KubernetesApi(no_login, term=term)
-    kfp = KfpApi(NOWHERE, MemoryCluster(MemoryKfp()), term=term)
+    kubernetes = KubernetesApi(no_login, gate=gate)
+    kfp = KfpApi(NOWHERE, MemoryCluster(MemoryKfp()), gate=gate)
     submission = Submission(
         run_id="1",
         name="a",
@@ -79,14 +80,14 @@ async def test_whoever_changes_something_asks_the_term_first():
         first=True,
     )
     manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "a", "name": "b"}}
-    for change in (
+    for write in (
         kubernetes.create(manifest),
-        kubernetes.remove_deployment("a", "b"),
-        kfp.start(submission),
-        MlflowApi(term=term).close_run(NOWHERE, "a", "KILLED"),
+        kubernetes.delete_deployment("a", "b"),
+        kfp.start_run(submission),
+        MlflowApi(gate=gate).finish_run(NOWHERE, "a", "KILLED"),
     ):
-        with pytest.raises((LeaseError, KubernetesError)) as caught:
-            await change
-        assert type(caught.value) is LeaseError
+        with pytest.raises((NotLeaderError, KubernetesError)) as caught:
+            await write
+        assert type(caught.value) is NotLeaderError
     with pytest.raises(KubernetesError, match="sent"):
-        await kubernetes.answers("a")
+        await kubernetes.ping("a")

@@ -1,20 +1,20 @@
-"""The controller beside neighbours that do not answer, bugs, and many runs."""
+"""The controller beside clients that do not answer, bugs, and many runs."""
 
 import asyncio
 
 from world import PLATFORM, SPEC, STORE, World
 
-from agentrl_operator.clients.protocols import Neighbours
+from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.controller import Controller
 
 
 async def test_a_run_whose_start_was_not_answered_is_adopted():
     world = World()
-    world.kfp.deaf = True
+    world.kfp.loses_responses = True
     await world.look()
     assert world.conditions()["Progressing"] == ("Unknown", "KfpUnavailable")
 
-    world.kfp.deaf = False
+    world.kfp.loses_responses = False
     await world.look()
 
     assert len(world.kfp.submitted) == 1
@@ -28,12 +28,12 @@ async def test_mlflow_that_is_down_stops_nothing():
 
     assert world.conditions()["Progressing"] == ("True", "Running")
     assert "mlflowRun" not in world.status
-    world.stores.shelf(STORE).mlflow_run = "made-by-a-stage"
+    world.stores.run(STORE).mlflow_run = "made-by-a-stage"
     await world.look()
     assert world.status["mlflowRun"] == "made-by-a-stage"
 
 
-async def test_a_neighbour_that_does_not_answer_shows_in_the_metrics():
+async def test_errors_of_dependencies_are_counted_in_the_metrics():
     world = World()
     await world.look(3)
     world.kfp.down = True
@@ -41,9 +41,9 @@ async def test_a_neighbour_that_does_not_answer_shows_in_the_metrics():
     world.kfp.down, world.stores.down = False, True
     await world.look()
     registry = world.controller.metrics.registry
-    for neighbour in ("Kfp", "Standing"):
-        counted = {"neighbour": neighbour}
-        assert registry.get_sample_value("agentrl_operator_troubles_total", counted) == 1
+    for dependency in ("kfp", "run_store"):
+        counted = {"dependency": dependency}
+        assert registry.get_sample_value("agentrl_operator_dependency_errors_total", counted) == 1
 
 
 async def test_a_bug_in_one_look_shows_in_the_metrics_and_the_run_is_tried_again():
@@ -52,19 +52,19 @@ async def test_a_bug_in_one_look_shows_in_the_metrics_and_the_run_is_tried_again
     def broken(run, uid, platform, queued):
         raise ZeroDivisionError
 
-    neighbours = Neighbours(
+    clients = Clients(
         cluster=world.cluster,
         pipelines=world.kfp,
         stores=world.stores,
         tracking=world.tracking,
         bind=broken,
     )
-    controller = Controller(neighbours, PLATFORM, workers=2)
+    controller = Controller(clients, PLATFORM, workers=2)
     async with controller.working():
         controller.seen(world.cluster.body(world.key))
         async with asyncio.timeout(300):
             while not controller.metrics.registry.get_sample_value(
-                "agentrl_operator_reconciles_total", {"result": "bug"}
+                "agentrl_operator_reconcile_total", {"result": "internal_error"}
             ):
                 await asyncio.sleep(0.01)
 

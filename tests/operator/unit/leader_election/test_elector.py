@@ -1,4 +1,4 @@
-"""The election between processes, with Leases in memory and a clock that leaps."""
+"""The election between processes, with Leases in memory and a simulated clock."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -6,59 +6,66 @@ from contextlib import asynccontextmanager
 import pytest
 from timeless import now, timeless
 
-from agentrl_operator.clients.write_gate import Term
+from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import KubernetesError
-from agentrl_operator.leader_election.election import Name
-from agentrl_operator.leader_election.elector import Leadership, identity
+from agentrl_operator.leader_election.election import LeaseName
+from agentrl_operator.leader_election.elector import LeaderElector, new_identity
 from agentrl_operator.testing.memory_leases import MemoryLeases
 
-NAME = Name(namespace="kubeflow", name="agentrl")
+NAME = LeaseName(namespace="kubeflow", name="agentrl")
 
 
-class Line:
-    """To Kubernetes; it can be cut."""
+class Connection:
+    """A connection to Kubernetes that can be cut."""
 
     def __init__(self, leases):
         self.leases = leases
         self.cut = False
 
-    async def read(self, name):
-        self._carried()
-        return await self.leases.read(name)
+    async def get(self, name):
+        self._check()
+        return await self.leases.get(name)
 
-    async def write(self, name, holder, duration_s, over):
-        self._carried()
-        return await self.leases.write(name, holder, duration_s, over)
+    async def update(self, name, holder, duration_s, observed):
+        self._check()
+        return await self.leases.update(name, holder, duration_s, observed)
 
-    def _carried(self):
+    def _check(self):
         if self.cut:
             raise KubernetesError("Kubernetes: no route to host")
 
 
 class Operator:
-    """One process."""
+    """One process of the election."""
 
-    def __init__(self, leases, me):
-        self.line = Line(leases)
-        self.term = Term(now)
-        self.waited_for = []
-        self.lost_at = None
-        self.leadership = Leadership(self.line, NAME, self.term, me=me, clock=now, lost=self._lost)
+    def __init__(self, leases, identity):
+        self.connection = Connection(leases)
+        self.gate = WriteGate(now)
+        self.leaders_seen = []
+        self.exited_at = None
+        self.elector = LeaderElector(
+            self.connection,
+            NAME,
+            self.gate,
+            identity=identity,
+            clock=now,
+            on_stopped_leading=self._exit,
+        )
 
-    def _lost(self):
-        """A process ends here; of this one nobody hears any more."""
-        self.line.cut = True
-        if self.lost_at is None:
-            self.lost_at = now()
+    def _exit(self):
+        """A real process ends here; this one is cut off instead."""
+        self.connection.cut = True
+        if self.exited_at is None:
+            self.exited_at = now()
 
     @asynccontextmanager
     async def running(self):
-        async with self.leadership.campaign(self.waited_for.append):
+        async with self.elector.campaign(self.leaders_seen.append):
             yield
 
-    async def acts(self):
-        """Wait until it does; the moment when it did."""
-        await self.leadership.held.wait()
+    async def leads(self):
+        """Wait until it is the leader. Returns the time at which it became the leader."""
+        await self.elector.leading.wait()
         return now()
 
 
@@ -68,123 +75,125 @@ def leases():
 
 
 @timeless
-async def test_the_second_waits_and_takes_at_its_next_look_what_the_first_gives_back(leases):
+async def test_the_second_acquires_a_released_lease_at_its_next_attempt(
+    leases,
+):
     first, second = Operator(leases, "first"), Operator(leases, "second")
     async with first.running():
-        assert await first.acts() == 0.0
-        assert first.term.open
+        assert await first.leads() == 0.0
+        assert first.gate.is_open
         async with second.running():
             await asyncio.sleep(7.5)
-            assert set(second.waited_for) == {"first"}
-            assert not second.term.open
-            await first.leadership.step_down()
-            assert not first.term.open
-            assert await second.acts() == 8.0
-            assert second.term.open
+            assert set(second.leaders_seen) == {"first"}
+            assert not second.gate.is_open
+            await first.elector.step_down()
+            assert not first.gate.is_open
+            assert await second.leads() == 8.0
+            assert second.gate.is_open
             assert leases.records[NAME].transitions == 2
     assert leases.records[NAME].holder == ""
-    assert (first.lost_at, second.lost_at) == (None, None)
+    assert (first.exited_at, second.exited_at) == (None, None)
 
 
 @timeless
-async def test_it_is_kept_for_longer_than_its_duration_and_renewed_every_three_seconds(leases):
+async def test_the_lease_is_renewed_every_three_seconds_and_kept_beyond_its_duration(leases):
     first = Operator(leases, "first")
     async with first.running():
-        await first.acts()
+        await first.leads()
         await asyncio.sleep(61.0)
-        assert first.term.open
+        assert first.gate.is_open
         assert leases.records[NAME].version == "21"
-    assert first.lost_at is None
+    assert first.exited_at is None
 
 
 @timeless
-async def test_one_that_is_cut_off_ends_before_the_other_begins(leases, caplog):
+async def test_a_leader_that_is_cut_off_stops_before_the_other_starts(leases, caplog):
     first, second = Operator(leases, "first"), Operator(leases, "second")
     async with first.running():
-        await first.acts()
+        await first.leads()
         async with second.running():
             await asyncio.sleep(0.5)
-            first.line.cut = True
-            assert await second.acts() == 15.0
-            assert first.lost_at == 10.0
-            assert not first.term.open
-    assert "lost the lease kubeflow/agentrl (Kubernetes: no route to host)" in caplog.text
+            first.connection.cut = True
+            assert await second.leads() == 15.0
+            assert first.exited_at == 10.0
+            assert not first.gate.is_open
+    assert "lost lease kubeflow/agentrl (Kubernetes: no route to host)" in caplog.text
 
 
 @timeless
-async def test_an_absence_of_kubernetes_for_less_than_ten_seconds_costs_nothing(leases):
+async def test_an_outage_of_kubernetes_below_ten_seconds_does_not_end_leadership(leases):
     first = Operator(leases, "first")
     async with first.running():
-        await first.acts()
-        first.line.cut = True
+        await first.leads()
+        first.connection.cut = True
         await asyncio.sleep(8.5)
-        first.line.cut = False
+        first.connection.cut = False
         await asyncio.sleep(20.0)
-        assert first.term.open
-    assert first.lost_at is None
+        assert first.gate.is_open
+    assert first.exited_at is None
 
 
 @timeless
-async def test_who_finds_another_ones_name_in_it_ends_at_once(leases, caplog):
+async def test_a_leader_that_finds_another_holder_exits_at_once(leases, caplog):
     first = Operator(leases, "first")
     async with first.running():
-        await first.acts()
+        await first.leads()
         leases.put(NAME, "usurper", 15, leases.records[NAME])
         await asyncio.sleep(5.0)
-        assert first.lost_at == 3.0
+        assert first.exited_at == 3.0
     assert leases.records[NAME].holder == "usurper"
-    assert "(usurper holds it)" in caplog.text
+    assert "(its holder is usurper)" in caplog.text
 
 
 @timeless
-async def test_a_version_that_someone_else_wrote_is_renewed_all_the_same(leases):
-    """Such as an annotation that was put on the Lease."""
+async def test_a_lease_that_somebody_else_updated_without_a_new_holder_is_renewed(leases):
+    """For example, an annotation was added to the Lease."""
     first = Operator(leases, "first")
     async with first.running():
-        await first.acts()
+        await first.leads()
         leases.put(NAME, "first", 15, leases.records[NAME])
         await asyncio.sleep(20.0)
-        assert first.term.open
+        assert first.gate.is_open
     assert leases.records[NAME].holder == ""
 
 
 @timeless
-async def test_where_an_answer_is_missing_it_is_left_to_run_out(leases, caplog):
+async def test_the_lease_is_left_to_expire_where_a_response_is_missing(leases, caplog):
     first = Operator(leases, "first")
     async with first.running():
-        await first.acts()
-        with first.term.change("KFP: POST runs"):
-            await first.leadership.step_down(10.0)
+        await first.leads()
+        with first.gate.write("KFP: POST runs"):
+            await first.elector.step_down(10.0)
         assert now() == 10.0
     assert leases.records[NAME].holder == "first"
-    assert "an answer is missing" in caplog.text
+    assert "a response is missing" in caplog.text
 
 
 @timeless
-async def test_nothing_is_said_of_the_holder_while_kubernetes_does_not_answer(leases):
+async def test_the_leader_is_not_reported_while_kubernetes_does_not_answer(leases):
     leases.put(NAME, "other", 15, None)
     second = Operator(leases, "second")
-    second.line.cut = True
+    second.connection.cut = True
     async with second.running():
         await asyncio.sleep(20.5)
-        assert second.waited_for == []
-        second.line.cut = False
+        assert second.leaders_seen == []
+        second.connection.cut = False
         await asyncio.sleep(1.0)
-        assert second.waited_for == ["other"]
+        assert second.leaders_seen == ["other"]
     assert leases.records[NAME].holder == "other"
 
 
 @timeless
-async def test_a_bug_ends_the_process_too(caplog):
-    def mistaken():
+async def test_an_internal_error_ends_the_process(caplog):
+    def fails():
         raise ZeroDivisionError
 
-    first = Operator(MemoryLeases(mistaken), "first")
+    first = Operator(MemoryLeases(fails), "first")
     async with first.running():
         await asyncio.sleep(1.0)
-        assert first.lost_at == 0.0
-    assert "a bug: the lease kubeflow/agentrl is not looked after" in caplog.text
+        assert first.exited_at == 0.0
+    assert "internal error: lease kubeflow/agentrl is not renewed" in caplog.text
 
 
-def test_each_process_has_a_name_of_its_own():
-    assert identity() != identity()
+def test_each_process_has_its_own_identity():
+    assert new_identity() != new_identity()

@@ -193,7 +193,7 @@ def test_every_child_names_the_run_as_its_owner_and_has_a_name_kubernetes_takes(
     resource = run(SERVED, name=long)
     environment = resource.run.spec.environments[0]
     for child in (
-        environment_server.token(resource, "t"),
+        environment_server.token_secret(resource, "t"),
         environment_server.service(resource, environment),
         environment_server.deployment(resource, resource.run, environment, PLATFORM),
     ):
@@ -206,7 +206,7 @@ def test_every_child_names_the_run_as_its_owner_and_has_a_name_kubernetes_takes(
 
 def test_stages_read_the_token_from_the_secret_that_the_operator_makes():
     resource = run(SERVED)
-    secret = environment_server.token(resource, "very secret")
+    secret = environment_server.token_secret(resource, "very secret")
 
     assert base64.b64decode(secret["data"]["token"]) == b"very secret"
     bound = json.dumps(phase_pipeline(resource.run, UID, PLATFORM))

@@ -108,7 +108,7 @@ def test_checks_that_are_not_done_are_named():
 
     seen = workload.read(body)
     assert (seen.reserved, seen.admitted) == (True, False)
-    assert seen.says == "waiting for admission checks: nodes: asking for two nodes"
+    assert seen.message == "waiting for admission checks: nodes: asking for two nodes"
 
 
 def test_what_every_check_adds_to_the_pods_of_a_set_is_taken_together():
@@ -130,7 +130,7 @@ def test_what_every_check_adds_to_the_pods_of_a_set_is_taken_together():
         },
     }
 
-    assert workload.read(body).checked == {
+    assert workload.read(body).check_updates == {
         "train": PodSetInfo(
             node_selector={"pool": "bought", "kind": "owned"},
             tolerations=({"key": "bought", "operator": "Exists"},),
@@ -160,7 +160,7 @@ def test_what_gives_the_quota_back_after_an_eviction_is_what_kueue_expects():
             ],
         },
     }
-    change = workload_status.told(body, "stopped", noon)
+    change = workload_status.status_patch(body, "stopped", noon)
 
     assert change["metadata"] == {"resourceVersion": "7"}
     assert change["status"]["admission"] is None
@@ -175,7 +175,7 @@ def test_what_gives_the_quota_back_after_an_eviction_is_what_kueue_expects():
     ]
     assert change["status"]["conditions"][2]["lastTransitionTime"] == "2026-11-21T12:00:00Z"
     after = body | {"status": change["status"]}
-    assert workload_status.told(after, "stopped", noon) is None
+    assert workload_status.status_patch(after, "stopped", noon) is None
 
 
 async def test_what_kueue_wrote_meanwhile_is_not_written_over():
@@ -187,7 +187,7 @@ async def test_what_kueue_wrote_meanwhile_is_not_written_over():
     world.kueue.evict()
     stale = {"metadata": old, "status": {"conditions": []}}
     with pytest.raises(KubernetesError) as caught:
-        await world.kueue.tell("kubeflow", NAME, stale)
+        await world.kueue.patch_workload_status("kubeflow", NAME, stale)
 
     assert caught.value.status == 409
     assert world.holds("Evicted")

@@ -5,8 +5,9 @@ from datetime import timedelta
 from demo_run import NOW, SPEC, UID, plan, started
 
 from agentrl_operator.api import resource
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.planning import actions
-from agentrl_operator.planning.observation import KfpRun, Observation, Unknown
+from agentrl_operator.planning.observation import Observation, Unknown
 
 
 def test_a_finished_run_goes_when_its_time_is_over():

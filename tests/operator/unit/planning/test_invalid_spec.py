@@ -3,8 +3,9 @@
 from demo_run import SPEC, plan, started
 
 from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.planning import actions
-from agentrl_operator.planning.observation import KfpRun, Observation
+from agentrl_operator.planning.observation import Observation
 
 
 def test_a_mistake_is_shown_and_nothing_starts_until_it_is_corrected():

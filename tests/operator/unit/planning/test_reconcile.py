@@ -6,9 +6,10 @@ from agentrl_components.storage.records import Found, State, Verdict
 from agentrl_operator.api import resource
 from agentrl_operator.api import status as statuses
 from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.manifests import environment_server
 from agentrl_operator.planning import actions
-from agentrl_operator.planning.observation import KfpRun, Observation, Servers, Unknown
+from agentrl_operator.planning.observation import Observation, Servers, Unknown
 
 
 def test_a_new_run_is_held_tracked_and_its_first_phase_started():

@@ -8,8 +8,9 @@ from demo_run import NOW, UID, plan, started
 from agentrl_components.storage.records import State, Verdict
 from agentrl_operator.api import resource
 from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.planning import actions
-from agentrl_operator.planning.observation import KfpRun, Observation
+from agentrl_operator.planning.observation import Observation
 
 
 def test_a_stage_that_failed_for_good_is_not_tried_again_by_argo():

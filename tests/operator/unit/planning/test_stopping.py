@@ -7,8 +7,9 @@ from demo_run import NOW, SERVED, SPEC, UID, plan, started
 from agentrl_components.storage.records import Verdict
 from agentrl_operator.api import resource
 from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.planning import actions
-from agentrl_operator.planning.observation import KfpRun, Observation
+from agentrl_operator.planning.observation import Observation
 
 
 def test_a_suspended_run_stops_waits_for_its_pods_and_goes_on_with_a_new_attempt():

@@ -4,57 +4,57 @@ import time
 import aiohttp
 
 from agentrl_operator.telemetry.metrics import Metrics
-from agentrl_operator.telemetry.probes import Health, probed
+from agentrl_operator.telemetry.probes import Health, probe_server
 
 
-async def asked(port, path):
+async def get(port, path):
     url = f"http://127.0.0.1:{port}{path}"
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         return response.status, await response.text()
 
 
-async def test_ready_means_that_the_watches_run_and_kubernetes_answers():
+async def test_readyz_needs_established_watches_and_an_answer_of_kubernetes():
     metrics = Metrics()
     health = Health(lambda: time.monotonic() - 3, metrics)
-    async with probed(health, "127.0.0.1", 0) as port:
-        assert (await asked(port, "/healthz"))[0] == 200
-        assert (await asked(port, "/readyz"))[0] == 503
-        health.started = True
-        assert (await asked(port, "/readyz"))[0] == 503
-        health.answered()
-        status, page = await asked(port, "/readyz")
+    async with probe_server(health, "127.0.0.1", 0) as port:
+        assert (await get(port, "/healthz"))[0] == 200
+        assert (await get(port, "/readyz"))[0] == 503
+        health.watching = True
+        assert (await get(port, "/readyz"))[0] == 503
+        health.record_response()
+        status, page = await get(port, "/readyz")
 
-    said = json.loads(page)
-    assert (status, said.pop("ready")) == (200, True)
-    assert said.keys() == {"lastEventAgeSeconds", "lastAnswerAgeSeconds"}
-    assert said["lastEventAgeSeconds"] >= 3.0
-    assert said["lastAnswerAgeSeconds"] >= 0.0
+    content = json.loads(page)
+    assert (status, content.pop("ready")) == (200, True)
+    assert content.keys() == {"lastEventAgeSeconds", "lastResponseAgeSeconds"}
+    assert content["lastEventAgeSeconds"] >= 3.0
+    assert content["lastResponseAgeSeconds"] >= 0.0
 
 
-async def test_one_that_waits_for_the_lease_is_ready_and_says_who_holds_it():
+async def test_an_operator_on_standby_is_ready_and_names_the_leader():
     metrics = Metrics()
     health = Health(time.monotonic, metrics)
-    async with probed(health, "127.0.0.1", 0) as port:
-        health.waits("agentrl-7d9f_0a1b2c3d")
-        status, page = await asked(port, "/readyz")
+    async with probe_server(health, "127.0.0.1", 0) as port:
+        health.set_standby("agentrl-7d9f_0a1b2c3d")
+        status, page = await get(port, "/readyz")
         assert status == 200
-        assert '"waitsFor": "the lease, which agentrl-7d9f_0a1b2c3d holds"' in page
-        assert "agentrl_operator_acts 0.0" in (await asked(port, "/metrics"))[1]
-        health.acts()
-        status, page = await asked(port, "/readyz")
+        assert '"leader": "agentrl-7d9f_0a1b2c3d"' in page
+        assert "agentrl_operator_leader 0.0" in (await get(port, "/metrics"))[1]
+        health.set_leading()
+        status, page = await get(port, "/readyz")
         assert status == 503
-        assert "waitsFor" not in page
-        assert "agentrl_operator_acts 1.0" in (await asked(port, "/metrics"))[1]
+        assert '"leader"' not in page
+        assert "agentrl_operator_leader 1.0" in (await get(port, "/metrics"))[1]
 
 
 async def test_metrics_count_runs_by_state():
     metrics = Metrics()
     metrics.runs_by_state(lambda: ["Running", "Running", "Failed"])
-    metrics.reconciles.labels("done").inc()
-    async with probed(Health(time.monotonic, metrics), "127.0.0.1", 0) as port:
-        _, page = await asked(port, "/metrics")
+    metrics.reconciles.labels("success").inc()
+    async with probe_server(Health(time.monotonic, metrics), "127.0.0.1", 0) as port:
+        _, page = await get(port, "/metrics")
 
     assert 'agentrl_runs{state="Running"} 2.0' in page
     assert 'agentrl_runs{state="Succeeded"} 0.0' in page
-    assert 'agentrl_operator_reconciles_total{result="done"} 1.0' in page
-    assert "agentrl_operator_last_answer_age_seconds +Inf" in page
+    assert 'agentrl_operator_reconcile_total{result="success"} 1.0' in page
+    assert "agentrl_operator_last_response_age_seconds +Inf" in page

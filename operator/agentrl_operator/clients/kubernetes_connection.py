@@ -1,0 +1,102 @@
+"""Authenticated requests to the Kubernetes API server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import aiohttp
+import kopf
+
+from agentrl_operator.clients.http import HttpClient
+from agentrl_operator.clients.write_gate import WriteGate
+from agentrl_operator.errors import KubernetesError
+from agentrl_operator.manifests.labels import MANAGER
+
+
+def login() -> kopf.ConnectionInfo:
+    """Address and credentials of the API server: of the pod's service account, else of KUBECONFIG.
+    Raises `KubernetesError` where there is neither."""
+    settings = kopf.OperatorSettings()
+    info = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(
+        settings=settings
+    )
+    if info is None:
+        raise KubernetesError(
+            "Kubernetes: no service account and no kubeconfig; set KUBECONFIG", retryable=False
+        )
+    return info
+
+
+class KubernetesConnection:
+    """A connection to one API server, whose credentials are renewed when they expire. Close it
+    after use."""
+
+    def __init__(
+        self,
+        login: Callable[[], kopf.ConnectionInfo],
+        gate: WriteGate | None,
+        *,
+        connections: int,
+        timeout_s: float,
+    ) -> None:
+        self._login = login
+        self._connections = connections
+        self._http = HttpClient(
+            "Kubernetes", KubernetesError, gate=gate, timeout_s=timeout_s, session=self._session
+        )
+        self.close = self._http.close
+
+    @property
+    def requests(self) -> int:
+        """Requests sent so far."""
+        return self._http.requests
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        patch: str = "application/merge-patch+json",
+        ignore_not_found: bool = False,
+        parse: bool = True,
+        write: bool | None = None,
+    ) -> Mapping[str, Any]:
+        """Send a request; after a 401 log in again and repeat it once.
+
+        Args:
+            path: below the address of the server, with its query.
+            patch: content type of a PATCH.
+            ignore_not_found: return an empty object for a 404.
+            parse: False returns an empty object and does not read the response's JSON.
+            write: as in `HttpClient.send`.
+
+        Raises:
+            KubernetesError: the API server rejected the request or did not respond.
+            NotLeaderError: the write gate is closed.
+        """
+        headers = {"Content-Type": patch} if method == "PATCH" else {}
+        name = path.partition("?")[0]
+        response = await self._http.send(
+            method, path, body, name=name, headers=headers, write=write
+        )
+        if response.status == 401:
+            await self.close()
+            response = await self._http.send(
+                method, path, body, name=name, headers=headers, write=write
+            )
+        if response.status == 404 and ignore_not_found:
+            return {}
+        if response.status >= 400:
+            raise self._http.rejection(response, method, name)
+        return self._http.content(response, method, name) if parse else {}
+
+    def _session(self) -> aiohttp.ClientSession:
+        info = self._login()
+        connector = aiohttp.TCPConnector(limit=self._connections, ssl=info.as_ssl_context())
+        # Inside a cluster, compressing a list costs both sides more than sending it as it is.
+        headers = {**info.as_http_headers(), "Accept-Encoding": "identity"}
+        headers["User-Agent"] = MANAGER  # the manager of fields in an object's managedFields
+        base_url = f"{info.server.rstrip('/')}/"
+        return aiohttp.ClientSession(base_url, connector=connector, headers=headers)

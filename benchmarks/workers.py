@@ -13,6 +13,7 @@ from agentrl_components.spec import RunSpec
 from agentrl_components.update.learner import Learner
 from agentrl_components.workers.group import Crew
 from agentrl_components.workers.pool import Pool
+from agentrl_components.workers.trainers import PoolTrainers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ def opened(folder: Path, count: int, **parts: dict[str, Any]) -> Iterator[Worker
     with tempfile.TemporaryDirectory(prefix="agentrl-bench-") as scratch:
         crew = Crew(spec, Path(scratch))
         try:
-            yield Workers(pool=crew.pool, learner=Learner(spec, crew.lead, crew.pool))
+            trainers = PoolTrainers(spec, crew.lead, crew.pool)
+            yield Workers(pool=crew.pool, learner=Learner(spec, trainers))
         finally:
             crew.close()

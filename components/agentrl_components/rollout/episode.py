@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from agentrl_components.dialogue.protocol import Dialogue
 from agentrl_components.engines.engine import Engine, Generation, Request, Sampling
-from agentrl_components.engines.prefix_check import Ledger
+from agentrl_components.rollout.token_buffer import TokenBuffer
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.trajectory.record import Ending, Trajectory, Turn
 from agentrl_envs.env import Observation, Step, Task
@@ -51,7 +51,7 @@ class Job:
 class Play:
     """An episode under way."""
 
-    ledger: Ledger = field(default_factory=Ledger)
+    buffer: TokenBuffer = field(default_factory=TokenBuffer)
     """Stays empty where the agent speaks text."""
     turns: list[Turn] = field(default_factory=list)
     ending: Ending = Ending.TRUNCATED
@@ -103,24 +103,24 @@ async def _turns(
 ) -> None:
     # Every episode of a task begins in the same state, so the task names it.
     seen = Seen(await session.reset(job.task), job.task.id)
-    ledger = played.ledger
-    ledger.open(dialogue.opening(job.instructions, seen.observation.text))
+    buffer = played.buffer
+    buffer.open(dialogue.opening(job.instructions, seen.observation.text))
     for turn in range(rules.max_turns):
-        room = rules.context - len(ledger.ids)
+        room = rules.context - len(buffer.ids)
         if room <= 0:
             played.note = f"the episode filled the context of {rules.context} tokens"
             return
         reply = await engine.generate(
-            request(job, rules, number, turn, room, ledger, seen.observation, dialogue)
+            request(job, rules, number, turn, room, buffer, seen.observation, dialogue)
         )
-        span = ledger.reply(reply)
+        span = buffer.reply(reply)
         text = dialogue.text(reply.ids)
         step = await session.step(text)
         if played.record(_turn(reply, span, text, seen, step), step):
             return
         seen = Seen(step.observation, step.info.get("state"))
         if turn + 1 < rules.max_turns:
-            ledger.observe(dialogue.following(reply.ids, seen.observation.text))
+            buffer.observe(dialogue.following(reply.ids, seen.observation.text))
 
 
 def _turn(reply: Generation, span: tuple[int, int], text: str, seen: Seen, step: Step) -> Turn:
@@ -143,7 +143,7 @@ def request(
     number: int,
     turn: int,
     room: int,
-    ledger: Ledger,
+    buffer: TokenBuffer,
     observation: Observation,
     dialogue: Dialogue,
 ) -> Request:
@@ -154,7 +154,7 @@ def request(
     path = (rules.purpose, job.iteration, job.environment, job.task.id, job.sample, turn)
     return Request(
         session=number,
-        ids=ledger.ids,
+        ids=buffer.ids,
         seed=derive(rules.seed, *path),
         sampling=Sampling(
             temperature=rules.temperature,
@@ -183,7 +183,7 @@ def trajectory(job: Job, rules: Rules, played: Play) -> Trajectory:
         max_turns=rules.max_turns,
         temperature=rules.temperature,
         note=played.note,
-        **played.ledger.build(),
+        **played.buffer.arrays(),
     )
 
 

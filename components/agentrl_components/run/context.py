@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from agentrl_components.errors import Stopped
-from agentrl_components.model.load import WEIGHTS, exported
+from agentrl_components.model.load import WEIGHTS
 from agentrl_components.rollout.tasks import Drawn, Upcoming
 from agentrl_components.run.journal import Journal
 from agentrl_components.run.pace import Pace
@@ -26,6 +26,7 @@ from agentrl_components.tracking.tracker import Tracker
 from agentrl_components.update.learner import Learner
 from agentrl_components.workers.group import Crew
 from agentrl_components.workers.pool import Hands
+from agentrl_components.workers.trainers import PoolTrainers
 
 MODEL_FILES_LIMIT = 64 * 2**20
 """Files of a model folder that are carried along into each checkpoint: configs and tokenizers."""
@@ -85,7 +86,7 @@ class RunContext:
             self.players.note = self.view.note
             upcoming = Upcoming(self.crew.draw, self.spec.rollout.tasks)
             self.tasks = opened.enter_context(contextlib.closing(upcoming))
-            self.learner = Learner(self.spec, self.lead, self.crew.pool)
+            self.learner = Learner(self.spec, PoolTrainers(self.spec, self.lead, self.crew.pool))
             if self._learns:
                 self.restore()
             self._opened = opened.pop_all()
@@ -141,7 +142,7 @@ class RunContext:
             and path.name not in ("model.safetensors.index.json", keys.MANIFEST)
             and path.stat().st_size <= MODEL_FILES_LIMIT
         }
-        files[WEIGHTS] = tensors.pack(exported(self.lead.decoder), WEIGHTS)
+        files[WEIGHTS] = tensors.pack(self.learner.weights(), WEIGHTS)
         files |= self.learner.state()
         checkpoint.save(
             self.store,

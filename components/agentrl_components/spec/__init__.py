@@ -3,7 +3,7 @@
 Depends on pydantic and PyYAML only. The CRD is generated from these models.
 """
 
-from agentrl_components.spec.fields.algorithm import COMPARES_A_GROUP, Algorithm
+from agentrl_components.spec.fields.algorithm import Algorithm
 from agentrl_components.spec.fields.compute import Compute, SecretVariable, Toleration
 from agentrl_components.spec.fields.environments import Environment
 from agentrl_components.spec.fields.evaluation import Evaluation
@@ -19,7 +19,6 @@ from agentrl_components.spec.rules.rule import Mistake
 from agentrl_components.spec.rules.validation import local_mistakes, mistakes
 
 __all__ = [
-    "COMPARES_A_GROUP",
     "GROUP",
     "KIND",
     "VERSION",

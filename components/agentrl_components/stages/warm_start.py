@@ -33,7 +33,7 @@ def imitate(context: RunContext) -> None:
             learn(context, warm, SOURCES[warm.algorithm](context, warm, number))
             context.version += 1
         # The moments of imitation say nothing about the gradients to come.
-        context.learner.policy.forget()
+        context.learner.clear_moments()
     context.save()
 
 

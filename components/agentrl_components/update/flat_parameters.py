@@ -1,8 +1,11 @@
-"""A module's trainable parameters as one vector, which several processes can share.
+"""A module's trainable parameters as one vector that several processes share.
 
-Every process's module looks into the same memory: when the optimizer moves the vector, all of them
-have the new weights, and nothing is sent. Each lane's gradients are such a vector too. Weights
-held in bfloat16 keep a float32 master here and copies in each process.
+The module of every process is a view of the same memory, so an optimizer step on the vector updates
+all of them and no weights are sent. Gradients use a vector of the same layout per lane. A module in
+bfloat16 keeps its own copy of the weights in each process; the shared float32 vector holds the
+master weights.
+
+Legend: P trainable parameters.
 """
 
 from __future__ import annotations
@@ -13,25 +16,26 @@ import torch
 from torch import Tensor, nn
 
 LANES = 2
-"""Gradients of a mini-batch are summed in so many parts, however many processes there are."""
+"""Partial sums of a mini-batch's gradient. Fixed, so that the result does not depend on the number
+of processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What processes have in common."""
+    """Vectors in shared memory."""
 
     vector: Tensor
     """Float32 master weights [P]."""
     lanes: tuple[Tensor, ...]
-    """Float32 gradients [P], one for each lane."""
+    """Float32 gradients [P], one per lane."""
 
 
 class FlatParameters:
-    """Views of one float32 vector [P], laid over the trainable parameters of a module."""
+    """Views of one float32 vector [P] for the trainable parameters of a module."""
 
     def __init__(self, module: nn.Module, shared: Shared | None = None) -> None:
-        """Without `shared`: made from the module's weights, in memory that can be shared. With it:
-        the module takes its weights."""
+        """With `shared`, the module takes its weights. Without, the vector is created from the
+        module's weights, in shared memory on CPU."""
         self._named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         if shared is None:
             vector = torch.cat([p.detach().float().reshape(-1) for _, p in self._named])
@@ -42,41 +46,43 @@ class FlatParameters:
         self.shared = shared
         self._views = self.split(shared.vector)
         dtypes = {p.dtype for _, p in self._named}
-        self._same = dtypes <= {torch.float32}
+        self._is_view = dtypes <= {torch.float32}
         self.dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
-        """What the module holds of the vector: rounded to this, it gives the same module."""
-        if self._same:
+        """Type of the module's weights: the vector rounded to it gives the same module."""
+        if self._is_view:
             for (_, parameter), view in zip(self._named, self._views.values(), strict=True):
                 parameter.data = view
         self.refresh()
 
-    def split(self, vector: Tensor) -> dict[str, Tensor]:
-        """The parts of a vector [P], by parameter name, as views."""
+    def split(self, vector_P: Tensor) -> dict[str, Tensor]:
+        """Views of a vector [P] by parameter name, in the parameters' shapes."""
         out, offset = {}, 0
         for name, parameter in self._named:
-            out[name] = vector[offset : offset + parameter.numel()].view(parameter.shape)
+            out[name] = vector_P[offset : offset + parameter.numel()].view(parameter.shape)
             offset += parameter.numel()
         return out
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Take the master's weights into copies that are not views of it."""
-        if not self._same:
+        """Copy the master weights into a bfloat16 module. A float32 module is a view of them."""
+        if not self._is_view:
             for (_, parameter), view in zip(self._named, self._views.values(), strict=True):
                 parameter.copy_(view)
 
-    def gradients_into(self, vector: Tensor) -> None:
-        """Let backward passes add to `vector` [P]; for bfloat16, call `collect` after each."""
-        if self._same:
-            views = self.split(vector)
+    def gradients_into(self, vector_P: Tensor) -> None:
+        """Make backward passes add to `vector_P`. A bfloat16 module needs `collect` after each."""
+        if self._is_view:
+            views = self.split(vector_P)
             for name, parameter in self._named:
                 parameter.grad = views[name]
 
     @torch.no_grad()
-    def collect(self, vector: Tensor) -> None:
-        """Add low-precision gradients to `vector` in float32 and clear them."""
-        if not self._same:
-            for (_, parameter), view in zip(self._named, self.split(vector).values(), strict=True):
+    def collect(self, vector_P: Tensor) -> None:
+        """Add bfloat16 gradients to `vector_P` in float32, and clear them."""
+        if not self._is_view:
+            for (_, parameter), view in zip(
+                self._named, self.split(vector_P).values(), strict=True
+            ):
                 if parameter.grad is not None:
                     view += parameter.grad
                     parameter.grad = None

@@ -1,30 +1,27 @@
-"""Episodes in, new weights out.
+"""One update: from the episodes of an iteration to new weights.
 
-An iteration's episodes become advantages, advantages become mini-batches, a mini-batch becomes
-packs on lanes, and the lanes' gradients, added in a fixed order, become one step of AdamW.
+Episodes get advantages and log-probabilities, are shuffled into mini-batches, and every mini-batch
+gives one optimizer step.
 
-Legend: T tokens of an episode, S sampled tokens, P trainable parameters.
+Legend: T tokens of an episode, S sampled tokens.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import RunSpec
-from agentrl_components.storage import keys, tensors
+from agentrl_components.storage.tensors import Files
 from agentrl_components.trajectory.record import Ending, Trajectory
-from agentrl_components.update.advantages import ESTIMATORS, EpisodeView, zero_variance
-from agentrl_components.update.flat_parameters import LANES, Shared
-from agentrl_components.update.losses import Denominators
+from agentrl_components.update.advantages.episodes import EpisodeView, zero_variance
+from agentrl_components.update.advantages.registry import estimate_advantages
+from agentrl_components.update.losses.normalise import Denominators
 from agentrl_components.update.objectives import (
     Imitation,
     PolicyGradient,
@@ -32,80 +29,33 @@ from agentrl_components.update.objectives import (
     ValueRegression,
     accumulate,
 )
-from agentrl_components.update.optimizer import AdamW
-from agentrl_components.update.packing import Example, Pack, example, pack, plan
-from agentrl_components.workers.pool import Pool
-from agentrl_components.workers.worker import Objective, Worker
-
-Column = NDArray[np.float32]
+from agentrl_components.update.packing import Example, example
+from agentrl_components.update.trainers import Column, Trainers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Updated:
-    """What an update did."""
+    """The result of an update."""
 
     metrics: dict[str, float]
+    """Means over sampled tokens, by metric name."""
     steps: int
-    """Optimizer steps."""
-
-
-class Optimizer:
-    """AdamW over one master vector [P], with lanes for gradients."""
-
-    def __init__(self, shared: Shared, spec: RunSpec) -> None:
-        self._shared = shared
-        self.adamw = AdamW(
-            shared.vector, beta2=spec.update.beta2, weight_decay=spec.update.weight_decay
-        )
-        self._limit = spec.update.max_grad_norm
-
-    def step(self, learning_rate: float) -> float:
-        """Move the vector by the lanes' sum. Returns the gradient's norm before clipping; a norm
-        that is not finite moves nothing."""
-        gradient = self._shared.lanes[0].clone()
-        for lane in self._shared.lanes[1:]:
-            gradient += lane
-        norm = float(torch.linalg.vector_norm(gradient))
-        if not math.isfinite(norm):
-            return norm
-        gradient *= min(1.0, self._limit / (norm + 1e-6))
-        self.adamw.step(gradient, learning_rate)
-        return norm
-
-    def state(self, name: str) -> tensors.Files:
-        """Master weights and moments, as files of a checkpoint."""
-        master = f"{keys.TRAINER}{name}-master.safetensors"
-        return tensors.pack_optimizer(self.adamw.state_dict(), name) | {
-            master: tensors.pack({"vector": self._shared.vector}, master)
-        }
-
-    @torch.no_grad()
-    def restore(self, files: Mapping[str, bytes | Path], name: str) -> None:
-        """Weights in place, so that every process has them."""
-        master = tensors.unpack(files[f"{keys.TRAINER}{name}-master.safetensors"])
-        self._shared.vector.copy_(master["vector"])
-        self.adamw.load_state_dict(tensors.unpack_optimizer(files, name))
-
-    def forget(self) -> None:
-        """Start anew with the moments, as when the objective changes."""
-        self.adamw.clear()
+    """Optimizer steps of the policy."""
 
 
 class Learner:
-    """Owns the optimizers; asks the pool for gradients."""
+    """Computes what to train on and drives the trainers."""
 
-    def __init__(self, spec: RunSpec, lead: Worker, pool: Pool) -> None:
+    def __init__(self, spec: RunSpec, trainers: Trainers) -> None:
         self.spec = spec
-        self._pool = pool
-        self.policy = Optimizer(lead.policy.shared, spec)
-        self.critic = Optimizer(lead.values.shared, spec) if lead.critic is not None else None
-        self.estimator = ESTIMATORS[spec.algorithm.name]
+        self.trainers = trainers
+        self.traits = spec.algorithm.traits
 
     def update(self, episodes: Sequence[Trajectory], iteration: int, rate: float) -> Updated:
-        """Learn from an iteration's episodes at step size `rate`."""
-        algorithm, update = self.spec.algorithm, self.spec.update
-        kept = self._trainable(episodes)
-        examples = self._examples(kept)
+        """Train on the episodes of `iteration` with learning rate `rate`."""
+        algorithm = self.spec.algorithm
+        examples = self._examples(self._trainable(episodes))
+        warming_up = self.traits.needs_critic and iteration < algorithm.critic.warmup_iterations
         sums: Sums = {}
         norms: list[float] = []
         for batch in self._mini_batches(len(examples), iteration):
@@ -115,23 +65,60 @@ class Learner:
                 episodes=len(chosen),
                 token_limit=self.spec.model.context,
             )
-            if self.critic is not None:
+            if self.traits.needs_critic:
                 value = ValueRegression(
                     value_clip=algorithm.critic.value_clip, denominators=denominators
                 )
-                accumulate(sums, self._lanes(value, chosen))
-                self.critic.step(algorithm.critic.learning_rate)
-            if iteration < algorithm.critic.warmup_iterations and self.critic is not None:
+                accumulate(sums, self.trainers.differentiate(value, chosen))
+                self.trainers.step("critic", algorithm.critic.learning_rate)
+            if warming_up:
                 continue
             objective = PolicyGradient(
                 algorithm=algorithm,
                 denominators=denominators,
-                chunk=update.logits_chunk,
+                chunk=self.spec.update.logits_chunk,
                 unmoved=not norms,
             )
-            accumulate(sums, self._lanes(objective, chosen))
-            norms.append(self.policy.step(rate))
-        tokens = max(1, update.epochs * sum(len(e.sampled) for e in examples))
+            accumulate(sums, self.trainers.differentiate(objective, chosen))
+            norms.append(self.trainers.step("policy", rate))
+        return Updated(metrics=self._metrics(examples, sums, norms, rate), steps=len(norms))
+
+    def imitate(self, examples: Sequence[Example], rate: float) -> float:
+        """One optimizer step of weighted imitation on `examples`. Returns their mean loss."""
+        total = float(sum(e.columns["weight"].sum() for e in examples))
+        objective = Imitation(total_weight=total, chunk=self.spec.update.logits_chunk)
+        sums = self.trainers.differentiate(objective, examples)
+        self.trainers.step("policy", rate)
+        return sums["loss"] / total
+
+    def silent_groups(self, played: Sequence[Trajectory]) -> frozenset[int]:
+        """Groups without variance in their rewards, if the manifest drops them; else none."""
+        if not (self.traits.needs_group and self.spec.algorithm.drop_zero_variance):
+            return frozenset()
+        return zero_variance(self._views(played))
+
+    def clear_moments(self) -> None:
+        """Reset the policy optimizer's moments."""
+        self.trainers.clear_moments("policy")
+
+    def weights(self) -> dict[str, Tensor]:
+        """The policy's weights, as `Trainers.weights` gives them."""
+        return self.trainers.weights()
+
+    def state(self) -> Files:
+        """Master weights and optimizer state, as files of a checkpoint."""
+        return self.trainers.state()
+
+    def restore(self, files: Mapping[str, bytes | Path]) -> None:
+        """Load what `state` returned."""
+        self.trainers.restore(files)
+
+    def _metrics(
+        self, examples: Sequence[Example], sums: Sums, norms: Sequence[float], rate: float
+    ) -> dict[str, float]:
+        """Means per sampled token of the sums of all mini-batches."""
+        sums = dict(sums)
+        tokens = max(1, self.spec.update.epochs * sum(len(e.sampled) for e in examples))
         measured = sums.pop("measured", 0.0)
         metrics = {f"update/{name}": value / tokens for name, value in sums.items()}
         if measured:
@@ -140,36 +127,10 @@ class Learner:
         metrics["update/episodes"] = float(len(examples))
         metrics["update/tokens"] = float(tokens)
         metrics["update/learning_rate"] = rate
-        return Updated(metrics=metrics, steps=len(norms))
-
-    def silent_groups(self, played: Sequence[Trajectory]) -> frozenset[int]:
-        """Groups whose episodes all earned the same, where these are left out; else none."""
-        if not (self.estimator.needs_group and self.spec.algorithm.drop_zero_variance):
-            return frozenset()
-        return zero_variance(self._views(played))
-
-    def state(self) -> tensors.Files:
-        """What a checkpoint needs of the learner: master weights and optimizers."""
-        files = self.policy.state("optimizer")
-        return files | self.critic.state("critic") if self.critic is not None else files
-
-    def restore(self, files: Mapping[str, bytes | Path]) -> None:
-        """The opposite of `state`."""
-        self.policy.restore(files, "optimizer")
-        if self.critic is not None:
-            self.critic.restore(files, "critic")
-
-    def imitate(self, examples: Sequence[Example], rate: float) -> float:
-        """One step of weighted imitation over one batch. Returns its mean loss."""
-        total = float(sum(e.columns["weight"].sum() for e in examples))
-        objective = Imitation(total_weight=total, chunk=self.spec.update.logits_chunk)
-        sums = self._lanes(objective, examples)
-        self.policy.step(rate)
-        return sums["loss"] / total
+        return metrics
 
     def _trainable(self, episodes: Sequence[Trajectory]) -> list[Trajectory]:
-        """Episodes that carry a gradient: played to an end, with a token of the agent's own, and
-        in a group that says something."""
+        """Episodes to train on: not lost, with a sampled token, and not in a dropped group."""
         played = [e for e in episodes if e.ending is not Ending.LOST and e.num_sampled]
         silent = self.silent_groups(played)
         return [e for e in played if e.group not in silent]
@@ -183,49 +144,30 @@ class Learner:
         return [EpisodeView.of(e, reward, values=v) for e, v in zip(episodes, values, strict=True)]
 
     def _examples(self, episodes: Sequence[Trajectory]) -> list[Example]:
-        """Episodes with their advantages and whatever else the loss reads."""
+        """The episodes with all columns that the objectives read."""
         if not episodes:
             return []
         columns: list[dict[str, Column]] = [{"sampler": e.logprobs[e.mask]} for e in episodes]
         bare = [example(e, c) for e, c in zip(episodes, columns, strict=True)]
         algorithm = self.spec.algorithm
-        corrected = algorithm.importance_sampling.mode != "off"
-        scored = corrected or algorithm.kl.coefficient or self.estimator.needs_critic
-        packs = self._packs(bare) if scored else []
-        if corrected:
-            self._fill(columns, "old", packs, Worker.logprobs, False)
+        if algorithm.importance_sampling.mode != "off":
+            _add(columns, "old", self.trainers.logprobs(bare))
         if algorithm.kl.coefficient:
-            self._fill(columns, "reference", packs, Worker.logprobs, True)
+            _add(columns, "reference", self.trainers.logprobs(bare, reference=True))
         values = None
-        if self.estimator.needs_critic:
-            self._fill(columns, "value", packs, Worker.estimates)
-            values = [scattered(e, c["value"]) for e, c in zip(episodes, columns, strict=True)]
-        result = self.estimator.estimate(self._views(episodes, values), algorithm)
+        if self.traits.needs_critic:
+            _add(columns, "value", self.trainers.values(bare))
+            values = [per_token(e, c["value"]) for e, c in zip(episodes, columns, strict=True)]
+        result = estimate_advantages(self._views(episodes, values), algorithm)
         for i, episode in enumerate(episodes):
             columns[i]["advantage"] = result.advantages[i][episode.mask]
             if result.returns is not None:
                 columns[i]["return"] = result.returns[i][episode.mask]
         return [replace(e, columns=c) for e, c in zip(bare, columns, strict=True)]
 
-    def _fill(
-        self,
-        columns: Sequence[dict[str, Column]],
-        name: str,
-        packs: Sequence[Sequence[Pack]],
-        method: Callable[..., list[Tensor]],
-        *arguments: object,
-    ) -> None:
-        """Add a column that the workers compute, pack by pack."""
-        found = self._pool.map(method, [(lane, *arguments) for lane in packs])
-        for lane, answers in zip(packs, found, strict=True):
-            for row, answer in zip(lane, answers, strict=True):
-                sizes = np.bincount(row.episode_S, minlength=len(row.members))
-                parts = np.split(answer.numpy(), np.cumsum(sizes)[:-1])
-                for member, part in zip(row.members, parts, strict=True):
-                    columns[member][name] = part
-
     def _mini_batches(self, count: int, iteration: int) -> Iterator[list[int]]:
-        """Every episode once per epoch, in an order of its own, in batches of nearly equal size."""
+        """Indices of mini-batches. Every epoch is a permutation of its own of all `count` examples,
+        cut into mini-batches of nearly equal size."""
         batches = max(1, round(count / self.spec.update.mini_batch))
         for epoch in range(self.spec.update.epochs):
             seed = derive(self.spec.seed, "shuffle", iteration, epoch)
@@ -234,22 +176,15 @@ class Learner:
                 [int(i) for i in part] for part in np.array_split(order, batches) if len(part)
             )
 
-    def _lanes(self, objective: Objective, examples: Sequence[Example]) -> Sums:
-        """The gradient of `objective` over `examples`, left in the lanes."""
-        calls = [(objective, lane, number) for number, lane in enumerate(self._packs(examples))]
-        total: Sums = {}
-        for sums in self._pool.map(Worker.differentiate, calls):
-            accumulate(total, sums)
-        return total
 
-    def _packs(self, examples: Sequence[Example]) -> list[list[Pack]]:
-        """The packs of each lane."""
-        lanes = plan([e.length for e in examples], self.spec.update.micro_batch_tokens, LANES)
-        return [[pack(examples, members) for members in lane] for lane in lanes]
+def _add(columns: Sequence[dict[str, Column]], name: str, amounts: Sequence[Column]) -> None:
+    """Add a column to every example."""
+    for of_example, amount in zip(columns, amounts, strict=True):
+        of_example[name] = amount
 
 
-def scattered(episode: Trajectory, values_S: Column) -> Column:
-    """Values [T] of an episode from those of its sampled tokens."""
+def per_token(episode: Trajectory, values_S: Column) -> Column:
+    """Values [T] of all tokens from those of the sampled ones [S], 0 elsewhere."""
     out = np.zeros(len(episode.ids), dtype=np.float32)
     out[episode.mask] = values_S
     return out

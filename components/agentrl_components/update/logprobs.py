@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from agentrl_components.engines.torch_engine.kv_cache import PackedCausal
 from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.packed_attention import PackedCausal
 from agentrl_components.update.packing import Pack
 
 

@@ -1,7 +1,7 @@
-"""What a gradient is taken of, pack by pack: the policy's loss, the critic's, or imitation.
+"""Objectives: the policy gradient, the critic's regression and imitation.
 
-Each objective gives its share of the mini-batch's loss, so that packs and lanes simply add up, and
-sums to be watched.
+An objective maps a pack to the pack's share of the mini-batch's loss and to sums for the metrics.
+The shares of all packs add up to the loss, so packs can be differentiated in any process.
 
 Legend: S sampled tokens of a pack.
 """
@@ -9,6 +9,7 @@ Legend: S sampled tokens of a pack.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -17,19 +18,18 @@ from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.value_model import Critic
 from agentrl_components.spec import Algorithm
 from agentrl_components.update.logprobs import score, states
-from agentrl_components.update.losses import (
-    Denominators,
-    clipped_surrogate,
-    clipped_value_loss,
-    importance_weights,
-    kl_penalty,
-    reduced,
-    sequence_surrogate,
-)
+from agentrl_components.update.losses.importance import importance_weights
+from agentrl_components.update.losses.kl import kl_penalty
+from agentrl_components.update.losses.normalise import Denominators, reduced
+from agentrl_components.update.losses.registry import SURROGATES
+from agentrl_components.update.losses.value import clipped_value_loss
 from agentrl_components.update.packing import Pack
 
 Sums = dict[str, float]
-"""Sums over sampled tokens, to be divided by their number when a mini-batch is whole."""
+"""Sums over sampled tokens by name. Divided by the number of tokens they become metrics."""
+
+ModelName = Literal["policy", "critic"]
+"""The models that are trained."""
 
 
 def accumulate(total: Sums, more: Sums) -> None:
@@ -40,45 +40,39 @@ def accumulate(total: Sums, more: Sums) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyGradient:
-    """The clipped surrogate with its corrections, bonus and penalty."""
+    """Clipped surrogate, weighted by the sampler correction, with entropy bonus and KL penalty."""
 
+    model: ClassVar[ModelName] = "policy"
     algorithm: Algorithm
     denominators: Denominators
     chunk: int
+    """Tokens whose logits exist at one time."""
     unmoved: bool
-    """The weights have not moved since the iteration began."""
+    """The policy's weights have not changed since the update began."""
 
     def __call__(self, decoder: Decoder, pack: Pack) -> tuple[Tensor, Sums]:
-        """The pack's share of the loss. Columns: advantage, sampler, and where they differ from the
-        sampler's log-probs, old; reference where there is a penalty.
+        """The pack's share of the loss, and sums.
 
-        `mismatch_kl` is summed over `measured` tokens: those whose log-probs under the weights
-        before the update are known. Without a column `old` these are the tokens of the first
-        mini-batch, scored for its loss anyway."""
+        Columns of the pack: `advantage`; `sampler`, the sampler's log-probabilities; `old`, the
+        trainer's log-probabilities before the update (absent: the sampler's are used);
+        `reference`, those of the reference policy, if there is a KL penalty.
+
+        `mismatch_kl` is summed over `measured` tokens: those whose log-probabilities before the
+        update are known. Without a column `old` these are the tokens of the first mini-batch."""
         algorithm = self.algorithm
         logprobs_S, entropy_S = score(decoder, pack, self.chunk)
         columns = {name: torch.from_numpy(c).to(logprobs_S) for name, c in pack.columns.items()}
         episode_S = torch.from_numpy(pack.episode_S).to(logprobs_S.device)
         old_S = columns.get("old", columns["sampler"])
-        if algorithm.name == "gspo":
-            surrogate = sequence_surrogate(
-                logprobs_S,
-                old_S,
-                columns["advantage"],
-                episode_S,
-                clip_low=algorithm.clip_low,
-                clip_high=algorithm.clip_high,
-                dual_clip=algorithm.dual_clip,
-            )
-        else:
-            surrogate = clipped_surrogate(
-                logprobs_S,
-                old_S,
-                columns["advantage"],
-                clip_low=algorithm.clip_low,
-                clip_high=algorithm.clip_high,
-                dual_clip=algorithm.dual_clip,
-            )
+        surrogate = SURROGATES[algorithm.traits.surrogate](
+            logprobs_S,
+            old_S,
+            columns["advantage"],
+            episode_S,
+            clip_low=algorithm.clip_low,
+            clip_high=algorithm.clip_high,
+            dual_clip=algorithm.dual_clip,
+        )
         correction = importance_weights(
             old_S,
             columns["sampler"],
@@ -94,8 +88,8 @@ class PolicyGradient:
         }
         if "old" in columns or self.unmoved:
             before_S = columns.get("old", logprobs_S.detach())
-            apart = importance_weights(before_S, columns["sampler"], mode="off", cap=1.0)
-            sums["mismatch_kl"] = float(apart.mismatch_kl_S.sum())
+            mismatch = importance_weights(before_S, columns["sampler"], mode="off", cap=1.0)
+            sums["mismatch_kl"] = float(mismatch.mismatch_kl_S.sum())
             sums["measured"] = float(len(before_S))
         if algorithm.kl.coefficient:
             penalty_S = kl_penalty(logprobs_S, columns["reference"], algorithm.kl.estimator)
@@ -108,13 +102,15 @@ class PolicyGradient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueRegression:
-    """The critic's clipped loss."""
+    """The critic's clipped squared error."""
 
+    model: ClassVar[ModelName] = "critic"
     value_clip: float
     denominators: Denominators
 
     def __call__(self, critic: Critic, pack: Pack) -> tuple[Tensor, Sums]:
-        """The pack's share of the loss. Columns: value (the old estimate), return."""
+        """The pack's share of the loss, and sums. Columns of the pack: `value`, the estimate before
+        the update, and `return`."""
         values_S = critic.value(states(critic.decoder, pack))
         columns = {name: torch.from_numpy(c).to(values_S) for name, c in pack.columns.items()}
         episode_S = torch.from_numpy(pack.episode_S).to(values_S.device)
@@ -127,15 +123,20 @@ class ValueRegression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imitation:
-    """Weighted negative log-likelihood. Column: weight."""
+    """Weighted negative log-likelihood. Column of the pack: `weight`."""
 
+    model: ClassVar[ModelName] = "policy"
     total_weight: float
     """Sum of the weights of the whole mini-batch."""
     chunk: int
+    """Tokens whose logits exist at one time."""
 
     def __call__(self, decoder: Decoder, pack: Pack) -> tuple[Tensor, Sums]:
-        """The pack's share of the loss."""
+        """The pack's share of the loss, and sums."""
         logprobs_S, _ = score(decoder, pack, self.chunk)
         weight_S = torch.from_numpy(pack.columns["weight"]).to(logprobs_S)
         loss = -(weight_S * logprobs_S).sum() / self.total_weight
         return loss, {"loss": float(loss.detach()) * self.total_weight}
+
+
+Objective = PolicyGradient | ValueRegression | Imitation

@@ -1,77 +1,58 @@
-"""AdamW (Loshchilov & Hutter, arXiv 1711.05101) over one vector [P], computed by torch's own
-functional form.
+"""One optimizer step from the gradients of all lanes.
 
-`torch.optim.AdamW` computes the same bits, but imports torch's compiler as soon as it is made: two
-seconds and more in every process that trains or evaluates.
+Legend: P trainable parameters.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
 
 import torch
-from torch import Tensor
-from torch.optim.adamw import adamw
 
-BETA1 = 0.9
-EPSILON = 1e-8
+from agentrl_components.spec import Update
+from agentrl_components.storage import keys, tensors
+from agentrl_components.update.adamw import AdamW
+from agentrl_components.update.flat_parameters import Shared
 
 
-class AdamW:
-    """Moments of a vector, and steps by them."""
+class Optimizer:
+    """AdamW over a master vector [P] whose gradient is summed over lanes."""
 
-    def __init__(self, vector_P: Tensor, *, beta2: float, weight_decay: float) -> None:
-        self._vector, self._beta2, self._weight_decay = vector_P, beta2, weight_decay
-        self._moments: dict[str, Tensor] = {}
+    def __init__(self, shared: Shared, update: Update) -> None:
+        self._shared = shared
+        self.adamw = AdamW(shared.vector, beta2=update.beta2, weight_decay=update.weight_decay)
+        self._max_grad_norm = update.max_grad_norm
 
-    @torch.no_grad()
-    def step(self, gradient_P: Tensor, learning_rate: float) -> None:
-        """Move the vector in place, down the gradient."""
-        if not self._moments:
-            self._moments = {
-                "step": torch.zeros(()),
-                "exp_avg": torch.zeros_like(self._vector),
-                "exp_avg_sq": torch.zeros_like(self._vector),
-            }
-        adamw(
-            [self._vector],
-            [gradient_P],
-            [self._moments["exp_avg"]],
-            [self._moments["exp_avg_sq"]],
-            [],
-            [self._moments["step"]],
-            foreach=False,
-            amsgrad=False,
-            beta1=BETA1,
-            beta2=self._beta2,
-            lr=learning_rate,
-            weight_decay=self._weight_decay,
-            eps=EPSILON,
-            maximize=False,
-        )
+    def step(self, learning_rate: float) -> float:
+        """Sum the lanes' gradients, clip the sum's norm and update the vector in place.
 
-    @property
-    def steps(self) -> int:
-        """Since the moments were last cleared."""
-        return int(self._moments["step"]) if self._moments else 0
+        Returns the norm before clipping. If it is not finite, nothing is updated."""
+        gradient_P = self._shared.lanes[0].clone()
+        for lane_P in self._shared.lanes[1:]:
+            gradient_P += lane_P
+        norm = float(torch.linalg.vector_norm(gradient_P))
+        if not math.isfinite(norm):
+            return norm
+        gradient_P *= min(1.0, self._max_grad_norm / (norm + 1e-6))
+        self.adamw.step(gradient_P, learning_rate)
+        return norm
 
-    def state_dict(self) -> dict[str, Any]:
-        """As torch's optimizers give theirs."""
-        return {"state": {0: dict(self._moments)} if self._moments else {}, "param_groups": []}
+    def clear_moments(self) -> None:
+        """Reset AdamW's moments, as needed when the objective changes."""
+        self.adamw.clear()
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
-        found: Mapping[str, Tensor] = state["state"].get(0, {})
-        self._moments = {
-            name: value.to(_place(name, self._vector)) for name, value in found.items()
+    def state(self, name: str) -> tensors.Files:
+        """Master weights and moments as files of a checkpoint."""
+        master = f"{keys.TRAINER}{name}-master.safetensors"
+        return tensors.pack_optimizer(self.adamw.state_dict(), name) | {
+            master: tensors.pack({"vector": self._shared.vector}, master)
         }
 
-    def clear(self) -> None:
-        """Forget the moments."""
-        self._moments = {}
-
-
-def _place(name: str, vector_P: Tensor) -> torch.device:
-    """The count of steps stays on the host, where the step is reckoned with."""
-    return torch.device("cpu") if name == "step" else vector_P.device
+    @torch.no_grad()
+    def restore(self, files: Mapping[str, bytes | Path], name: str) -> None:
+        """Load what `state` returned. Weights are copied in place, so every process has them."""
+        master = tensors.unpack(files[f"{keys.TRAINER}{name}-master.safetensors"])
+        self._shared.vector.copy_(master["vector"])
+        self.adamw.load_state_dict(tensors.unpack_optimizer(files, name))

@@ -35,17 +35,9 @@ from agentrl_components.spec import RunSpec
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.update.flat_parameters import FlatParameters, Shared
 from agentrl_components.update.logprobs import score, states
-from agentrl_components.update.objectives import (
-    Imitation,
-    PolicyGradient,
-    Sums,
-    ValueRegression,
-    accumulate,
-)
+from agentrl_components.update.objectives import Objective, Sums, accumulate
 from agentrl_components.update.packing import Pack
 from agentrl_envs.world import World
-
-Objective = PolicyGradient | ValueRegression | Imitation
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -82,7 +74,7 @@ class Worker:
         self.decoder.checkpointing = spec.update.gradient_checkpointing
         self.policy = FlatParameters(self.decoder, setup.policy)
         self.critic: Critic | None = None
-        if spec.algorithm.name == "ppo":
+        if spec.algorithm.traits.needs_critic:
             self.critic = Critic(open_decoder(setup.folder, dtype, device))
             self.values = FlatParameters(self.critic, setup.critic)
         tiny = spec.model.source == "tiny"
@@ -112,7 +104,7 @@ class Worker:
 
     def differentiate(self, objective: Objective, packs: Sequence[Pack], lane: int) -> Sums:
         """Set a lane's gradient to the sum over `packs`, and return the sums to be watched."""
-        values = isinstance(objective, ValueRegression)
+        values = objective.model == "critic"
         flat = self.values if values else self.policy
         module: nn.Module | None = self.critic if values else self.decoder
         flat.refresh()

@@ -17,12 +17,12 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from agentrl_components.engines.torch_engine.kv_cache import PackedCausal
 from agentrl_components.errors import ModelError
 from agentrl_components.model import architecture
 from agentrl_components.model.architecture import Rope
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.load import WEIGHTS, exported, open_decoder
+from agentrl_components.model.packed_attention import PackedCausal
 
 SIZES = {
     "vocab_size": 37,

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from agentrl_components.engines.torch_engine.kv_cache import PackedCausal
 from agentrl_components.errors import ModelError
 from agentrl_components.model import lora
 from agentrl_components.model.architecture import Architecture, Rope
 from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.packed_attention import PackedCausal
 from agentrl_components.spec import Lora
 from agentrl_components.update.flat_parameters import FlatParameters
 

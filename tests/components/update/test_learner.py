@@ -16,6 +16,7 @@ from agentrl_components.update.logprobs import score
 from agentrl_components.update.packing import Example, pack
 from agentrl_components.workers import fork_server
 from agentrl_components.workers.pool import Hands, Processes
+from agentrl_components.workers.trainers import PoolTrainers
 from agentrl_components.workers.worker import Setup, Worker
 from agentrl_envs.environments.corridor import CorridorTasks
 
@@ -84,7 +85,7 @@ def test_upstream_never_reads_its_epochs_and_here_each_takes_its_steps(
 ):
     with Bench(folder, update={"epochs": epochs, "miniBatch": mini_batch}) as bench:
         updated = bench.update(as_sampled(bench, EIGHT))
-        counted = bench.learner.policy.adamw.steps
+        counted = bench.trainers.policy.adamw.steps
     assert updated.steps == counted == steps
     assert updated.metrics["update/tokens"] == 16.0 * epochs
 
@@ -102,7 +103,7 @@ def test_a_gradient_that_is_not_finite_moves_nothing(folder):
     with Bench(folder) as bench:
         before = bench.vector
         bench.worker.policy.shared.lanes[0].fill_(torch.nan)
-        assert not np.isfinite(bench.learner.policy.step(1e-3))
+        assert not np.isfinite(bench.trainers.policy.step(1e-3))
         assert torch.equal(bench.vector, before)
 
 
@@ -202,6 +203,15 @@ def test_bfloat16_keeps_float32_masters(folder):
     assert np.isfinite(updated.metrics["update/grad_norm"])
 
 
+def test_exported_bfloat16_weights_are_those_after_the_last_step(folder):
+    with Bench(folder, model={"dtype": "bfloat16"}) as bench:
+        bench.update(as_sampled(bench, GROUP), rate=0.1)
+        exported_weights = bench.trainers.weights()
+        masters = bench.worker.policy.split(bench.vector)
+    for name, master in masters.items():
+        assert torch.equal(exported_weights[name], master.to(torch.bfloat16)), name
+
+
 def test_lora_moves_adapters_alone(folder):
     lora = {"lora": {"rank": 2, "alpha": 4}}
     with Bench(folder, model=lora) as bench:
@@ -225,7 +235,7 @@ def test_two_processes_give_the_bits_of_one(folder):
     lead = Worker(setup)
     pool = Processes(lead, setup, Hands(2, fork_server.server()))
     try:
-        learner = Learner(setup.spec, lead, pool)
+        learner = Learner(setup.spec, PoolTrainers(setup.spec, lead, pool))
         for iteration in range(2):
             learner.update(EIGHT, iteration, 1e-3)
         together = lead.policy.shared.vector.clone()

@@ -8,7 +8,7 @@ from agentrl_components.model.architecture import Architecture, Rope
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.spec import Algorithm
 from agentrl_components.update.logprobs import score
-from agentrl_components.update.losses import Denominators
+from agentrl_components.update.losses.normalise import Denominators
 from agentrl_components.update.objectives import Imitation, PolicyGradient
 from agentrl_components.update.packing import Example, pack
 
@@ -92,7 +92,7 @@ def test_logprob_and_entropy_are_those_of_the_confined_and_tempered_distribution
     made = decoder()
     one = EPISODES[1]
     logprobs, entropies = score(made, pack([one], [0]), chunk=1024)
-    from agentrl_components.engines.torch_engine.kv_cache import PackedCausal
+    from agentrl_components.model.packed_attention import PackedCausal
 
     attend = PackedCausal([one.length], torch.device("cpu"))
     ids = torch.from_numpy(one.ids[: one.length]).long()

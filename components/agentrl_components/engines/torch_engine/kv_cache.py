@@ -1,7 +1,7 @@
-"""Where a forward pass finds its keys: among the packed episodes themselves, or in a cache.
+"""Key-value cache of the torch engine, and attention over it.
 
-Legend: N packed tokens, B episodes or rows, L queries of a row, T keys, H query heads, K key heads,
-G = H / K, D head width, S cache slots.
+Legend: N packed new tokens, B rows, L new tokens of a row (padded), T keys, H query heads, K key
+heads, G = H / K, D head width, S cache slots, Q = G x L, P = B x L.
 """
 
 from __future__ import annotations
@@ -12,38 +12,6 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-
-class PackedCausal:
-    """Training: each packed episode attends to its own past.
-
-    Linear layers see no padding. Attention pads to the longest episode of the pack, which is why
-    packs are made of episodes of like lengths."""
-
-    def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
-        self.batch, self.longest = len(lengths), max(lengths)
-        lengths_B = torch.tensor(lengths, device=device)
-        starts_B = torch.arange(self.batch, device=device) * self.longest
-        self.positions_N = torch.cat([torch.arange(n, device=device) for n in lengths])
-        self.places_N = torch.repeat_interleave(starts_B, lengths_B) + self.positions_N
-        self.whole = all(n == self.longest for n in lengths)
-
-    def _spread(self, x_NHD: Tensor) -> Tensor:
-        if not self.whole:
-            padded = x_NHD.new_zeros(self.batch * self.longest, *x_NHD.shape[1:])
-            x_NHD = padded.index_copy(0, self.places_N, x_NHD)
-        return x_NHD.view(self.batch, self.longest, *x_NHD.shape[1:]).transpose(1, 2)
-
-    def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
-        out_BHTD = F.scaled_dot_product_attention(
-            self._spread(q_NHD),
-            self._spread(k_NKD),
-            self._spread(v_NKD),
-            is_causal=True,
-            enable_gqa=q_NHD.shape[1] != k_NKD.shape[1],
-        )
-        out_NHD = out_BHTD.transpose(1, 2).reshape(-1, q_NHD.shape[1], q_NHD.shape[2])
-        return out_NHD if self.whole else out_NHD.index_select(0, self.places_N)
 
 
 class SlotCache:

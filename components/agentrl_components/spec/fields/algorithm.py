@@ -6,16 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from agentrl_components.spec.algorithms import ALGORITHMS, AlgorithmName, AlgorithmTraits
 from agentrl_components.spec.fields.base import SpecModel
-
-AlgorithmName = Literal[
-    "ppo", "grpo", "rloo", "reinforce++", "reinforce++-baseline", "gspo", "gigpo"
-]
-
-COMPARES_A_GROUP: frozenset[str] = frozenset(
-    {"grpo", "rloo", "reinforce++-baseline", "gspo", "gigpo"}
-)
-"""Algorithms whose baseline is computed from the other episodes of the same task."""
 
 
 class Reward(SpecModel):
@@ -108,3 +100,8 @@ class Algorithm(SpecModel):
     group."""
     refill_rounds: int = Field(default=0, ge=0, le=8)
     """How many more rounds of tasks an iteration may sample to replace dropped groups."""
+
+    @property
+    def traits(self) -> AlgorithmTraits:
+        """The parts of the named algorithm."""
+        return ALGORITHMS[self.name]

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentrl_components.spec.fields.algorithm import COMPARES_A_GROUP, Critic, Gae, Kl
+from agentrl_components.spec.algorithms import AlgorithmName, algorithms_with
+from agentrl_components.spec.fields.algorithm import Critic, Gae, Kl
 from agentrl_components.spec.fields.base import SpecModel
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.fields.update import Update
 from agentrl_components.spec.rules.rule import Mistake, Rule, differences, rule
 
-_GROUP_BASELINE = "[" + ", ".join(f"'{name}'" for name in sorted(COMPARES_A_GROUP)) + "]"
+
+def _is_one_of(names: tuple[AlgorithmName, ...]) -> str:
+    """The CEL expression for: `algorithm.name` is one of `names`."""
+    if len(names) == 1:
+        return f"self.algorithm.name == '{names[0]}'"
+    return "self.algorithm.name in [" + ", ".join(f"'{name}'" for name in names) + "]"
+
+
+_USES_GROUP = _is_one_of(algorithms_with(lambda traits: traits.needs_group))
+_CRITIC_ALGORITHMS = algorithms_with(lambda traits: traits.needs_critic)
+_STEP_ALGORITHMS = algorithms_with(lambda traits: traits.estimator == "gigpo")
 
 
 def _unused(value: SpecModel, default: SpecModel, path: str, reason: str) -> Iterator[Mistake]:
@@ -26,11 +37,11 @@ def _unused(value: SpecModel, default: SpecModel, path: str, reason: str) -> Ite
 @rule(
     "algorithm.name",
     "rollout.groupSize",
-    cel=f"!(self.algorithm.name in {_GROUP_BASELINE}) || self.rollout.groupSize >= 2",
+    cel=f"!({_USES_GROUP}) || self.rollout.groupSize >= 2",
 )
 def group_baselines_need_groups(spec: RunSpec) -> Iterator[Mistake]:
     """rollout.groupSize must be at least 2 for algorithms whose baseline is the group."""
-    if spec.algorithm.name in COMPARES_A_GROUP and spec.rollout.group_size < 2:
+    if spec.algorithm.traits.needs_group and spec.rollout.group_size < 2:
         yield Mistake(
             field="spec.rollout.groupSize",
             reason=f"{spec.rollout.group_size} is too small for {spec.algorithm.name}, whose "
@@ -43,7 +54,7 @@ def group_baselines_need_groups(spec: RunSpec) -> Iterator[Mistake]:
     "algorithm.name",
     "algorithm.gae",
     "algorithm.critic",
-    cel="self.algorithm.name == 'ppo' || (self.algorithm.gae.level == 'token'"
+    cel=f"{_is_one_of(_CRITIC_ALGORITHMS)} || (self.algorithm.gae.level == 'token'"
     f" && self.algorithm.gae.gamma == {Gae().gamma}"
     f" && self.algorithm.gae.lam == {Gae().lam}"
     f" && self.algorithm.critic.learningRate == {Critic().learning_rate}"
@@ -52,8 +63,9 @@ def group_baselines_need_groups(spec: RunSpec) -> Iterator[Mistake]:
 )
 def critic_settings_need_ppo(spec: RunSpec) -> Iterator[Mistake]:
     """algorithm.gae and algorithm.critic are only used by ppo."""
-    if spec.algorithm.name != "ppo":
-        reason = f"{spec.algorithm.name} has no critic; only ppo has"
+    if not spec.algorithm.traits.needs_critic:
+        names = ", ".join(_CRITIC_ALGORITHMS)
+        reason = f"{spec.algorithm.name} has no critic; only {names} has"
         yield from _unused(spec.algorithm.gae, Gae(), "algorithm.gae", reason)
         yield from _unused(spec.algorithm.critic, Critic(), "algorithm.critic", reason)
 
@@ -61,11 +73,11 @@ def critic_settings_need_ppo(spec: RunSpec) -> Iterator[Mistake]:
 @rule(
     "algorithm.name",
     "algorithm.gigpoWeight",
-    cel="self.algorithm.name == 'gigpo' || self.algorithm.gigpoWeight == 1.0",
+    cel=f"{_is_one_of(_STEP_ALGORITHMS)} || self.algorithm.gigpoWeight == 1.0",
 )
 def gigpo_weight_needs_gigpo(spec: RunSpec) -> Iterator[Mistake]:
     """algorithm.gigpoWeight is only used by gigpo."""
-    if spec.algorithm.name != "gigpo" and spec.algorithm.gigpo_weight != 1.0:
+    if spec.algorithm.name not in _STEP_ALGORITHMS and spec.algorithm.gigpo_weight != 1.0:
         yield Mistake(
             field="spec.algorithm.gigpoWeight",
             reason=f"has no effect: {spec.algorithm.name} has no step-level advantage; only "
@@ -78,8 +90,7 @@ def gigpo_weight_needs_gigpo(spec: RunSpec) -> Iterator[Mistake]:
     "algorithm.name",
     "algorithm.dropZeroVariance",
     "algorithm.refillRounds",
-    cel="self.algorithm.refillRounds == 0 || (self.algorithm.dropZeroVariance"
-    f" && self.algorithm.name in {_GROUP_BASELINE})",
+    cel=f"self.algorithm.refillRounds == 0 || (self.algorithm.dropZeroVariance && {_USES_GROUP})",
 )
 def refill_needs_dropped_groups(spec: RunSpec) -> Iterator[Mistake]:
     """algorithm.refillRounds requires dropZeroVariance and an algorithm whose baseline is the
@@ -87,7 +98,7 @@ def refill_needs_dropped_groups(spec: RunSpec) -> Iterator[Mistake]:
     algorithm = spec.algorithm
     if not algorithm.refill_rounds:
         return
-    if algorithm.name not in COMPARES_A_GROUP:
+    if not algorithm.traits.needs_group:
         reason = f"{algorithm.name} drops no groups, so none is replaced"
         fix = "leave it out"
     elif not algorithm.drop_zero_variance:

@@ -40,14 +40,12 @@ def validate(file: str, overrides: tuple[str, ...]) -> None:
 
 def summary(run: AgentRLRun) -> str:
     """The run in one line: model, environments, algorithm, horizon, iterations, episodes."""
-    from agentrl_components.spec import COMPARES_A_GROUP
-
     spec = run.spec
     iterations = sum(phase.iterations for phase in spec.horizon.phases)
     turns = " -> ".join(str(phase.max_turns) for phase in spec.horizon.phases)
     most = "" if spec.horizon.advance == "iterations" else "at most "
     group = spec.rollout.group_size
-    compared = " compared" if spec.algorithm.name in COMPARES_A_GROUP else ""
+    compared = " compared" if spec.algorithm.traits.needs_group else ""
     episodes = iterations * spec.rollout.tasks * group
     return (
         f"{run.metadata.name}: {spec.model.source} in "

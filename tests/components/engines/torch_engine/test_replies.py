@@ -36,7 +36,7 @@ def test_logprobs_are_those_that_training_computes(admissible):
 
 def first_logits(made, ids):
     """Logits after `ids`, computed without a cache."""
-    from agentrl_components.engines.torch_engine.kv_cache import PackedCausal
+    from agentrl_components.model.packed_attention import PackedCausal
 
     with torch.no_grad():
         attend = PackedCausal([len(ids)], torch.device("cpu"))

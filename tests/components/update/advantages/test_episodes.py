@@ -5,7 +5,7 @@ import pytest
 
 from agentrl_components.spec.fields.algorithm import Reward
 from agentrl_components.trajectory.record import Ending, Trajectory, Turn
-from agentrl_components.update.advantages import EpisodeView, zero_variance
+from agentrl_components.update.advantages.episodes import EpisodeView, zero_variance
 
 
 def turn(start, end, reward, state):

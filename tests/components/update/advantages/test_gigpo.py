@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agentrl_components.update.advantages import EpisodeView
+from agentrl_components.update.advantages.episodes import EpisodeView
 from agentrl_components.update.advantages.gigpo import gigpo
 from agentrl_components.update.advantages.group_relative import group_relative
 

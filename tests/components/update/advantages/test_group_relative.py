@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrl_components.update.advantages import EpisodeView
+from agentrl_components.update.advantages.episodes import EpisodeView
 from agentrl_components.update.advantages.group_relative import group_relative
 
 TRAILING = np.array([False, True, True, False, False])

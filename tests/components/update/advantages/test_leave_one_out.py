@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrl_components.spec import Algorithm
-from agentrl_components.update.advantages import ESTIMATORS, EpisodeView
+from agentrl_components.update.advantages.episodes import EpisodeView
 from agentrl_components.update.advantages.leave_one_out import leave_one_out
+from agentrl_components.update.advantages.registry import estimate_advantages
 
 TRAILING = np.array([False, True, False])
 
@@ -25,7 +26,7 @@ def test_the_baseline_is_the_mean_of_the_others_and_reaches_the_reply_before_an_
 
 
 def test_upstream_promises_rloo_and_refuses_it_and_here_it_can_be_chosen():
-    result = ESTIMATORS["rloo"].estimate(tries([1, 0]), Algorithm(name="rloo"))
+    result = estimate_advantages(tries([1, 0]), Algorithm(name="rloo"))
     assert float(result.advantages[0][1]) == 1.0
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agentrl_components.update.advantages import EpisodeView
+from agentrl_components.update.advantages.episodes import EpisodeView
 from agentrl_components.update.advantages.reinforce_pp import reinforce_pp, reinforce_pp_baseline
 
 

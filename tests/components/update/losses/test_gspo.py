@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrl_components.update.losses import Denominators, reduced, sequence_surrogate
+from agentrl_components.update.losses.gspo import sequence_surrogate
+from agentrl_components.update.losses.normalise import Denominators, reduced
 
 EPISODE = torch.tensor([0, 0, 1])
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from agentrl_components.update.losses import importance_weights
+from agentrl_components.update.losses.importance import importance_weights
 
 SAMPLER = torch.full((4,), -2.0)
 TRAINER = SAMPLER + torch.tensor([1.0, 1.5, 4.0, 0.25]).log()

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrl_components.update.losses import kl_penalty
+from agentrl_components.update.losses.kl import kl_penalty
 
 
 def test_the_three_estimators():

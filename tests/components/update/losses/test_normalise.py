@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrl_components.update.losses import Denominators, reduced, sequence_surrogate
+from agentrl_components.update.losses.gspo import sequence_surrogate
+from agentrl_components.update.losses.normalise import Denominators, reduced
 
 MODES = ("token", "sequence", "constant")
 LOSSES = torch.tensor([1.0, 3.0, 8.0])

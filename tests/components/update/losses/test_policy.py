@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from agentrl_components.update.losses import clipped_surrogate
+from agentrl_components.update.losses.policy import clipped_surrogate
 
 OLD = [-1.0, -1.0, -1.0, -1.0, -1.0, -1.0]
 RATIOS = [1.0, 1.5, 1.5, 0.5, 0.5, 4.0]

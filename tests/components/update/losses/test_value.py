@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from agentrl_components.update.losses import clipped_value_loss
+from agentrl_components.update.losses.value import clipped_value_loss
 
 
 def test_a_value_that_moved_too_far_is_judged_by_the_worse_of_itself_and_its_clipped_self():

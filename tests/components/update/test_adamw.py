@@ -4,7 +4,7 @@ import sys
 import pytest
 import torch
 
-from agentrl_components.update.optimizer import AdamW
+from agentrl_components.update.adamw import AdamW
 
 
 def gradients():
@@ -67,7 +67,7 @@ def test_it_goes_on_from_its_state_as_if_never_interrupted():
 
 def test_a_step_does_not_load_torchs_compiler():
     program = (
-        "import sys, torch; from agentrl_components.update.optimizer import AdamW; "
+        "import sys, torch; from agentrl_components.update.adamw import AdamW; "
         "AdamW(torch.ones(2), beta2=0.9, weight_decay=0.0).step(torch.ones(2), 0.1); "
         "sys.exit('torch._dynamo' in sys.modules)"
     )

@@ -1,0 +1,48 @@
+"""Causal attention within packed episodes, for scoring and training.
+
+Legend: N packed tokens, B episodes, T tokens of the longest episode, H query heads, K key heads,
+D head width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class PackedCausal:
+    """Implements `decoder.Attend`: every packed episode attends causally to its own tokens.
+
+    Linear layers see the N packed tokens without padding. Attention pads each episode to the
+    longest one of the pack, so packs should hold episodes of similar length."""
+
+    def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
+        """`lengths` [B] are the token counts of the episodes, in the order they are packed."""
+        self.batch, self.longest = len(lengths), max(lengths)
+        lengths_B = torch.tensor(lengths, device=device)
+        starts_B = torch.arange(self.batch, device=device) * self.longest
+        self.positions_N = torch.cat([torch.arange(n, device=device) for n in lengths])
+        """Position of each packed token in its episode."""
+        self._places_N = torch.repeat_interleave(starts_B, lengths_B) + self.positions_N
+        self._unpadded = all(n == self.longest for n in lengths)
+
+    def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        out_BHTD = F.scaled_dot_product_attention(
+            self._padded(q_NHD),
+            self._padded(k_NKD),
+            self._padded(v_NKD),
+            is_causal=True,
+            enable_gqa=q_NHD.shape[1] != k_NKD.shape[1],
+        )
+        out_NHD = out_BHTD.transpose(1, 2).reshape(-1, q_NHD.shape[1], q_NHD.shape[2])
+        return out_NHD if self._unpadded else out_NHD.index_select(0, self._places_N)
+
+    def _padded(self, x_NHD: Tensor) -> Tensor:
+        """[B, H, T, D] with zeros after each episode."""
+        if not self._unpadded:
+            padded = x_NHD.new_zeros(self.batch * self.longest, *x_NHD.shape[1:])
+            x_NHD = padded.index_copy(0, self._places_N, x_NHD)
+        return x_NHD.view(self.batch, self.longest, *x_NHD.shape[1:]).transpose(1, 2)

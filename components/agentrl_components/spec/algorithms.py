@@ -1,0 +1,66 @@
+"""The policy-gradient algorithms and what each is made of.
+
+One entry per algorithm. The rules of the manifest read `needs_group` and `needs_critic`; the
+learner looks up the estimator and the surrogate by name (`update.advantages.registry`,
+`update.losses.registry`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+AlgorithmName = Literal[
+    "ppo", "grpo", "rloo", "reinforce++", "reinforce++-baseline", "gspo", "gigpo"
+]
+"""Values of `algorithm.name` in a manifest."""
+
+EstimatorName = Literal[
+    "gae",
+    "group-relative",
+    "gigpo",
+    "leave-one-out",
+    "batch-normalised",
+    "batch-normalised-baseline",
+]
+"""Names of advantage estimators."""
+
+SurrogateName = Literal["token", "sequence"]
+"""Names of clipped surrogates: one probability ratio per token, or one per episode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlgorithmTraits:
+    """The parts of an algorithm and what they need."""
+
+    estimator: EstimatorName
+    """Computes advantages."""
+    surrogate: SurrogateName = "token"
+    """Computes the policy loss."""
+    needs_group: bool = False
+    """The baseline is computed from the other episodes of the same task."""
+    needs_critic: bool = False
+    """Advantages are computed from a value model's estimates."""
+
+
+ALGORITHMS: Mapping[AlgorithmName, AlgorithmTraits] = MappingProxyType(
+    {
+        "ppo": AlgorithmTraits(estimator="gae", needs_critic=True),
+        "grpo": AlgorithmTraits(estimator="group-relative", needs_group=True),
+        "gspo": AlgorithmTraits(estimator="group-relative", surrogate="sequence", needs_group=True),
+        "gigpo": AlgorithmTraits(estimator="gigpo", needs_group=True),
+        "rloo": AlgorithmTraits(estimator="leave-one-out", needs_group=True),
+        "reinforce++": AlgorithmTraits(estimator="batch-normalised"),
+        "reinforce++-baseline": AlgorithmTraits(
+            estimator="batch-normalised-baseline", needs_group=True
+        ),
+    }
+)
+"""By the manifest's `algorithm.name`."""
+
+
+def algorithms_with(condition: Callable[[AlgorithmTraits], bool]) -> tuple[AlgorithmName, ...]:
+    """Names of the algorithms whose traits meet `condition`, sorted."""
+    return tuple(sorted(name for name, traits in ALGORITHMS.items() if condition(traits)))

@@ -16,7 +16,7 @@ from pathlib import Path
 from minio import Minio
 from minio.credentials import StaticProvider
 
-from agentrl_components.storage.s3 import MinioStore
+from agentrl_components.storage.s3 import S3Store
 
 PERSON = "person"
 SECRET = "a-secret-nobody-prints"
@@ -83,9 +83,9 @@ def client(endpoint: str) -> Minio:
     return Minio(address, access_key=PERSON, secret_key=SECRET, secure=False)
 
 
-def store_in(endpoint: str, deadline_s: float = 300.0, bucket: str = BUCKET) -> MinioStore:
+def store_in(endpoint: str, deadline_s: float = 300.0, bucket: str = BUCKET) -> S3Store:
     """An empty store, at a prefix of its own."""
-    return MinioStore(
+    return S3Store(
         bucket=bucket,
         prefix=f"test-{uuid.uuid4().hex}",
         endpoint=endpoint,

@@ -1,9 +1,9 @@
-"""A checkpoint: everything a run needs to go on, under one prefix of the store.
+"""Checkpoints: everything needed to resume a run, under one prefix of the store.
 
-Its root is a model folder as transformers writes it (config.json, model.safetensors, tokenizer), so
-that other tools can load it; what only training needs is under `trainer/`. The manifest with sizes
-and hashes is written last: without it the checkpoint is not there, and with it every byte can be
-checked. `tensors` makes and reads the files that hold tensors.
+A checkpoint is a model folder in the layout of transformers (config.json, model.safetensors,
+tokenizer), which other tools can load, plus the files that only training needs under `trainer/`.
+The manifest with the sizes and hashes of all files is written last: a checkpoint without a manifest
+is incomplete and ignored. `tensors` writes and reads the files with tensors.
 """
 
 from __future__ import annotations
@@ -31,22 +31,25 @@ class Checkpoint:
     """The state of a run between two iterations."""
 
     iteration: int
-    """Iterations done."""
+    """Number of finished iterations."""
     files: Mapping[str, bytes | Path]
-    """Name in the checkpoint and content; a path for what is too large to be held in memory."""
+    """Content by file name; a path if the content is too large for memory."""
     progress: Mapping[str, Any]
-    """JSON: random states, cursors, history, position in the horizon."""
+    """JSON data: random states, cursors, history, position in the schedule."""
 
 
 class _DamagedError(StoreError):
-    """The bytes in the store are not those that were written."""
+    """The bytes in the store differ from those that were written."""
 
 
 def save(store: Store, checkpoint: Checkpoint) -> None:
-    """Write `checkpoint`, manifest last.
+    """Write `checkpoint`, with its manifest last.
 
-    What a killed save left, and a damaged checkpoint of the same iteration, are replaced. An intact
-    one that is the same is left alone; an intact one that differs is a `StoreError`.
+    An incomplete or damaged checkpoint of the same iteration is replaced. An intact one with the
+    same content is kept.
+
+    Raises:
+        StoreError: there is an intact checkpoint of the iteration with other content.
     """
     prefix = keys.checkpoint(checkpoint.iteration)
     files: dict[str, bytes | Path] = dict(checkpoint.files)
@@ -55,7 +58,7 @@ def save(store: Store, checkpoint: Checkpoint) -> None:
         {
             "format": _FORMAT,
             "iteration": checkpoint.iteration,
-            "files": {name: _measure(files[name]) for name in sorted(files)},
+            "files": {name: _size_and_hash(files[name]) for name in sorted(files)},
         },
         indent=1,
     ).encode()
@@ -64,22 +67,25 @@ def save(store: Store, checkpoint: Checkpoint) -> None:
         return
     _remove(store, checkpoint.iteration)
     with ThreadPoolExecutor(_WRITERS) as writers:
-        # Waiting for disks and servers is most of the work; together they are waited for once.
-        for done in [writers.submit(_put, store, prefix + name, files[name]) for name in files]:
-            done.result()
+        # Most of the time is spent waiting for I/O, so the files are written in parallel.
+        for write in [writers.submit(_put, store, prefix + name, files[name]) for name in files]:
+            write.result()
     store.put(prefix + keys.MANIFEST, manifest)
 
 
 def load(store: Store, iteration: int, spool: Path | None = None) -> Checkpoint:
-    """The checkpoint after `iteration` iterations, every byte checked.
+    """The checkpoint after `iteration` iterations, verified against its hashes.
 
-    With `spool`, an existing folder, the files are streamed there and `files` holds their paths;
-    without, they are held in memory. `StoreError` names the key that is damaged.
+    If `spool`, an existing folder, is given, the files are streamed into it and `files` contains
+    their paths. Otherwise their content is in memory.
+
+    Raises:
+        StoreError: a file is missing or damaged; names its key.
     """
     files: dict[str, bytes | Path] = {}
     progress: Mapping[str, Any] = {}
-    for name, measure in _manifest(store, iteration).items():
-        content = _checked(store, iteration, name, measure, spool)
+    for name, expected in _manifest(store, iteration).items():
+        content = _verified_content(store, iteration, name, expected, spool)
         if name == PROGRESS:
             progress = json.loads(content if isinstance(content, bytes) else content.read_bytes())
         else:
@@ -88,20 +94,25 @@ def load(store: Store, iteration: int, spool: Path | None = None) -> Checkpoint:
 
 
 def progress(store: Store, iteration: int) -> Mapping[str, Any]:
-    """What a checkpoint says of the run, without its weights. Raises as `load` does."""
-    content = _checked(store, iteration, PROGRESS, _manifest(store, iteration)[PROGRESS], None)
-    assert isinstance(content, bytes)  # without a folder
-    told: Mapping[str, Any] = json.loads(content)
-    return told
+    """The progress data of a checkpoint, without its weights. Raises `StoreError` as `load`
+    does."""
+    content = _verified_content(
+        store, iteration, PROGRESS, _manifest(store, iteration)[PROGRESS], None
+    )
+    assert isinstance(content, bytes)  # because no folder is given
+    data: Mapping[str, Any] = json.loads(content)
+    return data
 
 
 def latest(
     store: Store, damaged: Callable[[str], None], spool: Path | None = None
 ) -> Checkpoint | None:
-    """The newest checkpoint that is complete and whole. None: there is no complete one.
+    """The newest complete and intact checkpoint. None: no checkpoint is complete.
 
-    `damaged` is told of each newer one that is not whole. When none of several is, the last error
-    is raised: to start afresh would throw the run away.
+    `damaged` is called with a message for each newer damaged checkpoint.
+
+    Raises:
+        StoreError: all complete checkpoints are damaged. Starting again would discard the run.
     """
     last: _DamagedError | None = None
     for iteration in reversed(complete(store)):
@@ -116,7 +127,7 @@ def latest(
 
 
 def complete(store: Store) -> list[int]:
-    """Iterations of the checkpoints whose manifest is there, oldest first."""
+    """The iterations of all checkpoints with a manifest, in ascending order."""
     return sorted(
         keys.checkpoint_number(key)
         for key in store.list(keys.CHECKPOINTS)
@@ -125,23 +136,23 @@ def complete(store: Store) -> list[int]:
 
 
 def fetch(store: Store, iteration: int, folder: Path) -> None:
-    """Write the model folder of a checkpoint into `folder`, which is made when it is absent. Every
-    byte is checked, none is held whole."""
+    """Write the model folder of a checkpoint into `folder`, which is created if necessary. Files
+    are streamed and verified."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, measure in _manifest(store, iteration).items():
+    for name, expected in _manifest(store, iteration).items():
         if not name.startswith(keys.TRAINER):
-            _checked(store, iteration, name, measure, folder)
+            _verified_content(store, iteration, name, expected, folder)
 
 
 def prune(store: Store, keep_last: int, keep: AbstractSet[int] = frozenset()) -> list[int]:
-    """Remove all checkpoints but the newest `keep_last` (at least 1) and those in `keep`, and what
-    killed saves left before the newest. Returns the iterations that were removed."""
-    there = complete(store)
-    if not there:
+    """Delete all checkpoints except the newest `keep_last` (at least 1) and those in `keep`. Also
+    deletes incomplete checkpoints older than the newest. Returns the deleted iterations."""
+    existing = complete(store)
+    if not existing:
         return []
-    kept = set(there[-max(1, keep_last) :]) | (keep & set(there))
+    kept = set(existing[-max(1, keep_last) :]) | (keep & set(existing))
     numbers = {keys.checkpoint_number(key) for key in store.list(keys.CHECKPOINTS)}
-    removed = sorted(number for number in numbers - kept if 0 <= number <= there[-1])
+    removed = sorted(number for number in numbers - kept if 0 <= number <= existing[-1])
     for number in removed:
         _remove(store, number)
     return removed
@@ -155,7 +166,7 @@ def _put(store: Store, key: str, content: bytes | Path) -> None:
 
 
 def _remove(store: Store, iteration: int) -> None:
-    # The manifest goes first, so that a kill leaves an incomplete checkpoint and no damaged one.
+    # The manifest is deleted first: a kill then leaves an incomplete checkpoint, not a damaged one.
     prefix = keys.checkpoint(iteration)
     store.delete(prefix + keys.MANIFEST)
     for key in list(store.list(prefix)):
@@ -164,8 +175,8 @@ def _remove(store: Store, iteration: int) -> None:
 
 def _intact(store: Store, iteration: int) -> bool:
     try:
-        for name, measure in _manifest(store, iteration).items():
-            _checked(store, iteration, name, measure, None)
+        for name, expected in _manifest(store, iteration).items():
+            _verified_content(store, iteration, name, expected, None)
     except _DamagedError:
         return False
     return True
@@ -183,8 +194,8 @@ def _manifest(store: Store, iteration: int) -> dict[str, dict[str, Any]]:
     return files
 
 
-def _checked(
-    store: Store, iteration: int, name: str, measure: Mapping[str, Any], folder: Path | None
+def _verified_content(
+    store: Store, iteration: int, name: str, expected: Mapping[str, Any], folder: Path | None
 ) -> bytes | Path:
     key = keys.checkpoint(iteration, name)
     content: bytes | Path
@@ -197,18 +208,18 @@ def _checked(
             store.get_file(key, content)
     except AbsentError as error:
         if not store.exists(keys.checkpoint(iteration, keys.MANIFEST)):
-            raise  # without its manifest it is not damaged: who keeps the newest removed it
+            raise  # not damaged: another process pruned the checkpoint in the meantime
         raise _DamagedError(f"{key}: in {store.url}: damaged: missing") from error
-    found = _measure(content)
-    if found != measure:
+    found = _size_and_hash(content)
+    if found != expected:
         raise _DamagedError(
             f"{key}: in {store.url}: damaged: {found['size']} bytes with sha256"
-            f" {found['sha256'][:12]}, written were {measure['size']} with {measure['sha256'][:12]}"
+            f" {found['sha256'][:12]}, expected {expected['size']} with {expected['sha256'][:12]}"
         )
     return content
 
 
-def _measure(content: bytes | Path) -> dict[str, Any]:
+def _size_and_hash(content: bytes | Path) -> dict[str, Any]:
     if isinstance(content, bytes):
         return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     with content.open("rb") as file:

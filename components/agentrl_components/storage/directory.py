@@ -1,8 +1,9 @@
-"""A folder as a store: a key is a file.
+"""Object store in a folder: one file per key.
 
-A file is written under a temporary name beside its own and then linked (put: fails where something
-is) or renamed (replace), so a reader and a crash see all of it or nothing. Temporary names start
-with a dot, which no key part does; what a killed process left of them is removed after an hour.
+A file is written under a temporary name in the same folder and then linked (`put`, which fails if
+the name exists) or renamed (`replace`), so neither a reader nor a crash sees a partial file.
+Temporary names start with a dot, which parts of keys never do. Temporary files of killed processes
+are removed after an hour.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from typing import BinaryIO
 import tenacity
 
 from agentrl_components.errors import StoreError
-from agentrl_components.storage.store import absent, checked_key, different, is_key
+from agentrl_components.storage.store import absent_error, conflict_error, is_key, valid_key
 
 _STALE_S = 3600.0
 
 
 class DirectoryStore:
-    """Keys as files under `folder`, which is made when it is absent.
+    """Keys as files in `folder`, which is created if necessary.
 
-    A key is absent or whole whenever the process dies, and, with `durable`, whenever the machine
-    does: content reaches the disk before its name does.
+    Writes are atomic if the process is killed and, with `durable`, if the machine crashes: the
+    content is synced to the disk before it gets its name.
     """
 
     def __init__(self, folder: Path, *, durable: bool = True) -> None:
         self.folder = folder.absolute()
         self.url = self.folder.as_uri()
         self._durable = durable
-        with _named(self.url, self.url):
+        with _store_errors(self.url, self.url):
             self.folder.mkdir(parents=True, exist_ok=True)
             _remove_stale(self.folder)
 
@@ -55,46 +56,46 @@ class DirectoryStore:
 
     def replace(self, key: str, data: bytes) -> None:
         path = self._path(key)
-        with _named(key, self.url):
+        with _store_errors(key, self.url):
             self._write(path, lambda file: file.write(data), once=False)
 
     def get(self, key: str) -> bytes:
         path = self._path(key)
-        with _named(key, self.url):
+        with _store_errors(key, self.url):
             return path.read_bytes()
 
     def get_file(self, key: str, path: Path) -> None:
         source = self._path(key)
-        with _named(key, self.url):
+        with _store_errors(key, self.url):
             shutil.copyfile(source, path)
 
     def exists(self, key: str) -> bool:
         path = self._path(key)
-        with _named(key, self.url):
+        with _store_errors(key, self.url):
             return path.is_file()
 
     def list(self, prefix: str) -> Iterator[str]:
-        with _named(prefix, self.url):
-            return iter(sorted(self._found(prefix)))
+        with _store_errors(prefix, self.url):
+            return iter(sorted(self._keys(prefix)))
 
     def delete(self, key: str) -> None:
         path = self._path(key)
-        with _named(key, self.url):
+        with _store_errors(key, self.url):
             try:
                 path.unlink()
             except (FileNotFoundError, NotADirectoryError):
                 return
             for folder in itertools.takewhile(lambda folder: folder != self.folder, path.parents):
-                if not _removed(folder):
+                if not _remove_if_empty(folder):
                     return
 
     def _path(self, key: str) -> Path:
-        return self.folder / checked_key(key)
+        return self.folder / valid_key(key)
 
-    def _found(self, prefix: str) -> Iterator[str]:
-        # Only the part of the tree that can hold such keys is read.
+    def _keys(self, prefix: str) -> Iterator[str]:
+        # Only the subtree that can contain such keys is read.
         top, _, _ = prefix.rpartition("/")
-        for folder, _, names in os.walk(self.folder / checked_key(top) if top else self.folder):
+        for folder, _, names in os.walk(self.folder / valid_key(top) if top else self.folder):
             for name in names:
                 key = (Path(folder) / name).relative_to(self.folder).as_posix()
                 if key.startswith(prefix) and is_key(key):
@@ -104,19 +105,19 @@ class DirectoryStore:
         self, key: str, fill: Callable[[BinaryIO], object], same: Callable[[Path], bool]
     ) -> None:
         path = self._path(key)
-        with _named(key, self.url):
+        with _store_errors(key, self.url):
             while not self._write(path, fill, once=True):
                 try:
                     if not same(path):
-                        raise different(key, self.url)
+                        raise conflict_error(key, self.url)
                     return
                 except FileNotFoundError as error:
-                    if Path(error.filename) != path:  # it is what should be put that is missing
+                    if Path(error.filename) != path:  # the source is missing, not the key
                         raise
-                    # another process deleted the key in between
+                    # another process deleted the key in the meantime
 
     def _write(self, path: Path, fill: Callable[[BinaryIO], object], *, once: bool) -> bool:
-        """Make `path` whole. False: `once`, and something was there already."""
+        """Write `path` atomically. Returns False if `once` is set and the path exists."""
         if once and path.is_file():
             return False
         part, file = self._temporary(path)
@@ -136,8 +137,8 @@ class DirectoryStore:
             part.unlink(missing_ok=True)
         return True
 
-    # Another process's `delete` may remove an empty folder while this is made; a file that stands
-    # in a folder's place stays there, and is told of after the last attempt.
+    # Another process's `delete` may remove the empty folder in the meantime. If a file has the name
+    # of the folder, the last attempt raises.
     @tenacity.retry(
         retry=tenacity.retry_if_exception_type((FileNotFoundError, FileExistsError)),
         stop=tenacity.stop_after_attempt(100),
@@ -153,24 +154,24 @@ class DirectoryStore:
 
 
 @contextlib.contextmanager
-def _named(key: str, url: str) -> Iterator[None]:
-    """Turns the operating system's errors into `StoreError`s that name the key."""
+def _store_errors(key: str, url: str) -> Iterator[None]:
+    """Convert operating system errors to `StoreError`s that name the key."""
     try:
         yield
     except FileNotFoundError as error:
-        raise absent(key, url) from error
+        raise absent_error(key, url) from error
     except OSError as error:
         reason = error.strerror or str(error)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            reason += "; nothing of it was kept. Free some space and run the same command again"
+            reason += "; no partial file was kept; free some space and run the same command again"
         elif error.errno in (errno.EPERM, errno.EOPNOTSUPP):
-            reason += "; the file system must have hard links"
+            reason += "; the file system must support hard links"
         raise StoreError(f"{key}: in {url}: {reason}") from error
 
 
-def _removed(folder: Path) -> bool:
-    """Remove `folder` if it is empty. Asking first would be too late: another process writes into
-    it meanwhile, or removes it."""
+def _remove_if_empty(folder: Path) -> bool:
+    """Remove `folder` if it is empty. There is no check before, because another process may write
+    into the folder or remove it in between."""
     try:
         folder.rmdir()
     except OSError as error:
@@ -181,7 +182,8 @@ def _removed(folder: Path) -> bool:
 
 
 def _remove_stale(root: Path) -> None:
-    """Files and folders that other processes remove meanwhile are none of its business."""
+    """Remove old temporary files. Files that other processes remove at the same time are
+    skipped."""
     oldest = time.time() - _STALE_S
     for folder, _, names in os.walk(root):
         for name in fnmatch.filter(names, ".*.part"):

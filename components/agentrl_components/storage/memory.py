@@ -1,45 +1,45 @@
-"""A store that is gone when the process ends, for tests."""
+"""In-memory object store, for tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentrl_components.storage.store import absent, checked_key, different
+from agentrl_components.storage.store import absent_error, conflict_error, valid_key
 
 
 class MemoryStore:
-    """Keeps everything in a dict."""
+    """Keys in a dict."""
 
     url = "memory:"
 
     def __init__(self) -> None:
-        self.kept: dict[str, bytes] = {}
-        """Every key and its bytes, for the test to look at or to damage."""
+        self.objects: dict[str, bytes] = {}
+        """All keys and their bytes, which tests may inspect and change."""
 
     def put(self, key: str, data: bytes) -> None:
-        if self.kept.setdefault(checked_key(key), bytes(data)) != data:
-            raise different(key, self.url)
+        if self.objects.setdefault(valid_key(key), bytes(data)) != data:
+            raise conflict_error(key, self.url)
 
     def put_file(self, key: str, path: Path) -> None:
         self.put(key, path.read_bytes())
 
     def replace(self, key: str, data: bytes) -> None:
-        self.kept[checked_key(key)] = bytes(data)
+        self.objects[valid_key(key)] = bytes(data)
 
     def get(self, key: str) -> bytes:
-        if checked_key(key) not in self.kept:
-            raise absent(key, self.url)
-        return self.kept[key]
+        if valid_key(key) not in self.objects:
+            raise absent_error(key, self.url)
+        return self.objects[key]
 
     def get_file(self, key: str, path: Path) -> None:
         path.write_bytes(self.get(key))
 
     def exists(self, key: str) -> bool:
-        return checked_key(key) in self.kept
+        return valid_key(key) in self.objects
 
     def list(self, prefix: str) -> Iterator[str]:
-        return iter(sorted(key for key in self.kept if key.startswith(prefix)))
+        return iter(sorted(key for key in self.objects if key.startswith(prefix)))
 
     def delete(self, key: str) -> None:
-        self.kept.pop(checked_key(key), None)
+        self.objects.pop(valid_key(key), None)

@@ -1,4 +1,4 @@
-"""The places a run can keep what must last, and how a manifest names them."""
+"""Opens the object store of a manifest."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["DirectoryStore", "MemoryStore", "open_store"]
 
 
 def open_store(storage: Storage, default_folder: Path) -> Store:
-    """The store that `storage` names; `default_folder` where it names none.
+    """The store at `storage.url`, or a `DirectoryStore` in `default_folder` if it is None.
 
-    Raises `StoreError` when the folder cannot be made or the credentials are not in the
-    environment. An S3 service is first asked when the store is first used.
+    Raises `StoreError` if the folder cannot be created or the credentials are not in the
+    environment. An S3 service is not contacted before the first use of the store.
     """
     if storage.url is None:
         return DirectoryStore(default_folder)
     url = urlsplit(storage.url)
     if url.scheme == "file":
         return DirectoryStore(Path(unquote(url.path)))
-    from agentrl_components.storage.s3 import MinioStore, credentials
+    from agentrl_components.storage.s3 import S3Store, credentials
 
-    return MinioStore(
+    return S3Store(
         bucket=url.netloc,
         prefix=url.path.strip("/"),
         endpoint=storage.endpoint,

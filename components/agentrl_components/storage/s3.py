@@ -1,8 +1,8 @@
-"""S3 and MinIO as a store: a key is an object under the prefix.
+"""Object store in S3 or MinIO: one object per key under a prefix.
 
-An object appears whole or not at all by S3's own rules. `If-None-Match: *` makes a put fail where
-something is; it goes into the request that makes the object appear, which is the last one of a
-multi-part upload. A look before the put guards against services that ignore the header.
+S3 creates objects atomically. `If-None-Match: *` makes a put fail if the object exists; the header
+is sent with the request that creates the object, which is the last one of a multi-part upload. A
+check before the put covers services that ignore the header.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from minio.credentials import StaticProvider
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 
 from agentrl_components.errors import StoreError
-from agentrl_components.storage.store import absent, checked_key, different, is_key
+from agentrl_components.storage.store import absent_error, conflict_error, is_key, valid_key
 
 T = TypeVar("T")
 
 _PART_SIZE = 64 << 20
 _CHUNK = 1 << 20
-_TAKEN = {"PreconditionFailed"}
+_EXISTS = {"PreconditionFailed"}
 _ABSENT = {"NoSuchKey", "NoSuchObject"}
-_PASSING = {
+_TRANSIENT = {
     "ConditionalRequestConflict",
     "InternalError",
     "OperationAborted",
@@ -41,26 +41,27 @@ _PASSING = {
     "SlowDownWrite",
     "XMinioServerNotInitialized",
 }
-"""S3's error codes that mean: later, perhaps."""
+"""S3 error codes of failures that a retry may resolve."""
 
 
 def credentials(access_key_env: str, secret_key_env: str) -> StaticProvider:
-    """From the environment variables of these names; `StoreError` names the ones that are not
-    set."""
+    """Credentials from the environment variables with these names.
+
+    Raises `StoreError` with the names of the variables that are not set."""
     missing = [name for name in (access_key_env, secret_key_env) if not os.environ.get(name)]
     if missing:
         raise StoreError(
-            f"storage: {' and '.join(missing)} not set in the environment. Set it, or name other"
-            " variables in storage.accessKeyEnv and storage.secretKeyEnv"
+            f"storage: {' and '.join(missing)} not set in the environment; set it, or set"
+            " storage.accessKeyEnv and storage.secretKeyEnv to the names of other variables"
         )
     return StaticProvider(os.environ[access_key_env], os.environ[secret_key_env])
 
 
-class MinioStore:
+class S3Store:
     """Keys as objects of one bucket, which must exist.
 
-    A request that fails for a passing reason is sent again, with growing pauses, for `deadline_s`
-    seconds; then it is a `StoreError`.
+    Requests with transient failures are retried with exponential backoff for `deadline_s` seconds,
+    then raise `StoreError`.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class MinioStore:
         timeout_s: float = 60.0,
     ) -> None:
         host, secure = _host(endpoint)
-        self._put_at(bucket, prefix)
+        self._set_address(bucket, prefix)
         self._deadline_s = deadline_s
         timeout = urllib3.Timeout(connect=min(5.0, timeout_s), read=timeout_s)
 
@@ -86,15 +87,15 @@ class MinioStore:
             )
 
         self._client = client(urllib3.PoolManager)
-        self._once = client(_PutOncePool)
+        self._put_once = client(_PutOncePool)
 
-    def at(self, bucket: str, prefix: str) -> MinioStore:
-        """Another place in the same service, asked over the same connections."""
-        there = copy.copy(self)
-        there._put_at(bucket, prefix)
-        return there
+    def at(self, bucket: str, prefix: str) -> S3Store:
+        """A store for another bucket and prefix that uses the same connections."""
+        other = copy.copy(self)
+        other._set_address(bucket, prefix)
+        return other
 
-    def _put_at(self, bucket: str, prefix: str) -> None:
+    def _set_address(self, bucket: str, prefix: str) -> None:
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
@@ -107,19 +108,19 @@ class MinioStore:
 
     def replace(self, key: str, data: bytes) -> None:
         name = self._name(key)
-        self._ask(
+        self._request(
             key, lambda: self._client.put_object(self._bucket, name, BytesIO(data), len(data))
         )
 
     def get(self, key: str) -> bytes:
-        return self._ask(key, lambda: b"".join(self._chunks(key)))
+        return self._request(key, lambda: b"".join(self._chunks(key)))
 
     def get_file(self, key: str, path: Path) -> None:
         def copy() -> None:
             with path.open("wb") as file:
                 file.writelines(self._chunks(key))
 
-        self._ask(key, copy)
+        self._request(key, copy)
 
     def exists(self, key: str) -> bool:
         return self._size(key) is not None
@@ -132,14 +133,14 @@ class MinioStore:
             keys = (str(item.object_name).removeprefix(self._prefix) for item in found)
             return sorted(key for key in keys if is_key(key))
 
-        return iter(self._ask(prefix, names))
+        return iter(self._request(prefix, names))
 
     def delete(self, key: str) -> None:
         name = self._name(key)
-        self._ask(key, lambda: self._client.remove_object(self._bucket, name))
+        self._request(key, lambda: self._client.remove_object(self._bucket, name))
 
     def _name(self, key: str) -> str:
-        return self._prefix + checked_key(key)
+        return self._prefix + valid_key(key)
 
     def _put(self, key: str, source: Callable[[], BinaryIO], length: int) -> None:
         name = self._name(key)
@@ -147,25 +148,27 @@ class MinioStore:
         def send() -> bool:
             with source() as file:
                 try:
-                    self._once.put_object(self._bucket, name, file, length, part_size=_PART_SIZE)
+                    self._put_once.put_object(
+                        self._bucket, name, file, length, part_size=_PART_SIZE
+                    )
                 except S3Error as error:
-                    if error.code in _TAKEN:
+                    if error.code in _EXISTS:
                         return False
                     raise
             return True
 
-        while self._size(key) is not None or not self._ask(key, send):
-            same = self._ask(key, lambda: self._same(key, source))
+        while self._size(key) is not None or not self._request(key, send):
+            same = self._request(key, lambda: self._same(key, source))
             if same is False:
-                raise different(key, self.url)
+                raise conflict_error(key, self.url)
             if same:
                 return
-            # another process deleted the key in between
+            # another process deleted the key in the meantime
 
     def _size(self, key: str) -> int | None:
         name = self._name(key)
 
-        def look() -> int | None:
+        def stat() -> int | None:
             try:
                 return int(self._client.stat_object(self._bucket, name).size or 0)
             except S3Error as error:
@@ -173,10 +176,10 @@ class MinioStore:
                     return None
                 raise
 
-        return self._ask(key, look)
+        return self._request(key, stat)
 
     def _same(self, key: str, source: Callable[[], BinaryIO]) -> bool | None:
-        """Whether this is what is there; None: nothing is."""
+        """Whether `key` has the same bytes as `source`. None: the key does not exist."""
         try:
             with source() as file:
                 same = all(chunk == file.read(len(chunk)) for chunk in self._chunks(key))
@@ -194,26 +197,26 @@ class MinioStore:
             response.close()
             response.release_conn()
 
-    def _ask(self, key: str, request: Callable[[], T]) -> T:
-        again = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_passing),
+    def _request(self, key: str, request: Callable[[], T]) -> T:
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_is_transient),
             stop=tenacity.stop_after_delay(self._deadline_s),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=10.0),
             reraise=True,
         )
         try:
-            return again(request)
+            return retrying(request)
         except S3Error as error:
             if error.code in _ABSENT:
-                raise absent(key, self.url) from error
+                raise absent_error(key, self.url) from error
             raise StoreError(f"{key}: in {self.url}: {error.code}: {error.message}") from error
         except (MinioException, urllib3.exceptions.HTTPError, OSError) as error:
             raise StoreError(f"{key}: in {self.url}: {_reason(error)}") from error
 
 
 class _PutOncePool(urllib3.PoolManager):
-    """Adds `If-None-Match: *` to the requests that make an object appear: a put of the whole, and
-    the last request of a multi-part upload. The S3 client has no argument for it."""
+    """Adds `If-None-Match: *` to the requests that create an object: single puts and the last
+    request of a multi-part upload. The S3 client has no argument for it."""
 
     def urlopen(  # type: ignore[override]
         self, method: str, url: str, redirect: bool = True, **kw: Any
@@ -224,9 +227,9 @@ class _PutOncePool(urllib3.PoolManager):
         return super().urlopen(method, url, redirect=redirect, **kw)
 
 
-def _passing(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     if isinstance(error, S3Error):
-        return error.code in _PASSING
+        return error.code in _TRANSIENT
     return isinstance(
         error, ServerError | InvalidResponseError | urllib3.exceptions.HTTPError | ConnectionError
     )
@@ -238,7 +241,7 @@ def _reason(error: Exception) -> str:
 
 
 def _host(endpoint: str | None) -> tuple[str, bool]:
-    """Host and port, and whether TLS is on."""
+    """(host and port, whether TLS is enabled)."""
     if endpoint is None:
         return "s3.amazonaws.com", True
     if "://" not in endpoint:

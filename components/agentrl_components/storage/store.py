@@ -1,7 +1,7 @@
-"""The object store, as the rest of a run sees it: bytes under keys, each put once.
+"""The interface of the object store: bytes under keys that are written once.
 
-Keys are paths without a leading slash. Writing is atomic: a key is absent or whole.
-`DirectoryStore` and `MinioStore` keep the same layout; `MemoryStore` is for tests.
+Keys are relative paths. Writes are atomic: a key is either absent or complete. `DirectoryStore` and
+`S3Store` use the same layout; `MemoryStore` is for tests.
 """
 
 from __future__ import annotations
@@ -14,75 +14,75 @@ from typing import Protocol
 from agentrl_components.errors import AbsentError, StoreError
 
 _KEY = re.compile(r"[\w=+@-][\w.=+@-]*(/[\w=+@-][\w.=+@-]*)*", re.ASCII)
-_KEY_LENGTH = 900  # S3 allows 1024 bytes, of which a prefix needs some
-_PART_LENGTH = 200  # file systems allow 255 bytes, of which a temporary name needs some
+_KEY_LENGTH = 900  # S3 allows 1024 bytes, including the prefix
+_PART_LENGTH = 200  # file systems allow 255 bytes; temporary names add a suffix
 
 
 class Store(Protocol):
-    """Put-once bytes under a prefix. Every method may raise `StoreError`, which names the key."""
+    """Write-once bytes under a prefix. Every method may raise `StoreError`, which names the key."""
 
     url: str
-    """Where this is, for people; holds no secret."""
+    """Address of the store for messages, without secrets."""
 
     def put(self, key: str, data: bytes) -> None:
-        """Write `key`. The same bytes again: nothing happens. Other bytes: `StoreError`."""
+        """Write `key`. Does nothing if the key has the same bytes already; raises `StoreError` if
+        it has other bytes."""
         ...
 
     def put_file(self, key: str, path: Path) -> None:
-        """As `put`, of a file that is never held in memory whole."""
+        """Like `put`, with the content of a file, which is streamed."""
         ...
 
     def replace(self, key: str, data: bytes) -> None:
-        """Write `key`, whatever was there: for the few pointers that move."""
+        """Write `key` even if it exists. For the few keys that change, such as `state.json`."""
         ...
 
     def get(self, key: str) -> bytes:
-        """The bytes of `key`. Raises `AbsentError` where there is none."""
+        """The bytes of `key`. Raises `AbsentError` if the key does not exist."""
         ...
 
     def get_file(self, key: str, path: Path) -> None:
-        """Write the bytes of `key` to `path`, whose folder exists, without holding them whole."""
+        """Stream the bytes of `key` to the file `path`, whose folder must exist."""
         ...
 
     def exists(self, key: str) -> bool:
-        """Whether `key` has been written."""
+        """Whether `key` exists."""
         ...
 
     def list(self, prefix: str) -> Iterator[str]:
-        """Keys that start with `prefix`, sorted. What is there under other names than keys is
-        skipped."""
+        """The keys that start with `prefix`, sorted. Names that are not valid keys are skipped."""
         ...
 
     def delete(self, key: str) -> None:
-        """Forget `key`; nothing happens when it is absent."""
+        """Delete `key`. Does nothing if it does not exist."""
         ...
 
 
 def is_key(key: str) -> bool:
-    """Whether `key` means the same in every store: letters, digits and `_.=+@-`, in parts between
+    """Whether `key` is valid in every store: parts of letters, digits and `_.=+@-`, separated by
     single slashes, none of which starts with a dot."""
-    long = len(key) > _KEY_LENGTH or any(len(part) > _PART_LENGTH for part in key.split("/"))
-    return not long and _KEY.fullmatch(key) is not None
+    too_long = len(key) > _KEY_LENGTH or any(len(part) > _PART_LENGTH for part in key.split("/"))
+    return not too_long and _KEY.fullmatch(key) is not None
 
 
-def checked_key(key: str) -> str:
-    """`key`, when it is one; else `StoreError`."""
+def valid_key(key: str) -> str:
+    """`key` itself. Raises `StoreError` if it is not a valid key."""
     if not is_key(key):
         raise StoreError(
-            f"{key[:200]!r}: not a key. Use parts of letters, digits and _.=+@- between single"
-            " slashes, none starting with a dot"
+            f"{key[:200]!r}: not a valid key; use parts of letters, digits and _.=+@-, separated by"
+            " single slashes, none starting with a dot"
         )
     return key
 
 
-def absent(key: str, url: str) -> AbsentError:
-    """The error for a key that is not there."""
+def absent_error(key: str, url: str) -> AbsentError:
+    """The error for a key that does not exist."""
     return AbsentError(f"{key}: not in {url}")
 
 
-def different(key: str, url: str) -> StoreError:
-    """The error for a key that was written before, with other bytes."""
+def conflict_error(key: str, url: str) -> StoreError:
+    """The error for a key that exists with other bytes."""
     return StoreError(
-        f"{key}: already in {url} with other bytes, and keys are written once. Two runs share the"
-        " place, or the run is not the one that was started here; use another place"
+        f"{key}: already in {url} with other bytes, and keys are written once; two runs use"
+        " the same address, or another run was started there before; use another address"
     )

@@ -1,7 +1,7 @@
-"""Tensors as the files of a checkpoint, in safetensors, and back.
+"""Conversion between tensors and the safetensors files of a checkpoint.
 
-Small states become bytes; with a `spool` folder they are written there and stay paths, so that a
-large model is never held a second time.
+Without a `spool` folder, files are bytes in memory. With one, they are written there and returned
+as paths, so that a large model is not in memory twice.
 """
 
 from __future__ import annotations
@@ -33,45 +33,45 @@ def pack_model(
     tokenizer: Mapping[str, bytes],
     spool: Path | None = None,
 ) -> Files:
-    """A model folder that `AutoModelForCausalLM.from_pretrained` loads.
+    """The files of a model folder for `AutoModelForCausalLM.from_pretrained`.
 
-    `state` is the model's state dict under transformers' parameter names, `config` its config.json
-    and `tokenizer` the tokenizer's files by name.
+    `state` is the state dict with the parameter names of transformers, `config` the content of
+    config.json and `tokenizer` the files of the tokenizer by name.
     """
     return {CONFIG: config, **tokenizer, WEIGHTS: pack(state, WEIGHTS, spool)}
 
 
 def pack(state: Mapping[str, torch.Tensor], name: str, spool: Path | None = None) -> bytes | Path:
-    """One safetensors file. Tensors that share their memory (tied embeddings) are written once, and
-    `unpack` gives them all back."""
+    """One safetensors file. Tensors that share memory (tied embeddings) are written once; `unpack`
+    restores all of them."""
     first: dict[tuple[int, torch.Size, tuple[int, ...]], str] = {}
-    kept: dict[str, torch.Tensor] = {}
+    unique: dict[str, torch.Tensor] = {}
     aliases: dict[str, str] = {}
     for key, tensor in state.items():
-        place = (tensor.data_ptr(), tensor.shape, tensor.stride())
-        original = first.setdefault(place, key) if tensor.numel() else key
+        storage = (tensor.data_ptr(), tensor.shape, tensor.stride())
+        original = first.setdefault(storage, key) if tensor.numel() else key
         if original == key:
-            kept[key] = tensor.detach().cpu().contiguous()
+            unique[key] = tensor.detach().cpu().contiguous()
         else:
             aliases[key] = original
-    # transformers refuses a file without this format
+    # transformers rejects files without the format entry
     metadata = {"format": "pt", _ALIASES: json.dumps(aliases, sort_keys=True)}
     if spool is None:
-        content = save_bytes(kept, metadata)
-        size, header = _ordered(BytesIO(content[: _header_end(content[:8])]))
+        content = save_bytes(unique, metadata)
+        size, header = _sorted_header(BytesIO(content[: _header_end(content[:8])]))
         return content[:8] + header + content[8 + size :]
     path = spool / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(kept, path, metadata)
+    save_file(unique, path, metadata)
     with path.open("r+b") as file:
-        _, header = _ordered(file)
+        _, header = _sorted_header(file)
         file.seek(8)
         file.write(header)
     return path
 
 
 def unpack(content: bytes | Path) -> dict[str, torch.Tensor]:
-    """The state dict that `pack` was given, on the CPU."""
+    """The state dict that was given to `pack`, on the CPU."""
     if isinstance(content, bytes):
         state = load_bytes(content)
         header = json.loads(content[8 : _header_end(content[:8])])
@@ -79,7 +79,7 @@ def unpack(content: bytes | Path) -> dict[str, torch.Tensor]:
     else:
         with safe_open(content, framework="pt") as file:
             metadata = file.metadata() or {}
-            state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, no mapping
+            state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, not a mapping
     for alias, original in json.loads(metadata.get(_ALIASES, "{}")).items():
         state[alias] = state[original]
     return state
@@ -88,8 +88,8 @@ def unpack(content: bytes | Path) -> dict[str, torch.Tensor]:
 def pack_optimizer(
     state: Mapping[str, Any], name: str = "optimizer", spool: Path | None = None
 ) -> Files:
-    """`state_dict()` of a torch optimizer: its tensors (AdamW: exp_avg, exp_avg_sq, step) as
-    safetensors, the rest (parameter groups, plain numbers) as JSON."""
+    """The files of a torch optimizer's `state_dict()`: tensors (AdamW: exp_avg, exp_avg_sq, step)
+    as safetensors, parameter groups and plain numbers as JSON."""
     tensors: dict[str, torch.Tensor] = {}
     numbers: dict[str, Any] = {}
     for parameter, slots in state["state"].items():
@@ -108,7 +108,7 @@ def pack_optimizer(
 
 
 def unpack_optimizer(files: Mapping[str, bytes | Path], name: str = "optimizer") -> dict[str, Any]:
-    """What `load_state_dict` of the optimizer takes."""
+    """The argument of the optimizer's `load_state_dict`."""
     stem = TRAINER + name
     content = files[f"{stem}.json"]
     plain = json.loads(content if isinstance(content, bytes) else content.read_bytes())
@@ -124,9 +124,9 @@ def _header_end(first: bytes) -> int:
     return 8 + int.from_bytes(first, "little")
 
 
-def _ordered(file: BinaryIO) -> tuple[int, bytes]:
-    """The header's size and the header, with its metadata in order: the library writes them in a
-    random one, and the same state must be the same bytes."""
+def _sorted_header(file: BinaryIO) -> tuple[int, bytes]:
+    """(size of the header, the header with sorted metadata). The library writes metadata in random
+    order, but equal states must give equal bytes."""
     size = _header_end(file.read(8)) - 8
     header = json.loads(file.read(size))
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))

@@ -1,17 +1,17 @@
-"""Trajectories as bytes: a group at a time, exact, without pickle.
+"""Lossless serialization of trajectories, without pickle.
 
-A blob is a safetensors file. Its tensors are the episodes' arrays end to end; everything else is
-JSON under one metadata key, so that equal trajectories give equal bytes. The checksum in it covers
-every byte of the file, itself counted as zeros.
+The format is a safetensors file. Its tensors are the concatenated arrays of the episodes; all other
+fields are JSON under one metadata key, so that equal trajectories give equal bytes. The checksum
+covers the whole file, with its own digits replaced by zeros.
 
-Legend: N episodes, T tokens of all episodes, S sampled tokens of those episodes that were held to
-admissible actions, V choices of all those tokens.
+Legend: T tokens of all episodes, S sampled tokens of the episodes with admissible actions, V
+allowed ids of all these tokens.
 
     ids             int32   [T]
     mask            uint8   [T]
     logprobs        float32 [T]
     allowed         int32   [V]
-    allowed_ends    int64   [S]   where each token's choices end in `allowed`
+    allowed_ends    int64   [S]   end of each token's ids in `allowed`
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from agentrl_components.errors import StoreError
 from agentrl_components.trajectory.record import Ending, Trajectory, Turn
 
 FORMAT = "agentrl.trajectories/1"
-"""The metadata key, and the version of what is under it."""
+"""The metadata key, which includes the version of the format."""
 
-UNSIGNED = "0" * 64
+ZERO_DIGEST = "0" * 64
 TYPES: dict[str, np.dtype[Any]] = {
     "ids": np.dtype(np.int32),
     "mask": np.dtype(np.uint8),
@@ -47,58 +47,58 @@ TURN = tuple(f.name for f in dataclasses.fields(Turn))
 
 
 def encode(trajectories: Sequence[Trajectory]) -> bytes:
-    """The trajectories as bytes. Equal trajectories give equal bytes, on every machine.
+    """Serialize trajectories. Equal trajectories give equal bytes on every machine.
 
-    Raises `TypeError` when an array has a type that its field cannot hold.
+    Raises `TypeError` if the type of an array does not fit its field.
     """
     choices = [row for t in trajectories for row in t.allowed or ()]
     tensors = {
-        "ids": _joined([t.ids for t in trajectories], "ids"),
-        "mask": _joined([t.mask for t in trajectories], "mask"),
-        "logprobs": _joined([t.logprobs for t in trajectories], "logprobs"),
-        "allowed": _joined(choices, "allowed"),
+        "ids": _concatenated([t.ids for t in trajectories], "ids"),
+        "mask": _concatenated([t.mask for t in trajectories], "mask"),
+        "logprobs": _concatenated([t.logprobs for t in trajectories], "logprobs"),
+        "allowed": _concatenated(choices, "allowed"),
         "allowed_ends": np.cumsum([len(row) for row in choices], dtype=np.int64),
     }
-    told = {"sha256": UNSIGNED, "episodes": [_described(t) for t in trajectories]}
-    text = json.dumps(told, separators=(",", ":"))
-    unsigned = safetensors.numpy.save(tensors, metadata={FORMAT: text})
-    return unsigned.replace(UNSIGNED.encode(), _digest(unsigned), 1)
+    metadata = {"sha256": ZERO_DIGEST, "episodes": [_fields(t) for t in trajectories]}
+    text = json.dumps(metadata, separators=(",", ":"))
+    content = safetensors.numpy.save(tensors, metadata={FORMAT: text})
+    return content.replace(ZERO_DIGEST.encode(), _digest(content), 1)
 
 
 def decode(data: bytes, key: str = "trajectories") -> tuple[Trajectory, ...]:
-    """The trajectories that `encode` was given, exactly.
+    """Deserialize trajectories: exactly those that were given to `encode`.
 
-    Raises `StoreError`, which names `key`, when the bytes are damaged or of another format.
+    Raises `StoreError`, which names `key`, if the bytes are damaged or of another format.
     """
     try:
         size = int.from_bytes(data[:8], "little")
-        told = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][FORMAT])
-        signed = str(told["sha256"]).encode()
-        if _digest(data.replace(signed, UNSIGNED.encode(), 1)) != signed:
-            raise StoreError(f"{key}: damaged: the checksum of these trajectories does not match")
+        metadata = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][FORMAT])
+        digest = str(metadata["sha256"]).encode()
+        if _digest(data.replace(digest, ZERO_DIGEST.encode(), 1)) != digest:
+            raise StoreError(f"{key}: damaged: the checksum of the trajectories does not match")
         tensors = safetensors.numpy.load(data)
-        return tuple(_restored(told["episodes"], tensors))
+        return tuple(_restored(metadata["episodes"], tensors))
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise StoreError(
             f"{key}: not trajectories of the format {FORMAT}, or damaged: {error}"
         ) from error
 
 
-def _digest(unsigned: bytes) -> bytes:
-    return hashlib.sha256(unsigned).hexdigest().encode()
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
 
 
-def _joined(rows: Sequence[NDArray[Any]], name: str) -> NDArray[Any]:
-    # An empty list has no type of its own.
+def _concatenated(rows: Sequence[NDArray[Any]], name: str) -> NDArray[Any]:
+    # The empty array gives the result its type if there are no rows.
     return np.concatenate([np.empty(0, TYPES[name]), *rows], dtype=TYPES[name], casting="safe")
 
 
-def _described(trajectory: Trajectory) -> dict[str, Any]:
-    told = {name: getattr(trajectory, name) for name in SCALARS}
-    told["tokens"] = len(trajectory.ids)
-    told["choices"] = None if trajectory.allowed is None else len(trajectory.allowed)
-    told["turns"] = [[getattr(turn, name) for name in TURN] for turn in trajectory.turns]
-    return told
+def _fields(trajectory: Trajectory) -> dict[str, Any]:
+    fields = {name: getattr(trajectory, name) for name in SCALARS}
+    fields["tokens"] = len(trajectory.ids)
+    fields["choices"] = None if trajectory.allowed is None else len(trajectory.allowed)
+    fields["turns"] = [[getattr(turn, name) for name in TURN] for turn in trajectory.turns]
+    return fields
 
 
 def _restored(
@@ -106,15 +106,15 @@ def _restored(
 ) -> list[Trajectory]:
     restored, token, choice = [], 0, 0
     starts = np.concatenate([[0], tensors["allowed_ends"]])
-    for told in episodes:
-        tokens, choices = slice(token, token + told.pop("tokens")), told.pop("choices")
+    for fields in episodes:
+        tokens, choices = slice(token, token + fields.pop("tokens")), fields.pop("choices")
         rows = range(choice, choice + (choices or 0))
         allowed = tuple(tensors["allowed"][starts[row] : starts[row + 1]].copy() for row in rows)
-        turns = (dict(zip(TURN, turn, strict=True)) for turn in told.pop("turns"))
+        turns = (dict(zip(TURN, turn, strict=True)) for turn in fields.pop("turns"))
         restored.append(
             Trajectory(
-                **told | {"ending": Ending(told["ending"])},
-                # Copied: what safetensors hands out cannot be written to, and torch minds that.
+                **fields | {"ending": Ending(fields["ending"])},
+                # Copied, because arrays from safetensors are read-only and torch warns about them.
                 ids=tensors["ids"][tokens].copy(),
                 mask=tensors["mask"][tokens].astype(np.bool_),
                 logprobs=tensors["logprobs"][tokens].copy(),

@@ -1,6 +1,6 @@
-"""The record of an episode: what was seen, sampled and earned, token by token.
+"""The record of an episode: tokens, log-probabilities, turns and rewards.
 
-Legend: T tokens of the episode, U turns, S sampled tokens (where the mask is true).
+Legend: T tokens of the episode, S sampled tokens (mask is true).
 """
 
 from __future__ import annotations
@@ -13,84 +13,89 @@ from numpy.typing import NDArray
 
 
 class Ending(StrEnum):
-    """How an episode ended. Three different things; only the first two are ever trained on."""
+    """How an episode ended. Lost episodes are never trained on."""
 
     TERMINATED = "terminated"
-    """The task ended, solved or failed for good."""
+    """The environment ended the episode: the task is solved or failed."""
     TRUNCATED = "truncated"
-    """A limit was reached: turns, tokens, or the environment's own."""
+    """A limit was reached: turns, tokens, or a limit of the environment."""
     LOST = "lost"
-    """Infrastructure failed. Dropped from its group, never scored."""
+    """An infrastructure failure. The episode is dropped from its group and never scored as 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One reply and what it led to."""
+    """One reply and its reward."""
 
     start: int
-    """Index in `Trajectory.ids` of the reply's first token."""
+    """Index of the reply's first token in `Trajectory.ids`."""
     end: int
-    """One past the reply's last token, forced tokens and a sampled stop token included."""
+    """Index after the reply's last token. Forced tokens and a sampled stop token are part of the
+    reply."""
     reward: float
-    """Earned by this action."""
+    """Reward of this action."""
     wellformed: bool
-    """The reply held one valid action."""
+    """Whether the reply is one valid action."""
     action: str
-    """The reply as text: for people and for the environment, never encoded again."""
+    """The reply as text, for display and for the environment. It is never encoded again."""
     observation: str
-    """What the agent saw before it replied."""
+    """The observation before the reply."""
     version: int
-    """Policy version that sampled it."""
+    """Policy version that sampled the reply."""
     state: str | None = None
-    """Hash of the hidden state before the reply, where the environment tells (GiGPO's anchor)."""
+    """Hash of the environment's state before the reply, if the environment reports it. GiGPO groups
+    turns by it."""
     achieved: tuple[str, ...] = ()
-    """Goals that this action happened to reach, where the environment tells (hindsight)."""
+    """Goals that this action reached by chance, if the environment reports them. Used by hindsight
+    relabelling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
     """One episode.
 
-    For a two-turn episode `prompt reply observation reply` of 3 + 2 + 2 + 2 tokens, the last of
-    each reply a sampled stop token, mask is 000 11 00 11 and turns are [3, 5) and [7, 9)."""
+    Example: an episode `prompt reply observation reply` of 3 + 2 + 2 + 2 tokens, in which every
+    reply ends in a sampled stop token, has the mask 000 11 00 11 and the turns [3, 5) and
+    [7, 9)."""
 
     environment: str
-    """Name in the manifest."""
+    """Name of the environment in the manifest."""
     task: str
     """Content hash of the task."""
     category: str
-    """What success is reported by."""
+    """Category under which success is reported."""
     group: int
     """Index of the task in its iteration."""
     sample: int
     """Index of the episode in its group."""
     iteration: int
-    """Iteration of the whole run; -1 outside training."""
+    """Iteration of the run; -1 outside training."""
     ids: NDArray[np.int32]  # [T]
-    """Token ids exactly as prompted, sampled, forced and observed."""
+    """All token ids of the episode: prompt, replies and observations, exactly as the model saw
+    them."""
     mask: NDArray[np.bool_]  # [T]
-    """True where the agent sampled the token."""
+    """True for tokens that were sampled from the policy."""
     logprobs: NDArray[np.float32]  # [T]
-    """Log-probability under the distribution that was sampled; 0 where the mask is false."""
+    """Log-probability under the sampling distribution; 0 where the mask is false."""
     allowed: tuple[NDArray[np.int32], ...] | None
-    """[S] ids that could have been sampled in place of each sampled token, itself included. None:
-    the whole vocabulary."""
+    """[S] the allowed token ids at each sampled token, including the sampled one. None: the whole
+    vocabulary."""
     turns: tuple[Turn, ...]
     ending: Ending
     score: float
     """Sum of the turns' rewards, in [0, 1]."""
     raw_score: float
-    """In the environment's own unit."""
+    """Score in the environment's own unit."""
     success: bool
-    """Solved, as the environment defines it."""
+    """Whether the task was solved, as the environment defines it."""
     max_turns: int
-    """The horizon it was played at."""
+    """Turn limit of the episode."""
     temperature: float = 1.0
-    """Of sampling; the trainer scores at the same one."""
+    """Sampling temperature. The trainer uses the same one."""
     note: str = field(default="")
-    """Why it was lost or cut, for people."""
+    """Why the episode was lost or truncated, for display."""
 
     @property
     def num_sampled(self) -> int:
-        """Tokens the agent sampled."""
+        """Number of sampled tokens."""
         return int(self.mask.sum())

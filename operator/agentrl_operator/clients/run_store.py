@@ -17,7 +17,7 @@ from agentrl_components.spec import Storage
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import open_store
 from agentrl_components.storage.records import State, Verdict, known, read_tracked, read_verdict
-from agentrl_components.storage.s3 import MinioStore, credentials
+from agentrl_components.storage.s3 import S3Store, credentials
 from agentrl_components.storage.store import Store
 from agentrl_operator.errors import RunStoreError
 
@@ -98,10 +98,10 @@ def open_run_store(storage: Storage) -> Store:
 @lru_cache(_CACHED_SERVICES)
 def _service(
     endpoint: str | None, region: str | None, access_key_env: str, secret_key_env: str
-) -> MinioStore:
+) -> S3Store:
     """A client of an S3 service, shared by all runs for its connections. Its timeouts are short,
     because the operator asks again anyway."""
-    return MinioStore(
+    return S3Store(
         bucket="",
         prefix="",
         endpoint=endpoint,

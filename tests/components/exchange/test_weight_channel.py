@@ -57,7 +57,7 @@ def test_policies_can_be_taken_back():
     channel.publish(published(3), VECTOR_P)
     channel.clear()
     assert channel.newest() is None
-    assert store.kept == {}
+    assert store.objects == {}
 
 
 def test_bfloat16_is_half_as_large_and_makes_the_same_module():
@@ -65,7 +65,7 @@ def test_bfloat16_is_half_as_large_and_makes_the_same_module():
     channel = WeightChannel(store)
     for number, dtype in enumerate((torch.float32, torch.bfloat16)):
         channel.publish(published(number), VECTOR_P.to(dtype))
-    sizes = [len(store.kept[keys.policy(number, VECTOR)]) for number in (0, 1)]
+    sizes = [len(store.objects[keys.policy(number, VECTOR)]) for number in (0, 1)]
     assert 1900 < sizes[0] - sizes[1] < 2100
     master = torch.zeros(1000).copy_(channel.fetch(1))
     assert torch.equal(master.bfloat16(), VECTOR_P.bfloat16())

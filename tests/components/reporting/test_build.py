@@ -139,13 +139,13 @@ class GoesOn(MemoryStore):
     def list(self, prefix):
         present = list(super().list(prefix))
         if prefix == keys.ITERATIONS:
-            del self.kept[keys.iteration(2)], self.kept[keys.iteration(3)]
+            del self.objects[keys.iteration(2)], self.objects[keys.iteration(3)]
         return iter(present)
 
 
 def test_iterations_that_a_run_drops_meanwhile_are_left_out(store):
     meanwhile = GoesOn()
-    meanwhile.kept = dict(store.kept)
+    meanwhile.objects = dict(store.objects)
     assert [step.iteration for step in build(meanwhile, RUN).training] == [0, 1]
 
 

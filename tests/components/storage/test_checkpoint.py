@@ -31,7 +31,7 @@ def test_what_is_saved_is_what_is_loaded() -> None:
 def test_the_manifest_is_written_last_and_measures_everything() -> None:
     store = MemoryStore()
     checkpoint.save(store, at(7))
-    assert list(store.kept)[-1] == "checkpoints/000007/manifest.json"
+    assert list(store.objects)[-1] == "checkpoints/000007/manifest.json"
     manifest = json.loads(store.get("checkpoints/000007/manifest.json"))
     assert manifest["iteration"] == 7
     assert sorted(manifest["files"]) == [
@@ -54,7 +54,7 @@ def test_a_checkpoint_without_a_manifest_is_not_there() -> None:
     store = MemoryStore()
     checkpoint.save(store, at(1))
     checkpoint.save(store, at(2))
-    del store.kept["checkpoints/000002/manifest.json"]
+    del store.objects["checkpoints/000002/manifest.json"]
     assert checkpoint.complete(store) == [1]
     assert checkpoint.latest(store, pytest.fail) == at(1)
 
@@ -118,9 +118,9 @@ def test_damage_is_named_and_the_one_before_is_used(
     checkpoint.save(store, at(1))
     checkpoint.save(store, at(2))
     if data is None:
-        del store.kept[key]
+        del store.objects[key]
     else:
-        store.kept[key] = data
+        store.objects[key] = data
     told: list[str] = []
     assert checkpoint.latest(store, told.append) == at(1)
     assert len(told) == 1
@@ -134,7 +134,7 @@ def test_damage_is_named_and_the_one_before_is_used(
 def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_afresh() -> None:
     store = MemoryStore()
     checkpoint.save(store, at(1))
-    store.kept["checkpoints/000001/config.json"] = b"[]"
+    store.objects["checkpoints/000001/config.json"] = b"[]"
     told: list[str] = []
     with pytest.raises(StoreError, match=r"^checkpoints/000001/config.json: .* damaged"):
         checkpoint.latest(store, told.append)

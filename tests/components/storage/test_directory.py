@@ -168,7 +168,7 @@ def test_a_full_disk_says_so_and_what_fits_can_be_written(tmp_path: Path) -> Non
     )
     error, left = done.stdout.splitlines()
     assert error.startswith("checkpoints/000001/model.safetensors: in file://")
-    assert "No space left on device; nothing of it was kept" in error
+    assert "No space left on device; no partial file was kept" in error
     assert left == "['small'] []"
 
 

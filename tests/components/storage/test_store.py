@@ -92,9 +92,9 @@ BAD_KEYS = ["", "/a", "a/", "a//b", "../a", "a/../b", ".", "a/.b", "a b", "a\n",
 @pytest.mark.parametrize("key", BAD_KEYS)
 def test_a_key_that_could_mean_something_else_is_refused(key: str, tmp_path: Path) -> None:
     for store in (MemoryStore(), DirectoryStore(tmp_path / "store")):
-        with pytest.raises(StoreError, match="not a key"):
+        with pytest.raises(StoreError, match="not a valid key"):
             store.put(key, b"1")
-        with pytest.raises(StoreError, match="not a key"):
+        with pytest.raises(StoreError, match="not a valid key"):
             store.get(key)
 
 

@@ -78,7 +78,7 @@ async def test_erasing_leaves_nothing(stores, store):
         store.put(f"checkpoints/{number:06d}/model", b"x")
 
     assert await stores.delete_run_data(STORAGE)
-    assert store.kept == {}
+    assert store.objects == {}
 
 
 async def test_what_is_not_the_runs_own_is_left_where_it_is(stores, store):
@@ -87,7 +87,7 @@ async def test_what_is_not_the_runs_own_is_left_where_it_is(stores, store):
         store.put(key, b"x")
 
     assert await stores.delete_run_data(STORAGE)
-    assert set(store.kept) == set(others)
+    assert set(store.objects) == set(others)
 
 
 async def test_a_store_that_refuses_or_hangs_is_an_error_and_holds_nobody_up():

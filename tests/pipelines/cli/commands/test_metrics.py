@@ -61,7 +61,7 @@ class GoesOn(MemoryStore):
 
     def list(self, prefix):
         present = list(super().list(prefix))
-        del self.kept[keys.iteration(1)]
+        del self.objects[keys.iteration(1)]
         return iter(present)
 
 

@@ -105,7 +105,7 @@ def test_an_intact_checkpoint_is_never_overwritten() -> None:
         (
             "checkpoints/000002/model.safetensors",
             b"weigh",
-            "5 bytes with sha256 .*, written were 9",
+            "5 bytes with sha256 .*, expected 9",
         ),
         ("checkpoints/000002/trainer/progress.json", None, "damaged: missing"),
         ("checkpoints/000002/manifest.json", b"{", "damaged: not a manifest"),

@@ -48,7 +48,9 @@ class RoomSession:
             reward=0.0,
             terminated=False,
             truncated=False,
-            info={"wellformed": True, "success": False, "raw_score": float(text.count("g"))},
+            wellformed=True,
+            success=False,
+            raw_score=float(text.count("g")),
         )
 
     async def close(self) -> None:

@@ -1,13 +1,13 @@
-"""The environment contract: what a world must offer so that an agent can be trained in it.
+"""The environment contract: what an environment implements so that agents can be trained in it.
 
-Two small protocols. A `TaskSet` deals tasks, by split and index, for ever the same; an
-`Environment` plays one task at a time. Text goes in and text comes out; what the text means is the
-environment's own affair, and it parses it: nothing an agent writes is ever evaluated.
+Two protocols. A `TaskSet` deals tasks by split and index, deterministically. An `Environment` plays
+one task at a time. Actions and observations are text; the environment parses the agent's replies
+itself and never evaluates them as code.
 
     tasks = registry.task_set("babyai", options)
-    env = tasks.environment()
-    seen = env.reset(tasks.task("train", 0))
-    step = env.step("go to red ball 1")
+    environment = tasks.environment()
+    observation = environment.reset(tasks.task("train", 0))
+    step = environment.step("go to red ball 1")
 """
 
 from __future__ import annotations
@@ -15,72 +15,79 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 Split = Literal["train", "heldout"]
 
 HELDOUT_BUCKETS = 5
-"""One content hash in this many is held out."""
+"""One task id in this many belongs to the held-out split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One problem to solve."""
+    """One task: the initial state and the goal of an episode."""
 
     id: str
-    """Content hash: `content_id` of everything that makes this task this task. Stable
-    everywhere."""
+    """Content hash (`content_id`) of everything that distinguishes this task; the same on every
+    machine."""
     category: str
-    """What success is reported by (a BabyAI level, a TextCraft depth)."""
+    """The category under which success is reported (a BabyAI level, a TextCraft depth)."""
     payload: Mapping[str, Any]
-    """JSON. Enough for any server of the same environment to set the task up."""
+    """JSON. Sufficient for any server of the same environment to set the task up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What the agent sees."""
+    """What the agent observes."""
 
     text: str
     admissible: tuple[str, ...] | None = None
-    """Every action text that is valid now, in a stable order, without repeats. None: not
-    offered."""
+    """Every action that is valid now, in a stable order, without duplicates. None: the environment
+    does not list actions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one action led to."""
+    """The result of one action."""
 
     observation: Observation
     reward: float
-    """Earned by this action. Over an episode the rewards add up to the score, in [0, 1]."""
+    """Reward of this action. The rewards of an episode sum to its score, in [0, 1]."""
     terminated: bool
-    """The task has ended, solved or failed for good."""
+    """The task has ended, solved or failed."""
     truncated: bool
-    """The environment's own limit was reached before the task ended."""
-    info: Mapping[str, Any] = field(default_factory=dict)
-    """JSON. `wellformed` (bool): the reply held one valid action. `success` (bool): the task
-    is solved as the environment defines it. `raw_score` (float): the score in the environment's
-    own unit. `state` (str, optional): a hash of the hidden state, equal for equal states (GiGPO's
-    anchor). `achieved` (list of str, optional): goals that the action made true, as `relabel`
-    takes them."""
+    """The environment's own step limit was reached before the task ended."""
+    wellformed: bool
+    """The reply contained exactly one valid action."""
+    success: bool
+    """The task is solved, as the environment defines it."""
+    raw_score: float
+    """The score in the environment's own unit."""
+    state: str | None = None
+    """Hash of the hidden state, equal for equal states (the anchor state of GiGPO,
+    arXiv 2505.10978). None: not provided."""
+    achieved: tuple[str, ...] = ()
+    """Goals that this action made true, in the form that `Relabels.relabel` takes."""
 
 
 @runtime_checkable
 class Environment(Protocol):
-    """One session. Not thread-safe; used again and again through `reset`."""
+    """One session. Not thread-safe; reused through `reset`."""
 
     def reset(self, task: Task) -> Observation:
-        """Set the task up. Raises `TaskError` when the payload is not one of this environment's."""
+        """Set up `task` and return the first observation. Raises `TaskError` if the payload does
+        not belong to this environment."""
         ...
 
     def step(self, action: str) -> Step:
-        """Take the agent's reply, whole. A reply without a valid action changes nothing, is not
-        `wellformed` and gets a message that an agent can learn from; it never raises."""
+        """Take the agent's whole reply. A reply without a valid action changes nothing, has
+        `wellformed` False and is answered with a message that tells the agent what is wrong; it
+        never raises."""
         ...
 
     def close(self) -> None:
-        """Give back what the session holds. May be called twice."""
+        """Release the session's resources. May be called twice."""
         ...
 
 
@@ -91,16 +98,16 @@ class TaskSet(Protocol):
     name: str
 
     def instructions(self) -> str:
-        """What an agent is told once, before the first observation. May be empty."""
+        """The system prompt: what the agent is told before the first observation. May be empty."""
         ...
 
     def size(self, split: Split) -> int | None:
-        """How many tasks there are; None: no end."""
+        """Number of tasks in the split; None: unbounded."""
         ...
 
     def task(self, split: Split, index: int) -> Task:
-        """The task at `index` (taken modulo `size` where that is not None). Held-out tasks are
-        distinct; no content is in both splits. Same index, same task, on every machine."""
+        """The task at `index` (modulo `size`, where that is not None). Held-out tasks are distinct,
+        no content is in both splits, and an index gives the same task on every machine."""
         ...
 
     def environment(self) -> Environment:
@@ -108,29 +115,31 @@ class TaskSet(Protocol):
         ...
 
     def vocabulary(self) -> tuple[str, ...] | None:
-        """Every word that observations, instructions and actions can hold, split at white space,
+        """Every whitespace-separated word that instructions, observations and actions can contain,
         for models that are trained from scratch. None: open vocabulary."""
         ...
 
 
 @runtime_checkable
 class Relabels(Protocol):
-    """What a task set may also offer: goals rewritten, for learning in hindsight."""
+    """Optional capability of a task set: replace the goal of an observation, for hindsight
+    relabeling (arXiv 1707.01495)."""
 
     def relabel(self, observation: str, goal: str, /) -> str:
-        """A first observation with another goal, such as one of `info["achieved"]`. A function of
-        its arguments. Raises `TaskError` when the text is not a first observation."""
+        """The first observation of an episode with `goal` in place of its own goal, such as one of
+        `Step.achieved`. A pure function. Raises `TaskError` if `observation` is not a first
+        observation."""
         ...
 
 
 def content_id(environment: str, content: Any) -> str:
-    """`<environment>-<16 hex digits>` over canonical JSON."""
+    """`<environment>-<16 hex digits>`: a hash of `content` as canonical JSON."""
     text = json.dumps([environment, content], sort_keys=True, separators=(",", ":"))
     return f"{environment}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def split_of(task_id: str) -> Split:
-    """The split that a content hash belongs to. A function of content alone, so the two splits are
-    disjoint by construction and stay so whatever is generated later."""
+    """The split that a task id belongs to. A function of the content hash alone, so the splits are
+    disjoint by construction whatever else is generated later."""
     digest = int(task_id.rsplit("-", 1)[1], 16)
     return "heldout" if digest % HELDOUT_BUCKETS == 0 else "train"

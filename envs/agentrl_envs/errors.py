@@ -1,40 +1,42 @@
-"""What can go wrong at the boundary to a world.
+"""Errors at the boundary to an environment.
 
     WorldError
-    ├── TaskError             the task is not one of this environment's       the user's mistake
-    ├── ContractError         the environment breaks the contract             the author's mistake
-    └── SessionError          the session is gone                             try another session
-        ├── UnreachableError  nothing answers: the server is down or gone     try another server
-        └── CapacityError     no session is free now                          wait, then try again
+    ├── TaskError             the task does not belong to this environment    the user's mistake
+    ├── ContractError         the environment violates the contract           the author's mistake
+    └── SessionError          the session was lost                            try another session
+        ├── UnreachableError  no answer: the server is down or gone           try another server
+        └── CapacityError     no session is free                              wait, then retry
 
-Never raised for what an agent wrote: a bad reply is an observation.
+A bad reply of the agent is never an error: the environment answers it with an observation.
 """
 
 from __future__ import annotations
 
 
 class WorldError(Exception):
-    """Anything at this boundary."""
+    """Base class of every error at this boundary."""
 
 
 class TaskError(WorldError):
-    """The task cannot be set up here. Names the field, the reason and the fix."""
+    """The task cannot be set up here. The message names the field, the reason and the fix."""
 
 
 class ContractError(WorldError):
-    """The environment answered what the contract does not allow. Names the call and the value."""
+    """The environment gave an answer that the contract does not allow. The message names the call
+    and the value."""
 
 
 class SessionError(WorldError):
-    """The session was lost through no fault of the agent. The episode is `lost`, never scored 0."""
+    """The session was lost through no fault of the agent. Its episode is recorded as lost, never
+    scored 0."""
 
 
 class UnreachableError(SessionError):
-    """No answer came from the server."""
+    """The server gave no answer."""
 
 
 class CapacityError(SessionError):
-    """The server is full. `retry_after_s` says when to ask again."""
+    """The server is full. `retry_after_s`: seconds after which to ask again."""
 
     def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
         super().__init__(message)

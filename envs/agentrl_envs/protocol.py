@@ -1,104 +1,131 @@
-"""What travels between the client and the server: JSON over HTTP, version 1.
+"""Messages between client and server: JSON over HTTP, version 1.
 
-    GET    /v1/environment                    -> EnvironmentAnswer
-    GET    /v1/tasks/{split}?start=&count=    -> TasksAnswer
-    POST   /v1/sessions      OpenRequest      -> OpenAnswer       opens, and sets the task up
-    POST   /v1/sessions/{id}/steps StepRequest -> Step
-    DELETE /v1/sessions/{id}                  -> 204
-    POST   /v1/steps         StepsRequest     -> StepOutcome, one a line, each as it is known
-    POST   /v1/relabel       RelabelRequest   -> RelabelAnswer
+    GET    /v1/environment                     -> EnvironmentResponse
+    GET    /v1/tasks/{split}?start=&count=     -> TasksResponse
+    POST   /v1/sessions       OpenRequest      -> OpenResponse     opens a session with a task
+    POST   /v1/sessions/{id}/steps StepRequest -> StepResponse
+    DELETE /v1/sessions/{id}                   -> 204
+    POST   /v1/steps          StepsRequest     -> StepOutcome, one per line, as each is ready
+    POST   /v1/relabel        RelabelRequest   -> RelabelResponse
 
-The last two are for servers whose `EnvironmentAnswer` offers them. Every failure is an
-`ErrorAnswer`. All calls may be repeated: an open with the same key and a step with the same number
-return the answer of the first.
+The last two exist only where `EnvironmentResponse` announces them. Every failure is an
+`ErrorResponse`. All calls are idempotent: an open with the same key and a step with the same number
+return the answer of the first call.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from agentrl_envs.env import Observation, Step, Task
 
-LONGEST_ACTION = 200_000
-"""Characters of one reply. Far beyond any turn's token budget; a wall, not a limit to tune."""
+MAX_ACTION_CHARS = 200_000
+"""Characters of one reply. Far beyond the token budget of any turn: a safety limit."""
 
-MOST_STEPS = 256
+MAX_STEPS = 256
 """Steps in one `StepsRequest`."""
 
-MOST_RELABELLED = 64
-"""Openings in one `RelabelRequest`."""
+MAX_RELABELS = 64
+"""Observations in one `RelabelRequest`."""
 
-MOST_TOGETHER = 64_000
-"""Characters of actions, or of openings and goals, that a client sends in one request of many."""
+MAX_BATCH_CHARS = 64_000
+"""Characters of actions, or of observations and goals, that a client puts into one batch."""
 
-LONGEST_OPENING = 200_000
-"""Characters of one first observation."""
+MAX_OBSERVATION_CHARS = 200_000
+"""Characters of one first observation in a `RelabelRequest`."""
 
-LONGEST_GOAL = 2_000
+MAX_GOAL_CHARS = 2_000
 
 Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 ErrorType = Literal[
-    "invalid",  # 400, 413, 415, 422: the request is not one
+    "invalid",  # 400, 413, 415, 422: malformed request
     "unauthorized",  # 401
     "not_found",  # 404, 405: no such route
     "task",  # 422: TaskError
     "session",  # 404, 500, 504: SessionError, the session is lost
-    "conflict",  # 409: SessionError, the session is not where the client thinks
+    "conflict",  # 409: SessionError, the client's view of the session is wrong
     "capacity",  # 429: CapacityError
     "contract",  # 500: ContractError
     "internal",  # 500: SessionError, the server failed
 ]
 
+STEP_ANNOTATIONS = ("wellformed", "success", "raw_score", "state", "achieved")
+"""Fields of `Step` that earlier servers sent inside `info`."""
+
+
+def _current_step(step: Any) -> Any:
+    """A received step in the current form: earlier servers sent some fields inside `info`.
+
+    Lists become tuples because pydantic, in strict mode, no longer treats the value as JSON once it
+    has passed through a Python function.
+    """
+    if not isinstance(step, Mapping):
+        return step
+    current = {name: value for name, value in step.items() if name != "info"}
+    if isinstance(info := step.get("info"), Mapping):
+        current = {name: info[name] for name in STEP_ANNOTATIONS if name in info} | current
+    if isinstance(achieved := current.get("achieved"), list):
+        current["achieved"] = tuple(achieved)
+    observation = current.get("observation")
+    if isinstance(observation, Mapping) and isinstance(observation.get("admissible"), list):
+        current["observation"] = {**observation, "admissible": tuple(observation["admissible"])}
+    return current
+
+
+WireStep = Annotated[Step, BeforeValidator(_current_step)]
+
 
 class Message(BaseModel):
-    """Strict about what it does not know, as a contract should be."""
+    """Base of all messages; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class EnvironmentAnswer(Message):
-    """What a server serves."""
+class EnvironmentResponse(Message):
+    """The environment that a server serves."""
 
     name: str
     instructions: str
     vocabulary: tuple[str, ...] | None
     train: int | None
-    """Tasks in the split; null: no end."""
+    """Number of training tasks; null: unbounded."""
     heldout: int | None
+    """Number of held-out tasks; null: unbounded."""
     capacity: int
-    """Sessions that the server holds at once."""
+    """Maximum number of concurrent sessions."""
     ttl_s: float
-    """Seconds without a call after which a session is given away."""
+    """Seconds without a call after which a session expires."""
     version: str
     """Version of the package that serves."""
     tasks_hash: str
-    """`tasks_hash` of the held-out split: equal for servers that deal equal tasks."""
+    """Hash of the first held-out task ids; equal for servers that deal the same tasks."""
     relabels: bool = False
-    """Whether `POST /v1/relabel` rewrites goals. Servers that do not say so do not."""
+    """The server has `POST /v1/relabel`."""
     most_steps: int = 0
-    """Steps that `POST /v1/steps` takes at once; 0: the server has no such route."""
+    """Maximum number of steps in one `POST /v1/steps`; 0: the server has no such route."""
 
 
-class TasksAnswer(Message):
-    """A stretch of a split."""
+class TasksResponse(Message):
+    """A range of tasks of one split."""
 
     tasks: tuple[Task, ...]
 
 
 class OpenRequest(Message):
-    """Open a session and set a task up in it."""
+    """Open a session and set up a task in it."""
 
     task: Task
     key: Key
-    """Chosen by the client. The same key again returns the same session."""
+    """Idempotency key, chosen by the client. The same key returns the same session."""
     replaces: Key | None = None
-    """A session of the client's that is over; it is closed first, so its place is not lost."""
+    """A finished session of this client, closed first so that its place is reused."""
 
 
-class OpenAnswer(Message):
+class OpenResponse(Message):
     """The session, leased for `ttl_s` seconds from its last call."""
 
     id: str
@@ -107,70 +134,70 @@ class OpenAnswer(Message):
 
 
 class StepRequest(Message):
-    """Take a reply. Steps are numbered from 1."""
+    """One action. Steps are numbered from 1."""
 
     n: int = Field(ge=1)
-    action: str = Field(max_length=LONGEST_ACTION)
+    action: str = Field(max_length=MAX_ACTION_CHARS)
 
 
-class StepAnswer(Message):
-    """What the reply led to."""
+class StepResponse(Message):
+    """The result of one action."""
 
-    step: Step
+    step: WireStep
 
 
 class SessionStep(Message):
-    """A step of one session among many."""
+    """One action in one of several sessions."""
 
     session: str = Field(max_length=64)
     n: int = Field(ge=1)
-    action: str = Field(max_length=LONGEST_ACTION)
+    action: str = Field(max_length=MAX_ACTION_CHARS)
 
 
 class StepsRequest(Message):
-    """Steps of different sessions. What happens to one does not touch the others."""
+    """Actions in different sessions. A failure of one does not affect the others."""
 
-    steps: tuple[SessionStep, ...] = Field(min_length=1, max_length=MOST_STEPS)
+    steps: tuple[SessionStep, ...] = Field(min_length=1, max_length=MAX_STEPS)
 
 
-class Opening(Message):
-    """A first observation, and the goal that it shall have."""
+class Relabel(Message):
+    """A first observation and the goal to put into it."""
 
-    observation: str = Field(max_length=LONGEST_OPENING)
-    goal: str = Field(max_length=LONGEST_GOAL)
+    observation: str = Field(max_length=MAX_OBSERVATION_CHARS)
+    goal: str = Field(max_length=MAX_GOAL_CHARS)
 
 
 class RelabelRequest(Message):
-    """Openings whose goals shall be rewritten."""
+    """First observations whose goals are to be replaced."""
 
-    openings: tuple[Opening, ...] = Field(min_length=1, max_length=MOST_RELABELLED)
+    openings: tuple[Relabel, ...] = Field(min_length=1, max_length=MAX_RELABELS)
 
 
-class RelabelAnswer(Message):
-    """The first observations with their new goals, in the order asked for."""
+class RelabelResponse(Message):
+    """The first observations with their new goals, in the order of the request."""
 
     texts: tuple[str, ...]
 
 
 class ErrorDetail(Message):
-    """What went wrong."""
+    """One error."""
 
     type: ErrorType
     message: str
     field: str | None = None
-    """Where in the request, for `invalid`."""
+    """The field of the request, for `invalid`."""
 
 
-class ErrorAnswer(Message):
-    """Every answer with a status of 400 or more."""
+class ErrorResponse(Message):
+    """The body of every response with a status of 400 or more."""
 
     error: ErrorDetail
 
 
 class StepOutcome(Message):
-    """What came of one step of a `StepsRequest`: a step or an error."""
+    """The result of one step of a `StepsRequest`: a step or an error."""
 
     index: int
-    """Which one, counted from 0."""
-    step: Step | None = None
+    """Position in the request, from 0."""
+    step: WireStep | None = None
     error: ErrorDetail | None = None

@@ -37,7 +37,7 @@ def play(task_set: TaskSet, *, split: Split, index: int, console: Console, ask: 
             last = environment.step(reply)
             observation, score, turns = last.observation, score + last.reward, turns + 1
         console.print(Text(observation.text))
-        ending = "solved" if last.info.get("success") else "ended" if last.terminated else "cut off"
+        ending = "solved" if last.success else "ended" if last.terminated else "cut off"
         console.print(f"[bold]{ending}[/] after {turns} turns, score {score:g}")
         return last
     finally:

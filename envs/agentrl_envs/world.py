@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from agentrl_envs.answer_check import Referee
+from agentrl_envs.answer_check import AnswerChecker
 from agentrl_envs.env import Environment, Observation, Relabels, Split, Step, Task, TaskSet
 from agentrl_envs.errors import TaskError
 
@@ -75,13 +75,13 @@ class LocalSession:
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._referee = Referee()
+        self._checker = AnswerChecker()
 
     async def reset(self, task: Task) -> Observation:
-        return self._referee.reset(self._environment.reset(task))
+        return self._checker.reset(self._environment.reset(task))
 
     async def step(self, text: str) -> Step:
-        return self._referee.step(self._environment.step(text))
+        return self._checker.step(self._environment.step(text))
 
     async def close(self) -> None:
         self._environment.close()

@@ -57,9 +57,23 @@ def said(**fields) -> dict[str, object]:
         "reward": 0.0,
         "terminated": False,
         "truncated": False,
-        "info": {"wellformed": True, "success": False, "raw_score": 0.0},
+        "wellformed": True,
+        "success": False,
+        "raw_score": 0.0,
     }
     return {"step": step | fields}
+
+
+def old_step(**info) -> dict[str, object]:
+    """A step as earlier servers sent it."""
+    step: dict[str, object] = {
+        "observation": {"text": "hi", "admissible": ["go"]},
+        "reward": 0.5,
+        "terminated": False,
+        "truncated": False,
+        "info": info,
+    }
+    return {"step": step}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +83,9 @@ def said(**fields) -> dict[str, object]:
         (said(reward=None), r"step\.reward is None"),
         (said(reward=7.0), r"step: reward is 7\.0"),
         (said(terminated=True, truncated=True), "truncated is True"),
-        (said(info={"success": False, "raw_score": 0.0}), r"info\.wellformed is None"),
+        (said(wellformed=None), r"step\.wellformed is None"),
+        (said(achieved=[7]), r"step\.achieved\.0 is 7"),
+        (old_step(success=False, raw_score=0.0), r"step\.wellformed is .*field required"),
         (said(observation={"text": 5, "admissible": None}), r"step\.observation\.text is 5"),
         (
             said(observation={"text": "x", "admissible": ["a", "a"]}),
@@ -97,7 +113,8 @@ async def test_a_proxy_that_says_503_is_asked_again():
 
 
 async def test_a_server_of_before_takes_each_step_alone():
-    with running(Liar(said()).app()) as url:
+    info = {"wellformed": True, "success": False, "raw_score": 3.0, "achieved": ["a"]}
+    with running(Liar(old_step(**info)).app()) as url:
         async with RemoteTaskSet.connected(url, patience=HURRIED) as remote:
             assert (remote.served.most_steps, remote.relabels) == (0, False)
             sessions = [remote.session() for _ in range(3)]
@@ -105,3 +122,8 @@ async def test_a_server_of_before_takes_each_step_alone():
             await asyncio.gather(*(session.reset(task) for session in sessions))
             steps = await asyncio.gather(*(session.step("hello") for session in sessions))
             assert [step.observation.text for step in steps] == ["hi"] * 3
+            assert [(step.wellformed, step.success, step.raw_score) for step in steps] == [
+                (True, False, 3.0)
+            ] * 3
+            assert (steps[0].achieved, steps[0].state) == (("a",), None)
+            assert steps[0].observation.admissible == ("go",)

@@ -62,8 +62,8 @@ class Play:
     def record(self, turn: Turn, step: Step) -> bool:
         """Add a turn and what its step says about the whole. True: the world ended the episode."""
         self.turns.append(turn)
-        self.success = bool(step.info["success"])
-        self.raw_score = float(step.info.get("raw_score", 0.0))
+        self.success = step.success
+        self.raw_score = step.raw_score
         if step.terminated:
             self.ending = Ending.TERMINATED
         return step.terminated or step.truncated
@@ -118,7 +118,7 @@ async def _turns(
         step = await session.step(text)
         if played.record(_turn(reply, span, text, seen, step), step):
             return
-        seen = Seen(step.observation, step.info.get("state"))
+        seen = Seen(step.observation, step.state)
         if turn + 1 < rules.max_turns:
             buffer.observe(dialogue.following(reply.ids, seen.observation.text))
 
@@ -128,12 +128,12 @@ def _turn(reply: Generation, span: tuple[int, int], text: str, seen: Seen, step:
         start=span[0],
         end=span[1],
         reward=step.reward,
-        wellformed=bool(step.info["wellformed"]),
+        wellformed=step.wellformed,
         action=text,
         observation=seen.observation.text,
         version=reply.version,
         state=seen.state,
-        achieved=tuple(step.info.get("achieved", ())),
+        achieved=step.achieved,
     )
 
 

@@ -101,7 +101,7 @@ async def played(job: Job, rules: Rules, session: Session, agent: TextAgent) -> 
             start=0,
             end=0,
             reward=step.reward,
-            wellformed=bool(step.info["wellformed"]),
+            wellformed=step.wellformed,
             action=action,
             observation=seen.text,
             version=NO_VERSION,

@@ -39,7 +39,7 @@ from agentrl_envs.errors import (
     UnreachableError,
     WorldError,
 )
-from agentrl_envs.protocol import ErrorAnswer, ErrorDetail
+from agentrl_envs.protocol import ErrorDetail, ErrorResponse
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -249,7 +249,7 @@ def _detail(response: httpx.Response) -> ErrorDetail | None:
     if response.status_code < 400:
         return None
     try:
-        return ErrorAnswer.model_validate_json(response.content).error
+        return ErrorResponse.model_validate_json(response.content).error
     except ValidationError:
         return None
 

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Self
 
 from agentrl_envs import protocol
-from agentrl_envs.answer_check import Referee
+from agentrl_envs.answer_check import AnswerChecker
 from agentrl_envs.client.http import Patience
 from agentrl_envs.client.servers import Find, Fixed, Fleet, Member
 from agentrl_envs.env import Observation, Split, Step, Task
@@ -39,7 +39,7 @@ PAGE = 64
 """Tasks that are fetched at once: rollouts ask for one after the other."""
 MOST_PAGES = 256
 
-Opened = tuple[Member, protocol.OpenAnswer]
+Opened = tuple[Member, protocol.OpenResponse]
 Opening = Callable[[Member], Awaitable[Opened]]
 
 
@@ -181,7 +181,7 @@ class RemoteSession:
 
     def __init__(self, world: RemoteTaskSet) -> None:
         self._world = world
-        self._referee = Referee()
+        self._checker = AnswerChecker()
         self._member: Member | None = None
         self._id = ""
         self._steps = 0
@@ -194,7 +194,7 @@ class RemoteSession:
         finally:
             _give_back(before)
         self._id, self._steps = answer.id, 0
-        return self._referee.reset(answer.observation)
+        return self._checker.reset(answer.observation)
 
     async def step(self, text: str) -> Step:
         """Take the agent's reply. After a `SessionError` the session must be reset."""
@@ -202,7 +202,7 @@ class RemoteSession:
         if member is None:
             raise SessionError(f"{self._world.name}: no task is set up in this session; reset it")
         try:
-            taken = text[: protocol.LONGEST_ACTION]
+            taken = text[: protocol.MAX_ACTION_CHARS]
             step = await self._world.step(member, self._id, self._steps + 1, taken)
         except SessionError:
             if self._member is member:  # and not closed or reset meanwhile
@@ -210,7 +210,7 @@ class RemoteSession:
                 _give_back(member)
             raise
         self._steps += 1
-        return self._referee.step(step)
+        return self._checker.step(step)
 
     async def close(self) -> None:
         """Give the place back. One that cannot be given back runs out of time by itself."""
@@ -230,7 +230,7 @@ async def _opened(
 ) -> Opened:
     if member is before:
         request = request.model_copy(update={"replaces": replaces})
-    answer = await member.server.post("/v1/sessions", request, protocol.OpenAnswer, patient=False)
+    answer = await member.server.post("/v1/sessions", request, protocol.OpenResponse, patient=False)
     member.held += 1
     return member, answer
 
@@ -244,14 +244,16 @@ def _give_back(member: Member | None) -> None:
 async def _page(member: Member, *, split: Split, start: int) -> tuple[Task, ...]:
     path = f"/v1/tasks/{split}"
     answer = await member.server.get(
-        path, protocol.TasksAnswer, patient=False, start=start, count=PAGE
+        path, protocol.TasksResponse, patient=False, start=start, count=PAGE
     )
     return answer.tasks
 
 
-async def _rewritten(member: Member, *, openings: tuple[protocol.Opening, ...]) -> tuple[str, ...]:
+async def _rewritten(member: Member, *, openings: tuple[protocol.Relabel, ...]) -> tuple[str, ...]:
     request = protocol.RelabelRequest(openings=openings)
-    answer = await member.server.post("/v1/relabel", request, protocol.RelabelAnswer, patient=False)
+    answer = await member.server.post(
+        "/v1/relabel", request, protocol.RelabelResponse, patient=False
+    )
     if len(answer.texts) != len(openings):
         raise ContractError(
             f"{member.server.url}: POST /v1/relabel: texts are {len(answer.texts)}; there were "
@@ -260,21 +262,21 @@ async def _rewritten(member: Member, *, openings: tuple[protocol.Opening, ...]) 
     return answer.texts
 
 
-def _stretches(openings: Sequence[tuple[str, str]]) -> Iterator[tuple[protocol.Opening, ...]]:
+def _stretches(openings: Sequence[tuple[str, str]]) -> Iterator[tuple[protocol.Relabel, ...]]:
     """Cut so that each fits in one request."""
-    stretch: list[protocol.Opening] = []
+    stretch: list[protocol.Relabel] = []
     characters = 0
     for observation, goal in openings:
         length = len(observation) + len(goal)
         full = (
-            len(stretch) == protocol.MOST_RELABELLED or characters + length > protocol.MOST_TOGETHER
+            len(stretch) == protocol.MAX_RELABELS or characters + length > protocol.MAX_BATCH_CHARS
         )
         if stretch and full:
             yield tuple(stretch)
             stretch, characters = [], 0
-        if len(observation) > protocol.LONGEST_OPENING or len(goal) > protocol.LONGEST_GOAL:
+        if len(observation) > protocol.MAX_OBSERVATION_CHARS or len(goal) > protocol.MAX_GOAL_CHARS:
             raise TaskError(f"relabel: {goal[:80]!r} and its observation are too long to be sent")
-        stretch.append(protocol.Opening(observation=observation, goal=goal))
+        stretch.append(protocol.Relabel(observation=observation, goal=goal))
         characters += length
     if stretch:
         yield tuple(stretch)

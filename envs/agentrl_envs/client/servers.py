@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 from agentrl_envs.client.http import Patience, Server
 from agentrl_envs.client.step_batching import Convoys
 from agentrl_envs.errors import CapacityError, SessionError, UnreachableError, WorldError
-from agentrl_envs.protocol import EnvironmentAnswer
+from agentrl_envs.protocol import EnvironmentResponse
 
 PROBE_S = 10.0
 """Seconds that a server is given to say what it serves, at most, once the world is open."""
@@ -55,7 +55,7 @@ class Member:
 
     server: Server
     convoys: Convoys
-    served: EnvironmentAnswer | None = None
+    served: EnvironmentResponse | None = None
     """What it serves; None: it has never answered."""
     held: int = 0
     """Sessions and calls of this client. A member with any is not forgotten."""
@@ -77,7 +77,7 @@ class Fleet:
         self._token = token
         self._patience = patience
         self._members: dict[str, Member] = {}
-        self._first: tuple[str, EnvironmentAnswer] | None = None
+        self._first: tuple[str, EnvironmentResponse] | None = None
         self._most = 0
         """Servers that were found at once."""
         self._why = "no server is found"
@@ -107,7 +107,7 @@ class Fleet:
         return fleet
 
     @property
-    def served(self) -> EnvironmentAnswer:
+    def served(self) -> EnvironmentResponse:
         """What every server serves, as the first said it."""
         if self._first is None:
             raise UnreachableError(self._why)
@@ -233,7 +233,7 @@ class Fleet:
         convoys = Convoys(server, most=0, call_s=self._patience.call_s)
         return Member(server=server, convoys=convoys)
 
-    def _take_in(self, member: Member, served: EnvironmentAnswer) -> None:
+    def _take_in(self, member: Member, served: EnvironmentResponse) -> None:
         """Raises `WorldError` for a server of other tasks than the first's."""
         url = member.server.url
         if self._first is None:
@@ -252,10 +252,10 @@ class Fleet:
         member.answers = True
 
 
-async def _probe(server: Server, within_s: float) -> EnvironmentAnswer:
+async def _probe(server: Server, within_s: float) -> EnvironmentResponse:
     try:
         async with asyncio.timeout(within_s):
-            return await server.get("/v1/environment", EnvironmentAnswer, patient=False)
+            return await server.get("/v1/environment", EnvironmentResponse, patient=False)
     except TimeoutError:
         raise UnreachableError(
             f"{server.url}: GET /v1/environment got no answer in {within_s:g} s"

@@ -38,20 +38,20 @@ class Convoys:
         """`most` steps go together; with 0 or 1 each goes alone. One that has waited `call_s`
         seconds is lost."""
         self._server = server
-        self._most = min(most, protocol.MOST_STEPS)
+        self._most = min(most, protocol.MAX_STEPS)
         self._call_s = call_s
         self._gathering: list[_Passenger] = []
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def step(self, session: str, n: int, action: str) -> Step:
         """The n-th step of a session. Raises what `Server.post` raises."""
-        if self._most > 1 and len(action) <= protocol.MOST_TOGETHER:
+        if self._most > 1 and len(action) <= protocol.MAX_BATCH_CHARS:
             step = await self._together(session, n, action)
             if step is not None:
                 return step
         request = protocol.StepRequest(n=n, action=action)
         path = f"/v1/sessions/{session}/steps"
-        return (await self._server.post(path, request, protocol.StepAnswer)).step
+        return (await self._server.post(path, request, protocol.StepResponse)).step
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -82,7 +82,7 @@ class Convoys:
         characters = 0
         for passenger in gathered:
             characters += len(passenger.asked.action)
-            if convoy and (len(convoy) == self._most or characters > protocol.MOST_TOGETHER):
+            if convoy and (len(convoy) == self._most or characters > protocol.MAX_BATCH_CHARS):
                 self._send(convoy)
                 convoy, characters = [], len(passenger.asked.action)
             convoy.append(passenger)

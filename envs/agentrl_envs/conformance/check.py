@@ -138,7 +138,7 @@ RULES = (
     ),
     Rule(
         name="answers",
-        sentence="Observations, rewards in [0, 1] over an episode, ends and info keep their form.",
+        sentence="Observations, rewards in [0, 1] over an episode, ends and flags keep their form.",
         broken=answers_keep_their_form,
     ),
     Rule(

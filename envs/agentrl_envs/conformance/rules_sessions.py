@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentrl_envs.answer_check import Referee
+from agentrl_envs.answer_check import AnswerChecker
 from agentrl_envs.conformance.play import (
     FEW,
     LONGEST_EPISODE,
@@ -36,12 +36,12 @@ INVALID = (
 def answers_keep_their_form(task_set: TaskSet, effort: Effort) -> str | None:
     with Opened(task_set) as environment:
         for task in both_splits(task_set, effort):
-            referee = Referee()
+            checker = AnswerChecker()
             try:
                 episode = played(environment, task, effort)
-                referee.reset(episode.opening)
+                checker.reset(episode.opening)
                 for turn in episode.turns:
-                    referee.step(turn.step)
+                    checker.step(turn.step)
             except ContractError as error:
                 return f"{task.id}: {error}"
     return None
@@ -96,7 +96,7 @@ def admissible_actions_are_accepted(task_set: TaskSet, effort: Effort) -> str | 
                     environment.reset(task)
                     for turn in episode.turns[:taken]:
                         environment.step(turn.action)
-                    if environment.step(action).info.get("wellformed") is not True:
+                    if environment.step(action).wellformed is not True:
                         return f"{task.id}: {action!r} is admissible but not well-formed"
     return None
 
@@ -113,7 +113,7 @@ def invalid_replies_change_nothing(task_set: TaskSet, effort: Effort) -> str | N
                         return f"{task.id}: reply {reply[:40]!r} after {number} actions {finding}"
                 if finding := replayed(environment, [turn]):
                     return f"{task.id}: {finding} after invalid replies"
-                before, state = turn.step.observation, turn.step.info.get("state")
+                before, state = turn.step.observation, turn.step.state
     return None
 
 
@@ -122,7 +122,7 @@ def states_are_anchors(task_set: TaskSet, effort: Effort) -> str | None:
         for task in both_splits(task_set, effort):
             offered: dict[str, tuple[str, ...] | None] = {}
             for turn in played(environment, task, effort).turns:
-                state, actions = turn.step.info.get("state"), turn.step.observation.admissible
+                state, actions = turn.step.state, turn.step.observation.admissible
                 if state is not None and offered.setdefault(state, actions) != actions:
                     return f"{task.id}: state {state} offers {offered[state]} and {actions}"
     return None
@@ -140,14 +140,14 @@ def sessions_close_twice(task_set: TaskSet, effort: Effort) -> str | None:
 
 
 def _changed(step: Step, before: Observation, state: object) -> str | None:
-    if step.info.get("wellformed") is not False:
-        return f"has info.wellformed {step.info.get('wellformed')!r}"
+    if step.wellformed is not False:
+        return f"has wellformed {step.wellformed!r}"
     if ended(step) or step.reward != 0:
         return f"ended the episode or earned {step.reward}"
     if not step.observation.text.strip():
         return "got no message"
     if step.observation.admissible != before.admissible:
         return f"changed what is admissible to {step.observation.admissible}"
-    if state is not None and step.info.get("state") != state:
-        return f"changed the state from {state} to {step.info.get('state')}"
+    if state is not None and step.state != state:
+        return f"changed the state from {state} to {step.state}"
     return None

@@ -30,9 +30,9 @@ def goals_are_rewritten(task_set: TaskSet, effort: Effort) -> str | None:
         for task in both_splits(task_set, effort, FEW):
             episode = played(environment, task, effort)
             for turn in episode.turns:
-                achieved = turn.step.info.get("achieved", [])
-                if not (isinstance(achieved, list) and all(isinstance(g, str) for g in achieved)):
-                    return f"{task.id}: info.achieved is {achieved!r}; expected a list of strings"
+                achieved = turn.step.achieved
+                if not (isinstance(achieved, tuple) and all(isinstance(g, str) for g in achieved)):
+                    return f"{task.id}: achieved is {achieved!r}; expected a tuple of strings"
                 for goal in achieved:
                     if finding := _unsteady(task_set, episode.opening.text, goal):
                         return f"{task.id}: {finding}"

@@ -197,16 +197,13 @@ def _step(
 ) -> Step:
     reward = 1.0 if success else 0.0
     hidden = f"{place.cells} {place.door} {place.colour} {place.at} {place.over}"
-    info = {
-        "wellformed": wellformed,
-        "success": success,
-        "raw_score": reward,
-        "state": hashlib.sha256(hidden.encode()).hexdigest()[:16],
-    }
     return Step(
         observation=observation,
         reward=reward,
         terminated=terminated,
         truncated=truncated,
-        info=info,
+        wellformed=wellformed,
+        success=success,
+        raw_score=reward,
+        state=hashlib.sha256(hidden.encode()).hexdigest()[:16],
     )

@@ -40,7 +40,7 @@ MOST_TASKS = 1000
 TOGETHER_S = 0.005
 """Seconds that a known outcome waits for others, so that they travel together."""
 BYTES_TOGETHER = 1 << 20
-"""Bytes of a request of many that any server takes: see `protocol.MOST_TOGETHER`."""
+"""Bytes of a request of many that any server takes: see `protocol.MAX_BATCH_CHARS`."""
 LINES = "application/x-ndjson"
 
 M = TypeVar("M", bound=BaseModel)
@@ -135,19 +135,20 @@ class EnvironmentServer:
         split = _split(request)
         start = _number(request, "start", default=0, most=1 << 53)
         count = _number(request, "count", default=1, most=MOST_TASKS)
-        return _json(protocol.TasksAnswer(tasks=await self._shelf.tasks(split, start, count)))
+        return _json(protocol.TasksResponse(tasks=await self._shelf.tasks(split, start, count)))
 
     async def open(self, request: Request) -> Response:
         asked = await self._body(request, protocol.OpenRequest)
         session, observation = await self._sessions.open(asked.task, asked.key, asked.replaces)
         return _json(
-            protocol.OpenAnswer(id=session, ttl_s=self._options.ttl_s, observation=observation), 201
+            protocol.OpenResponse(id=session, ttl_s=self._options.ttl_s, observation=observation),
+            201,
         )
 
     async def step(self, request: Request) -> Response:
         asked = await self._body(request, protocol.StepRequest)
         step = await self._sessions.step(request.path_params["session"], asked.n, asked.action)
-        return _json(protocol.StepAnswer(step=step))
+        return _json(protocol.StepResponse(step=step))
 
     async def steps(self, request: Request) -> Response:
         asked = await self._body(request, protocol.StepsRequest, least=BYTES_TOGETHER)
@@ -155,7 +156,7 @@ class EnvironmentServer:
 
     async def relabel(self, request: Request) -> Response:
         asked = await self._body(request, protocol.RelabelRequest, least=BYTES_TOGETHER)
-        return _json(protocol.RelabelAnswer(texts=await self._shelf.relabel(asked.openings)))
+        return _json(protocol.RelabelResponse(texts=await self._shelf.relabel(asked.openings)))
 
     async def close(self, request: Request) -> Response:
         await self._sessions.close(request.path_params["session"])

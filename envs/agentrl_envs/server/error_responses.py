@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agentrl_envs.errors import CapacityError, ContractError, SessionError, TaskError, WorldError
-from agentrl_envs.protocol import ErrorAnswer, ErrorDetail, ErrorType
+from agentrl_envs.protocol import ErrorDetail, ErrorResponse, ErrorType
 from agentrl_envs.server.leases import UnknownLeaseError
 from agentrl_envs.server.sessions import ConflictError
 
@@ -44,8 +44,8 @@ class RefusedError(WorldError):
 
 
 def answer(status: int, kind: ErrorType, message: str, field: str | None = None) -> Response:
-    """An `ErrorAnswer` as a response."""
-    body = ErrorAnswer(error=ErrorDetail(type=kind, message=message, field=field))
+    """An `ErrorResponse` as a response."""
+    body = ErrorResponse(error=ErrorDetail(type=kind, message=message, field=field))
     return Response(body.model_dump_json(), status, media_type="application/json")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from agentrl_envs.answer_check import Referee
+from agentrl_envs.answer_check import AnswerChecker
 from agentrl_envs.env import Observation, Step
 from agentrl_envs.errors import CapacityError, SessionError
 
@@ -43,7 +43,7 @@ class Lease:
     opening: Observation | None = None
     last_action: str | None = None
     last_step: Step | None = None
-    referee: Referee = field(default_factory=Referee)
+    checker: AnswerChecker = field(default_factory=AnswerChecker)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Calls of one session go one by one."""
 

@@ -60,7 +60,7 @@ class Sessions:
             async with self._kept(lease), self._in_time("reset"):
                 with self._metrics.reset_seconds.time():
                     observation = await self._host.reset(lease.id, task)
-                lease.opening = lease.referee.reset(observation)
+                lease.opening = lease.checker.reset(observation)
             self._metrics.opened.inc()
         self._count()
         return lease.id, lease.opening
@@ -77,7 +77,7 @@ class Sessions:
             async with self._kept(lease), self._in_time("step"):
                 with self._metrics.step_seconds.time():
                     step = await self._host.step(lease.id, action)
-                lease.referee.step(step)
+                lease.checker.step(step)
             lease.steps, lease.last_action, lease.last_step = n, action, step
             lease.over = step.terminated or step.truncated
         self._metrics.steps.inc()

@@ -9,7 +9,7 @@ from functools import partial
 
 from agentrl_envs.env import Relabels, Split, Task, TaskSet
 from agentrl_envs.errors import TaskError
-from agentrl_envs.protocol import MOST_STEPS, EnvironmentAnswer, Opening
+from agentrl_envs.protocol import MAX_STEPS, EnvironmentResponse, Relabel
 
 HASHED_TASKS = 64
 """Held-out tasks that `tasks_hash` covers, from index 0."""
@@ -45,14 +45,14 @@ class Shelf:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, partial(self._deal, split, start, count))
 
-    async def relabel(self, openings: tuple[Opening, ...]) -> tuple[str, ...]:
+    async def relabel(self, openings: tuple[Relabel, ...]) -> tuple[str, ...]:
         """The openings with their new goals. Raises `TaskError` where that cannot be done."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, partial(self._rewrite, openings))
 
-    async def answer(self, *, capacity: int, ttl_s: float, version: str) -> EnvironmentAnswer:
+    async def answer(self, *, capacity: int, ttl_s: float, version: str) -> EnvironmentResponse:
         """What the server serves."""
-        return EnvironmentAnswer(
+        return EnvironmentResponse(
             name=self._task_set.name,
             instructions=self._task_set.instructions(),
             vocabulary=self._task_set.vocabulary(),
@@ -63,7 +63,7 @@ class Shelf:
             version=version,
             tasks_hash=await self.look(),
             relabels=isinstance(self._task_set, Relabels),
-            most_steps=MOST_STEPS,
+            most_steps=MAX_STEPS,
         )
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class Shelf:
     def _deal(self, split: Split, start: int, count: int) -> tuple[Task, ...]:
         return tuple(self._task_set.task(split, start + offset) for offset in range(count))
 
-    def _rewrite(self, openings: tuple[Opening, ...]) -> tuple[str, ...]:
+    def _rewrite(self, openings: tuple[Relabel, ...]) -> tuple[str, ...]:
         if not isinstance(self._task_set, Relabels):
             raise TaskError(f"{self._task_set.name}: goals cannot be rewritten in this environment")
         rewritten = []

@@ -91,7 +91,7 @@ def test_a_server_whose_name_leads_elsewhere_by_and_by_is_found_there(replicas, 
         await later.open("127.0.0.2", port)
         loop.host = "127.0.0.2"
         await session.reset(await world.task("train", 64))
-        assert (await session.step("left")).info["wellformed"]
+        assert (await session.step("left")).wellformed
         await session.close()
         await world.close()
         await later.close()

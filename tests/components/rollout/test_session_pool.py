@@ -194,7 +194,11 @@ class Liar:
             reward=7.0,
             terminated=step.terminated,
             truncated=step.truncated,
-            info=step.info,
+            wellformed=step.wellformed,
+            success=step.success,
+            raw_score=step.raw_score,
+            state=step.state,
+            achieved=step.achieved,
         )
 
     def close(self):

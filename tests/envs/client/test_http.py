@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from agentrl_envs.client.http import Server
 from agentrl_envs.errors import UnreachableError
-from agentrl_envs.protocol import EnvironmentAnswer
+from agentrl_envs.protocol import EnvironmentResponse
 
 
 class Names(asyncio.SelectorEventLoop):
@@ -31,8 +31,10 @@ class Names(asyncio.SelectorEventLoop):
 def test_a_name_without_an_address_is_tried_again_and_looked_up_for_every_connection():
     async def asked(url: str) -> None:
         server = Server(url, token="t", patience=PATIENT)
-        assert (await server.get("/v1/environment", EnvironmentAnswer)).name == "corridor"
-        await asyncio.gather(*(server.get("/v1/environment", EnvironmentAnswer) for _ in range(3)))
+        assert (await server.get("/v1/environment", EnvironmentResponse)).name == "corridor"
+        await asyncio.gather(
+            *(server.get("/v1/environment", EnvironmentResponse) for _ in range(3))
+        )
         await server.close()
 
     with served(token=SecretStr("t")) as url, asyncio.Runner(loop_factory=Names) as runner:
@@ -44,7 +46,7 @@ def test_a_name_that_never_has_an_address_is_a_session_error():
     async def asked() -> None:
         server = Server("http://worlds.test", token=None, patience=HURRIED)
         with pytest.raises(UnreachableError, match=r"http://worlds\.test: .*not known"):
-            await server.get("/v1/environment", EnvironmentAnswer, patient=False)
+            await server.get("/v1/environment", EnvironmentResponse, patient=False)
         await server.close()
 
     with asyncio.Runner(loop_factory=Names) as runner:

@@ -196,7 +196,7 @@ async def test_sessions_spread_over_servers_and_pass_over_the_full_one():
             for session in sessions:
                 await session.reset(red_left_2())
             for session in sessions:
-                assert (await session.step("left")).info["wellformed"]
+                assert (await session.step("left")).wellformed
             with pytest.raises(CapacityError):
                 await remote.session().reset(red_left_2())
             for session in sessions:

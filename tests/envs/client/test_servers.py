@@ -158,7 +158,7 @@ async def test_lost_capacity_comes_back_with_the_server_that_takes_its_place():
                 roll.urls = [other, later]
                 await asyncio.gather(*(session.reset(red_left_2()) for session in lost))
                 steps = await asyncio.gather(*(session.step("left") for session in sessions))
-                assert [step.info["wellformed"] for step in steps] == [True] * 4
+                assert [step.wellformed for step in steps] == [True] * 4
 
 
 async def test_a_new_server_is_noticed_when_all_are_full():
@@ -168,7 +168,7 @@ async def test_a_new_server_is_noticed_when_all_are_full():
             roll.urls = [small, more]
             async with sessions_of(remote, 2) as sessions:
                 for session in sessions:
-                    assert (await session.step("left")).info["wellformed"]
+                    assert (await session.step("left")).wellformed
 
 
 async def test_a_new_server_of_other_tasks_is_refused_by_name():

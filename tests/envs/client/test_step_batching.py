@@ -46,7 +46,7 @@ async def test_a_slow_step_holds_up_none_that_travels_with_it():
             assert (await quick.step("left")).observation.text.endswith("left 1")
             assert not late.done()
             tasks.gate.set()
-            assert (await late).info["wellformed"] is False
+            assert (await late).wellformed is False
 
 
 async def test_a_step_is_waited_for_as_long_as_the_manifest_says_and_no_longer():

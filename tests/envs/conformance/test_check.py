@@ -153,7 +153,7 @@ class MovesOnNonsense(CorridorTasks):
         class Sly(CorridorEnvironment):
             def step(self, action: str) -> Step:
                 answer = super().step(action)
-                if not answer.info["wellformed"] and answer.observation.admissible:
+                if not answer.wellformed and answer.observation.admissible:
                     super().step(answer.observation.admissible[0])
                 return answer
 
@@ -176,15 +176,15 @@ class RewritesAtWill(BentTasks):
 
 
 def achieves_the_door(step: Step, action: str) -> Step:
-    return replace(step, info={**step.info, "achieved": ["open the door"]})
+    return replace(step, achieved=("open the door",))
 
 
 def achieves_a_number(step: Step, action: str) -> Step:
-    return replace(step, info={**step.info, "achieved": [7]})
+    return replace(step, achieved=(7,))
 
 
 def without_state(step: Step, action: str) -> Step:
-    return replace(step, info={**step.info, "state": "always the same"})
+    return replace(step, state="always the same")
 
 
 def offers_the_wall(step: Step, action: str) -> Step:
@@ -196,11 +196,11 @@ def offers_nothing(step: Step, action: str) -> Step:
 
 
 def everything_is_wellformed(step: Step, action: str) -> Step:
-    return replace(step, info={**step.info, "wellformed": True})
+    return replace(step, wellformed=True)
 
 
 def says_nothing_of_success(step: Step, action: str) -> Step:
-    return replace(step, info={k: v for k, v in step.info.items() if k != "success"})
+    return replace(step, success=None)
 
 
 LIARS = [
@@ -217,18 +217,18 @@ LIARS = [
         "answers",
         "truncated is True",
     ),
-    (BentTasks(says_nothing_of_success), "answers", "info.success is None"),
+    (BentTasks(says_nothing_of_success), "answers", "success is None"),
     (Remembers(), "replay", "in the same session again"),
     (OneForAll(), "isolation", "among"),
     (BentTasks(offers_the_wall), "admissible", "admissible but not well-formed"),
     (BentTasks(offers_nothing), "admissible", "nothing is admissible"),
     (RaisesAtNonsense(), "invalid-reply", "raised KeyError"),
-    (BentTasks(everything_is_wellformed), "invalid-reply", "has info.wellformed True"),
+    (BentTasks(everything_is_wellformed), "invalid-reply", "has wellformed True"),
     (MovesOnNonsense(), "invalid-reply", "changed what is admissible"),
     (BentTasks(without_state), "state", "always the same offers"),
     (SmallVocabulary(), "vocabulary", "'jams' is not in the vocabulary"),
     (RewritesAtWill(achieves_the_door), "relabel", "open the door 1', then"),
-    (BentTasks(achieves_a_number), "relabel", "info.achieved is [7]"),
+    (BentTasks(achieves_a_number), "relabel", "achieved is (7,)"),
     (ClosesOnce(), "close", "raised RuntimeError: closed already"),
 ]
 

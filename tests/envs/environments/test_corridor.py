@@ -31,7 +31,7 @@ def test_the_corridor_is_walked_to_the_door_and_the_right_verb_opens_it():
 
     first = environment.step("left")
     assert first.observation.text == "corridor 5 red door left 1"
-    assert (first.reward, first.terminated, first.info["success"]) == (0.0, False, False)
+    assert (first.reward, first.terminated, first.success) == (0.0, False, False)
 
     second = environment.step("left")
     assert second.observation.text == "corridor 5 red door here"
@@ -40,7 +40,7 @@ def test_the_corridor_is_walked_to_the_door_and_the_right_verb_opens_it():
     last = environment.step("push")
     assert last.observation.text == "door opens"
     assert (last.reward, last.terminated, last.truncated) == (1.0, True, False)
-    assert last.info["success"] is True
+    assert last.success is True
 
 
 def test_the_wrong_verb_jams_the_door_and_ends_the_task_with_nothing():
@@ -49,7 +49,7 @@ def test_the_wrong_verb_jams_the_door_and_ends_the_task_with_nothing():
     environment.step("right")
     last = environment.step("push")
     assert last.observation.text == "door jams"
-    assert (last.reward, last.terminated, last.info["success"]) == (0.0, True, False)
+    assert (last.reward, last.terminated, last.success) == (0.0, True, False)
 
 
 def test_walking_away_for_too_long_is_truncation_and_not_failure():
@@ -66,7 +66,7 @@ def test_a_wall_is_not_an_admissible_action():
     at_the_wall = environment.step("right").observation
     assert at_the_wall.admissible == ("left",)
     step = environment.step("right")
-    assert step.info["wellformed"] is False
+    assert step.wellformed is False
     assert step.observation.text == "not an action here . say one of left"
 
 
@@ -84,7 +84,7 @@ def test_the_best_policy_solves_every_task_in_at_most_four_turns():
                 text = step.observation.text
                 if step.terminated:
                     break
-            assert step.info["success"], tasks.task(split, index)
+            assert step.success, tasks.task(split, index)
             assert turns >= 2
 
 
@@ -99,7 +99,7 @@ def test_a_random_admissible_policy_solves_about_one_task_in_five():
             assert offered
             step = environment.step(draws.choice(offered))
             offered = step.observation.admissible
-        solved += step.info["success"]
+        solved += step.success
     assert 0.19 < solved / 4000 < 0.25
 
 

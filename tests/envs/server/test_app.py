@@ -153,13 +153,14 @@ class GreedyTasks(CorridorTasks):
                 return Observation(text="hello")
 
             def step(self, action: str) -> Step:
-                info = {"wellformed": True, "success": False, "raw_score": 2.0}
                 return Step(
                     observation=Observation(text="money"),
                     reward=2.0,
                     terminated=False,
                     truncated=False,
-                    info=info,
+                    wellformed=True,
+                    success=False,
+                    raw_score=2.0,
                 )
 
             def close(self) -> None:

@@ -83,9 +83,10 @@ class BabyAISession:
             reward=0.0,
             terminated=self._over,
             truncated=False,
-            info=self._info(
-                wellformed=action in self._form.extra, success=False, raw=0.0, goals=[]
-            ),
+            wellformed=action in self._form.extra,
+            success=False,
+            raw_score=0.0,
+            state=state_hash(self._game, self._grid),
         )
 
     def _carry_out(self, plan: Plan) -> Step:
@@ -113,16 +114,9 @@ class BabyAISession:
             reward=(float(raw) if self._strict else 1.0) if success else 0.0,
             terminated=terminated,
             truncated=truncated and not terminated,
-            info=self._info(wellformed=True, success=success, raw=float(raw), goals=goals),
+            wellformed=True,
+            success=success,
+            raw_score=float(raw),
+            state=state_hash(game, self._grid),
+            achieved=tuple(goals),
         )
-
-    def _info(
-        self, *, wellformed: bool, success: bool, raw: float, goals: list[str]
-    ) -> dict[str, object]:
-        return {
-            "wellformed": wellformed,
-            "success": success,
-            "raw_score": raw,
-            "state": state_hash(self._game, self._grid),
-            "achieved": goals,
-        }

@@ -91,6 +91,6 @@ class BabyAITasks:
         return self._form.vocabulary()
 
     def relabel(self, observation: str, goal: str) -> str:
-        """A first observation with another goal, such as one of `info["achieved"]`. Raises
+        """A first observation with another goal, such as one of `Step.achieved`. Raises
         `TaskError` when the text is not a first observation of this form."""
         return self._form.relabel(observation, goal)

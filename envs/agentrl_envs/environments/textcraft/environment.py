@@ -20,8 +20,8 @@ from agentrl_envs.errors import TaskError
 class TextCraft:
     """Plays one problem at a time. The score is 1 as soon as the goal is in hand, 0 before.
 
-    Beside what the contract names, a step's `info` has `achieved`: the goal phrases that the action
-    made true (`craft stick`), for hindsight relabelling; never a goal of the other split.
+    `Step.achieved` holds the goal that the action made true (`craft stick`), for hindsight
+    relabeling; never a goal of the other split.
     """
 
     def __init__(self, form: Form, turn_limit: int) -> None:
@@ -57,13 +57,11 @@ class TextCraft:
             reward=1.0 if solves else 0.0,
             terminated=self._solved,
             truncated=not self._solved and self._turns >= self._turn_limit,
-            info={
-                "wellformed": outcome.done,
-                "success": self._solved,
-                "raw_score": 1.0 if self._solved else 0.0,
-                "state": workshop.state(),
-                "achieved": [f"craft {self._form.item(outcome.item)}"] if made else [],
-            },
+            wellformed=outcome.done,
+            success=self._solved,
+            raw_score=1.0 if self._solved else 0.0,
+            state=workshop.state(),
+            achieved=(f"craft {self._form.item(outcome.item)}",) if made else (),
         )
 
     def close(self) -> None:

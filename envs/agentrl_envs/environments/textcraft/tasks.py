@@ -81,7 +81,7 @@ class TextCraftTasks:
         return (*TerseForm.words, *numbers, *self._items())
 
     def relabel(self, first_observation_text: str, goal: str) -> str:
-        """The first observation, had the goal been `goal`: a phrase as in `info["achieved"]`.
+        """The first observation, had the goal been `goal`: a phrase as in `Step.achieved`.
         Raises `TaskError` when the text is no first observation of this form."""
         return self._form.relabel(first_observation_text, goal)
 

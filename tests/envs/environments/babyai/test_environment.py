@@ -37,7 +37,7 @@ def solvable(tasks, category, action=r"pick up"):
         if task.category == category:
             for choice in env.reset(task).admissible:
                 env.reset(task)
-                if choice.startswith(action) and env.step(choice).info["success"]:
+                if choice.startswith(action) and env.step(choice).success:
                     return task, choice
     raise AssertionError("no such task")
 
@@ -61,7 +61,7 @@ def test_every_admissible_action_is_accepted(text, compat):
     for index in range(2 * len(LEVELS)):
         first, *steps = play(tasks, index, index)
         assert len(set(first.admissible)) == len(first.admissible) > 0
-        assert all(step.info["wellformed"] for step in steps)
+        assert all(step.wellformed for step in steps)
 
 
 def test_an_object_action_on_the_menu_does_what_it_says():
@@ -75,7 +75,7 @@ def test_an_object_action_on_the_menu_does_what_it_says():
             if step.terminated or step.truncated:
                 break
             if action.startswith(("pick up", "go to", "toggle and")):
-                assert step.info["achieved"], action
+                assert step.achieved, action
                 worked += 1
             seen = step.observation
     assert worked > 100
@@ -100,8 +100,8 @@ def test_success_earns_one_and_ends():
     env.reset(task)
     step = env.step(action)
     assert (step.reward, step.terminated, step.truncated) == (1.0, True, False)
-    assert step.info["success"]
-    assert 0.1 <= step.info["raw_score"] < 1.0
+    assert step.success
+    assert 0.1 <= step.raw_score < 1.0
     assert step.observation.text.startswith("done ; see ")
 
 
@@ -111,23 +111,23 @@ def test_nothing_is_earned_after_the_end():
     env.reset(task)
     env.step(action)
     step = env.step(action)
-    assert (step.reward, step.terminated, step.info["success"]) == (0.0, True, False)
+    assert (step.reward, step.terminated, step.success) == (0.0, True, False)
 
 
 def test_the_mission_is_among_what_a_success_achieved():
     task, action = solvable(TASKS, "ActionObjDoor", "toggle and go through")
     env = TASKS.environment()
     goal = env.reset(task).text.removeprefix("goal ").split(" ; ")[0]
-    assert goal in env.step(action).info["achieved"]
+    assert goal in env.step(action).achieved
 
 
 def test_a_refused_reply_changes_nothing():
     env = TASKS.environment()
     first = env.reset(TASKS.task("train", 0))
-    state = env.step("turn left").info["state"]
+    state = env.step("turn left").state
     step = env.step("sing")
-    assert not step.info["wellformed"]
-    assert step.info["state"] == state
+    assert not step.wellformed
+    assert step.state == state
     assert step.observation.text.startswith("unknown ; see ")
     env.step("turn right")
     assert first.text.endswith(env.step("sing").observation.text.removeprefix("unknown ; "))
@@ -136,7 +136,7 @@ def test_a_refused_reply_changes_nothing():
 def test_equal_hidden_states_have_equal_hashes():
     env = TASKS.environment()
     env.reset(TASKS.task("train", 0))
-    hashes = [env.step("turn left").info["state"] for _ in range(8)]
+    hashes = [env.step("turn left").state for _ in range(8)]
     assert hashes[:4] == hashes[4:]
     assert len(set(hashes)) == 4
 
@@ -172,7 +172,7 @@ def test_random_play_reaches_a_fifth_of_the_goals_at_eight_turns():
             seen = step.observation
             if step.terminated or step.truncated:
                 break
-        solved += step.info["success"]
+        solved += step.success
     assert 0.16 <= solved / 800 <= 0.25
 
 

@@ -31,7 +31,7 @@ def one_action_task(tasks, env):
         task = tasks.task("train", index)
         for action in env.reset(task).admissible[2:]:
             env.reset(task)
-            if env.step(action).info["success"]:
+            if env.step(action).success:
                 return task, action
     raise AssertionError("no such task")
 
@@ -78,7 +78,7 @@ def test_two_actions_are_one_too_many():
     tasks, env = session()
     env.reset(tasks.task("train", 0))
     step = env.step("Action: turn left\nAction: turn right")
-    assert not step.info["wellformed"]
+    assert not step.wellformed
     assert step.observation.text.startswith(
         "Error: Only one 'Action' is allowed per response. Please adjust your response."
     )
@@ -113,7 +113,7 @@ def test_pick_up_is_an_action_as_the_prompt_says():
             found = [a for a in offered if a.startswith("pick up")]
             if found:
                 reply = f"Action: {found[0].replace('pick up', spelling)}"
-                assert env.step(reply).info["wellformed"]
+                assert env.step(reply).wellformed
                 break
     assert "- pick up <obj> <id>" in tasks.instructions()
 
@@ -122,8 +122,8 @@ def test_in_compat_only_the_one_word_is_an_action_and_the_prompt_says_so():
     tasks, env = session("agentgym", "GoToLocalS8N7")
     offered = env.reset(tasks.task("train", 1)).admissible
     found = next(a for a in offered if a.startswith("pickup"))
-    assert not env.step(found.replace("pickup", "pick up")).info["wellformed"]
-    assert env.step(found).info["wellformed"]
+    assert not env.step(found.replace("pickup", "pick up")).wellformed
+    assert env.step(found).wellformed
     assert "- pickup <obj> <id>" in tasks.instructions()
     assert "pick up <obj>" not in tasks.instructions()
 
@@ -157,9 +157,9 @@ def test_a_late_success_is_a_success(compat):
         env.step("turn left")
     step = env.step(action)
     assert step.terminated
-    assert step.info["success"]
-    assert 0.1 <= step.info["raw_score"] <= 0.5
-    assert step.reward == (step.info["raw_score"] if compat == "agentgym" else 1.0)
+    assert step.success
+    assert 0.1 <= step.raw_score <= 0.5
+    assert step.reward == (step.raw_score if compat == "agentgym" else 1.0)
 
 
 def test_a_success_on_the_way_is_not_undone_by_the_rest_of_the_macro():
@@ -168,7 +168,7 @@ def test_a_success_on_the_way_is_not_undone_by_the_rest_of_the_macro():
     task, action = one_action_task(tasks, env)
     assert action.startswith("toggle and go through")
     env.reset(task)
-    assert env.step(action).info["success"]
+    assert env.step(action).success
 
 
 def test_minigrids_step_limit_is_heeded():
@@ -217,9 +217,9 @@ def test_only_the_whole_words_ask_for_the_list():
     tasks, env = session()
     env.reset(tasks.task("train", 0))
     asked = env.step("Action: check available actions")
-    assert asked.info["wellformed"]
+    assert asked.wellformed
     assert asked.observation.text.startswith("You can take the following actions: turn left, ")
-    assert not env.step("Action: checkmate").info["wellformed"]
+    assert not env.step("Action: checkmate").wellformed
 
 
 def test_rewards_add_up_to_the_score_and_a_refusal_earns_nothing():
@@ -233,7 +233,7 @@ def test_rewards_add_up_to_the_score_and_a_refusal_earns_nothing():
             total, seen = total + step.reward, step.observation
             if step.terminated or step.truncated:
                 break
-        assert total == step.info["raw_score"]
+        assert total == step.raw_score
         assert 0.0 <= total <= 1.0
 
 
@@ -246,7 +246,7 @@ def test_the_wrong_object_ends_a_strict_level_except_in_compat(compat, ends):
             if action.startswith(("pick up", "pickup")):
                 env.reset(task)
                 step = env.step(action)
-                if not step.info["success"]:
+                if not step.success:
                     assert (step.terminated, step.truncated, step.reward) == (ends, False, 0.0)
                     assert step.observation.text.count("The task has failed") == ends
                     return

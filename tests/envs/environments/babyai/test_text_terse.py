@@ -80,7 +80,7 @@ def test_random_play_in_every_level_stays_inside_the_vocabulary():
             assert {word for text in said for word in text.split()} <= words
             step = env.step(rng.choice([*seen.admissible, "go to red ball 1", "drop", "toggle"]))
             seen = step.observation
-            goals = " ".join(step.info["achieved"]).replace(",", "")
+            goals = " ".join(step.achieved).replace(",", "")
             assert set(goals.split()) <= words
             if step.terminated or step.truncated:
                 break

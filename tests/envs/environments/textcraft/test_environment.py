@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from agentrl_envs.env import Environment, Task
 from agentrl_envs.environments.textcraft import TextCraftOptions, TextCraftTasks
 from agentrl_envs.errors import TaskError
+from agentrl_envs.protocol import StepResponse
 
 SIGN = {
     "goal": "oak_sign",
@@ -66,9 +67,9 @@ def test_a_sign_is_made_in_agentgyms_words():
     step = env.step("Action: craft 3 oak sign using 6 oak planks, 1 stick")
     assert step.observation.text == "Crafted 3 minecraft:oak_sign"
     assert (step.reward, step.terminated, step.truncated) == (1.0, True, False)
-    assert step.info["success"] is True
-    assert step.info["raw_score"] == 1.0
-    assert step.info["achieved"] == ["craft oak sign"]
+    assert step.success is True
+    assert step.raw_score == 1.0
+    assert step.achieved == ("craft oak sign",)
 
 
 def test_what_has_to_be_crafted_cannot_be_taken():
@@ -83,8 +84,8 @@ def test_a_refused_command_changes_nothing_and_is_not_wellformed():
     env = playing()
     before = env.step("inventory")
     after = env.step("craft 4 oak planks using 1 oak logs")
-    assert (before.info["wellformed"], after.info["wellformed"]) == (True, False)
-    assert before.info["state"] == after.info["state"]
+    assert (before.wellformed, after.wellformed) == (True, False)
+    assert before.state == after.state
     assert before.observation.admissible == after.observation.admissible
     assert after.observation.text == (
         "Could not find enough items to craft minecraft:oak_planks: you do not hold 1 oak logs."
@@ -97,15 +98,15 @@ def test_a_solved_task_stays_solved_and_pays_once():
     say(env, "get 1 oak logs")
     assert env.step("craft 4 oak planks using 1 oak logs").reward == 1.0
     again = env.step("get 1 oak logs")
-    assert (again.reward, again.terminated, again.info["success"]) == (0.0, True, True)
-    assert again.info["wellformed"] is False
+    assert (again.reward, again.terminated, again.success) == (0.0, True, True)
+    assert again.wellformed is False
 
 
 def test_a_goal_of_the_other_split_is_never_achieved():
     env = playing()
     say(env, "get 1 oak logs", "get 2 bamboo")
-    assert env.step("craft 4 oak planks using 1 oak logs").info["achieved"] == []
-    assert env.step("craft 1 stick using 2 bamboo").info["achieved"] == ["craft stick"]
+    assert env.step("craft 4 oak planks using 1 oak logs").achieved == ()
+    assert env.step("craft 1 stick using 2 bamboo").achieved == ("craft stick",)
 
 
 def test_the_environment_has_a_limit_of_its_own():
@@ -118,12 +119,13 @@ def test_states_are_equal_exactly_when_inventories_are():
     one, two = playing(), playing()
     say(one, "get 1 oak logs", "get 2 bamboo")
     say(two, "get 2 bamboo", "get 1 oak logs")
-    states = [env.step("inventory").info["state"] for env in (one, two, playing())]
+    states = [env.step("inventory").state for env in (one, two, playing())]
     assert states[0] == states[1] != states[2]
 
 
-def test_info_is_json():
-    assert json.loads(json.dumps(dict(playing().step("nonsense").info)))["success"] is False
+def test_a_step_is_json():
+    sent = StepResponse(step=playing().step("nonsense")).model_dump_json()
+    assert json.loads(sent)["step"]["success"] is False
 
 
 @pytest.mark.parametrize(
@@ -252,8 +254,8 @@ def test_agentgyms_get_has_to_name_its_count():
     env = playing()
     before, after = env.step("inventory"), env.step("get bamboo")
     assert after.observation.text.startswith("Could not execute get bamboo. Commands are: get [co")
-    assert after.info["wellformed"] is False
-    assert after.info["state"] == before.info["state"]
+    assert after.wellformed is False
+    assert after.state == before.state
 
 
 def test_terse_admissible_names_ingredients_only_where_there_is_a_choice():
@@ -289,7 +291,7 @@ def test_every_admissible_action_is_wellformed_and_no_text_raises(tasks, data):
         valid = data.draw(st.booleans())
         action = data.draw(st.sampled_from(seen.admissible) if valid else st.text(max_size=40))
         step = env.step(action)
-        assert step.info["wellformed"] or not valid
+        assert step.wellformed or not valid
         if step.terminated:
             break
         seen = step.observation

@@ -88,9 +88,9 @@ def test_no_solution_is_shorter_than_the_plan(index):
         step, seen = replay(actions)
         if step is not None and step.terminated:
             break
-        if step is not None and step.info["state"] in states:
+        if step is not None and step.state in states:
             continue
         if step is not None:
-            states.add(step.info["state"])
+            states.add(step.state)
         queue.extend((*actions, action) for action in seen.admissible)
     assert len(actions) == len(TASKS.plan(task))

@@ -88,7 +88,7 @@ def main(
     block_official_client()
     from agentrl_components.errors import SpecError
     from agentrl_operator.app import Options
-    from agentrl_operator.errors import Trouble
+    from agentrl_operator.errors import DependencyError
     from agentrl_operator.telemetry.logs import log_to_stderr
     from agentrl_pipelines.platform.config import load
 
@@ -96,7 +96,7 @@ def main(
     options = Options(namespaces=namespaces, host=metrics_host, port=metrics_port, workers=workers)
     try:
         asyncio.run(_run(load(path), options, lease, lease_seconds))
-    except (SpecError, Trouble) as error:
+    except (SpecError, DependencyError) as error:
         raise click.ClickException(str(error)) from None
 
 

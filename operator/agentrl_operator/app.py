@@ -15,7 +15,7 @@ import kopf
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller import watches
 from agentrl_operator.controller.controller import Controller
-from agentrl_operator.controller.relist import Relist
+from agentrl_operator.controller.watches import Relist
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.leader_election.elector import LeaderElector
 from agentrl_operator.telemetry.probes import Health, probe_server
@@ -71,7 +71,7 @@ async def operate(
         if stop.is_set():
             return
         health.set_leading()
-        await stack.enter_async_context(controller.working())
+        await stack.enter_async_context(controller.run_workers())
         stack.push_async_callback(shut_down)
         relist = Relist(
             controller=controller, cluster=clients.cluster, namespaces=options.namespaces
@@ -82,10 +82,10 @@ async def operate(
         if stop.is_set():
             return
         await kopf.operator(
-            registry=watches.watched(
+            registry=watches.handlers(
                 controller,
                 workloads=platform.kueue.admission == "run",
-                stops=shut_down,
+                stop=shut_down,
             ),
             settings=watches.settings(namespaced=bool(options.namespaces)),
             standalone=True,
@@ -111,8 +111,8 @@ async def _wait_for_api(relist: Relist, stop: asyncio.Event) -> None:
     exist."""
     while not stop.is_set():
         try:
-            await relist.answered()
-            await relist.servers()
+            await relist.ping()
+            await relist.deployments()
             return
         except KubernetesError as error:
             logger.warning("waiting for the AgentRLRun API: %s", error)
@@ -130,10 +130,10 @@ async def _send_heartbeats(relist: Relist, health: Health, ready: asyncio.Event)
         beat += 1
         try:
             if beat % HEARTBEATS_PER_RELIST:
-                await relist.answered()
+                await relist.ping()
             else:
                 await relist.runs()
-                await relist.servers()
+                await relist.deployments()
             health.record_response()
         except KubernetesError as error:
             logger.warning("heartbeat failed: %s", error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 
-class Trouble(Exception):
+class DependencyError(Exception):
     """A service that the operator depends on failed.
 
     The message names the service, the reason and, where there is one, the fix. The controller
@@ -26,7 +26,7 @@ class Trouble(Exception):
         """Whether the same request can succeed later without anybody changing anything."""
 
 
-class KubernetesError(Trouble):
+class KubernetesError(DependencyError):
     """The Kubernetes API server rejected a request or did not respond."""
 
     dependency = "kubernetes"
@@ -38,19 +38,19 @@ class NotLeaderError(KubernetesError):
     dependency = "leader_election"
 
 
-class KfpError(Trouble):
+class KfpError(DependencyError):
     """Kubeflow Pipelines rejected a request or did not respond."""
 
     dependency = "kfp"
 
 
-class MlflowError(Trouble):
+class MlflowError(DependencyError):
     """MLflow rejected a request or did not respond. It never stops a run."""
 
     dependency = "mlflow"
 
 
-class RunStoreError(Trouble):
+class RunStoreError(DependencyError):
     """The object store of a run cannot be read or written."""
 
     dependency = "run_store"

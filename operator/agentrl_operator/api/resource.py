@@ -115,3 +115,10 @@ def _misplaced(run: AgentRLRun, platform: Platform) -> Iterator[str]:
         yield f"metadata.namespace: Kubeflow Pipelines runs its pods in {home}; make the run there"
     if run.spec.storage.url is not None and not run.spec.storage.url.startswith("s3://"):
         yield "spec.storage.url: pods share no folder; name an s3:// bucket, or leave it out"
+
+
+def tracking_uri(resource: Resource, platform: Platform) -> str | None:
+    """The MLflow server of a run. None: none that the operator could send requests to."""
+    own = resource.run.spec.tracking.uri if resource.run is not None else None
+    uri = own or platform.tracking.uri
+    return uri if uri is not None and uri.startswith(("http://", "https://")) else None

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 
 from agentrl_operator.clients.write_gate import WriteGate
-from agentrl_operator.errors import Trouble
+from agentrl_operator.errors import DependencyError
 
 CONNECT_TIMEOUT_S = 5.0
 RETRYABLE = (401, 408, 409, 429)
@@ -57,7 +57,7 @@ class HttpClient:
     def __init__(
         self,
         service: str,
-        error: type[Trouble],
+        error: type[DependencyError],
         *,
         gate: WriteGate | None = None,
         timeout_s: float,
@@ -107,7 +107,7 @@ class HttpClient:
                 unless the method is GET.
 
         Raises:
-            Trouble: there was no response. The class is the `error` of this client.
+            DependencyError: there was no response. The class is the `error` of this client.
             NotLeaderError: the write gate is closed; nothing was sent.
         """
         what = f"{self._service}: {method} {name}"
@@ -147,7 +147,7 @@ class HttpClient:
             )
         return content
 
-    def rejection(self, response: Response, method: str, name: str) -> Trouble:
+    def rejection(self, response: Response, method: str, name: str) -> DependencyError:
         """The error for a response with a status of 400 or more."""
         return self._error(
             f"{self._service}: {method} {name}: {response.status}: {response.reason}",

@@ -1,9 +1,9 @@
-"""Keeps every run as its manifest says: looks, decides, acts, tells; again when something happens
-or the time has come.
+"""The control loop: observe a run, plan, execute the plan's actions, write the status. It repeats
+when something changes or when the plan's time has come.
 
-Events only say *that* a run is to be looked at. What to do follows from what is there, so an event
-that is lost, doubled or late costs time and nothing else. A few workers share all runs; a run is
-looked at by one of them at a time.
+An event only says *which* run to reconcile. The plan follows from what is observed, so an event
+that is lost, duplicated or late costs time and nothing else. Several workers share all runs; each
+run is reconciled by one of them at a time.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from agentrl_operator.api.events import transitions
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.protocols import Clients
-from agentrl_operator.controller.executor import Performer
+from agentrl_operator.controller.executor import Executor
 from agentrl_operator.controller.observer import Observer
-from agentrl_operator.controller.run_cache import Known, Manifests
+from agentrl_operator.controller.run_cache import CachedRun, ResourceParser
 from agentrl_operator.controller.work_queue import WorkQueue
-from agentrl_operator.errors import KfpError, KubernetesError, RunStoreError, Trouble
+from agentrl_operator.errors import DependencyError, KfpError, KubernetesError, RunStoreError
 from agentrl_operator.planning.actions import Action, AddFinalizer
 from agentrl_operator.planning.observation import Servers
 from agentrl_operator.planning.plan import Plan
@@ -37,14 +37,14 @@ from agentrl_pipelines.platform.config import Platform
 logger = logging.getLogger(__name__)
 
 Key = tuple[str, str]
-"""Namespace and name."""
-LOOKS_A_SECOND = 20.0
-"""At runs that merely go on: with many of them, each is looked at less often."""
-LONGEST_RETRY_S = 60.0
+"""Namespace and name of a run."""
+MAX_POLLS_PER_SECOND = 20.0
+"""Limit on the reconciliations of runs that are working: the more runs, the longer the interval."""
+MAX_RETRY_DELAY_S = 60.0
 
 
 class Controller:
-    """All runs of an operator."""
+    """Reconciles all runs of an operator."""
 
     def __init__(
         self,
@@ -58,48 +58,48 @@ class Controller:
     ) -> None:
         self.metrics = metrics or Metrics()
         self.last_event = clock()
-        self._around = clients
+        self._clients = clients
         self._platform = platform
         self._now = now
         self._clock = clock
         self._workers = workers
-        self._known: dict[Key, Known] = {}
+        self._runs: dict[Key, CachedRun] = {}
         self._keys: dict[str, Key] = {}
-        self._manifests = Manifests(platform)
+        self._parser = ResourceParser(platform)
         self._servers: dict[str, dict[str, Servers]] = {}
         self._queue: WorkQueue[Key] = WorkQueue()
         self._retries: dict[Key, int] = {}
         self._observer = Observer(clients, platform, self._servers_of, clock)
-        self._performer = Performer(around=clients, platform=platform)
+        self._executor = Executor(clients=clients, platform=platform)
         self.metrics.runs_by_state(self._states)
         self.metrics.workqueue_depth.set_function(lambda: len(self._queue))
         self.metrics.last_event_age.set_function(lambda: clock() - self.last_event)
 
-    def seen(self, body: Mapping[str, Any]) -> None:
-        """A run is, or has become, like this."""
+    def run_changed(self, body: Mapping[str, Any]) -> None:
+        """Take in an AgentRLRun that was created or changed."""
         self.last_event = self._clock()
         key = (body["metadata"]["namespace"], body["metadata"]["name"])
-        before = self._known.get(key)
-        if not self._learn(key, body):
+        before = self._runs.get(key)
+        if not self._store(key, body):
             return
-        if before is None or not before.like(self._known[key]):
+        if before is None or not before.same_content(self._runs[key]):
             self._retries.pop(key, None)
             self._queue.add(key)
 
-    def gone(self, namespace: str, name: str) -> None:
-        """A run is no more."""
+    def run_deleted(self, namespace: str, name: str) -> None:
+        """Drop an AgentRLRun that no longer exists."""
         self.last_event = self._clock()
         key = (namespace, name)
         self._queue.cancel(key)
         self._retries.pop(key, None)
-        known = self._known.pop(key, None)
-        if known is not None:
-            self._keys.pop(known.uid, None)
-            self._servers.pop(known.uid, None)
-            self._observer.forget(known.uid)
+        run = self._runs.pop(key, None)
+        if run is not None:
+            self._keys.pop(run.uid, None)
+            self._servers.pop(run.uid, None)
+            self._observer.forget(run.uid)
 
-    def servers_seen(self, uid: str, name: str, servers: Servers | None) -> None:
-        """A Deployment of the run with this uid is like this. None: it is no more."""
+    def servers_changed(self, uid: str, name: str, servers: Servers | None) -> None:
+        """Take in a Deployment of the run with this uid. None: it no longer exists."""
         self.last_event = self._clock()
         of_run = self._servers.setdefault(uid, {})
         before = of_run.get(name)
@@ -109,174 +109,175 @@ class Controller:
             del of_run[name]
         else:
             of_run[name] = servers
-        just_made = before is None and servers is not None and servers.ready == 0
-        if uid in self._keys and not just_made:
+        just_created = before is None and servers is not None and servers.ready == 0
+        if uid in self._keys and not just_created:
             self._queue.add(self._keys[uid])
 
-    def workload_seen(self, uid: str) -> None:
-        """Something has happened to the Workload of the run with this uid."""
+    def workload_changed(self, uid: str) -> None:
+        """Reconcile the run with this uid: its Kueue Workload changed."""
         self.last_event = self._clock()
         if uid in self._keys:
             self._queue.add(self._keys[uid])
 
-    def keys(self) -> frozenset[Key]:
-        """Every run that is known."""
-        return frozenset(self._known)
+    def runs(self) -> frozenset[Key]:
+        """Keys of all cached runs."""
+        return frozenset(self._runs)
 
     def servers(self) -> frozenset[tuple[str, str]]:
-        """Every Deployment that is known: the uid of its run, and its name."""
+        """All cached Deployments: the uid of the run, and the Deployment's name."""
         return frozenset((uid, name) for uid, of_run in self._servers.items() for name in of_run)
 
     @asynccontextmanager
-    async def working(self) -> AsyncIterator[None]:
-        """The workers work meanwhile."""
+    async def run_workers(self) -> AsyncIterator[None]:
+        """Run the workers while the context is open."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._work()) for _ in range(self._workers)]
+            tasks = [group.create_task(self._process_queue()) for _ in range(self._workers)]
             try:
                 yield
             finally:
                 for task in tasks:
                     task.cancel()
 
-    async def _work(self) -> None:
+    async def _process_queue(self) -> None:
         while True:
-            key = await self._queue.take()
+            key = await self._queue.get()
             began = time.perf_counter()
             try:
-                result = await self.look(key)
-            except Exception:  # one run's bug must not stop the others
-                logger.exception("a bug: %s/%s is tried again later", *key)
+                result = await self.reconcile(key)
+            except Exception:  # an error in one run must not stop the others
+                logger.exception("internal error: %s/%s is retried later", *key)
                 result = "internal_error"
-                self._again(key)
+                self._retry(key)
             finally:
                 self._queue.done(key)
             self.metrics.reconciles.labels(result).inc()
             self.metrics.reconcile_duration.observe(time.perf_counter() - began)
 
-    async def look(self, key: Key) -> str:
-        """Look at one run and do what is to be done; how it went, in a word."""
-        known = self._known.get(key)
-        if known is None:
+    async def reconcile(self, key: Key) -> str:
+        """Reconcile one run. Returns the result, as the metrics label it."""
+        run = self._runs.get(key)
+        if run is None:
             return "not_found"
-        resource, status = self._manifests.resource(known), statuses.read(known.status)
+        resource, status = self._parser.parse(run), statuses.read(run.status)
         try:
-            observed = await self._observer.look(resource, status)
-        except Trouble as trouble:
-            self._note(key, trouble)
-            self._again(key)
+            observation = await self._observer.observe(resource, status)
+        except DependencyError as error:
+            self._report(key, error)
+            self._retry(key)
             return "dependency_error"
-        for neighbour in observed.unavailable:
-            self.metrics.dependency_errors.labels(neighbour).inc()
-        plan = reconcile(resource, status, observed, self._platform, self._now())
-        after, failed = await self._act(key, plan)
-        if failed is not None:
-            after = _troubled(after, failed, self._now())
+        for dependency in observation.unavailable:
+            self.metrics.dependency_errors.labels(dependency).inc()
+        plan = reconcile(resource, status, observation, self._platform, self._now())
+        after, failure = await self._execute(key, plan)
+        if failure is not None:
+            after = _with_failure(after, failure, self._now())
         try:
-            await self._tell(key, known, resource, status, after)
+            await self._write_status(key, run, resource, status, after)
         except KubernetesError as error:
-            failed = error
-            self._note(key, error)
-        if failed is not None:
-            self._again(key)
+            failure = error
+            self._report(key, error)
+        if failure is not None:
+            self._retry(key)
             return "dependency_error"
         self._retries.pop(key, None)
         self._schedule(key, plan, after)
         return "success"
 
-    async def _act(self, key: Key, plan: Plan) -> tuple[Status, Trouble | None]:
+    async def _execute(self, key: Key, plan: Plan) -> tuple[Status, DependencyError | None]:
+        """Execute the plan's actions until one fails. Returns the status to write, and the error
+        of the failed action."""
         status = plan.status
         for action in plan.actions:
-            known = self._known.get(key)
-            if known is None:
+            run = self._runs.get(key)
+            if run is None:
                 return status, None
             try:
-                status = await self._perform(key, known, action, status)
-            except Trouble as trouble:
-                self._note(key, trouble)
-                return status, trouble
+                status = await self._execute_action(key, run, action, status)
+            except DependencyError as error:
+                self._report(key, error)
+                return status, error
             self.metrics.actions.labels(type(action).__name__).inc()
         return status, None
 
-    async def _perform(self, key: Key, known: Known, action: Action, status: Status) -> Status:
-        if isinstance(action, AddFinalizer):  # its answer is the newest version, for the next patch
-            body = await self._around.cluster.add_finalizer({"metadata": known.metadata})
-            if body:
-                self._learn(key, body)
-            else:  # deleted before it was held: nothing may be started for it
-                self.gone(*key)
+    async def _execute_action(
+        self, key: Key, run: CachedRun, action: Action, status: Status
+    ) -> Status:
+        metadata = {"metadata": run.metadata}
+        if isinstance(action, AddFinalizer):
+            body = await self._clients.cluster.add_finalizer(metadata)
+            if body:  # the next patch needs the new resourceVersion
+                self._store(key, body)
+            else:  # it was deleted before it had the finalizer: nothing may be started for it
+                self.run_deleted(*key)
             return status
-        at, resource = {"metadata": known.metadata}, self._manifests.resource(known)
-        return await self._performer.perform(action, resource, at, status)
+        return await self._executor.execute(action, self._parser.parse(run), metadata, status)
 
-    async def _tell(
-        self, key: Key, known: Known, resource: Resource, before: Status, after: Status
+    async def _write_status(
+        self, key: Key, run: CachedRun, resource: Resource, before: Status, after: Status
     ) -> None:
-        """Write what has changed, and an Event of each change that people wait for."""
-        change = statuses.patch(known.status, statuses.written(after))
-        if not change or key not in self._known:
+        """Patch what changed in the status, and create an Event for each important change."""
+        change = statuses.patch(run.status, statuses.written(after))
+        if not change or key not in self._runs:
             return
-        body = await self._around.cluster.patch_status(resource, change)
+        body = await self._clients.cluster.patch_status(resource, change)
         if body is None:
             return
-        if key in self._known:
-            self._learn(key, body)
+        if key in self._runs:
+            self._store(key, body)
         for transition in transitions(before, after):
             logger.info("%s/%s: %s: %s", *key, transition.reason, transition.message)
             try:
-                await self._around.cluster.create_event(
+                await self._clients.cluster.create_event(
                     resource, transition.kind, transition.reason, transition.message
                 )
             except KubernetesError as error:
-                logger.warning("no Event: %s", error)
+                logger.warning("no Event was created: %s", error)
 
-    def _learn(self, key: Key, body: Mapping[str, Any]) -> bool:
-        """Take in a newer version; whether it was newer."""
-        metadata, before = body["metadata"], self._known.get(key)
+    def _store(self, key: Key, body: Mapping[str, Any]) -> bool:
+        """Cache an AgentRLRun. Returns False if the cached version is at least as new."""
+        metadata, before = body["metadata"], self._runs.get(key)
         version, uid = int(metadata["resourceVersion"]), metadata["uid"]
         if before is not None and before.uid == uid and before.version >= version:
             return False
-        self._known[key] = Known.of(body)
+        self._runs[key] = CachedRun.from_object(body)
         self._keys[uid] = key
         return True
 
     def _schedule(self, key: Key, plan: Plan, status: Status) -> None:
-        if plan.requeue_s is None or key not in self._known:
+        if plan.requeue_s is None or key not in self._runs:
             self._queue.cancel(key)
             return
         delay_s = plan.requeue_s
-        if (
-            status.has_condition(Kind.PROGRESSING, "True", Reason.RUNNING, Reason.SUBMITTING)
-            and delay_s
-        ):
-            delay_s = max(delay_s, len(self._known) / LOOKS_A_SECOND)
-        self._queue.later(key, delay_s)
+        working = status.has_condition(Kind.PROGRESSING, "True", Reason.RUNNING, Reason.SUBMITTING)
+        if working and delay_s:
+            delay_s = max(delay_s, len(self._runs) / MAX_POLLS_PER_SECOND)
+        self._queue.add_after(key, delay_s)
 
-    def _again(self, key: Key) -> None:
+    def _retry(self, key: Key) -> None:
         tries = self._retries.get(key, 0)
         self._retries[key] = tries + 1
-        self._queue.later(key, min(0.5 * 2.0 ** min(tries, 10), LONGEST_RETRY_S))
+        self._queue.add_after(key, min(0.5 * 2.0 ** min(tries, 10), MAX_RETRY_DELAY_S))
 
-    def _note(self, key: Key, trouble: Trouble) -> None:
-        neighbour = trouble.dependency
-        self.metrics.dependency_errors.labels(neighbour).inc()
-        logger.warning("%s/%s: %s", *key, trouble)
+    def _report(self, key: Key, error: DependencyError) -> None:
+        self.metrics.dependency_errors.labels(error.dependency).inc()
+        logger.warning("%s/%s: %s", *key, error)
 
     def _servers_of(self, uid: str) -> Mapping[str, Servers]:
         return dict(self._servers.get(uid, {}))
 
     def _states(self) -> Iterator[str]:
-        return (known.state for known in list(self._known.values()))
+        return (run.state for run in list(self._runs.values()))
 
 
-def _troubled(status: Status, trouble: Trouble, now: datetime) -> Status:
-    """A neighbour's failure, shown where people look."""
-    if isinstance(trouble, KubernetesError) and trouble.status in (0, 409):
-        return status  # a race or a restart of the API server itself: the next look is enough
-    truth: Truth = "Unknown" if trouble.retryable else "False"
-    if isinstance(trouble, KfpError):
-        reason = Reason.KFP_UNAVAILABLE if trouble.retryable else Reason.KFP_REFUSED
-    elif isinstance(trouble, RunStoreError):
+def _with_failure(status: Status, error: DependencyError, now: datetime) -> Status:
+    """`status` with the error of a dependency in its Progressing condition."""
+    if isinstance(error, KubernetesError) and error.status in (0, 409):
+        return status  # a conflict or a restart of the API server: the next try is enough
+    truth: Truth = "Unknown" if error.retryable else "False"
+    if isinstance(error, KfpError):
+        reason = Reason.KFP_UNAVAILABLE if error.retryable else Reason.KFP_REFUSED
+    elif isinstance(error, RunStoreError):
         reason = Reason.STORE_UNAVAILABLE
     else:
         reason = Reason.KUBERNETES_REFUSED
-    return status.with_progressing(truth, reason, str(trouble), now)
+    return status.with_progressing(truth, reason, str(error), now)

@@ -1,5 +1,7 @@
-"""Looks at what Kueue says of runs: whether they are admitted, on which nodes, and how urgent they
-may be. All of it is asked anew: an operator that was started a moment ago sees the same."""
+"""Reads what Kueue decided about a run: its admission, the nodes for its pods, and its priority.
+
+Every reconciliation reads it again, so a restarted operator sees the same.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +22,25 @@ from agentrl_pipelines.labels import PRIORITY_LABEL
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
-Answer = TypeVar("Answer")
-FLAVOR_LOOK_S = 10.0
-"""Between two looks at a flavor: many runs share a few, which hardly ever change."""
+Value = TypeVar("Value")
+FLAVOR_TTL_S = 10.0
+"""How long a ResourceFlavor is cached: many runs share a few, which hardly ever change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quota:
-    """What Kueue says of a run."""
+class KueueObservation:
+    """What Kueue decided about a run."""
 
     workload: Workload | None = None
-    """As a whole. None: there is no Workload, or not looked."""
+    """None: it does not exist, or was not read."""
     nodes: Mapping[str, PodSetInfo] | Unknown = field(default_factory=lambda: MappingProxyType({}))
-    """That it chose for the run's pods, by pod set."""
+    """Where Kueue assigned the run's pods, by pod set."""
     priority: Priority | Unknown | None = None
-    """That the Workload should have and has not; Unknown where there is no such class."""
+    """The priority that the Workload should have and lacks. Unknown: the class does not exist."""
 
 
-class Quotas:
-    """Of all runs."""
+class KueueReader:
+    """Reads the Kueue objects of runs."""
 
     def __init__(self, kueue: Kueue, platform: Platform, clock: Callable[[], float]) -> None:
         self._kueue = kueue
@@ -46,70 +48,74 @@ class Quotas:
         self._clock = clock
         self._flavors: dict[str, tuple[float, PodSetInfo]] = {}
 
-    async def look(self, resource: Resource, status: Status) -> Quota:
-        """What is to be seen now. Raises `KubernetesError` for what may pass by itself."""
-        if not may_have_workload(resource, status, self._platform):
-            return Quota()
-        body = await self._kueue.get_workload(resource.namespace, workload.name(resource))
-        seen = workload.read(body) if body is not None else None
-        if status.finished or resource.deleted_at is not None:
-            return Quota(workload=seen)
-        nodes = await _answered(self._nodes(seen))
-        priority = await _answered(self._priority(resource, seen))
-        return Quota(workload=seen, nodes=nodes, priority=priority)
+    async def read(self, resource: Resource, status: Status) -> KueueObservation:
+        """What Kueue has decided by now.
 
-    async def _nodes(self, seen: Workload | None) -> Mapping[str, PodSetInfo] | Unknown:
-        if seen is None or not seen.admitted:
+        Raises:
+            KubernetesError: A request failed and may succeed later without anybody acting.
+        """
+        if not may_have_workload(resource, status, self._platform):
+            return KueueObservation()
+        body = await self._kueue.get_workload(resource.namespace, workload.name(resource))
+        found = workload.read(body) if body is not None else None
+        if status.finished or resource.deleted_at is not None:
+            return KueueObservation(workload=found)
+        nodes = await _value_or_unknown(self._nodes(found))
+        priority = await _value_or_unknown(self._priority(resource, found))
+        return KueueObservation(workload=found, nodes=nodes, priority=priority)
+
+    async def _nodes(self, found: Workload | None) -> Mapping[str, PodSetInfo] | Unknown:
+        if found is None or not found.admitted:
             return {}
-        for name in {one for names in seen.flavors.values() for one in names}:
+        for name in {one for names in found.flavors.values() for one in names}:
             read, _ = self._flavors.get(name, (float("-inf"), None))
-            if self._clock() - read < FLAVOR_LOOK_S:
+            if self._clock() - read < FLAVOR_TTL_S:
                 continue
             body = await self._kueue.get_resource_flavor(name)
             if body is None:
                 return Unknown(message=f"Kueue: there is no ResourceFlavor {name}")
-            self._flavors[name] = (self._clock(), _nodes(body))
+            self._flavors[name] = (self._clock(), _flavor_nodes(body))
         return {
-            pod_set: _together(
-                [self._flavors[name][1] for name in seen.flavors.get(pod_set, ())]
-                + [seen.check_updates.get(pod_set, UNCONSTRAINED)]
+            pod_set: _combined(
+                [self._flavors[name][1] for name in found.flavors.get(pod_set, ())]
+                + [found.check_updates.get(pod_set, UNCONSTRAINED)]
             )
-            for pod_set in {*seen.flavors, *seen.check_updates}
+            for pod_set in {*found.flavors, *found.check_updates}
         }
 
     async def _priority(
-        self, resource: Resource, seen: Workload | None
+        self, resource: Resource, found: Workload | None
     ) -> Priority | Unknown | None:
-        named = resource.priority_class
-        has_it = seen is not None and seen.priority_class == named
-        if named is None or has_it or resource.queue is None:
+        wanted = resource.priority_class
+        up_to_date = found is not None and found.priority_class == wanted
+        if wanted is None or up_to_date or resource.queue is None:
             return None
-        body = await self._kueue.get_priority_class(named)
+        body = await self._kueue.get_priority_class(wanted)
         if body is None:
             return Unknown(
                 message=f"metadata.labels.{PRIORITY_LABEL}: there is no WorkloadPriorityClass "
-                f"{named}; make it, or correct the label"
+                f"{wanted}; make it, or correct the label"
             )
-        return Priority(name=named, value=body["value"])
+        return Priority(name=wanted, value=body["value"])
 
 
-async def _answered(question: Awaitable[Answer]) -> Answer | Unknown:
-    """The answer; where there will be none as long as nobody acts, why."""
+async def _value_or_unknown(request: Awaitable[Value]) -> Value | Unknown:
+    """The result of a request; Unknown if it fails until somebody acts."""
     try:
-        return await question
+        return await request
     except KubernetesError as error:
         if error.retryable:
             raise
         return Unknown(message=str(error))
 
 
-def _nodes(flavor: Mapping[str, Any]) -> PodSetInfo:
+def _flavor_nodes(flavor: Mapping[str, Any]) -> PodSetInfo:
     spec = flavor.get("spec") or {}
     return PodSetInfo(
         node_selector=spec.get("nodeLabels") or {}, tolerations=tuple(spec.get("tolerations") or ())
     )
 
 
-def _together(kinds: Iterable[PodSetInfo]) -> PodSetInfo:
-    """Nodes that are of each kind: one flavor's for devices, say, another's for the rest."""
-    return functools.reduce(PodSetInfo.merged_with, kinds, UNCONSTRAINED)
+def _combined(constraints: Iterable[PodSetInfo]) -> PodSetInfo:
+    """All constraints together: of the flavor for devices, for instance, and of the one for CPU."""
+    return functools.reduce(PodSetInfo.merged_with, constraints, UNCONSTRAINED)

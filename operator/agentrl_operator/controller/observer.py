@@ -1,4 +1,4 @@
-"""Looks around for what `reconcile` decides by: as much as the decision needs, and no more."""
+"""Observes a run's dependencies: as much as `reconcile` needs for its decision, and no more."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from agentrl_components.spec import Storage
 from agentrl_components.storage.records import State, Verdict
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.kfp_run import KfpRun
-from agentrl_operator.api.resource import Resource
+from agentrl_operator.api.resource import Resource, tracking_uri
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.pods import troubles, working
 from agentrl_operator.clients.protocols import Clients
-from agentrl_operator.controller.kueue_reader import Quotas
-from agentrl_operator.controller.workflow_health import Pulse
+from agentrl_operator.controller.kueue_reader import KueueReader
+from agentrl_operator.controller.workflow_health import WorkflowHealth
 from agentrl_operator.errors import KfpError, RunStoreError
 from agentrl_operator.manifests.workload import Workload
 from agentrl_operator.planning.observation import Observation, Servers, Unknown
@@ -24,7 +24,7 @@ from agentrl_pipelines.platform.config import Platform
 
 
 class Observer:
-    """Sees one run at a time, with everything it needs asked anew."""
+    """Observes one run at a time, always by new requests."""
 
     def __init__(
         self,
@@ -33,83 +33,106 @@ class Observer:
         servers: Callable[[str], Mapping[str, Servers]],
         clock: Callable[[], float],
     ) -> None:
-        self._around = clients
+        """`servers` returns the watched Deployments of the run with a uid, by name."""
+        self._clients = clients
         self._platform = platform
         self._servers = servers
-        self._quotas = Quotas(clients.cluster.kueue, platform, clock)
-        self._pulse = Pulse(clients.cluster, clock)
+        self._kueue = KueueReader(clients.cluster.kueue, platform, clock)
+        self._health = WorkflowHealth(clients.cluster, clock)
 
     def forget(self, uid: str) -> None:
-        """The run is gone."""
-        self._pulse.forget(uid)
+        """Drop what is kept of a run that was deleted."""
+        self._health.forget(uid)
 
-    async def look(self, resource: Resource, status: Status) -> Observation:
-        """What is to be seen now. Raises `KubernetesError`; who else does not answer is part of
-        the answer."""
-        quota = await self._quotas.look(resource, status)
-        seen = Observation(
+    async def observe(self, resource: Resource, status: Status) -> Observation:
+        """The observation of a run. What KFP or a store did not answer is `Unknown` in it.
+
+        Raises:
+            KubernetesError: The API server did not answer.
+        """
+        kueue = await self._kueue.read(resource, status)
+        observation = Observation(
             attempt=status.attempt,
             servers=self._servers(resource.uid),
-            workload=quota.workload,
-            nodes=quota.nodes,
-            priority=quota.priority,
+            workload=kueue.workload,
+            nodes=kueue.nodes,
+            priority=kueue.priority,
         )
-        never_began = resource.run is None and status.start_time is None
         if status.finished:
-            return seen
+            return observation
         if resource.deleted_at is not None:
-            return await self._leaving(resource, status, seen)
-        if never_began:
-            return seen
-        attempt, kfp = await self._newest(resource, status)
+            return await self._with_remaining_work(resource, status, observation)
+        never_started = resource.run is None and status.start_time is None
+        if never_started:
+            return observation
+        observation = await self._with_kfp_run(resource, status, observation)
+        return await self._with_stored_records(resource, status, observation)
+
+    async def _with_kfp_run(
+        self, resource: Resource, status: Status, observation: Observation
+    ) -> Observation:
+        """`observation` with the newest attempt's KFP run and its pods."""
+        attempt, kfp = await self._newest_attempt(resource, status)
         run_id = resource.run_id(status.phase_index, attempt)
-        behind = any(one.ready < one.wanted for one in seen.servers.values())
-        beat = await self._pulse.feel(resource, run_id, kfp, behind=behind)
-        over = isinstance(kfp, KfpRun) and (not kfp.alive or beat.workflow == "lost")
-        came_to_nothing = over and isinstance(kfp, KfpRun) and not kfp.succeeded
-        seen = replace(
-            seen, attempt=attempt, kfp=kfp, workflow=beat.workflow, pod_problem=beat.trouble
+        servers_missing = any(one.ready < one.wanted for one in observation.servers.values())
+        health = await self._health.check(resource, run_id, kfp, servers_missing=servers_missing)
+        observation = replace(
+            observation,
+            attempt=attempt,
+            kfp=kfp,
+            workflow=health.workflow,
+            pod_problem=health.pod_problem,
         )
-        if came_to_nothing or self._stopping(resource, status, quota.workload):
-            cluster, namespace = self._around.cluster, resource.namespace
-            found = await cluster.list_pods(namespace, KFP_RUN_LABEL, (run_id,))
-            seen = replace(seen, pods=working(found), pod_problem=troubles(found))
-        if resource.run is None or kfp is None:
-            return seen
+        failed = _has_ended(observation) and not observation.phase_succeeded
+        if failed or self._is_stopping(resource, status, observation.workload):
+            cluster, namespace = self._clients.cluster, resource.namespace
+            pods = await cluster.list_pods(namespace, KFP_RUN_LABEL, (run_id,))
+            observation = replace(observation, pods=working(pods), pod_problem=troubles(pods))
+        return observation
+
+    async def _with_stored_records(
+        self, resource: Resource, status: Status, observation: Observation
+    ) -> Observation:
+        """`observation` with what the run's store holds, if its KFP run may have written there."""
+        if resource.run is None or observation.kfp is None:
+            return observation
         storage = resolve.run_storage(resource.run, resource.uid, self._platform)
+        phase, ended = status.phase_index, _has_ended(observation)
         return replace(
-            seen,
-            run_state=await self._standing(storage),
-            decision=await self._verdict(storage, status.phase_index) if over else None,
-            mlflow_run=None if status.mlflow_run else await self._tracked(resource, storage),
+            observation,
+            run_state=await self._run_state(storage),
+            decision=await self._decision(storage, phase) if ended else None,
+            mlflow_run=None if status.mlflow_run else await self._mlflow_run(resource, storage),
         )
 
-    def _stopping(self, resource: Resource, status: Status, queued: Workload | None) -> bool:
-        under_way = status.has_condition(Kind.SUSPENDED, "False", Reason.SUSPENDING)
-        evicted = queued is not None and not queued.admitted
-        return (resource.suspend or under_way or evicted) and status.start_time is not None
+    def _is_stopping(self, resource: Resource, status: Status, workload: Workload | None) -> bool:
+        suspending = status.has_condition(Kind.SUSPENDED, "False", Reason.SUSPENDING)
+        evicted = workload is not None and not workload.admitted
+        return (resource.suspend or suspending or evicted) and status.start_time is not None
 
-    async def _leaving(self, resource: Resource, status: Status, seen: Observation) -> Observation:
-        """What a deleted run leaves: a status that was lost may not know of all that works. KFP
-        knows; where it does not answer, the pods tell."""
-        cluster, namespace = self._around.cluster, resource.namespace
-        attempt, kfp = await self._newest(resource, status)
+    async def _with_remaining_work(
+        self, resource: Resource, status: Status, observation: Observation
+    ) -> Observation:
+        """`observation` with all work of a deleted run. A status that was lost may not name all of
+        it: KFP lists it, or, if KFP does not answer, the pods do."""
+        cluster, namespace = self._clients.cluster, resource.namespace
+        attempt, kfp = await self._newest_attempt(resource, status)
         own = resource.run_id(status.phase_index, attempt)
         runs: Mapping[str, KfpRun] = {}
         if not isinstance(kfp, Unknown):
             try:
-                runs = await self._around.pipelines.list_runs(resource.experiment, namespace)
+                runs = await self._clients.pipelines.list_runs(resource.experiment, namespace)
             except KfpError as error:
                 kfp = Unknown(message=str(error))
         if isinstance(kfp, Unknown):
-            mine = await cluster.list_pods(namespace, RUN_LABEL, (resource.name,))
-            found = {pod.run_id for pod in mine if pod.run_id and not pod.ended}
-            runs = dict.fromkeys(found, KfpRun(state="RUNTIME_STATE_UNSPECIFIED"))
-        # Without its Workflow, which was made before KFP noted it, a run stays CANCELING for ever.
-        asked = [run_id for run_id, run in runs.items() if run.state == "CANCELING"]
-        lost = [run_id for run_id in asked if not await cluster.workflow_phases(namespace, run_id)]
+            pods = await cluster.list_pods(namespace, RUN_LABEL, (resource.name,))
+            run_ids = {pod.run_id for pod in pods if pod.run_id and not pod.ended}
+            runs = dict.fromkeys(run_ids, KfpRun(state="RUNTIME_STATE_UNSPECIFIED"))
+        # KFP reports a run whose Workflow is gone as CANCELING for ever.
+        canceling = [run_id for run_id, run in runs.items() if run.state == "CANCELING"]
+        lost = [one for one in canceling if not await cluster.workflow_phases(namespace, one)]
         return replace(
-            seen,
+            observation,
             attempt=attempt,
             kfp=kfp,
             others={one: run for one, run in runs.items() if one != own and one not in lost},
@@ -117,13 +140,13 @@ class Observer:
             pods=working(await cluster.list_pods(namespace, KFP_RUN_LABEL, {own, *runs})),
         )
 
-    async def _newest(
+    async def _newest_attempt(
         self, resource: Resource, status: Status
     ) -> tuple[int, KfpRun | Unknown | None]:
-        """The newest attempt at the phase. More than one step beyond the status only where that
-        was lost."""
+        """The newest attempt at the phase and its KFP run. It is more than one after the status's
+        only if the status was lost."""
         attempt = status.attempt
-        pipelines = self._around.pipelines
+        pipelines = self._clients.pipelines
         try:
             kfp = await pipelines.get_run(resource.run_id(status.phase_index, attempt))
             while kfp is not None and not kfp.alive and not kfp.succeeded:
@@ -135,29 +158,28 @@ class Observer:
             return attempt, Unknown(message=str(error))
         return attempt, kfp
 
-    async def _standing(self, storage: Storage) -> State | Unknown | None:
+    async def _run_state(self, storage: Storage) -> State | Unknown | None:
         try:
-            return await self._around.stores.read_state(storage)
+            return await self._clients.stores.read_state(storage)
         except RunStoreError as error:
             return Unknown(message=str(error))
 
-    async def _verdict(self, storage: Storage, phase: int) -> Verdict | Unknown | None:
+    async def _decision(self, storage: Storage, phase: int) -> Verdict | Unknown | None:
         try:
-            return await self._around.stores.read_decision(storage, phase)
+            return await self._clients.stores.read_decision(storage, phase)
         except RunStoreError as error:
             return Unknown(message=str(error))
 
-    async def _tracked(self, resource: Resource, storage: Storage) -> str | None:
-        if resource.run is None or tracking_uri(resource, self._platform) is None:
+    async def _mlflow_run(self, resource: Resource, storage: Storage) -> str | None:
+        if tracking_uri(resource, self._platform) is None:
             return None
         try:
-            return await self._around.stores.read_mlflow_run(storage)
+            return await self._clients.stores.read_mlflow_run(storage)
         except RunStoreError:
             return None
 
 
-def tracking_uri(resource: Resource, platform: Platform) -> str | None:
-    """Where a run is tracked. None: nowhere that the operator could speak to."""
-    own = resource.run.spec.tracking.uri if resource.run is not None else None
-    uri = own or platform.tracking.uri
-    return uri if uri is not None and uri.startswith(("http://", "https://")) else None
+def _has_ended(observation: Observation) -> bool:
+    """Whether the attempt's KFP run has ended, or never will because its Workflow is gone."""
+    kfp = observation.kfp
+    return isinstance(kfp, KfpRun) and (not kfp.alive or observation.workflow == "lost")

@@ -1,7 +1,7 @@
-"""A run as Kubernetes last showed it, kept between two looks.
+"""AgentRLRuns as last seen in Kubernetes, kept between two reconciliations.
 
-As text: a thousand manifests as models would take more memory than all the rest of the operator,
-while a run is looked at for some milliseconds in a minute.
+Manifests are kept as JSON text: as models, a thousand of them would take more memory than all the
+rest of the operator, and a run is reconciled for some milliseconds in a minute.
 """
 
 from __future__ import annotations
@@ -26,27 +26,28 @@ _METADATA = (
     "finalizers",
     "labels",
 )
-_LATELY = 64
-"""Manifests that are kept as models: a new run is looked at a few times in a row."""
+"""Fields of the metadata that the operator uses."""
+_MAX_PARSED = 64
+"""Number of manifests kept as models, too: a new run is reconciled a few times in a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """One of them, without what nobody asks for."""
+class CachedRun:
+    """An AgentRLRun, without the metadata that the operator does not use."""
 
     uid: str
     version: int
+    """Its resourceVersion."""
     state: str
     """`status.state`."""
     metadata: Mapping[str, Any]
     manifest: str
-    """Everything else but the status."""
-    stored: str
-    """The status."""
+    """apiVersion, kind and spec as JSON."""
+    status_json: str
 
     @classmethod
-    def of(cls, body: Mapping[str, Any]) -> Known:
-        """What is kept of an object of the Kubernetes API."""
+    def from_object(cls, body: Mapping[str, Any]) -> CachedRun:
+        """The cached form of an object of the Kubernetes API."""
         metadata, status = body["metadata"], body.get("status") or {}
         manifest = {name: body.get(name) for name in ("apiVersion", "kind", "spec")}
         return cls(
@@ -55,37 +56,37 @@ class Known:
             state=status.get("state", "Pending"),
             metadata={name: metadata[name] for name in _METADATA if name in metadata},
             manifest=json.dumps(manifest, ensure_ascii=False),
-            stored=json.dumps(status, ensure_ascii=False),
+            status_json=json.dumps(status, ensure_ascii=False),
         )
 
     @property
     def status(self) -> dict[str, Any]:
-        """The status as it stands in the resource."""
-        status: dict[str, Any] = json.loads(self.stored)
+        """The status of the object."""
+        status: dict[str, Any] = json.loads(self.status_json)
         return status
 
-    def like(self, other: Known) -> bool:
-        """Whether nothing but the version differs."""
+    def same_content(self, other: CachedRun) -> bool:
+        """Whether nothing but the resourceVersion differs."""
         unversioned = {"resourceVersion": None}
-        return (self.manifest, self.stored, {**self.metadata, **unversioned}) == (
+        return (self.manifest, self.status_json, {**self.metadata, **unversioned}) == (
             other.manifest,
-            other.stored,
+            other.status_json,
             {**other.metadata, **unversioned},
         )
 
 
-class Manifests:
-    """Makes resources of what is known. A manifest is checked once while it is looked at."""
+class ResourceParser:
+    """Makes a `Resource` of a `CachedRun`. The models of recently parsed manifests are kept."""
 
     def __init__(self, platform: Platform) -> None:
         def checked(manifest: str, name: str, namespace: str) -> resource.Checked:
-            named = {"metadata": {"name": name, "namespace": namespace}}
-            return resource.checked(json.loads(manifest) | named, platform)
+            metadata = {"metadata": {"name": name, "namespace": namespace}}
+            return resource.checked(json.loads(manifest) | metadata, platform)
 
-        self._checked = lru_cache(_LATELY)(checked)
+        self._checked = lru_cache(_MAX_PARSED)(checked)
 
-    def resource(self, known: Known) -> Resource:
-        """What the operator decides by."""
-        metadata = known.metadata
-        checked = self._checked(known.manifest, metadata["name"], metadata["namespace"])
+    def parse(self, run: CachedRun) -> Resource:
+        """The resource that `reconcile` decides by."""
+        metadata = run.metadata
+        checked = self._checked(run.manifest, metadata["name"], metadata["namespace"])
         return resource.made(metadata, checked)

@@ -1,11 +1,14 @@
-"""Kopf's part: it watches, and says what it saw. It keeps no state of its own in the resources: the
-framework's handlers for creation, change and deletion work by differences and by annotations,
-while this operator works by what is there."""
+"""The watches on Kubernetes: Kopf's handlers, and lists of all objects to repair missed events.
+
+Kopf keeps no state in the resources: its handlers for creation, change and deletion work by
+differences and annotations, while this operator works by the observed state.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import kopf
@@ -13,6 +16,7 @@ import kopf
 from agentrl_components.spec import GROUP, VERSION
 from agentrl_components.spec.crd.definition import PLURAL
 from agentrl_operator.clients.kubernetes_connection import login
+from agentrl_operator.clients.protocols import Cluster
 from agentrl_operator.controller.controller import Controller
 from agentrl_operator.manifests.labels import FINGERPRINT, MANAGED_BY, MANAGER, RUN_UID
 from agentrl_operator.manifests.workload import GROUP as KUEUE
@@ -24,73 +28,79 @@ DEPLOYMENTS = ("apps", "v1", "deployments")
 WORKLOADS = (KUEUE, KUEUE_VERSION, KUEUE_PLURAL)
 
 
-def watched(
+def handlers(
     controller: Controller,
     *,
     workloads: bool,
-    stops: Callable[[], Awaitable[None]],
+    stop: Callable[[], Awaitable[None]],
 ) -> kopf.OperatorRegistry:
-    """Everything that Kopf has to call; with `workloads`, for Kueue's too. `stops` is what to do
-    when the operator is told to stop: Kopf then waits up to five seconds for every task that began
-    after its own."""
+    """Kopf's handlers, which pass events to `controller`.
+
+    Args:
+        controller: Reconciles the runs.
+        workloads: Whether to watch Kueue's Workloads, too.
+        stop: Called when the operator is asked to stop. After it, Kopf waits up to five seconds
+            for every task that was started after its own.
+    """
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    def logged_in(**_: Any) -> kopf.ConnectionInfo:
+    def log_in(**_: Any) -> kopf.ConnectionInfo:
         return login()
 
-    # No index of Kopf's: with one, every object of every kind would lie in memory at once, until
-    # the last one is in the index. Servers are listed before (`app`), so that runs are first looked
-    # at with their servers known.
+    # No index of Kopf: it would keep every object of every kind in memory until the last one is
+    # indexed. The app lists Deployments first, so that they are known when runs are reconciled.
     @kopf.on.event(*DEPLOYMENTS, labels={MANAGED_BY: MANAGER}, registry=registry)
-    async def servers_changed(event: kopf.RawEvent, **_: Any) -> None:
-        servers_seen(controller, event["object"], gone=event["type"] == "DELETED")
+    async def deployment_event(event: kopf.RawEvent, **_: Any) -> None:
+        pass_deployment(controller, event["object"], deleted=event["type"] == "DELETED")
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
-    async def run_seen(event: kopf.RawEvent, **_: Any) -> None:
+    async def run_event(event: kopf.RawEvent, **_: Any) -> None:
         body = event["object"]
         if event["type"] == "DELETED":
-            controller.gone(body["metadata"]["namespace"], body["metadata"]["name"])
+            controller.run_deleted(body["metadata"]["namespace"], body["metadata"]["name"])
         else:
-            controller.seen(body)
+            controller.run_changed(body)
 
     @kopf.on.cleanup(registry=registry)
-    async def stopping(**_: Any) -> None:
-        await stops()
+    async def clean_up(**_: Any) -> None:
+        await stop()
 
     if workloads:
 
         @kopf.on.event(*WORKLOADS, labels={MANAGED_BY: MANAGER}, registry=registry)
-        async def workload_seen(body: kopf.Body, **_: Any) -> None:
-            controller.workload_seen(body.metadata.labels.get(RUN_UID, ""))
+        async def workload_event(body: kopf.Body, **_: Any) -> None:
+            controller.workload_changed(body.metadata.labels.get(RUN_UID, ""))
 
     return registry
 
 
 def settings(*, namespaced: bool) -> kopf.OperatorSettings:
-    """How Kopf watches."""
-    chosen = kopf.OperatorSettings()
-    chosen.posting.enabled = False  # the controller makes its own Events, of its own reasons
-    chosen.posting.level = logging.WARNING
-    chosen.persistence.finalizer = f"{GROUP}/kopf"
-    chosen.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
-    chosen.persistence.diffbase_storage = _NoDifferences()
-    chosen.networking.request_timeout = 30
-    chosen.networking.connect_timeout = 5
-    chosen.watching.server_timeout = 600
-    chosen.watching.connect_timeout = 5
-    chosen.watching.chunk_size = 50
-    chosen.watching.label_selectors[DEPLOYMENTS] = f"{MANAGED_BY}={MANAGER}"
-    chosen.watching.label_selectors[WORKLOADS] = f"{MANAGED_BY}={MANAGER}"
-    # So long an object stays in memory after its last event; with a list of them, all at once.
-    chosen.queueing.idle_timeout = 0.1
-    chosen.execution.max_workers = 2
-    chosen.scanning.disabled = namespaced  # a Role of one namespace may not look at the cluster
-    return chosen
+    """Kopf's settings. `namespaced`: the operator may only read its own namespaces."""
+    kopf_settings = kopf.OperatorSettings()
+    kopf_settings.posting.enabled = False  # the controller creates its own Events
+    kopf_settings.posting.level = logging.WARNING
+    kopf_settings.persistence.finalizer = f"{GROUP}/kopf"
+    kopf_settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
+    kopf_settings.persistence.diffbase_storage = _NoDiffBase()
+    kopf_settings.networking.request_timeout = 30
+    kopf_settings.networking.connect_timeout = 5
+    kopf_settings.watching.server_timeout = 600
+    kopf_settings.watching.connect_timeout = 5
+    kopf_settings.watching.chunk_size = 50
+    kopf_settings.watching.label_selectors[DEPLOYMENTS] = f"{MANAGED_BY}={MANAGER}"
+    kopf_settings.watching.label_selectors[WORKLOADS] = f"{MANAGED_BY}={MANAGER}"
+    # Kopf keeps an object in memory this long after its last event. With the default of 5 s, a
+    # list of all objects would be in memory at once.
+    kopf_settings.queueing.idle_timeout = 0.1
+    kopf_settings.execution.max_workers = 2
+    kopf_settings.scanning.disabled = namespaced  # a Role does not allow requests to the cluster
+    return kopf_settings
 
 
-class _NoDifferences(kopf.DiffBaseStorage):
-    """Kopf would copy every object of every event twice, to find changes that nobody asks for."""
+class _NoDiffBase(kopf.DiffBaseStorage):
+    """Kopf would copy every object of every event twice, to compute differences that no handler
+    uses."""
 
     def build(self, **_: Any) -> kopf.BodyEssence:
         return kopf.BodyEssence()
@@ -102,17 +112,55 @@ class _NoDifferences(kopf.DiffBaseStorage):
         return None
 
 
-def servers_seen(
-    controller: Controller, body: Mapping[str, Any], *, gone: bool = False
+def pass_deployment(
+    controller: Controller, body: Mapping[str, Any], *, deleted: bool = False
 ) -> tuple[str, str]:
-    """A Deployment is like this, or is no more; the uid of its run, and its name."""
+    """Pass a Deployment to the controller. Returns the uid of its run and its name."""
     metadata, status = body["metadata"], body.get("status") or {}
     uid, name = metadata.get("labels", {}).get(RUN_UID, ""), metadata["name"]
-    seen = Servers(
+    servers = Servers(
         manifest=metadata.get("annotations", {}).get(FINGERPRINT, ""),
         ready=status.get("readyReplicas", 0),
         wanted=body["spec"].get("replicas", 1),
     )
-    gone = gone or "deletionTimestamp" in metadata
-    controller.servers_seen(uid, name, None if gone else seen)
+    deleted = deleted or "deletionTimestamp" in metadata
+    controller.servers_changed(uid, name, None if deleted else servers)
     return uid, name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relist:
+    """Lists all objects, so that a watch that fell silent delays a run by minutes at most. Every
+    method may raise `KubernetesError`."""
+
+    controller: Controller
+    cluster: Cluster
+    namespaces: tuple[str, ...] = ()
+    """Namespaces to list. Empty: all."""
+
+    async def ping(self) -> None:
+        """Return when the API server has answered a request for runs."""
+        await self.cluster.ping(self._scopes[0])
+
+    async def runs(self) -> None:
+        """Pass all AgentRLRuns to the controller, and drop those that no longer exist."""
+        before, found = self.controller.runs(), set()
+        for namespace in self._scopes:
+            async for body in self.cluster.list_runs(namespace):
+                found.add((body["metadata"]["namespace"], body["metadata"]["name"]))
+                self.controller.run_changed(body)
+        for key in before - found:
+            self.controller.run_deleted(*key)
+
+    async def deployments(self) -> None:
+        """Pass all Deployments to the controller, and drop those that no longer exist."""
+        before, found = self.controller.servers(), set()
+        for namespace in self._scopes:
+            async for body in self.cluster.list_deployments(namespace):
+                found.add(pass_deployment(self.controller, body))
+        for uid, name in before - found:
+            self.controller.servers_changed(uid, name, None)
+
+    @property
+    def _scopes(self) -> tuple[str | None, ...]:
+        return self.namespaces or (None,)

@@ -1,4 +1,4 @@
-"""Runs that wait to be looked at: each at most once, each by one worker at a time."""
+"""A queue of runs to reconcile, with the semantics of client-go's workqueue."""
 
 from __future__ import annotations
 
@@ -9,53 +9,54 @@ Key = TypeVar("Key")
 
 
 class WorkQueue(Generic[Key]):
-    """A queue of keys. One that is added while it is worked on comes again afterwards."""
+    """A queue of keys. A key is queued at most once and processed by at most one worker at a time:
+    one that is added while it is processed is queued again afterwards."""
 
     def __init__(self) -> None:
         self._ready: asyncio.Queue[Key] = asyncio.Queue()
-        self._waiting: set[Key] = set()
-        self._taken: set[Key] = set()
+        self._queued: set[Key] = set()
+        self._processing: set[Key] = set()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._queued)
 
     def add(self, key: Key) -> None:
-        """Look at this one soon."""
-        if key in self._waiting:
+        """Queue a key, unless it is queued already."""
+        if key in self._queued:
             return
-        self._waiting.add(key)
-        if key not in self._taken:
+        self._queued.add(key)
+        if key not in self._processing:
             self._ready.put_nowait(key)
 
-    def later(self, key: Key, delay_s: float) -> None:
-        """Look at this one then. Replaces the time that was set before."""
+    def add_after(self, key: Key, delay_s: float) -> None:
+        """Queue a key after a delay. Replaces an earlier delay of the same key."""
         self.cancel(key)
         if delay_s <= 0:
             self.add(key)
             return
         loop = asyncio.get_running_loop()
-        self._timers[key] = loop.call_later(delay_s, self._due, key)
+        self._timers[key] = loop.call_later(delay_s, self._add_now, key)
 
     def cancel(self, key: Key) -> None:
-        """Do not look at this one at the time that was set."""
+        """Cancel the delayed addition of a key."""
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
 
-    async def take(self) -> Key:
-        """The next one; to be given back with `done`."""
+    async def get(self) -> Key:
+        """Wait for the next key. The caller must call `done` after it processed the key."""
         key = await self._ready.get()
-        self._waiting.discard(key)
-        self._taken.add(key)
+        self._queued.discard(key)
+        self._processing.add(key)
         return key
 
     def done(self, key: Key) -> None:
-        """It may be taken again."""
-        self._taken.discard(key)
-        if key in self._waiting:
+        """Mark a key as processed, so that `get` may return it again."""
+        self._processing.discard(key)
+        if key in self._queued:
             self._ready.put_nowait(key)
 
-    def _due(self, key: Key) -> None:
+    def _add_now(self, key: Key) -> None:
         self._timers.pop(key, None)
         self.add(key)

@@ -10,7 +10,7 @@ from world import EVENTS, SPEC, UID
 
 from agentrl_operator.api import resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.controller.kueue_reader import Quotas
+from agentrl_operator.controller.kueue_reader import KueueReader
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests import workload
 from agentrl_operator.planning.observation import Unknown
@@ -228,18 +228,18 @@ def queued_resource(**labels):
 
 async def test_flavors_of_one_pod_set_come_together_and_are_asked_for_once_in_a_while():
     kueue, now = Counted(None), [0.0]
-    quotas = Quotas(kueue, PLATFORM, lambda: now[0])
+    reader = KueueReader(kueue, PLATFORM, lambda: now[0])
     for _ in range(3):
-        seen = await quotas.look(queued_resource(), Status())
+        seen = await reader.read(queued_resource(), Status())
         assert seen.nodes == {"train": PodSetInfo(node_selector={"spot": "yes", "devices": "yes"})}
     assert sorted(kueue.asked) == ["devices", "spot"]
     now[0] = 10.0
-    await quotas.look(queued_resource(), Status())
+    await reader.read(queued_resource(), Status())
     assert sorted(kueue.asked) == ["devices", "devices", "spot", "spot"]
 
 
 async def test_what_nobody_may_read_is_said_and_what_may_pass_is_tried_again():
-    seen = await Quotas(Counted(403), PLATFORM, lambda: 0.0).look(queued_resource(), Status())
+    seen = await KueueReader(Counted(403), PLATFORM, lambda: 0.0).read(queued_resource(), Status())
     assert seen.nodes == Unknown(message="Kubernetes: no")
     with pytest.raises(KubernetesError):
-        await Quotas(Counted(503), PLATFORM, lambda: 0.0).look(queued_resource(), Status())
+        await KueueReader(Counted(503), PLATFORM, lambda: 0.0).read(queued_resource(), Status())

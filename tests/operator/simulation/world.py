@@ -57,12 +57,12 @@ class World:
     async def look(self, times=1):
         for _ in range(times):
             if self.key in self.cluster.resources:
-                self.controller.seen(self.cluster.body(self.key))
+                self.controller.run_changed(self.cluster.body(self.key))
             there = self.cluster.servers(UID)
             for name, servers in (dict.fromkeys(self.shown) | there).items():
-                self.controller.servers_seen(UID, name, servers)
+                self.controller.servers_changed(UID, name, servers)
             self.shown = set(there)
-            await self.controller.look(self.key)
+            await self.controller.reconcile(self.key)
             self.check()
 
     def check(self):

@@ -60,8 +60,8 @@ async def test_a_bug_in_one_look_shows_in_the_metrics_and_the_run_is_tried_again
         bind=broken,
     )
     controller = Controller(clients, PLATFORM, workers=2)
-    async with controller.working():
-        controller.seen(world.cluster.body(world.key))
+    async with controller.run_workers():
+        controller.run_changed(world.cluster.body(world.key))
         async with asyncio.timeout(300):
             while not controller.metrics.registry.get_sample_value(
                 "agentrl_operator_reconcile_total", {"result": "internal_error"}
@@ -75,9 +75,9 @@ async def test_many_runs_are_worked_on_side_by_side():
         world.cluster.add(f"run-{n}", "kubeflow", f"6a1b2c3d-0000-4000-8000-{n:012}", SPEC)
         for n in range(1000, 1000 + count)
     ]
-    async with world.controller.working(), asyncio.timeout(300):
+    async with world.controller.run_workers(), asyncio.timeout(300):
         for key in keys:
-            world.controller.seen(world.cluster.body(key))
+            world.controller.run_changed(world.cluster.body(key))
         while len(world.kfp.submitted) < count:
             await asyncio.sleep(0.01)
     assert len({one.run_id for one in world.kfp.submitted}) == count

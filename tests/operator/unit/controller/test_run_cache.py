@@ -7,7 +7,7 @@ from world import PLATFORM, SPEC, UID
 
 from agentrl_components.spec import GROUP, KIND, VERSION
 from agentrl_operator.api.resource import FINALIZER
-from agentrl_operator.controller.run_cache import Known, Manifests
+from agentrl_operator.controller.run_cache import CachedRun, ResourceParser
 
 
 def body(version="7", **metadata):
@@ -30,7 +30,7 @@ def body(version="7", **metadata):
 
 
 def test_a_run_is_kept_without_what_nobody_asks_for():
-    kept = Known.of(body(finalizers=[FINALIZER]))
+    kept = CachedRun.from_object(body(finalizers=[FINALIZER]))
 
     assert kept.metadata == {
         "name": "demo",
@@ -48,25 +48,28 @@ def test_a_run_without_a_status_is_pending():
     new = body()
     del new["status"]
 
-    assert Known.of(new).state == "Pending"
-    assert Known.of(new).status == {}
+    assert CachedRun.from_object(new).state == "Pending"
+    assert CachedRun.from_object(new).status == {}
 
 
-def test_a_version_alone_makes_no_difference():
-    before = Known.of(body())
+def test_the_resource_version_alone_makes_no_difference():
+    before = CachedRun.from_object(body())
 
-    assert before.like(Known.of(body(version="8", managedFields=[])))
-    assert not before.like(Known.of(body(version="8", finalizers=[FINALIZER])))
-    assert not before.like(Known.of(body(version="8", deletionTimestamp="2026-01-01T00:00:00Z")))
-    assert not before.like(Known.of(body() | {"status": {"state": "Succeeded"}}))
-    assert not before.like(Known.of(body() | {"spec": SPEC | {"suspend": True}}))
+    def same(changed):
+        return before.same_content(CachedRun.from_object(changed))
+
+    assert same(body(version="8", managedFields=[]))
+    assert not same(body(version="8", finalizers=[FINALIZER]))
+    assert not same(body(version="8", deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert not same(body() | {"status": {"state": "Succeeded"}})
+    assert not same(body() | {"spec": SPEC | {"suspend": True}})
 
 
 def test_a_manifest_is_checked_once_while_it_is_looked_at():
-    manifests = Manifests(PLATFORM)
-    first = manifests.resource(Known.of(body()))
-    held = manifests.resource(Known.of(body(version="8", finalizers=[FINALIZER])))
-    changed = manifests.resource(Known.of(body(generation=2) | {"spec": SPEC | {"seed": 7}}))
+    parser = ResourceParser(PLATFORM)
+    first = parser.parse(CachedRun.from_object(body()))
+    held = parser.parse(CachedRun.from_object(body(version="8", finalizers=[FINALIZER])))
+    changed = parser.parse(CachedRun.from_object(body(generation=2) | {"spec": SPEC | {"seed": 7}}))
 
     assert (first.held, held.held) == (False, True)
     assert held.run is first.run
@@ -74,11 +77,11 @@ def test_a_manifest_is_checked_once_while_it_is_looked_at():
 
 
 def test_a_mistake_is_told_at_every_look():
-    wrong = Known.of(body() | {"spec": SPEC | {"seed": -1, "suspend": True}})
-    manifests = Manifests(PLATFORM)
+    wrong = CachedRun.from_object(body() | {"spec": SPEC | {"seed": -1, "suspend": True}})
+    parser = ResourceParser(PLATFORM)
 
     for _ in range(2):
-        resource = manifests.resource(wrong)
+        resource = parser.parse(wrong)
         assert resource.run is None
         assert resource.suspend
         assert resource.mistakes[0].startswith("spec.seed: ")
@@ -88,7 +91,7 @@ def test_a_run_takes_a_few_kilobytes():
     text = json.dumps(body())
     tracemalloc.start()
     try:
-        kept = [Known.of(json.loads(text)) for _ in range(100)]
+        kept = [CachedRun.from_object(json.loads(text)) for _ in range(100)]
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -11,7 +11,7 @@ async def test_a_key_waits_once_however_often_it_is_added():
     queue.add("b")
     queue.add("a")
 
-    assert [await queue.take(), await queue.take()] == ["a", "b"]
+    assert [await queue.get(), await queue.get()] == ["a", "b"]
     assert len(queue) == 0
 
 
@@ -19,9 +19,9 @@ async def test_a_key_waits_once_however_often_it_is_added():
 async def test_a_key_that_is_worked_on_comes_again_only_when_it_is_done():
     queue = WorkQueue()
     queue.add("a")
-    await queue.take()
+    await queue.get()
     queue.add("a")
-    other = asyncio.create_task(queue.take())
+    other = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     assert not other.done()
 
@@ -33,12 +33,12 @@ async def test_a_key_that_is_worked_on_comes_again_only_when_it_is_done():
 @timeless
 async def test_a_later_time_replaces_the_one_before_and_can_be_taken_back():
     queue = WorkQueue()
-    queue.later("a", 60)
-    queue.later("a", 5)
-    queue.later("b", 5)
+    queue.add_after("a", 60)
+    queue.add_after("a", 5)
+    queue.add_after("b", 5)
     queue.cancel("b")
 
-    assert (await queue.take(), now()) == ("a", 5.0)
+    assert (await queue.get(), now()) == ("a", 5.0)
     await asyncio.sleep(100)
     assert len(queue) == 0
 
@@ -46,6 +46,6 @@ async def test_a_later_time_replaces_the_one_before_and_can_be_taken_back():
 @timeless
 async def test_no_time_at_all_means_now():
     queue = WorkQueue()
-    queue.later("a", 0)
+    queue.add_after("a", 0)
 
-    assert (await queue.take(), now()) == ("a", 0.0)
+    assert (await queue.get(), now()) == ("a", 0.0)

@@ -3,7 +3,7 @@
 import pytest
 from world import UID, World
 
-from agentrl_operator.controller.relist import Relist
+from agentrl_operator.controller.watches import Relist
 from agentrl_operator.errors import KubernetesError
 
 SERVERS = "demo-6a1b2c3d-babyai"
@@ -17,7 +17,7 @@ async def test_a_run_that_no_watch_showed_is_known():
     world = World()
     await relist(world).runs()
 
-    assert world.controller.keys() == {("kubeflow", "demo")}
+    assert world.controller.runs() == {("kubeflow", "demo")}
 
 
 async def test_a_run_that_went_unseen_is_forgotten():
@@ -26,7 +26,7 @@ async def test_a_run_that_went_unseen_is_forgotten():
     del world.cluster.resources[world.key]
     await relist(world).runs()
 
-    assert world.controller.keys() == frozenset()
+    assert world.controller.runs() == frozenset()
 
 
 async def test_nothing_is_forgotten_while_kubernetes_does_not_answer():
@@ -36,14 +36,14 @@ async def test_nothing_is_forgotten_while_kubernetes_does_not_answer():
     with pytest.raises(KubernetesError):
         await relist(world).runs()
 
-    assert world.controller.keys() == {("kubeflow", "demo")}
+    assert world.controller.runs() == {("kubeflow", "demo")}
 
 
 async def test_servers_that_were_there_before_the_operator_are_known():
     world = World()
     await world.look()
     world.restart()
-    await relist(world).servers()
+    await relist(world).deployments()
 
     assert world.controller.servers() == {(UID, SERVERS)}
 
@@ -52,7 +52,7 @@ async def test_servers_that_went_unseen_are_made_again():
     world = World()
     await world.look(2)
     del world.cluster.children["Deployment", "kubeflow", SERVERS]
-    await relist(world).servers()
-    await world.controller.look(world.key)
+    await relist(world).deployments()
+    await world.controller.reconcile(world.key)
 
     assert ("Deployment", "kubeflow", SERVERS) in world.cluster.children

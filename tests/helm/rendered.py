@@ -1,4 +1,4 @@
-"""What Helm rendered, and how it is read."""
+"""Access to rendered manifests."""
 
 import subprocess
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the chart makes of its values."""
+"""Manifests that the chart renders from its values."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ Numbers.add_implicit_resolver(
 )
 
 
-def test_helm_finds_nothing_to_complain_about(helm: str) -> None:
+def test_helm_lint_passes(helm: str) -> None:
     ended = subprocess.run(
         [helm, "lint", "--strict", str(CHART)],
         capture_output=True,
@@ -50,7 +50,7 @@ def test_the_defaults_install_an_operator_and_no_store_or_tracker(render: Render
     ]
 
 
-def test_everything_at_once_renders_and_carries_the_common_labels(
+def test_all_options_together_render_with_the_common_labels(
     render: Render, everything: Manifest
 ) -> None:
     objects = render(everything)
@@ -60,7 +60,7 @@ def test_everything_at_once_renders_and_carries_the_common_labels(
     assert {one["metadata"]["labels"].get("team") for one in objects} == {"rl"}
 
 
-def test_the_definition_is_the_generated_one_and_outlives_the_release(
+def test_the_crd_is_the_generated_one_and_is_kept_on_uninstall(
     template: Template,
 ) -> None:
     rendered = template(None, "--show-only", "templates/crd.yaml").stdout
@@ -70,11 +70,11 @@ def test_the_definition_is_the_generated_one_and_outlives_the_release(
     assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
-def test_the_definition_can_be_left_to_somebody_else(render: Render) -> None:
+def test_the_crd_can_be_left_out(render: Render) -> None:
     assert "CustomResourceDefinition" not in kinds(render({"crds": {"enabled": False}}))
 
 
-def test_selectors_find_their_own_pods_and_no_others(render: Render, everything: Manifest) -> None:
+def test_selectors_match_exactly_their_own_pods(render: Render, everything: Manifest) -> None:
     objects = render(everything)
     pods = {
         one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
@@ -97,7 +97,7 @@ def test_selectors_find_their_own_pods_and_no_others(render: Render, everything:
     }
 
 
-def test_probes_ask_the_port_that_the_container_opens(render: Render, everything: Manifest) -> None:
+def test_probes_use_a_port_of_the_container(render: Render, everything: Manifest) -> None:
     for one in render(everything):
         if one["kind"] == "Deployment":
             (container,) = one["spec"]["template"]["spec"]["containers"]
@@ -120,7 +120,7 @@ def test_probes_ask_the_port_that_the_container_opens(render: Render, everything
         ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
     ],
 )
-def test_values_that_contradict_each_other_are_refused_by_name(
+def test_contradicting_values_are_rejected_by_name(
     template: Template, values: Manifest, complaint: str
 ) -> None:
     ended = template(values)

@@ -1,4 +1,4 @@
-"""Pods that Pod Security's `restricted` admits, and networks that are closed."""
+"""Pods comply with the `restricted` Pod Security Standard, and networks are closed."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -104,11 +104,11 @@ def pods(objects: list[Manifest]) -> dict[str, Manifest]:
         ),
     ],
 )
-def test_a_pod_that_is_not_restricted_is_found_out(pod: Manifest, forbidden: set[str]) -> None:
+def test_a_pod_that_violates_the_standard_is_detected(pod: Manifest, forbidden: set[str]) -> None:
     assert set(violations(pod)) == forbidden
 
 
-def test_every_pod_is_restricted_writes_nowhere_and_has_bounds(
+def test_every_pod_is_restricted_read_only_and_limited(
     render: Render, everything: Manifest
 ) -> None:
     found = pods(render(everything))
@@ -122,7 +122,7 @@ def test_every_pod_is_restricted_writes_nowhere_and_has_bounds(
             assert not container["image"].endswith(":latest")
 
 
-def test_keys_of_a_store_come_from_a_secret_that_is_there_and_are_never_rendered(
+def test_store_keys_come_from_an_existing_secret_and_are_never_rendered(
     template: Callable[..., Any],
 ) -> None:
     values = {"storage": {"url": "s3://models", "existingSecret": "keys"}}
@@ -170,7 +170,7 @@ def namespace(name: str) -> Manifest:
     return {"to": [{"namespaceSelector": {"matchLabels": labels}}]}
 
 
-def test_the_operator_reaches_what_it_calls_and_nothing_else(render: Render) -> None:
+def test_the_operator_can_reach_only_the_services_that_it_calls(render: Render) -> None:
     spec = policies(render())["kubeflow/agentrl"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert spec["egress"] == [DNS, API_SERVER, namespace("kubeflow")]
@@ -188,7 +188,7 @@ def test_the_operator_reaches_what_it_calls_and_nothing_else(render: Render) -> 
         ("", {"ports": [{"protocol": "TCP", "port": 443}]}),
     ],
 )
-def test_a_name_inside_the_cluster_opens_its_namespace_and_another_one_its_port(
+def test_a_cluster_address_opens_its_namespace_and_any_other_its_port(
     render: Render, endpoint: str, rule: Manifest
 ) -> None:
     storage = {"url": "s3://models", "existingSecret": "keys", "endpoint": endpoint}
@@ -196,7 +196,7 @@ def test_a_name_inside_the_cluster_opens_its_namespace_and_another_one_its_port(
     assert spec["egress"] == [DNS, API_SERVER, namespace("kubeflow"), rule]
 
 
-def test_environment_servers_answer_stages_only_and_call_nobody_in_every_namespace_with_runs(
+def test_environment_servers_accept_only_stages_and_have_no_egress(
     render: Render,
 ) -> None:
     found = policies(render({"watchNamespaces": ["a", "b"]}))
@@ -213,7 +213,7 @@ def test_environment_servers_answer_stages_only_and_call_nobody_in_every_namespa
         assert spec["egress"] == []
 
 
-def test_where_runs_may_live_in_any_profile_the_try_out_servers_answer_all_of_them(
+def test_with_runs_in_any_profile_the_try_out_servers_accept_all_namespaces(
     render: Render, everything: Manifest
 ) -> None:
     found = policies(render(everything))
@@ -221,7 +221,7 @@ def test_where_runs_may_live_in_any_profile_the_try_out_servers_answer_all_of_th
     assert found["kubeflow/agentrl-minio"]["ingress"] == [{"from": [{"namespaceSelector": {}}]}]
 
 
-def test_the_try_out_servers_answer_the_namespaces_with_runs(render: Render) -> None:
+def test_the_try_out_servers_accept_the_namespaces_with_runs(render: Render) -> None:
     values = {"minio": {"enabled": True}, "watchNamespaces": ["a"]}
     (ingress,) = policies(render(values))["kubeflow/agentrl-minio"]["ingress"]
     (peer,) = ingress["from"]
@@ -229,5 +229,5 @@ def test_the_try_out_servers_answer_the_namespaces_with_runs(render: Render) -> 
     assert expression["values"] == ["a", "kubeflow"]
 
 
-def test_policies_can_be_left_out(render: Render) -> None:
+def test_network_policies_can_be_disabled(render: Render) -> None:
     assert policies(render({"networkPolicy": {"enabled": False}})) == {}

@@ -1,4 +1,4 @@
-"""The dashboard and the alerts ask for metrics that exist."""
+"""The dashboard and the alerts use metrics that exist."""
 
 import json
 import re
@@ -17,7 +17,7 @@ Manifest = dict[str, Any]
 
 
 def exported() -> set[str]:
-    """What our programs show at /metrics."""
+    """Names of the metrics that our programs export."""
     operator = Operator()
     operator.runs_by_state(lambda: ["Running"])
     operator.reconciles.labels("success").inc()
@@ -48,12 +48,12 @@ def expressions() -> Iterator[str]:
             yield rule["expr"]
 
 
-def test_every_expression_asks_for_a_metric_that_is_exported() -> None:
+def test_every_expression_uses_exported_metrics() -> None:
     asked = set().union(*(named(one) for one in expressions()))
     assert asked - exported() == set()
 
 
-def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
+def test_panels_do_not_overlap_and_have_unique_ids() -> None:
     taken: set[tuple[int, int]] = set()
     panels = dashboard()["panels"]
     for panel in panels:
@@ -69,7 +69,7 @@ def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
     assert len({panel["id"] for panel in panels}) == len(panels)
 
 
-def test_the_dashboard_reaches_grafana_as_it_is(
+def test_the_dashboard_is_rendered_unchanged(
     render: Callable[..., list[Manifest]], everything: Manifest
 ) -> None:
     (found,) = (one for one in render(everything) if one["metadata"]["name"] == "agentrl-dashboard")
@@ -77,7 +77,7 @@ def test_the_dashboard_reaches_grafana_as_it_is(
     assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
 
 
-def test_every_alert_says_what_it_means_and_has_a_line_in_the_docs(
+def test_every_alert_has_annotations_and_a_row_in_the_docs(
     render: Callable[..., list[Manifest]], everything: Manifest
 ) -> None:
     (rules,) = (one for one in render(everything) if one["kind"] == "PrometheusRule")
@@ -88,7 +88,7 @@ def test_every_alert_says_what_it_means_and_has_a_line_in_the_docs(
         assert f"`{rule['alert']}`" in docs
 
 
-def test_helm_test_runs_a_program_that_asks_whether_the_operator_is_ready(
+def test_helm_test_checks_the_readiness_of_the_operator(
     render: Callable[..., list[Manifest]],
 ) -> None:
     (pod,) = (one for one in render() if one["kind"] == "Pod")

@@ -1,4 +1,4 @@
-"""Who reaches whom under the chart's NetworkPolicies: every call that our code makes, and no other.
+"""The connections that the NetworkPolicies of the chart allow: every call of our code and no other.
 
 The policies are those that Helm renders; the pods are labelled as the code that makes them labels
 them. tests/e2e/test_network.py asks the same of a kernel.
@@ -17,7 +17,7 @@ from cluster.network.network_policies import Pod, network
 Manifest = dict[str, Any]
 Render = Callable[..., list[Manifest]]
 Call = tuple[str, str, int]
-"""From whom, to whom, at which port (TCP but for 53 and 5353)."""
+"""Source, destination and port (TCP except for 53 and 5353)."""
 
 API_SERVER = "172.18.0.2"
 INTERNET = "93.184.216.34"
@@ -35,13 +35,13 @@ PORTS = {
     "neighbour": (9999,),
     "stranger": (9999,),
 }
-"""Where each listens, and where it should not be called."""
+"""Ports on which each listens, and one on which it must not be called."""
 OURS = {
     "agentrl": ("operator", "10.1.0.1"),
     "agentrl-minio": ("try-out minio", "10.1.0.2"),
     "agentrl-mlflow": ("try-out mlflow", "10.1.0.3"),
 }
-"""The chart's Deployments, as they are called here."""
+"""The Deployments of the chart, by their names in this test."""
 ISOLATED = ("operator", "environment", "try-out minio", "try-out mlflow")
 
 
@@ -113,10 +113,10 @@ METRICS = (
     "api server", "dns", "internet", "kfp", "minio", "neighbour", "prometheus", "stage",
     "stranger", "tracker",
 )  # fmt: skip
-"""Who reads the operator's metrics if he likes: everybody who may call anybody."""
+"""May read the metrics of the operator: everything without an egress policy."""
 
 
-def test_what_the_code_calls_is_let_through_and_nothing_else(render: Render) -> None:
+def test_exactly_the_calls_of_the_code_are_allowed(render: Render) -> None:
     assert calls(render()) == {
         ("operator", "api server", 6443),
         ("operator", "dns", 53),
@@ -132,26 +132,26 @@ def test_what_the_code_calls_is_let_through_and_nothing_else(render: Render) -> 
     }
 
 
-def test_a_servers_pods_are_reached_whatever_port_its_service_has(render: Render) -> None:
+def test_a_server_is_reachable_whatever_the_port_of_its_service(render: Render) -> None:
     for uri in ("http://mlflow.mlops.svc", "http://mlflow.mlops:80"):
         assert calls(render({"tracking": {"uri": uri}})) >= {("operator", "tracker", 5000)}
     assert ("operator", "tracker", 5000) not in calls(render())
 
 
-def test_a_name_without_a_namespace_is_of_the_operators(render: Render) -> None:
+def test_a_name_without_a_namespace_is_in_the_operators_namespace(render: Render) -> None:
     storage = {"url": "s3://models", "existingSecret": "keys", "endpoint": "http://minio:80"}
     values = {"storage": storage, "kfp": {"url": "http://10.9.9.9:8888"}}
     assert ("operator", "minio", 9000) in calls(render(values))
     assert ("operator", "minio", 9000) not in calls(render(values, namespace="agentrl-system"))
 
 
-def test_the_api_servers_addresses_close_its_ports_to_all_others(render: Render) -> None:
+def test_with_addresses_of_the_api_server_its_ports_are_closed_for_others(render: Render) -> None:
     found = calls(render({"networkPolicy": {"apiServerCidrs": ["172.18.0.0/16"]}}))
     assert ("operator", "api server", 6443) in found
     assert ("operator", "internet", 443) not in found
 
 
-def test_the_try_out_servers_answer_who_uses_them(render: Render) -> None:
+def test_the_try_out_servers_accept_their_users(render: Render) -> None:
     values = {"minio": {"enabled": True}, "mlflow": {"enabled": True}}
     found = calls(render(values, namespace="agentrl-system"))
     for name, port in (("try-out minio", 9000), ("try-out mlflow", 5000)):
@@ -162,14 +162,14 @@ def test_the_try_out_servers_answer_who_uses_them(render: Render) -> None:
         assert "environment" not in callers
 
 
-def test_prometheus_reads_environment_servers_where_it_is_named(render: Render) -> None:
+def test_prometheus_can_scrape_environment_servers_where_it_is_named(render: Render) -> None:
     space = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     found = calls(render({"networkPolicy": {"environmentFrom": [space]}}))
     assert ("prometheus", "environment", 8080) in found
     assert ("stranger", "environment", 8080) not in found
 
 
-def test_an_environment_calls_what_it_is_given_by_name(render: Render) -> None:
+def test_an_environment_can_call_the_configured_destinations(render: Render) -> None:
     web = {"ports": [{"protocol": "TCP", "port": 80}]}
     found = calls(render({"networkPolicy": {"environmentEgress": [web]}}))
     assert {call for call in found if call[0] == "environment"} == {
@@ -180,7 +180,7 @@ def test_an_environment_calls_what_it_is_given_by_name(render: Render) -> None:
 
 
 @pytest.mark.parametrize("watched", [["team-a"], ["team-a", "team-b"]])
-def test_environments_are_closed_in_every_namespace_with_runs(
+def test_environments_are_isolated_in_every_namespace_with_runs(
     render: Render, watched: list[str]
 ) -> None:
     values = {"watchNamespaces": watched, "kfp": {"multiUser": True}}

@@ -1,4 +1,4 @@
-"""What `helm install` says at its end."""
+"""The notes that `helm install` prints."""
 
 import shutil
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def notes(template: Template, tmp_path: Path) -> Callable[..., str]:
     return told
 
 
-def test_the_notes_give_the_next_three_commands(notes: Callable[..., str]) -> None:
+def test_the_notes_contain_the_next_three_commands(notes: Callable[..., str]) -> None:
     assert [line.strip() for line in notes().splitlines() if line.startswith("  kubectl")] == [
         "kubectl -n kubeflow rollout status deployment/agentrl",
         "kubectl -n kubeflow apply -f examples/babyai.yaml",
@@ -43,7 +43,7 @@ def test_the_notes_say_when_a_secret_is_needed_elsewhere(notes: Callable[..., st
     assert "The Secret agentrl-minio must be in agents and in kubeflow." in told
 
 
-def test_the_notes_leave_the_profile_to_a_person_where_there_are_many(
+def test_the_notes_contain_a_placeholder_for_the_profile_of_a_multi_user_kfp(
     notes: Callable[..., str],
 ) -> None:
     assert "kubectl -n PROFILE apply -f examples/babyai.yaml" in notes({"kfp": {"multiUser": True}})

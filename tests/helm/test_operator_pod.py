@@ -1,4 +1,4 @@
-"""The operator's pod, as the chart makes it."""
+"""The pod of the operator."""
 
 from rendered import Manifest, Render, the
 
@@ -6,7 +6,7 @@ from agentrl_operator.__main__ import main
 from agentrl_pipelines.platform import config
 
 
-def test_one_operator_decides_and_a_new_configuration_restarts_it(render: Render) -> None:
+def test_there_is_one_leader_and_a_new_configuration_restarts_the_pod(render: Render) -> None:
     before = the(render(), "Deployment", "agentrl")["spec"]
     after = the(render({"pollSeconds": 9}), "Deployment", "agentrl")["spec"]
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
@@ -18,7 +18,7 @@ def test_one_operator_decides_and_a_new_configuration_restarts_it(render: Render
     )
 
 
-def test_the_operator_is_told_which_namespaces_to_watch(render: Render) -> None:
+def test_the_operator_gets_the_namespaces_to_watch(render: Render) -> None:
     pod = the(render({"watchNamespaces": ["a", "b"]}), "Deployment", "agentrl")["spec"]["template"]
     assert pod["spec"]["containers"][0]["args"] == [
         "--platform=/etc/agentrl/platform.yaml",
@@ -31,7 +31,7 @@ def test_the_operator_is_told_which_namespaces_to_watch(render: Render) -> None:
     ]
 
 
-def test_the_operator_understands_what_it_is_told(render: Render, everything: Manifest) -> None:
+def test_the_operator_accepts_its_arguments(render: Render, everything: Manifest) -> None:
     values = everything | {"watchNamespaces": ["a", "b"]}
     pod = the(render(values), "Deployment", "agentrl")["spec"]["template"]["spec"]
     container = pod["containers"][0]
@@ -44,9 +44,7 @@ def test_the_operator_understands_what_it_is_told(render: Render, everything: Ma
     assert told["log_format"] == "json"
 
 
-def test_everything_about_the_operators_pod_can_be_set(
-    render: Render, everything: Manifest
-) -> None:
+def test_all_settings_of_the_pod_are_configurable(render: Render, everything: Manifest) -> None:
     template = the(render(everything), "Deployment", "agentrl")["spec"]["template"]
     pod = template["spec"]
     assert template["metadata"]["labels"]["c"] == "d"

@@ -1,4 +1,4 @@
-"""What the operator, and people, may do."""
+"""Roles of the operator and of users."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,12 +52,12 @@ def roles(objects: list[Manifest]) -> list[Manifest]:
     return [one for one in objects if one["kind"] in ("Role", "ClusterRole")]
 
 
-def test_the_operator_may_do_what_it_does_and_nothing_else(render: Render) -> None:
+def test_the_operator_has_exactly_the_permissions_that_it_uses(render: Render) -> None:
     (role,) = (one for one in roles(render()) if one["metadata"]["name"] == "agentrl-kubeflow")
     assert granted(role) == OPERATOR | EVERYWHERE
 
 
-def test_for_many_users_it_may_also_call_kubeflow_pipelines(render: Render) -> None:
+def test_with_multi_user_kfp_it_may_also_call_kubeflow_pipelines(render: Render) -> None:
     (role,) = (
         one
         for one in roles(render({"kfp": {"multiUser": True}}))
@@ -66,13 +66,13 @@ def test_for_many_users_it_may_also_call_kubeflow_pipelines(render: Render) -> N
     assert granted(role) == OPERATOR | EVERYWHERE | MULTI_USER
 
 
-def test_where_kueue_admits_whole_runs_it_may_ask_it(render: Render) -> None:
+def test_with_admission_of_whole_runs_it_may_manage_workloads(render: Render) -> None:
     objects = render({"kueue": {"admission": "run"}})
     (role,) = (one for one in roles(objects) if one["metadata"]["name"] == "agentrl-kubeflow")
     assert granted(role) == OPERATOR | KUEUE | EVERYWHERE | KUEUE_EVERYWHERE
 
 
-def test_what_kueue_keeps_in_no_namespace_is_read_by_a_cluster_role_and_nothing_else(
+def test_a_cluster_role_reads_only_the_cluster_scoped_objects_of_kueue(
     render: Render,
 ) -> None:
     objects = render(
@@ -91,7 +91,7 @@ def test_what_kueue_keeps_in_no_namespace_is_read_by_a_cluster_role_and_nothing_
     ]
 
 
-def test_in_named_namespaces_it_has_roles_there_and_no_cluster_role(render: Render) -> None:
+def test_with_watched_namespaces_it_has_roles_there_and_no_cluster_role(render: Render) -> None:
     objects = render({"watchNamespaces": ["a", "b"], "rbac": {"aggregate": False}})
     assert [
         (one["kind"], one["metadata"]["namespace"], granted(one)) for one in roles(objects)
@@ -106,9 +106,7 @@ def test_in_named_namespaces_it_has_roles_there_and_no_cluster_role(render: Rend
 
 
 @pytest.mark.parametrize("watched", [[], ["agents"], ["kubeflow"]])
-def test_in_its_own_namespace_it_may_hold_the_lease_that_it_is_told_of_and_no_other(
-    render: Render, watched: list[str]
-) -> None:
+def test_it_may_update_only_the_lease_that_it_is_given(render: Render, watched: list[str]) -> None:
     objects = render({"watchNamespaces": watched, "fullnameOverride": "mine"})
     (role,) = (one for one in roles(objects) if one["metadata"]["name"] == "mine-lease")
     assert (role["kind"], role["metadata"]["namespace"]) == ("Role", "kubeflow")
@@ -125,7 +123,7 @@ def test_in_its_own_namespace_it_may_hold_the_lease_that_it_is_told_of_and_no_ot
     } in container["env"]
 
 
-def test_no_rule_holds_a_wildcard(render: Render, everything: Manifest) -> None:
+def test_no_rule_has_a_wildcard(render: Render, everything: Manifest) -> None:
     for role in roles(render(everything)):
         for rule in role["rules"]:
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
@@ -142,7 +140,7 @@ def test_no_rule_holds_a_wildcard(render: Render, everything: Manifest) -> None:
         ),
     ],
 )
-def test_people_see_and_change_runs_by_the_roles_they_have(
+def test_runs_are_part_of_the_default_user_roles(
     render: Render, name: str, joins: set[str], may: set[str]
 ) -> None:
     (role,) = (one for one in roles(render()) if one["metadata"]["name"] == name)
@@ -156,11 +154,11 @@ def test_people_see_and_change_runs_by_the_roles_they_have(
     }
 
 
-def test_roles_can_be_left_to_somebody_else(render: Render) -> None:
+def test_roles_can_be_left_out(render: Render) -> None:
     assert roles(render({"rbac": {"create": False, "aggregate": False}})) == []
 
 
-def test_only_the_operator_gets_a_token_of_the_api_server(
+def test_only_the_operator_mounts_a_service_account_token(
     render: Render, everything: Manifest
 ) -> None:
     objects = render(everything)

@@ -22,7 +22,7 @@ def test_the_plain_manifests_are_the_chart(helm: str) -> None:
     assert sorted(map(str, yaml.safe_load_all(kept))) == sorted(map(str, yaml.safe_load_all(made)))
 
 
-def test_kustomize_reads_the_plain_manifests() -> None:
+def test_kustomize_builds_the_plain_manifests() -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("No kubectl: kustomize is not run.")

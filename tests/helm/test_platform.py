@@ -1,4 +1,4 @@
-"""What the operator is told of the platform."""
+"""The platform configuration of the operator."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from rendered import Manifest, Render, settings, the
 from agentrl_pipelines.platform import config
 
 
-def test_the_defaults_describe_kubeflow_pipelines_as_it_installs_itself(
+def test_the_defaults_match_the_manifests_of_kubeflow_pipelines(
     render: Render, tmp_path: Path
 ) -> None:
     told = settings(render(), tmp_path)
@@ -28,9 +28,7 @@ def test_the_defaults_describe_kubeflow_pipelines_as_it_installs_itself(
     assert told.poll_seconds == 5
 
 
-def test_a_store_and_a_tracker_of_ones_own_reach_the_operator(
-    render: Render, tmp_path: Path
-) -> None:
+def test_an_external_store_and_tracker_are_configured(render: Render, tmp_path: Path) -> None:
     values = {
         "storage": {
             "url": "s3://models/agents",
@@ -58,7 +56,7 @@ def test_a_store_and_a_tracker_of_ones_own_reach_the_operator(
     assert told.poll_seconds == 0.5
 
 
-def test_the_try_out_servers_are_what_the_operator_is_told_of(
+def test_the_try_out_servers_are_configured(
     render: Render, everything: Manifest, tmp_path: Path
 ) -> None:
     objects = render(everything)
@@ -74,7 +72,7 @@ def test_the_try_out_servers_are_what_the_operator_is_told_of(
     assert bucket["command"][-1] == "/data/agentrl"
 
 
-def test_mlflow_answers_by_its_services_names_and_the_ones_it_is_given(
+def test_mlflow_accepts_the_names_of_its_service_and_the_configured_ones(
     render: Render, everything: Manifest
 ) -> None:
     server = the(render(everything), "Deployment", "agentrl-mlflow")
@@ -90,7 +88,7 @@ def test_mlflow_answers_by_its_services_names_and_the_ones_it_is_given(
     } <= set(environment["MLFLOW_SERVER_ALLOWED_HOSTS"].split(","))
 
 
-def test_for_many_users_the_operator_carries_a_token_of_its_own(
+def test_with_multi_user_kfp_the_operator_has_a_projected_token(
     render: Render, tmp_path: Path
 ) -> None:
     objects = render({"kfp": {"multiUser": True}})

@@ -1,4 +1,4 @@
-"""values.yaml, and the schema that guards it."""
+"""values.yaml and its schema."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def known(values: Manifest, path: str) -> bool:
     return True
 
 
-def test_every_value_of_the_schema_has_a_default_that_people_can_read() -> None:
+def test_every_value_of_the_schema_has_a_default_in_values_yaml() -> None:
     missing = [path for path in leaves(SCHEMA) if not known(VALUES, path)]
     assert missing == ["global"]
 
@@ -67,7 +67,7 @@ def objects(schema: Manifest, at: str = "") -> Iterator[tuple[str, Manifest]]:
         yield from objects(below, f"{at}{name}.")
 
 
-def test_no_object_takes_unknown_fields_but_those_that_kubernetes_checks() -> None:
+def test_only_objects_that_kubernetes_validates_accept_unknown_fields() -> None:
     free = [at for at, one in objects(SCHEMA) if "additionalProperties" not in one]
     assert free == ["global.", "operator.affinity."]
 
@@ -90,7 +90,7 @@ def test_no_object_takes_unknown_fields_but_those_that_kubernetes_checks() -> No
         ({"metrics": {"serviceMonitor": {"interval": 30}}}, "/metrics/serviceMonitor/interval"),
     ],
 )
-def test_a_wrong_value_is_refused_by_its_name(
+def test_an_invalid_value_is_rejected_by_name(
     template: Template, values: Manifest, named: str
 ) -> None:
     ended = template(values)

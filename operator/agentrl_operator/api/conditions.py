@@ -1,4 +1,4 @@
-"""Conditions, as Kubernetes' own resources have them (metav1.Condition)."""
+"""Conditions of a run, in the form of Kubernetes' metav1.Condition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Truth = Literal["True", "False", "Unknown"]
 
 
 def rfc3339(time: datetime) -> str:
-    """A time as Kubernetes writes it: UTC, whole seconds."""
+    """A time in the format of Kubernetes: RFC 3339, UTC, whole seconds."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -22,7 +22,7 @@ Time = Annotated[datetime, PlainSerializer(rfc3339)]
 
 
 class Kind(StrEnum):
-    """What a condition tells."""
+    """Types of conditions."""
 
     ACCEPTED = "Accepted"
     ADMITTED = "Admitted"
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a condition is as it is. Nothing else appears as a reason of a condition or Event."""
+    """Reasons of conditions and Events; no others are used."""
 
     VALID = "Valid"
     INVALID_SPEC = "InvalidSpec"
@@ -81,12 +81,12 @@ class Reason(StrEnum):
 
 
 def stage_reason(name: str) -> Reason:
-    """The reason for a stage's error class; one for all that are not known here."""
+    """The reason for an error class of a stage; StageFailed for a class without one."""
     return next((reason for reason in Reason if reason.value == name), Reason.STAGE_FAILED)
 
 
 class Condition(BaseModel):
-    """One thing that is true, false or not known of a run."""
+    """A metav1.Condition."""
 
     model_config = ConfigDict(
         extra="ignore",
@@ -104,14 +104,14 @@ class Condition(BaseModel):
     observed_generation: int = 0
 
 
-def changed(conditions: Iterable[Condition], told: Condition) -> tuple[Condition, ...]:
-    """`conditions` with this one set, in a fixed order. Its transition time moves only when its
-    status does."""
-    kept = {condition.type: condition for condition in conditions}
-    before = kept.get(told.type)
-    if before is not None and before.status == told.status:
+def with_condition(conditions: Iterable[Condition], condition: Condition) -> tuple[Condition, ...]:
+    """`conditions` with `condition` added or replaced, in the order of `Kind`. The transition time
+    is kept if the status does not change."""
+    by_type = {one.type: one for one in conditions}
+    before = by_type.get(condition.type)
+    if before is not None and before.status == condition.status:
         since = before.last_transition_time
-        told = told.model_copy(update={"last_transition_time": since})
-    kept[told.type] = told
-    order = {kind.value: place for place, kind in enumerate(Kind)}
-    return tuple(sorted(kept.values(), key=lambda one: (order.get(one.type, 99), one.type)))
+        condition = condition.model_copy(update={"last_transition_time": since})
+    by_type[condition.type] = condition
+    order = {kind.value: position for position, kind in enumerate(Kind)}
+    return tuple(sorted(by_type.values(), key=lambda one: (order.get(one.type, 99), one.type)))

@@ -1,4 +1,4 @@
-"""Changes of a run that people wait for: each becomes an Event."""
+"""Transitions of a run that are reported as Kubernetes Events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WARNINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """One of them."""
+    """A transition, in the fields of an Event."""
 
     kind: Literal["Normal", "Warning"]
     reason: str
@@ -30,24 +30,30 @@ class Transition:
 
 
 def transitions(before: Status, after: Status) -> Iterator[Transition]:
-    """What has changed from one status to the next."""
+    """The transitions from one status to the next that are worth an Event: conditions that became
+    true, changes of Progressing, and a rejected spec."""
     for condition in after.conditions:
-        was = before.condition(Kind(condition.type)) if condition.type in set(Kind) else None
-        if was is not None and (was.status, was.reason) == (condition.status, condition.reason):
+        known = condition.type in set(Kind)
+        before_condition = before.condition(Kind(condition.type)) if known else None
+        if before_condition is not None and (
+            (before_condition.status, before_condition.reason)
+            == (condition.status, condition.reason)
+        ):
             continue
-        told = condition.status == "True" or condition.type == Kind.PROGRESSING
-        refused = condition.type == Kind.ACCEPTED and condition.status == "False"
-        # What is said first of a new run is no change; that it works is soon told.
-        quiet = was is None and condition.reason in (Reason.VALID, Reason.SUBMITTING)
-        ended = condition.type == Kind.PROGRESSING and condition.reason in (
+        relevant = condition.status == "True" or condition.type == Kind.PROGRESSING
+        rejected = condition.type == Kind.ACCEPTED and condition.status == "False"
+        # The first conditions of a new run are no news; its start follows soon.
+        initial = before_condition is None and condition.reason in (Reason.VALID, Reason.SUBMITTING)
+        # Another condition reports the same change.
+        duplicate = condition.type == Kind.PROGRESSING and condition.reason in (
             Reason.ENDED,
             Reason.SUSPENDED,
             Reason.INVALID_SPEC,
         )
-        if (told or refused) and not quiet and not ended:
-            bad = condition.type == Kind.FAILED or condition.reason in _WARNINGS
+        if (relevant or rejected) and not initial and not duplicate:
+            warning = condition.type == Kind.FAILED or condition.reason in _WARNINGS
             yield Transition(
-                kind="Warning" if bad else "Normal",
+                kind="Warning" if warning else "Normal",
                 reason=condition.reason,
                 message=condition.message,
             )

@@ -1,4 +1,4 @@
-"""A run's resource, as far as the operator decides by it."""
+"""An AgentRLRun, as far as the operator's decisions depend on it."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
 
 FINALIZER = f"{GROUP}/run"
-"""Holds a deleted run until its work has stopped."""
+"""Finalizer that delays the deletion of a run until its work has stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One AgentRLRun, its manifest checked."""
+    """An AgentRLRun with a validated manifest."""
 
     uid: str
     name: str
     namespace: str
     generation: int
     run: AgentRLRun | None
-    """None: it has mistakes."""
+    """The parsed manifest; None if it is invalid."""
     mistakes: tuple[str, ...] = ()
-    """Of its manifest, one a line."""
+    """Mistakes in the manifest."""
     suspend: bool = False
-    """As the manifest says, mistakes or not."""
+    """`spec.suspend`, also of an invalid manifest."""
     deleted_at: datetime | None = None
-    """Since when its deletion is asked for."""
-    held: bool = False
-    """Whether our finalizer is on it."""
+    """Time of the request to delete it; None if there is none."""
+    has_finalizer: bool = False
+    """Whether it has our finalizer."""
     priority_class: str | None = None
-    """Kueue's, as its label names it."""
+    """The WorkloadPriorityClass that its label names."""
 
     @property
     def experiment(self) -> str:
@@ -46,15 +46,16 @@ class Resource:
 
     @property
     def queue(self) -> str | None:
-        """Kueue's LocalQueue that its manifest names."""
+        """The LocalQueue of Kueue that its manifest names; None if it names none."""
         return self.run.spec.compute.queue if self.run is not None else None
 
     def child(self, part: str) -> str:
-        """The name of an object that it owns."""
+        """The name of an object that it owns, such as the Service of an environment."""
         return resolve.child_name(self.name, self.uid, part)
 
     def run_id(self, phase: int, attempt: int) -> str:
-        """The id of a KFP run: whoever asks gets the same one, so starting is idempotent."""
+        """The id of a KFP run, a function of its arguments and the uid, so that starting a run is
+        idempotent."""
         return run_id(self.uid, phase, attempt)
 
 
@@ -64,57 +65,60 @@ def run_id(uid: str, phase: int, attempt: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """A manifest, checked."""
+class ValidatedManifest:
+    """The result of validating a manifest."""
 
     run: AgentRLRun | None
-    """None: it has mistakes."""
+    """None if the manifest is invalid."""
     mistakes: tuple[str, ...]
     suspend: bool
 
 
 def read(body: Mapping[str, Any], platform: Platform) -> Resource:
     """The resource in an object of the Kubernetes API."""
-    return made(body["metadata"], checked(body, platform))
+    return with_metadata(validated_manifest(body, platform), body["metadata"])
 
 
-def made(metadata: Mapping[str, Any], checked: Checked) -> Resource:
-    """The resource with this metadata and this manifest."""
+def with_metadata(manifest: ValidatedManifest, metadata: Mapping[str, Any]) -> Resource:
+    """The resource with this manifest and metadata."""
     deleted = metadata.get("deletionTimestamp")
     return Resource(
         uid=metadata["uid"],
         name=metadata["name"],
         namespace=metadata["namespace"],
         generation=metadata.get("generation", 1),
-        run=checked.run,
-        mistakes=checked.mistakes,
-        suspend=checked.suspend,
+        run=manifest.run,
+        mistakes=manifest.mistakes,
+        suspend=manifest.suspend,
         deleted_at=datetime.fromisoformat(deleted) if deleted else None,
-        held=FINALIZER in metadata.get("finalizers", ()),
+        has_finalizer=FINALIZER in metadata.get("finalizers", ()),
         priority_class=(metadata.get("labels") or {}).get(PRIORITY_LABEL) or None,
     )
 
 
-def checked(body: Mapping[str, Any], platform: Platform) -> Checked:
-    """The manifest in an object of the Kubernetes API."""
+def validated_manifest(body: Mapping[str, Any], platform: Platform) -> ValidatedManifest:
+    """The manifest in an object of the Kubernetes API, validated for this platform."""
     suspend = bool((body.get("spec") or {}).get("suspend", False))
     metadata = {name: body["metadata"][name] for name in ("name", "namespace")}
     manifest = {name: body.get(name) for name in ("apiVersion", "kind", "spec")}
     try:
         run = parse(manifest | {"metadata": metadata})
     except SpecError as error:
-        return Checked(run=None, mistakes=tuple(error.mistakes), suspend=suspend)
-    misplaced = tuple(_misplaced(run, platform))
-    return Checked(run=None if misplaced else run, mistakes=misplaced, suspend=suspend)
+        return ValidatedManifest(run=None, mistakes=tuple(error.mistakes), suspend=suspend)
+    mistakes = tuple(_platform_mistakes(run, platform))
+    return ValidatedManifest(run=None if mistakes else run, mistakes=mistakes, suspend=suspend)
 
 
-def _misplaced(run: AgentRLRun, platform: Platform) -> Iterator[str]:
-    """What is right in a manifest and yet cannot work on this cluster."""
-    home = platform.kfp.namespace
-    if not platform.kfp.multi_user and run.metadata.namespace != home:
-        yield f"metadata.namespace: Kubeflow Pipelines runs its pods in {home}; make the run there"
+def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:
+    """What is valid in general but cannot work on this cluster."""
+    namespace = platform.kfp.namespace
+    if not platform.kfp.multi_user and run.metadata.namespace != namespace:
+        yield (
+            "metadata.namespace: Kubeflow Pipelines runs all pods in the namespace "
+            f"{namespace}; create the run there"
+        )
     if run.spec.storage.url is not None and not run.spec.storage.url.startswith("s3://"):
-        yield "spec.storage.url: pods share no folder; name an s3:// bucket, or leave it out"
+        yield "spec.storage.url: pods do not share a folder; use an s3:// URL, or omit the field"
 
 
 def tracking_uri(resource: Resource, platform: Platform) -> str | None:

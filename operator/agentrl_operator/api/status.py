@@ -1,4 +1,4 @@
-"""A run's status, as the operator reads it back and writes it: everything it remembers."""
+"""The status of a run: everything that the operator remembers about it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from agentrl_operator.api.conditions import Condition, Kind, Reason, Time, Truth, changed
+from agentrl_operator.api.conditions import (
+    Condition,
+    Kind,
+    Reason,
+    Time,
+    Truth,
+    with_condition,
+)
 
 
 class _Part(BaseModel):
@@ -23,7 +30,7 @@ class _Part(BaseModel):
 
 
 class Cost(_Part):
-    """What a run has used."""
+    """Resources that a run has used."""
 
     tokens: int = 0
     environment_seconds: int = 0
@@ -31,7 +38,7 @@ class Cost(_Part):
 
 
 class Status(_Part):
-    """`agentrl_components.spec.crd.status` says what each field means."""
+    """The fields are described in `agentrl_components.spec.crd.status`."""
 
     state: Literal["Pending", "Running", "Suspended", "Succeeded", "Failed"] = "Pending"
     observed_generation: int = 0
@@ -58,15 +65,15 @@ class Status(_Part):
 
     @property
     def finished(self) -> bool:
-        """Whether the run succeeded or failed for good."""
+        """Whether the run has succeeded or failed."""
         return self.completion_time is not None
 
     def condition(self, kind: Kind) -> Condition | None:
-        """The condition of this kind."""
+        """The condition of this type; None if there is none."""
         return next((one for one in self.conditions if one.type == kind), None)
 
     def has_condition(self, kind: Kind, status: Truth, *reasons: Reason) -> bool:
-        """Whether a condition has this status, and one of the reasons where any are given."""
+        """Whether a condition has this status and one of `reasons`, if any are given."""
         found = self.condition(kind)
         return (
             found is not None
@@ -81,7 +88,8 @@ class Status(_Part):
     def with_condition(
         self, kind: Kind, status: Truth, reason: Reason, message: str, now: datetime
     ) -> Status:
-        """A copy with this condition, for the generation that the status answers."""
+        """A copy with this condition, for the observed generation. Longer messages than Kubernetes
+        accepts are truncated."""
         condition = Condition(
             type=kind,
             status=status,
@@ -90,34 +98,36 @@ class Status(_Part):
             last_transition_time=now,
             observed_generation=self.observed_generation,
         )
-        return self.with_(conditions=changed(self.conditions, condition))
+        return self.with_(conditions=with_condition(self.conditions, condition))
 
     def with_progressing(self, truth: Truth, reason: Reason, message: str, now: datetime) -> Status:
-        """A copy that says how it goes, in the Progressing condition and where people look."""
-        told = self.with_condition(Kind.PROGRESSING, truth, reason, message, now)
-        return told.with_(message=message[:4096])
+        """A copy with this Progressing condition and the same text in `message`, which is a printer
+        column."""
+        status = self.with_condition(Kind.PROGRESSING, truth, reason, message, now)
+        return status.with_(message=message[:4096])
 
     def active_for(self, now: datetime) -> float:
-        """Seconds of work, time spent suspended not counted."""
+        """Seconds for which the run has been working, without the time that it was suspended."""
         running = (now - self.active_time).total_seconds() if self.active_time is not None else 0.0
         return self.active_seconds + max(0.0, running)
 
 
 def read(stored: Mapping[str, Any] | None) -> Status:
-    """The status of a resource. One that is damaged counts as lost: it is made anew."""
+    """The status in an object of the Kubernetes API; an empty one if that is invalid, so that it is
+    rebuilt."""
     try:
         return Status.model_validate(stored or {})
     except ValidationError:
         return Status()
 
 
-def written(status: Status) -> dict[str, Any]:
-    """The status as it stands in the resource."""
+def as_json(status: Status) -> dict[str, Any]:
+    """The status as stored in the resource."""
     return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def patch(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch from one status to the other; empty where nothing changed."""
+    """The merge patch from one status to the other; empty if they are equal."""
     before = before or {}
     changes = {name: value for name, value in after.items() if before.get(name) != value}
     return changes | {name: None for name in before if name not in after}

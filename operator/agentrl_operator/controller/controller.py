@@ -216,7 +216,7 @@ class Controller:
         self, key: Key, run: CachedRun, resource: Resource, before: Status, after: Status
     ) -> None:
         """Patch what changed in the status, and create an Event for each important change."""
-        change = statuses.patch(run.status, statuses.written(after))
+        change = statuses.patch(run.status, statuses.as_json(after))
         if not change or key not in self._runs:
             return
         body = await self._clients.cluster.patch_status(resource, change)

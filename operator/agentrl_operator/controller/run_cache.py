@@ -79,14 +79,14 @@ class ResourceParser:
     """Makes a `Resource` of a `CachedRun`. The models of recently parsed manifests are kept."""
 
     def __init__(self, platform: Platform) -> None:
-        def checked(manifest: str, name: str, namespace: str) -> resource.Checked:
+        def validated(manifest: str, name: str, namespace: str) -> resource.ValidatedManifest:
             metadata = {"metadata": {"name": name, "namespace": namespace}}
-            return resource.checked(json.loads(manifest) | metadata, platform)
+            return resource.validated_manifest(json.loads(manifest) | metadata, platform)
 
-        self._checked = lru_cache(_MAX_PARSED)(checked)
+        self._validated = lru_cache(_MAX_PARSED)(validated)
 
     def parse(self, run: CachedRun) -> Resource:
         """The resource that `reconcile` decides by."""
         metadata = run.metadata
-        checked = self._checked(run.manifest, metadata["name"], metadata["namespace"])
-        return resource.made(metadata, checked)
+        manifest = self._validated(run.manifest, metadata["name"], metadata["namespace"])
+        return resource.with_metadata(manifest, metadata)

@@ -52,7 +52,7 @@ def reconcile(
     status = _with_acceptance(situation, status)
     if status.finished:
         return _finished_plan(situation, status)
-    finalizer: tuple[Action, ...] = () if resource.held else (AddFinalizer(),)
+    finalizer: tuple[Action, ...] = () if resource.has_finalizer else (AddFinalizer(),)
     plan = _plan(situation, status)
     return replace(plan, actions=(*finalizer, *plan.actions))
 
@@ -197,7 +197,7 @@ def _start_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
         run_id=situation.run_id(status),
         phase=status.phase_index,
         attempt=status.attempt,
-        first=not situation.resource.held,
+        first=not situation.resource.has_finalizer,
         nodes={} if isinstance(nodes, Unknown) else nodes,
     )
     actions.append(start)

@@ -125,7 +125,7 @@ def deletion_plan(situation: Situation, status: Status) -> Plan:
     not answer, pods that do not end and a store that does not answer delay this for a limited
     time."""
     resource, observation, now = situation.resource, situation.observation, situation.now
-    if not resource.held or resource.deleted_at is None:
+    if not resource.has_finalizer or resource.deleted_at is None:
         return Plan(status=status, requeue_s=None)
     status = status.with_(attempt=max(status.attempt, observation.attempt))
     waited_s = (now - resource.deleted_at).total_seconds()

@@ -19,7 +19,7 @@ def reasons(before: Status, after: Status) -> list[str]:
     return [one.reason for one in transitions(before, after)]
 
 
-def test_a_new_run_makes_no_event_until_it_works():
+def test_a_new_run_has_no_event_until_it_is_running():
     accepted = Status().with_condition(Kind.ACCEPTED, "True", Reason.VALID, "", NOW)
     first = progressing(accepted, Reason.SUBMITTING)
     assert reasons(Status(), first) == []

@@ -11,7 +11,7 @@ from agentrl_operator.api.status import Status
 from agentrl_operator.planning.observation import Observation
 
 
-def test_a_condition_keeps_its_time_while_its_status_stays():
+def test_a_condition_keeps_its_transition_time_while_its_status_is_the_same():
     first = plan()
     later = NOW + timedelta(minutes=5)
     second = plan(status=first.status, observed=Observation(kfp=KfpRun(state="RUNNING")), now=later)
@@ -21,11 +21,11 @@ def test_a_condition_keeps_its_time_while_its_status_stays():
     assert progressing.last_transition_time == NOW
 
 
-def test_a_damaged_status_counts_as_lost():
+def test_an_invalid_status_is_read_as_an_empty_one():
     assert statuses.read({"phaseIndex": "one"}) == Status()
 
 
-def test_a_status_patch_says_only_what_changed():
+def test_a_status_patch_contains_only_changes():
     before = {"state": "Pending", "kfpRun": "a", "attempt": 0}
     assert statuses.patch(before, {"state": "Running", "attempt": 0}) == {
         "state": "Running",

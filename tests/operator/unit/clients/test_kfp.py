@@ -11,7 +11,7 @@ RUN = "d4f24ec4-9fc5-5b64-9d72-5a6b3ff0c3c4"
 
 
 class StubWorkflows:
-    """What Kubernetes says of the stub's Workflows."""
+    """The Workflows of the stub, as Kubernetes shows them."""
 
     def __init__(self, stub):
         self.stub = stub
@@ -50,7 +50,7 @@ def submission(**changes):
     return Submission(**given | changes)
 
 
-async def test_a_run_is_posted_as_kfp_takes_it(api, stub):
+async def test_a_run_is_posted_in_the_form_of_the_api(api, stub):
     assert await api.get_run(RUN) is None
     await api.start_run(submission(service_account="trainer"))
 
@@ -68,7 +68,7 @@ async def test_a_run_is_posted_as_kfp_takes_it(api, stub):
     assert stub.tokens == {"Bearer projected"}
 
 
-async def test_a_backend_with_mlflow_is_told_to_leave_a_tracked_run_alone(api, stub):
+async def test_a_backend_with_mlflow_creates_no_mlflow_run_for_a_tracked_run(api, stub):
     await api.start_run(submission(tracked=True))
     await api.start_run(submission(run_id="6f1b4f4c-0000-5000-8000-000000000001"))
 
@@ -77,7 +77,7 @@ async def test_a_backend_with_mlflow_is_told_to_leave_a_tracked_run_alone(api, s
     assert "plugins_input" not in untracked
 
 
-async def test_a_backend_too_old_for_plugins_is_asked_without_and_only_once_with(api, stub):
+async def test_the_plugins_field_is_sent_only_once_to_a_backend_that_rejects_it(api, stub):
     stub.plugins = False
     other = "6f1b4f4c-0000-5000-8000-000000000001"
     await api.start_run(submission(tracked=True))
@@ -88,21 +88,21 @@ async def test_a_backend_too_old_for_plugins_is_asked_without_and_only_once_with
     assert all("plugins_input" not in run for run in stub.posted)
 
 
-async def test_a_run_that_is_there_is_not_posted_again(api, stub):
+async def test_an_existing_run_is_not_posted_again(api, stub):
     await api.start_run(submission())
     await api.start_run(submission())
 
     assert stub.workflows == [RUN]
 
 
-async def test_only_the_first_start_of_a_run_looks_for_nothing(api, stub):
+async def test_only_the_first_start_skips_the_search_for_an_earlier_one(api, stub):
     await api.start_run(submission(first=True))
     assert api._workflows.asked == 0
     await api.start_run(submission(run_id="6f1b4f4c-0000-5000-8000-000000000001"))
     assert api._workflows.asked == 1
 
 
-async def test_a_lost_answer_never_starts_a_second_workflow(api, stub):
+async def test_a_lost_response_never_starts_a_second_workflow(api, stub):
     stub.drop_answers = True
     with pytest.raises(KfpError) as caught:
         await api.start_run(submission(first=True))
@@ -113,7 +113,7 @@ async def test_a_lost_answer_never_starts_a_second_workflow(api, stub):
     assert stub.workflows == [RUN]
 
 
-async def test_a_workflow_that_kfp_does_not_know_yet_is_waited_for(api, stub):
+async def test_a_run_with_a_workflow_that_kfp_does_not_list_yet_is_not_posted(api, stub):
     stub.drop_rows = True
     with pytest.raises(KfpError):
         await api.start_run(submission())
@@ -127,14 +127,14 @@ async def test_a_workflow_that_kfp_does_not_know_yet_is_waited_for(api, stub):
     assert stub.workflows == [RUN, RUN]
 
 
-async def test_an_experiment_that_exists_is_used(api, stub):
+async def test_an_existing_experiment_is_used(api, stub):
     await api.start_run(submission())
     await api.start_run(submission(run_id="e4f24ec4-9fc5-5b64-9d72-5a6b3ff0c3c4"))
 
     assert [run["experiment_id"] for run in stub.posted] == ["experiment-0", "experiment-0"]
 
 
-async def test_terminate_leaves_runs_alone_that_have_ended_or_are_not_known(api, stub):
+async def test_ended_and_unknown_runs_are_not_terminated(api, stub):
     await api.terminate_run(RUN)
     await api.start_run(submission())
     await api.terminate_run(RUN)
@@ -144,7 +144,7 @@ async def test_terminate_leaves_runs_alone_that_have_ended_or_are_not_known(api,
     assert (await api.get_run(RUN)).state == "SUCCEEDED"
 
 
-async def test_forgetting_deletes_the_runs_and_their_experiment(api, stub):
+async def test_deleting_an_experiment_deletes_its_runs(api, stub):
     await api.delete_experiment("demo-6a1b2c3d", "kubeflow")
     await api.start_run(submission())
     await api.delete_experiment("demo-6a1b2c3d", "kubeflow")
@@ -153,14 +153,14 @@ async def test_forgetting_deletes_the_runs_and_their_experiment(api, stub):
 
 
 def ran(count, experiment="experiment-0"):
-    """As many runs of an experiment, one of them at work."""
+    """This many runs of an experiment, one of them running."""
     run = {"experiment_id": experiment, "state": "SUCCEEDED"}
     runs = {f"{experiment}-{n}": run | {"run_id": f"{experiment}-{n}"} for n in range(count)}
     runs[f"{experiment}-{count - 1}"]["state"] = "RUNNING"
     return runs
 
 
-async def test_every_run_of_an_experiment_is_listed_and_none_of_another(api, stub):
+async def test_exactly_the_runs_of_an_experiment_are_listed(api, stub):
     assert await api.list_runs("demo-6a1b2c3d", "kubeflow") == {}
     stub.experiments = {"demo-6a1b2c3d": "experiment-0", "other": "experiment-1"}
     stub.runs = ran(120) | ran(2, "experiment-1")  # three pages
@@ -170,7 +170,7 @@ async def test_every_run_of_an_experiment_is_listed_and_none_of_another(api, stu
     assert [run_id for run_id, run in found.items() if run.alive] == ["experiment-0-119"]
 
 
-async def test_forgetting_deletes_the_runs_of_every_page(api, stub):
+async def test_deleting_an_experiment_deletes_the_runs_of_every_page(api, stub):
     stub.experiments = {"demo-6a1b2c3d": "experiment-0"}
     stub.runs = ran(120)
     await api.delete_experiment("demo-6a1b2c3d", "kubeflow")
@@ -178,7 +178,7 @@ async def test_forgetting_deletes_the_runs_of_every_page(api, stub):
     assert (stub.runs, stub.experiments) == ({}, {})
 
 
-async def test_a_kfp_that_is_not_there_is_an_error_that_says_so_and_may_pass():
+async def test_an_unreachable_kfp_is_a_retryable_error():
     api = KfpApi("http://127.0.0.1:9", StubWorkflows(KfpStub()))
     with pytest.raises(KfpError, match="KFP: GET runs/") as caught:
         await api.get_run(RUN)

@@ -1,4 +1,4 @@
-"""What we send to KFP is what every backend from 2.14.3 to 2.17.0 knows (kfp_contract.py)."""
+"""Every backend from 2.14.3 to 2.17.0 knows all that we send to KFP (kfp_contract.py)."""
 
 import json
 import re
@@ -21,12 +21,12 @@ KNOWN = json.loads(FIXTURE.read_text())
 SPEC, CONTAINERS = "ml_pipelines.PipelineSpec", "ml_pipelines.PipelineDeploymentConfig"
 PODS = "kfp_kubernetes.KubernetesExecutorConfig"
 FREE = ("", "{}", "[]")
-"""What is no message, or may hold anything."""
+"""Types that are no messages or have arbitrary content."""
 RUN = "d4f24ec4-9fc5-5b64-9d72-5a6b3ff0c3c4"
 
 
 def unknown(data: object, kind: str) -> list[str]:
-    """Fields in `data` that a message of this kind has not, by their paths."""
+    """Paths of the fields in `data` that a message of this kind does not have."""
     if kind in FREE:
         return []
     if kind.startswith("["):
@@ -79,13 +79,13 @@ def test_every_backend_knows_every_field_of_a_phases_pipeline(placement):
     assert [path for pod in pods.values() for path in unknown(pod, PODS)] == []
 
 
-def test_a_field_that_only_later_backends_know_would_be_found():
+def test_a_field_that_only_later_backends_know_is_found():
     pod = {"imagePullPolicy": "Always", "securityContext": {}, "podMetadata": {"lables": {}}}
     assert unknown(pod, PODS) == ["securityContext", "podMetadata.lables"]
 
 
 class NoWorkflows:
-    """A cluster without any."""
+    """A cluster without Workflows."""
 
     async def workflow_phases(self, namespace, run_id):
         return []

@@ -1,4 +1,4 @@
-"""What is asked of a real kube-apiserver, question by question."""
+"""Requests to a real kube-apiserver."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def pod(server, name, phase, **labels):
     server.ask("PATCH", path, {"status": {"phase": phase}}, "application/merge-patch+json")
 
 
-async def test_pods_that_did_not_succeed_are_found_by_their_labels(api_server, cluster):
+async def test_pods_that_have_not_succeeded_are_listed_by_label(api_server, cluster):
     api_server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LAB}})
     run, kfp = "agentrl.dev/run", "pipeline/runid"
     pod(api_server, "train", "Running", **{run: "demo", kfp: FIRST})
@@ -77,7 +77,7 @@ def servers(labels, **pods):
     }
 
 
-async def test_a_deployment_brought_up_to_date_keeps_nothing_that_its_manifest_no_longer_says(
+async def test_an_updated_deployment_loses_the_fields_that_its_manifest_no_longer_has(
     api_server, cluster
 ):
     somewhere = [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]

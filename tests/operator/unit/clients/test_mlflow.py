@@ -12,7 +12,7 @@ from agentrl_operator.errors import MlflowError, NotLeaderError
 
 
 class MlflowStub:
-    """MLflow's runs, as far as the operator asks for them."""
+    """The part of MLflow's API that the operator uses."""
 
     def __init__(self):
         self.experiments = {}
@@ -61,7 +61,7 @@ class MlflowStub:
         return JSONResponse({})
 
 
-async def test_the_run_of_a_uid_is_made_once_and_found_again():
+async def test_the_mlflow_run_of_a_uid_is_created_once_and_found_again():
     stub, api = MlflowStub(), MlflowApi()
     with running(stub.app()) as url:
         first = await api.ensure_run(url, "agentrl", "demo", "uid-1")
@@ -75,14 +75,14 @@ async def test_the_run_of_a_uid_is_made_once_and_found_again():
     assert stub.runs[0]["status"] == "FINISHED"
 
 
-async def test_an_mlflow_that_is_not_there_is_an_error_of_its_own():
+async def test_an_unreachable_mlflow_is_an_mlflow_error():
     api = MlflowApi()
     with pytest.raises(MlflowError, match="MLflow: GET experiments/get-by-name"):
         await api.ensure_run("http://127.0.0.1:9", "agentrl", "demo", "uid-1")
     await api.close()
 
 
-async def test_outside_of_its_term_an_operator_makes_no_experiment():
+async def test_no_experiment_is_created_behind_a_closed_gate():
     gate = WriteGate()
     gate.expires_at = 0.0
     stub, api = MlflowStub(), MlflowApi(gate=gate)

@@ -1,4 +1,4 @@
-"""What pods say of themselves, in the words of a kubelet."""
+"""Problems of pods, from the status that a kubelet writes."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def container(**state):
     return [{"name": "wait", "state": {"running": {}}}, {"name": "main", "state": state}]
 
 
-def test_a_pod_at_work_has_no_trouble():
+def test_a_working_pod_has_no_problem():
     seen = read(pod(containerStatuses=container(running={})))
     assert seen == Pod(part="train", run_id="", ended=False)
 
@@ -72,7 +72,7 @@ def test_a_pod_at_work_has_no_trouble():
         ),
     ],
 )
-def test_what_keeps_a_pod_from_work_is_told(status, told):
+def test_what_stops_a_pod_from_working_is_reported(status, told):
     assert read(pod(**status)).trouble == told
 
 
@@ -85,11 +85,11 @@ def test_what_keeps_a_pod_from_work_is_told(status, told):
         {"conditions": [{"type": "PodScheduled", "status": "True"}]},
     ],
 )
-def test_what_passes_by_itself_or_is_told_elsewhere_is_not(status):
+def test_transient_states_and_errors_reported_elsewhere_are_no_problem(status):
     assert read(pod(**status)).trouble == ""
 
 
-def test_pods_are_counted_until_they_end_and_each_thing_is_said_once():
+def test_working_pods_are_counted_and_each_problem_is_named_once():
     labels = {"agentrl.dev/environment": "rooms"}
     away = container(waiting={"reason": "ErrImagePull"})
     pods = [

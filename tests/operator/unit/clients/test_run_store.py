@@ -24,13 +24,13 @@ def stores(store):
     stores.close()
 
 
-async def test_a_run_that_has_written_nothing_has_no_standing(stores):
+async def test_a_run_without_records_has_no_state(stores):
     assert await stores.read_state(STORAGE) is None
     assert await stores.read_decision(STORAGE, 0) is None
     assert await stores.read_mlflow_run(STORAGE) is None
 
 
-async def test_state_and_decision_are_read_and_what_else_stands_there_is_left_aside(stores, store):
+async def test_state_and_decision_are_read_and_unknown_fields_ignored(stores, store):
     store.replace(
         "state.json",
         b'{"status": "failed", "message": "no", "reason": "ModelError", "final": true,'
@@ -59,21 +59,21 @@ async def test_state_and_decision_are_read_and_what_else_stands_there_is_left_as
     )
 
 
-async def test_a_damaged_record_is_an_error_that_names_it(stores, store):
+async def test_a_damaged_record_is_an_error_with_its_key(stores, store):
     store.replace("state.json", b"{")
 
     with pytest.raises(RunStoreError, match=r"state\.json: in memory:: damaged"):
         await stores.read_state(STORAGE)
 
 
-async def test_the_mlflow_run_is_named_for_the_stages(stores, store):
+async def test_the_mlflow_run_is_recorded_for_the_stages(stores, store):
     await stores.write_mlflow_run(STORAGE, "m1")
 
     assert store.get("tracker.json") == b'{"run_id": "m1"}'
     assert await stores.read_mlflow_run(STORAGE) == "m1"
 
 
-async def test_erasing_leaves_nothing(stores, store):
+async def test_deleting_run_data_leaves_nothing(stores, store):
     for number in range(3):
         store.put(f"checkpoints/{number:06d}/model", b"x")
 
@@ -81,7 +81,7 @@ async def test_erasing_leaves_nothing(stores, store):
     assert store.objects == {}
 
 
-async def test_what_is_not_the_runs_own_is_left_where_it_is(stores, store):
+async def test_objects_of_others_are_not_deleted(stores, store):
     others = ("kubeflow/other-6a1b2c3d/run.json", "notes.txt", "checkpoints.txt")
     for key in (*others, "run.json", "state.json", "phases/00/decision.json", "pulses/play"):
         store.put(key, b"x")
@@ -90,7 +90,7 @@ async def test_what_is_not_the_runs_own_is_left_where_it_is(stores, store):
     assert set(store.objects) == set(others)
 
 
-async def test_a_store_that_refuses_or_hangs_is_an_error_and_holds_nobody_up():
+async def test_a_store_that_refuses_or_hangs_is_an_error_in_time():
     def refuses(storage):
         raise StoreError("storage: AWS_ACCESS_KEY_ID not set in the environment")
 
@@ -106,7 +106,7 @@ async def test_a_store_that_refuses_or_hangs_is_an_error_and_holds_nobody_up():
     hanging.close()
 
 
-def test_runs_in_one_service_share_its_connections(monkeypatch):
+def test_runs_in_the_same_s3_service_share_its_connections(monkeypatch):
     monkeypatch.setenv("ONE_KEY", "person")
     monkeypatch.setenv("ONE_SECRET", "secret")
     one, other, elsewhere = (

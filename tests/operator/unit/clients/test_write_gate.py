@@ -60,7 +60,7 @@ async def test_closing_waits_for_the_responses_to_writes_in_flight():
     assert await gate.close(0.0)
 
 
-async def test_whoever_changes_something_asks_the_term_first():
+async def test_every_client_passes_the_gate_before_it_writes():
     """Nothing is sent: nobody listens at that address, so a request would raise another error."""
     gate = WriteGate()
     gate.expires_at = 0.0

@@ -71,7 +71,7 @@ def test_a_manifest_is_checked_once_while_it_is_looked_at():
     held = parser.parse(CachedRun.from_object(body(version="8", finalizers=[FINALIZER])))
     changed = parser.parse(CachedRun.from_object(body(generation=2) | {"spec": SPEC | {"seed": 7}}))
 
-    assert (first.held, held.held) == (False, True)
+    assert (first.has_finalizer, held.has_finalizer) == (False, True)
     assert held.run is first.run
     assert (first.run.spec.seed, changed.run.spec.seed) == (0, 7)
 

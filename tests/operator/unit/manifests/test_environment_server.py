@@ -57,7 +57,7 @@ def test_a_builtin_environment_is_served_by_our_image_with_its_options_as_json()
     ]
 
 
-def test_an_image_of_ones_own_keeps_its_entrypoint_and_is_told_port_and_token():
+def test_a_custom_image_keeps_its_entrypoint_and_gets_port_and_token():
     assert container(1)["image"] == "registry.test/own:1"
     assert "command" not in container(1)
     assert {"name": "PORT", "value": "8080"} in container(1)["env"]
@@ -67,7 +67,7 @@ def test_an_image_of_ones_own_keeps_its_entrypoint_and_is_told_port_and_token():
     } in container(1)["env"]
 
 
-def test_a_server_reads_its_secrets_by_name_and_they_are_told_nowhere():
+def test_secrets_are_passed_by_reference_to_servers_and_to_nothing_else():
     own = [{"name": "JUDGE_KEY", "secret": "judge", "key": "api-key"}]
     spec = SERVED | {"environments": [{"name": "own", "image": "a/b:1", "secretEnv": own}]}
     (server,) = made(spec=spec)["spec"]["template"]["spec"]["containers"]
@@ -83,11 +83,11 @@ def test_a_server_reads_its_secrets_by_name_and_they_are_told_nowhere():
     assert "judge" not in json.dumps(phase_pipeline(run(spec).run, UID, PLATFORM))
 
 
-def test_no_secret_takes_the_place_of_what_every_server_is_given():
+def test_no_secret_replaces_a_variable_that_every_server_gets():
     assert {variable["name"] for variable in container()["env"]} == RESERVED_VARIABLES
 
 
-def test_pods_keep_to_the_restricted_pod_security_standard():
+def test_pods_comply_with_the_restricted_pod_security_standard():
     pod = made()["spec"]["template"]["spec"]
 
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -103,7 +103,7 @@ def test_pods_keep_to_the_restricted_pod_security_standard():
     }
 
 
-def test_servers_ask_for_what_the_manifest_says_and_are_probed():
+def test_servers_request_the_resources_of_the_manifest_and_have_probes():
     assert made()["spec"]["replicas"] == 2
     assert container()["resources"] == {
         "requests": {"cpu": "500m", "memory": "1Gi"},
@@ -113,7 +113,7 @@ def test_servers_ask_for_what_the_manifest_says_and_are_probed():
     assert container()["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
 
 
-def test_kueue_finds_its_queue_on_the_deployment_and_its_pods():
+def test_the_deployment_and_its_pods_have_the_queue_label():
     label = {"kueue.x-k8s.io/queue-name": "team-a"}
     assert made()["metadata"]["labels"].items() >= label.items()
     assert made()["spec"]["template"]["metadata"]["labels"].items() >= label.items()
@@ -121,13 +121,13 @@ def test_kueue_finds_its_queue_on_the_deployment_and_its_pods():
     assert label.keys().isdisjoint(without["spec"]["template"]["metadata"]["labels"])
 
 
-def test_servers_name_no_queue_where_kueue_admits_the_run():
+def test_servers_have_no_queue_label_where_kueue_admits_whole_runs():
     whole = made(platform=PLATFORM.model_copy(update={"kueue": Kueue(admission="run")}))
     labels = whole["metadata"]["labels"] | whole["spec"]["template"]["metadata"]["labels"]
     assert "kueue.x-k8s.io/queue-name" not in labels
 
 
-def test_the_service_and_the_deployment_select_the_pods_of_this_run_alone():
+def test_service_and_deployment_select_only_the_pods_of_this_run():
     resource = run(SERVED)
     service = environment_server.service(resource, resource.run.spec.environments[0])
     labels = made()["spec"]["template"]["metadata"]["labels"]
@@ -140,7 +140,7 @@ def test_the_service_and_the_deployment_select_the_pods_of_this_run_alone():
     assert labels.items() >= service["spec"]["selector"].items()
 
 
-def test_servers_run_on_the_nodes_that_kueue_chose():
+def test_servers_run_on_the_nodes_that_kueue_assigned():
     resource = run(SERVED)
     environment = resource.run.spec.environments[0]
     spot = PodSetInfo(
@@ -159,7 +159,7 @@ def test_servers_run_on_the_nodes_that_kueue_chose():
     )
 
 
-def test_what_lets_servers_onto_the_nodes_is_on_their_pods_and_changes_no_selector():
+def test_pod_metadata_from_admission_checks_does_not_change_the_selector():
     resource = run(SERVED)
     environment = resource.run.spec.environments[0]
     room = PodSetInfo(
@@ -175,7 +175,7 @@ def test_what_lets_servers_onto_the_nodes_is_on_their_pods_and_changes_no_select
     assert "annotations" not in made()["spec"]["template"]["metadata"]
 
 
-def test_servers_that_kueue_admits_by_themselves_name_their_priority_class():
+def test_servers_that_kueue_admits_as_pods_name_their_priority_class():
     resource = run(SERVED, labels={"kueue.x-k8s.io/priority-class": "urgent"})
     named = environment_server.deployment(
         resource, resource.run, resource.run.spec.environments[0], PLATFORM
@@ -188,7 +188,7 @@ def test_servers_that_kueue_admits_by_themselves_name_their_priority_class():
         assert labels["kueue.x-k8s.io/priority-class"] == "urgent"
 
 
-def test_every_child_names_the_run_as_its_owner_and_has_a_name_kubernetes_takes():
+def test_every_object_is_owned_by_the_run_and_has_a_valid_name():
     long = "a" * 52
     resource = run(SERVED, name=long)
     environment = resource.run.spec.environments[0]
@@ -204,7 +204,7 @@ def test_every_child_names_the_run_as_its_owner_and_has_a_name_kubernetes_takes(
         assert all(len(value) <= 63 for value in child["metadata"]["labels"].values())
 
 
-def test_stages_read_the_token_from_the_secret_that_the_operator_makes():
+def test_stages_read_the_token_from_the_secret_that_the_operator_creates():
     resource = run(SERVED)
     secret = environment_server.token_secret(resource, "very secret")
 
@@ -213,7 +213,7 @@ def test_stages_read_the_token_from_the_secret_that_the_operator_makes():
     assert f'"secretName": "{secret["metadata"]["name"]}"' in bound
 
 
-def test_the_fingerprint_changes_with_anything_in_the_deployment():
+def test_the_fingerprint_changes_with_every_field_of_the_deployment():
     resource = run(SERVED)
     environment = resource.run.spec.environments[0]
     annotation = made()["metadata"]["annotations"]["agentrl.dev/fingerprint"]
@@ -226,13 +226,13 @@ def test_the_fingerprint_changes_with_anything_in_the_deployment():
     assert annotation != environment_server.fingerprint(resource, resource.run, environment, other)
 
 
-def test_servers_are_found_by_their_own_addresses_and_take_none_of_the_clusters():
+def test_the_service_is_headless():
     resource = run(SERVED)
     for environment in resource.run.spec.environments:
         assert environment_server.service(resource, environment)["spec"]["clusterIP"] == "None"
 
 
-def test_servers_are_brought_up_to_date_by_an_edit_of_what_may_change():
+def test_an_edit_of_a_mutable_field_updates_the_deployment():
     before = made()["metadata"]["annotations"]["agentrl.dev/fingerprint"]
     usual = SERVED["environments"][0]
     secret = [{"name": "KEY", "secret": "judge", "key": "key"}]

@@ -1,4 +1,4 @@
-"""What a run's Workload asks Kueue for, and what Kueue is told in its status."""
+"""The Workload of a run and the patches of its status."""
 
 from datetime import UTC, datetime
 
@@ -26,7 +26,7 @@ def asked(**spec):
     return workload.manifest(one, parse(manifest))
 
 
-def test_a_workload_asks_for_the_trainer_and_every_server():
+def test_a_workload_requests_the_trainer_and_every_server():
     made = asked(
         environments=[
             {"name": "babyai", "builtin": "babyai", "replicas": 3},
@@ -72,7 +72,7 @@ def test_a_workload_asks_for_the_trainer_and_every_server():
     }
 
 
-def test_apart_rollout_and_update_are_asked_for_side_by_side():
+def test_disaggregated_rollout_and_update_are_two_pod_sets():
     made = asked(
         environments=[{"name": "babyai", "url": "http://babyai.test"}],
         compute={"queue": "training", "placement": "disaggregated"},
@@ -81,7 +81,7 @@ def test_apart_rollout_and_update_are_asked_for_side_by_side():
     assert [one["name"] for one in made["spec"]["podSets"]] == ["rollout", "update"]
 
 
-def test_the_longest_names_and_the_most_environments_fit_into_a_workload():
+def test_the_longest_names_and_the_most_environments_fit_a_workload():
     names = [f"{'x' * 38}{chr(97 + n)}" for n in range(16)]
     made = asked(
         environments=[{"name": name, "builtin": "babyai"} for name in names],
@@ -92,7 +92,7 @@ def test_the_longest_names_and_the_most_environments_fit_into_a_workload():
     assert max(len(one["name"]) for one in made["spec"]["podSets"]) <= 63
 
 
-def test_checks_that_are_not_done_are_named():
+def test_pending_admission_checks_are_named():
     body = {
         "metadata": {"name": NAME},
         "status": {
@@ -111,7 +111,7 @@ def test_checks_that_are_not_done_are_named():
     assert seen.message == "waiting for admission checks: nodes: asking for two nodes"
 
 
-def test_what_every_check_adds_to_the_pods_of_a_set_is_taken_together():
+def test_the_updates_of_all_admission_checks_are_merged():
     room = {
         "name": "train",
         "annotations": {"consume-provisioning-request": "room-1"},
@@ -141,7 +141,7 @@ def test_what_every_check_adds_to_the_pods_of_a_set_is_taken_together():
     }
 
 
-def test_what_gives_the_quota_back_after_an_eviction_is_what_kueue_expects():
+def test_the_patch_after_an_eviction_releases_the_quota_as_kueue_expects():
     noon = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
     def said(kind, status, reason):
@@ -178,7 +178,7 @@ def test_what_gives_the_quota_back_after_an_eviction_is_what_kueue_expects():
     assert workload_status.status_patch(after, "stopped", noon) is None
 
 
-async def test_what_kueue_wrote_meanwhile_is_not_written_over():
+async def test_a_concurrent_write_of_kueue_is_not_overwritten():
     world = QueuedWorld()
     await world.look()
     world.kueue.admit()

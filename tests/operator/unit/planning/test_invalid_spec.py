@@ -36,5 +36,6 @@ def test_a_run_outside_the_namespace_of_kfp_is_refused_with_the_fix():
     got = plan(namespace="team-a")
 
     assert got.status.message == (
-        "metadata.namespace: Kubeflow Pipelines runs its pods in kubeflow; make the run there"
+        "metadata.namespace: Kubeflow Pipelines runs all pods in the namespace kubeflow; "
+        "create the run there"
     )

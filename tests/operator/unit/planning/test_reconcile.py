@@ -21,7 +21,7 @@ def test_a_new_run_is_held_tracked_and_its_first_phase_started():
         actions.CreateMlflowRun(),
         actions.StartKfpRun(run_id=run_id, phase=0, attempt=0, first=True),
     )
-    assert statuses.written(got.status) == {
+    assert statuses.as_json(got.status) == {
         "state": "Pending",
         "observedGeneration": 2,
         "phaseIndex": 0,

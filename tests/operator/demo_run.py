@@ -1,4 +1,4 @@
-"""The run `demo`: its manifest, its status, and what is planned for it."""
+"""The run `demo`: its manifest, its status and its plan."""
 
 from datetime import UTC, datetime
 

@@ -18,26 +18,26 @@ API = "/apis/v2beta1"
 
 @dataclass
 class KfpStub:
-    """What it knows, for a test to look at and to change."""
+    """A stub of the KFP API whose state tests read and change."""
 
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     experiments: dict[str, str] = field(default_factory=dict)
-    """Ids by name."""
+    """Experiment IDs by name."""
     workflows: list[str] = field(default_factory=list)
-    """Run ids, one for each Workflow."""
+    """Run IDs, one for each Workflow."""
     posted: list[dict[str, Any]] = field(default_factory=list)
     tokens: set[str | None] = field(default_factory=set)
-    """Authorization headers that were sent."""
+    """Authorization headers of the requests."""
     drop_answers: bool = False
-    """A posted run is started, and the answer is 502."""
+    """Start a posted run but answer 502."""
     plugins: bool = True
-    """It knows `plugins_input`, as 2.17 does."""
+    """Accept `plugins_input`, as KFP 2.17 does."""
     drop_rows: bool = False
-    """A posted run's Workflow is started, and the server dies before it notes the run."""
+    """Start the Workflow of a posted run, but fail before the run is recorded."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def app(self) -> Starlette:
-        """To be served."""
+        """The ASGI application."""
         return Starlette(
             routes=[
                 Route(f"{API}/runs", self._post, methods=["POST"]),
@@ -49,7 +49,7 @@ class KfpStub:
         )
 
     def end(self, run_id: str, state: str) -> None:
-        """The run ends so."""
+        """End a run with this state."""
         self.runs[run_id]["state"] = state
 
     async def _post(self, request: Request) -> Response:

@@ -28,13 +28,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 TOKEN = "loopback-tests-only"
 OPERATOR_TOKEN = "loopback-tests-only-operator"
-"""Of the user `operator`, who may do nothing until a role says so."""
+"""Token of the user `operator`, which has no permissions without a role."""
 PATIENCE_S = 300.0
-"""So long is waited for what takes seconds: a busy machine stands still at times."""
+"""Timeout for what usually takes seconds: a busy machine may stall."""
 
 
 class Refused(Exception):
-    """The API server said no."""
+    """The API server rejected a request."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -42,7 +42,7 @@ class Refused(Exception):
 
 
 def binary(name: str) -> Path | None:
-    """Where KUBEBUILDER_ASSETS, PATH or our own cluster's build folder has it."""
+    """The path of a binary in KUBEBUILDER_ASSETS, PATH or the build folder of our test cluster."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     build = os.environ.get("AGENTRL_CLUSTER_BUILD") or cache / "agentrl" / "cluster"
     for folder in (os.environ.get("KUBEBUILDER_ASSETS"), Path(build) / "bin"):
@@ -53,14 +53,14 @@ def binary(name: str) -> Path | None:
 
 
 def missing() -> str | None:
-    """What is not there to start one with."""
+    """The binaries that are missing; None if all are installed."""
     lacking = [name for name in ("etcd", "kube-apiserver") if binary(name) is None]
     return f"no {' and no '.join(lacking)} in KUBEBUILDER_ASSETS or PATH" if lacking else None
 
 
 @dataclass(slots=True)
 class ApiServer:
-    """One of them, with its etcd."""
+    """A running kube-apiserver with its etcd."""
 
     folder: Path
     url: str
@@ -69,7 +69,7 @@ class ApiServer:
     @classmethod
     @contextmanager
     def started(cls, folder: Path) -> Iterator[ApiServer]:
-        """Ready to be asked; its logs are in `folder`."""
+        """Start a server and wait until it is ready; its logs are in `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         clients, peers, port = free_ports(3)
         server = cls(folder, f"https://127.0.0.1:{port}")
@@ -108,12 +108,12 @@ class ApiServer:
 
     @property
     def kubeconfig(self) -> Path:
-        """Of the administrator."""
+        """Kubeconfig of the administrator."""
         return self._kubeconfig("admin", TOKEN)
 
     @property
     def operator_kubeconfig(self) -> Path:
-        """Of the user `operator`."""
+        """Kubeconfig of the user `operator`."""
         return self._kubeconfig("operator", OPERATOR_TOKEN)
 
     def ask(
@@ -145,11 +145,11 @@ class ApiServer:
             raise Refused(error.code, text.decode()) from None
 
     def create(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        """Make an object."""
+        """Create an object."""
         return self.ask("POST", collection(manifest), manifest)
 
     def install(self, crd: Path) -> None:
-        """Make a CustomResourceDefinition and wait until it is served."""
+        """Create a CustomResourceDefinition and wait until it is served."""
         manifest = yaml.safe_load(crd.read_text())
         path = "apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         self.ask("POST", path, manifest)
@@ -228,7 +228,7 @@ def collection(manifest: dict[str, Any]) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on just now, and that the system gives to nobody by itself."""
+    """Free ports outside the ephemeral range."""
     ports: list[int] = []
     for port in random.SystemRandom().sample(range(10_000, 30_000), 1000):
         with socket.socket() as one, suppress(OSError):

@@ -1,4 +1,4 @@
-"""Runs on a real API server: the operator beside it, and what becomes of them."""
+"""Support for tests with runs on a real API server: the operator, and waiting for a state."""
 
 import asyncio
 import time
@@ -38,11 +38,11 @@ RULES = [
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     {"apiGroups": ["argoproj.io"], "resources": ["workflows"], "verbs": ["list", "delete"]},
 ]
-"""All that the operator may do: the chart's rules, but for those that KFP itself asks for."""
+"""The RBAC rules of the operator in the chart, without those for KFP itself."""
 
 
 class Outside:
-    """What surrounds the operator besides Kubernetes."""
+    """The operator's dependencies other than Kubernetes, in memory."""
 
     def __init__(self):
         self.kfp, self.stores, self.tracking = MemoryKfp(), MemoryStores(), MemoryTracking()
@@ -92,7 +92,7 @@ def manifest(name, spec=SPEC):
 
 
 async def until(server, name, wanted, seconds=PATIENCE_S, runs=RUNS):
-    """The run, once `wanted` is true of it."""
+    """Wait until `wanted` is true of the run, and return it."""
     deadline = time.monotonic() + seconds
     while True:
         run = await asyncio.to_thread(server.ask, "GET", f"{runs}/{name}")

@@ -26,7 +26,7 @@ from agentrl_operator.errors import KubernetesError
 
 @pytest.fixture(scope="module")
 def server(api_server):
-    """With KFP's namespace and an operator that may do what the chart grants it there."""
+    """An API server with the namespace of KFP and the operator's role of the chart."""
     api_server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     rbac = {"apiVersion": "rbac.authorization.k8s.io/v1"}
     meta = {"metadata": {"name": "operator", "namespace": NAMESPACE}}
@@ -93,7 +93,7 @@ async def test_a_run_goes_from_created_to_succeeded_and_its_children_are_its_own
         assert {"Submitting", "Running", "ScheduleDone"} <= reasons
 
 
-async def test_servers_that_answer_show_in_the_status_at_once(server, outside):
+async def test_ready_servers_are_shown_in_the_status_at_once(server, outside):
     async with outside.operating():
         made = await asyncio.to_thread(server.create, manifest("served", SERVED))
         await until(server, "served", lambda run: state(run) == "Running")
@@ -106,7 +106,7 @@ async def test_servers_that_answer_show_in_the_status_at_once(server, outside):
         )
 
 
-async def test_a_change_of_the_spec_suspends_and_resumes(server, outside):
+async def test_spec_suspend_stops_and_resumes_a_run(server, outside):
     async with outside.operating():
         await asyncio.to_thread(server.create, manifest("paused"))
         run = await until(server, "paused", lambda run: state(run) == "Running")
@@ -122,7 +122,7 @@ async def test_a_change_of_the_spec_suspends_and_resumes(server, outside):
         assert (again["status"]["attempt"], again["status"]["failures"]) == (1, 0)
 
 
-async def test_a_deleted_run_stops_its_work_and_goes(server, outside):
+async def test_a_deleted_run_stops_its_work_and_is_removed(server, outside):
     async with outside.operating():
         await asyncio.to_thread(server.create, manifest("deleted"))
         run = await until(server, "deleted", lambda run: state(run) == "Running")
@@ -135,7 +135,7 @@ async def test_a_deleted_run_stops_its_work_and_goes(server, outside):
         await until_gone(server, f"{RUNS}/deleted")
 
 
-async def test_an_operator_that_starts_later_takes_over_what_there_is(server, outside):
+async def test_an_operator_that_starts_later_continues_existing_runs(server, outside):
     await asyncio.to_thread(server.create, manifest("early"))
     async with outside.operating():
         run = await until(server, "early", lambda run: state(run) == "Running")
@@ -148,7 +148,7 @@ async def test_an_operator_that_starts_later_takes_over_what_there_is(server, ou
     assert len(started) == 1
 
 
-async def test_a_mistake_the_api_server_cannot_see_becomes_a_condition(server, outside):
+async def test_a_spec_error_that_the_api_server_accepts_becomes_a_condition(server, outside):
     environment = {"name": "babyai", "builtin": "babyai"}
     twice = {"secretEnv": [{"name": "KEY", "secret": "judge", "key": key} for key in ("a", "b")]}
     async with outside.operating():
@@ -255,7 +255,7 @@ def lasting(server):
         ),
     ],
 )
-def test_what_numbers_depend_on_cannot_change(server, lasting, path, value, field):
+def test_fields_that_determine_results_are_immutable(server, lasting, path, value, field):
     current = server.ask("GET", lasting)
     with pytest.raises(
         Refused, match=r"(is immutable|cannot be changed from or to 0) while the run exists"
@@ -280,7 +280,7 @@ def test_what_numbers_depend_on_cannot_change(server, lasting, path, value, fiel
         ("backoffLimit", 9),
     ],
 )
-def test_what_no_number_depends_on_may_change(server, lasting, path, value):
+def test_fields_that_do_not_affect_results_are_mutable(server, lasting, path, value):
     current = server.ask("GET", lasting)
     server.ask("PUT", lasting, current | {"spec": changed(path, value)})
 
@@ -311,8 +311,8 @@ def test_the_status_is_a_subresource_that_an_edit_does_not_touch(server):
     server.ask("DELETE", f"{RUNS}/split")
 
 
-async def test_a_watch_that_missed_something_is_made_up_for_by_the_relist(server, outside):
-    """`runs` is what the relist asks: every run, whatever the watch has shown."""
+async def test_a_relist_finds_what_a_watch_missed(server, outside):
+    """`runs` lists every run, whatever the watch has shown."""
     for number in range(3):
         await asyncio.to_thread(
             server.create, manifest(f"listed-{number}", SPEC | {"suspend": True})
@@ -325,7 +325,7 @@ async def test_a_watch_that_missed_something_is_made_up_for_by_the_relist(server
         await asyncio.to_thread(server.ask, "DELETE", f"{RUNS}/listed-{number}")
 
 
-async def test_a_finalizer_is_not_put_on_what_was_deleted_or_changed_meanwhile(server, outside):
+async def test_no_finalizer_is_added_to_a_deleted_or_changed_run(server, outside):
     body = await asyncio.to_thread(server.create, manifest("fleeting"))
     changed = {"metadata": {"labels": {"a": "b"}}}
     await asyncio.to_thread(server.ask, "PATCH", f"{RUNS}/fleeting", changed, MERGE)
@@ -338,7 +338,7 @@ async def test_a_finalizer_is_not_put_on_what_was_deleted_or_changed_meanwhile(s
     await outside.cluster.close()
 
 
-async def test_what_the_role_does_not_grant_is_an_error_that_says_so(server, outside):
+async def test_a_request_without_permission_fails_with_a_clear_error(server, outside):
     with pytest.raises(KubernetesError, match="forbidden") as caught:
         await outside.cluster.ping("default")
     await outside.cluster.close()

@@ -21,7 +21,7 @@ SPACE = "standby"
 LEASE = "agentrl"
 PATH = f"apis/coordination.k8s.io/v1/namespaces/{SPACE}/leases/{LEASE}"
 DURATION_S = 20
-"""Longer than a busy machine stands still: whoever holds the Lease is to keep it."""
+"""Longer than a busy machine stalls, so that the leader keeps its Lease."""
 RULES = [
     {"apiGroups": ["agentrl.dev"], "resources": ["agentrlruns"], "verbs": ["list", "watch"]},
     {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "watch"]},
@@ -33,12 +33,12 @@ RULES = [
     },
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
 ]
-"""What operators without runs need, and the chart's rules for their Lease."""
+"""RBAC rules for operators without runs, and the chart's rules for their Lease."""
 
 
 @pytest.fixture(scope="module")
 def server(api_server):
-    """With a namespace of the operator's."""
+    """An API server with a namespace for the operator."""
     api_server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
     own = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -52,7 +52,7 @@ def server(api_server):
 
 
 class Operator:
-    """A process, as in its image."""
+    """An operator process, started as in its image."""
 
     def __init__(self, server, folder, name):
         platform = folder / "platform.yaml"
@@ -73,7 +73,7 @@ class Operator:
             )
 
     async def shows(self, path, text):
-        """Wait until its page says so; the moment when it did."""
+        """Wait until the readiness page matches. Returns the time when it did."""
         deadline = time.monotonic() + PATIENCE_S
         async with aiohttp.ClientSession() as session:
             while True:

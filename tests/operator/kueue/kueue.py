@@ -42,7 +42,7 @@ exec "$@"
 
 
 def missing() -> str | None:
-    """What is not there to start one with."""
+    """The binaries that are missing; None if all are installed."""
     if binary("kueue") is None:
         return "no kueue; python hack/cluster build kueue builds it (four minutes on two cores)"
     if shutil.which("unshare") is None or subprocess.run(apart("true"), check=False).returncode:
@@ -51,14 +51,14 @@ def missing() -> str | None:
 
 
 def apart(*command: str) -> list[str]:
-    """A command with mounts of its own."""
+    """A command that runs in a mount namespace of its own."""
     alone = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "-Urm"]
     return [*alone, *command]
 
 
 @dataclass(slots=True)
 class Kueue:
-    """Its manager."""
+    """A running manager of Kueue."""
 
     server: ApiServer
     process: subprocess.Popen[bytes]
@@ -66,7 +66,7 @@ class Kueue:
     @classmethod
     @contextmanager
     def started(cls, folder: Path, server: ApiServer) -> Iterator[Kueue]:
-        """With its kinds installed, and ready; its log is in `folder`."""
+        """Install the CRDs and start the manager; its log is in `folder`."""
         path = binary("kueue")
         assert path is not None, missing()
         installed(server, path.parents[1] / CRDS)
@@ -92,7 +92,7 @@ class Kueue:
 
 
 def installed(server: ApiServer, folder: Path) -> None:
-    """Its kinds, all of them to be seen."""
+    """Install the CRDs of Kueue and wait until they are served."""
     crds = list(folder.glob("*.yaml"))
     with ThreadPoolExecutor() as pool:
         list(pool.map(server.install, crds))
@@ -107,7 +107,7 @@ def installed(server: ApiServer, folder: Path) -> None:
 
 
 def configuration(webhooks: int, probes: int, certificates: Path) -> dict[str, Any]:
-    """Kueue's own defaults, but for what a test on loopback has no use for."""
+    """The default configuration of Kueue, without parts that need a cluster network."""
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -123,7 +123,7 @@ def configuration(webhooks: int, probes: int, certificates: Path) -> dict[str, A
 
 
 def certified(folder: Path) -> None:
-    """A certificate that nobody checks."""
+    """A self-signed certificate for the webhooks."""
     folder.mkdir(parents=True)
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "kueue")])

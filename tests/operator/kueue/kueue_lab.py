@@ -1,4 +1,4 @@
-"""A namespace with queues of a real Kueue, and the operator at work in it."""
+"""A namespace with queues of a real Kueue, and a running operator."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -50,7 +50,7 @@ ONE = [
     {"name": "cpu", "nominalQuota": "1250m"},
     {"name": "memory", "nominalQuota": "4Gi"},
 ]
-"""A trainer (1 core, 2 GiB) and an environment server (250m, 256 MiB); not one more of either."""
+"""Quota for one trainer (1 core, 2 GiB) and one environment server (250m, 256 MiB)."""
 
 
 def queues():
@@ -90,7 +90,7 @@ def kind(name, metadata, **more):
 
 
 class Lab:
-    """What surrounds the operator besides Kubernetes and Kueue."""
+    """The operator's dependencies other than Kubernetes and Kueue, in memory."""
 
     def __init__(self, server):
         self.server = server
@@ -130,7 +130,7 @@ class Lab:
                 await asyncio.sleep(0.05)  # Kopf's own connections say goodbye
 
     async def cleared(self):
-        """Every run is deleted, and leaves no Workload."""
+        """Delete every run and check that no Workload is left."""
         for run in (await self.ask("GET", RUNS))["items"]:
             await self.ask("DELETE", f"{RUNS}/{run['metadata']['name']}")
             await until_gone(self.server, f"{RUNS}/{run['metadata']['name']}")
@@ -155,7 +155,7 @@ class Lab:
         return await self.ask("GET", f"{WORKLOADS}/{named(run, 'workload')}")
 
     async def until_workload(self, run, **wanted):
-        """Once its conditions are so."""
+        """Wait until the Workload has these conditions."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 body = await self.workload(run)
@@ -166,7 +166,7 @@ class Lab:
                 await asyncio.sleep(0.05)
 
     async def make_room(self, run, **update):
-        """As the controller of the check does: it is ready, and adds this to the run's pods."""
+        """Set an admission check to Ready with these changes to the pods, as its controller does."""
         stamp = {"lastTransitionTime": "2026-11-21T12:00:00Z"}
         active = {"type": "Active", "status": "True", "reason": "Lab", "message": ""} | stamp
         await self.ask("PATCH", f"{CHECKS}/room/status", {"status": {"conditions": [active]}})
@@ -179,7 +179,7 @@ class Lab:
         await self.ask("PATCH", path, {"status": {"admissionChecks": [ready]}})
 
     def finish(self, run):
-        """The run's stages do its phase, and say that it was the last."""
+        """End the phase with the decision that it was the last."""
         name, uid = run["metadata"]["name"], run["metadata"]["uid"]
         run_data = self.stores.run(f"s3://mlpipeline/agentrl/{LAB}/{name}-{uid[:8]}")
         run_data.state = State(status="running", phase=0, iteration=2)
@@ -187,7 +187,7 @@ class Lab:
         self.stub.end(run["status"]["kfpRun"], "SUCCEEDED")
 
     def posted(self, run):
-        """Its KFP runs, in order."""
+        """The KFP runs of a run, in order."""
         name = f"{run['metadata']['name']}:"
         return [one for one in self.stub.posted if one["display_name"].startswith(name)]
 
@@ -195,7 +195,7 @@ class Lab:
         return [self.stub.runs[one["run_id"]]["state"] for one in self.posted(run)]
 
     async def places(self, run):
-        """Node labels and tolerated taints of its newest trainer, and of its servers."""
+        """Node labels and tolerated taints of the newest trainer pod and of the servers."""
         trainer, servers = self.trainer(run), (await self.servers(run))["spec"]
         return [
             (labels, [one["key"] for one in pod.get("tolerations", ())])
@@ -210,12 +210,12 @@ class Lab:
         return [self.trainer(run)["podMetadata"], (await self.servers(run))["metadata"]]
 
     def trainer(self, run):
-        """The pod of its newest trainer, as KFP is told of it."""
+        """The newest trainer pod in the pipeline that KFP received."""
         pods = self.posted(run)[-1]["pipeline_spec"]["platform_spec"]["platforms"]["kubernetes"]
         return pods["deploymentSpec"]["executors"]["exec-train"]
 
     async def servers(self, run):
-        """The template of its servers' pods."""
+        """The pod template of the environment servers."""
         deployment = await self.ask("GET", f"{DEPLOYMENTS}/{named(run, 'babyai')}")
         return deployment["spec"]["template"]
 

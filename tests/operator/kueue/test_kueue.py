@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module")
 def server(api_server, tmp_path_factory):
-    """With Kueue, a queue, and an operator that may do what the chart grants it."""
+    """An API server with Kueue, a queue and the operator's role of the chart."""
     lacking = kueue.missing()
     if lacking is not None:
         pytest.skip(f"{lacking}: tests on a real Kueue are left out")
@@ -52,7 +52,7 @@ def lab(server, monkeypatch):
     return Lab(server)
 
 
-async def test_a_run_waits_until_another_gives_its_quota_back(lab):
+async def test_a_run_waits_until_another_releases_its_quota(lab):
     async with lab.operating():
         await lab.create("first")
         first = await lab.until("first", works)
@@ -77,7 +77,7 @@ async def test_a_run_waits_until_another_gives_its_quota_back(lab):
         assert lab.states(first) == ["SUCCEEDED"]
 
 
-async def test_a_preempted_run_makes_room_and_goes_on_afterwards(lab):
+async def test_a_preempted_run_stops_and_continues_later(lab):
     async with lab.operating():
         await lab.create("patient")
         run = await lab.until("patient", works)
@@ -174,7 +174,7 @@ async def test_pods_run_on_the_nodes_that_kueue_chose_and_on_others_after_an_evi
         assert (run["status"]["attempt"], run["status"]["failures"]) == (1, 0)
 
 
-async def test_what_an_admission_check_adds_reaches_the_pods_once_room_is_made(lab):
+async def test_node_selectors_of_an_admission_check_reach_the_pods(lab):
     async with lab.operating():
         await lab.create("roomy", queue="checked")
         run = await lab.until("roomy", waits)
@@ -189,7 +189,7 @@ async def test_what_an_admission_check_adds_reaches_the_pods_once_room_is_made(l
             assert carried["labels"]["cost-center"] == "7"
 
 
-async def test_a_run_of_an_urgent_class_goes_before_a_calm_one(lab):
+async def test_a_run_of_a_high_priority_class_is_admitted_first(lab):
     async with lab.operating():
         await lab.create("calm", **{CLASS: "calm"})
         calm = await lab.until("calm", works)

@@ -1,4 +1,4 @@
-"""The world of one run where Kueue admits whole runs."""
+"""A simulated run in a cluster where Kueue admits whole runs."""
 
 from world import UID, World
 
@@ -12,7 +12,7 @@ KUEUE_EVENTS = ("admit", "admit", "evict", "preempted for a node", "deactivate",
 
 
 class QueuedWorld(World):
-    """A run that names a queue, where Kueue admits whole runs."""
+    """A simulation of a run that names a queue."""
 
     def __init__(self, **spec):
         super().__init__(PLATFORM, compute={"queue": "training"}, **spec)
@@ -33,12 +33,12 @@ class QueuedWorld(World):
     def holds(self, kind):
         return self.workload is not None and workload.is_true(self.workload, kind)
 
-    async def look(self, times=1):
+    async def reconcile(self, times=1):
         for _ in range(times):
             admitted = self.holds("Admitted") and not self.holds("Evicted")
             may_start = admitted or not self.queued
             before = len(self.kfp.submitted), set(self.cluster.servers(UID))
-            await super().look()
+            await super().reconcile()
             assert may_start or before[0] == len(self.kfp.submitted), "started, not admitted"
             assert may_start or set(self.cluster.servers(UID)) <= before[1], "served, not admitted"
 
@@ -48,7 +48,7 @@ class QueuedWorld(World):
             assert self.holds("QuotaReserved"), "quota was given back from under work"
             assert not self.holds("Finished")
 
-    async def happens(self, event):
+    async def apply(self, event):
         match event:
             case "admit":
                 self.kueue.admit()
@@ -61,16 +61,16 @@ class QueuedWorld(World):
             case "activate":
                 self.kueue.activate(True)
             case _:
-                await super().happens(event)
+                await super().apply(event)
 
-    def goes_well(self):
+    def let_others_act(self):
         self.kueue.activate(True)
         self.kueue.admit()
 
 
 async def evicted(world):
     world.kueue.evict()
-    await world.look()
+    await world.reconcile()
     world.stop_work()
-    await world.look(4)
+    await world.reconcile(4)
     assert not world.holds("QuotaReserved")

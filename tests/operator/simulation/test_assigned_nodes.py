@@ -1,4 +1,4 @@
-"""The nodes that Kueue chooses for a run, in a world in memory."""
+"""The nodes that Kueue assigns to a run, simulated in memory."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ TRAIN, SERVERS = "train", "environment-babyai"
 
 
 class FlavoredWorld(QueuedWorld):
-    """Where Kueue has nodes of two kinds to give."""
+    """A simulation in which Kueue has two resource flavors."""
 
     def __init__(self, **spec):
         super().__init__(**spec)
@@ -38,11 +38,11 @@ class FlavoredWorld(QueuedWorld):
         return found[0]["spec"]["template"]["spec"] if found else None
 
     def trained_on(self):
-        """The labels of the nodes of each attempt's trainer."""
+        """The node labels of the trainer of each attempt."""
         queued = [one.pipeline_spec["queued"] for one in self.kfp.submitted]
         return [dict(one.pod_sets[TRAIN].node_selector) for one in queued]
 
-    async def happens(self, event):
+    async def apply(self, event):
         match event:
             case "other nodes":
                 self.kueue.assigned |= {TRAIN: "owned", SERVERS: "spot"}
@@ -53,12 +53,12 @@ class FlavoredWorld(QueuedWorld):
             case "no class":
                 self.cluster.label(self.key, **{CLASS: None})
             case _:
-                await super().happens(event)
+                await super().apply(event)
 
-    async def look(self, times=1):
+    async def reconcile(self, times=1):
         for _ in range(times):
             before = len(self.kfp.submitted)
-            await super().look()
+            await super().reconcile()
             if len(self.kfp.submitted) > before:
                 chosen = workload.read(self.workload).flavors
                 train, servers = (self.kueue.flavors[chosen[one][0]] for one in (TRAIN, SERVERS))
@@ -69,10 +69,10 @@ class FlavoredWorld(QueuedWorld):
 
 async def test_the_nodes_of_the_flavors_reach_the_pods_of_each_set():
     world = FlavoredWorld()
-    await world.look()
+    await world.reconcile()
     world.kueue.admit()
     world.restart()  # what Kueue chose is read, never remembered
-    await world.look(2)
+    await world.reconcile(2)
 
     (submitted,) = world.kfp.submitted
     train = submitted.pipeline_spec["queued"].pod_sets[TRAIN]
@@ -83,15 +83,15 @@ async def test_the_nodes_of_the_flavors_reach_the_pods_of_each_set():
     assert "tolerations" not in world.deployment()
 
 
-async def test_what_admission_checks_add_reaches_the_pods_beside_the_flavors():
+async def test_nodes_of_admission_checks_and_flavors_both_reach_the_pods():
     world = FlavoredWorld()
-    await world.look()
+    await world.reconcile()
     room = {"nodeSelector": {"pool": "bought"}, "annotations": {"room": "1"}}
     both = [{"name": name} | room for name in (TRAIN, SERVERS)]
     check = {"name": "room", "state": "Ready", "podSetUpdates": both}
     world.workload.setdefault("status", {})["admissionChecks"] = [check]
     world.kueue.admit()
-    await world.look(2)
+    await world.reconcile(2)
 
     (submitted,) = world.kfp.submitted
     assert submitted.pipeline_spec["queued"].pod_sets[TRAIN] == PodSetInfo(
@@ -102,59 +102,59 @@ async def test_what_admission_checks_add_reaches_the_pods_beside_the_flavors():
     assert world.deployment()["nodeSelector"] == {"kind": "owned", "pool": "bought"}
 
 
-async def test_after_an_eviction_the_next_attempt_runs_where_kueue_says_then():
+async def test_after_an_eviction_the_next_attempt_uses_the_new_nodes():
     world = FlavoredWorld()
-    await world.look()
+    await world.reconcile()
     world.kueue.admit()
-    await world.look(2)
+    await world.reconcile(2)
     await evicted(world)
-    await world.happens("other nodes")
+    await world.apply("other nodes")
     world.kueue.admit()
-    await world.look(2)
+    await world.reconcile(2)
 
     assert world.trained_on() == [{"kind": "spot"}, {"kind": "owned"}]
     assert world.deployment()["nodeSelector"] == {"kind": "spot"}
     assert world.deployment()["tolerations"] == SPOT["tolerations"]
 
 
-async def test_a_later_phase_and_an_operator_that_was_killed_keep_to_the_nodes():
+async def test_later_phases_and_a_restarted_operator_use_the_same_nodes():
     world = FlavoredWorld()
-    await world.look()
+    await world.reconcile()
     world.kueue.admit()
-    await world.look(2)
+    await world.reconcile(2)
     made = world.deployment()
     world.restart()
     world.finish_phase()
-    await world.look(3)
+    await world.reconcile(3)
 
     assert world.trained_on() == [{"kind": "spot"}, {"kind": "spot"}]
     assert world.deployment() == made
 
 
-async def test_nothing_starts_while_a_flavor_is_not_there():
+async def test_nothing_starts_while_a_flavor_does_not_exist():
     world = FlavoredWorld()
-    await world.look()
+    await world.reconcile()
     world.kueue.admit()
     del world.kueue.flavors["spot"]
-    await world.look(2)
+    await world.reconcile(2)
 
     assert world.kfp.submitted == []
     assert world.cluster.servers(UID) == {}
     assert world.conditions()["Progressing"] == ("Unknown", "KubernetesRefused")
     assert world.status["message"] == "Kueue: there is no ResourceFlavor spot"
     world.kueue.flavors["spot"] = SPOT
-    await world.look(2)
+    await world.reconcile(2)
     assert world.trained_on() == [{"kind": "spot"}]
 
 
-async def test_servers_follow_a_flavor_that_is_changed():
+async def test_servers_are_updated_when_their_flavor_changes():
     world = FlavoredWorld()
-    await world.look()
+    await world.reconcile()
     world.kueue.admit()
-    await world.look(2)
+    await world.reconcile(2)
     world.kueue.flavors["owned"] = {"nodeLabels": {"kind": "bought"}}
     world.pass_time(11)
-    await world.look()
+    await world.reconcile()
 
     assert world.deployment()["nodeSelector"] == {"kind": "bought"}
 
@@ -164,17 +164,17 @@ NODES_EVENTS = ("other nodes", "same nodes", "urgent", "calm", "unheard of", "no
 
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(EVENTS + KUEUE_EVENTS * 2 + NODES_EVENTS), max_size=30))
-def test_looking_twice_asks_kueue_for_what_looking_once_does(events):
+def test_a_second_reconciliation_requests_nothing_new_of_kueue(events):
     async def story():
         world = FlavoredWorld()
         world.kueue.classes |= {"urgent": 100, "calm": 1}
         for event in events:
-            await world.happens(event)
+            await world.apply(event)
         for _ in range(14):  # as long as there is anything to do at once
-            await world.look()
+            await world.reconcile()
         before = {name: str(child) for name, child in world.cluster.children.items()}
         told = world.cluster.status_patches
-        await world.look(2)
+        await world.reconcile(2)
         assert before == {name: str(child) for name, child in world.cluster.children.items()}
         assert world.cluster.status_patches == told
 
@@ -183,13 +183,13 @@ def test_looking_twice_asks_kueue_for_what_looking_once_does(events):
 
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(EVENTS + KUEUE_EVENTS * 2 + NODES_EVENTS), max_size=50))
-def test_whatever_happens_each_attempt_runs_where_kueue_said_last(events):
+def test_with_any_events_each_attempt_uses_the_latest_nodes_of_kueue(events):
     async def story():
         world = FlavoredWorld()
         world.kueue.classes |= {"urgent": 100, "calm": 1}
-        await world.through(events)
-        await world.happens("urgent")
-        await world.to_the_end()
+        await world.apply_all(events)
+        await world.apply("urgent")
+        await world.run_to_end()
         assert world.status["state"] == "Succeeded", world.status
         for labels in world.trained_on():
             assert labels in (SPOT["nodeLabels"], OWNED["nodeLabels"])
@@ -198,7 +198,7 @@ def test_whatever_happens_each_attempt_runs_where_kueue_said_last(events):
 
 
 class Counted:
-    """Kueue with two flavors, one of which nobody may read."""
+    """Kueue with two flavors; reads of one fail with the given HTTP status."""
 
     def __init__(self, status):
         self.asked = []
@@ -226,7 +226,7 @@ def queued_resource(**labels):
     return resource.read(cluster.body(key), PLATFORM)
 
 
-async def test_flavors_of_one_pod_set_come_together_and_are_asked_for_once_in_a_while():
+async def test_flavors_of_a_pod_set_are_combined_and_cached():
     kueue, now = Counted(None), [0.0]
     reader = KueueReader(kueue, PLATFORM, lambda: now[0])
     for _ in range(3):
@@ -238,7 +238,7 @@ async def test_flavors_of_one_pod_set_come_together_and_are_asked_for_once_in_a_
     assert sorted(kueue.asked) == ["devices", "devices", "spot", "spot"]
 
 
-async def test_what_nobody_may_read_is_said_and_what_may_pass_is_tried_again():
+async def test_a_forbidden_read_is_unknown_and_a_temporary_error_is_raised():
     seen = await KueueReader(Counted(403), PLATFORM, lambda: 0.0).read(queued_resource(), Status())
     assert seen.nodes == Unknown(message="Kubernetes: no")
     with pytest.raises(KubernetesError):

@@ -1,4 +1,4 @@
-"""A status that is lost: what runs is found again, and stopped all the same."""
+"""Runs whose status was lost: their work is found again and can be stopped."""
 
 from world import UID, World
 
@@ -8,67 +8,67 @@ from agentrl_operator.api import resource
 async def test_a_run_deleted_right_after_its_status_was_lost_stops_its_later_phases():
     world = World()
     for _ in range(2):
-        await world.look(2)
+        await world.reconcile(2)
         world.finish_phase()
-    await world.look(3)
+    await world.reconcile(3)
     later = resource.run_id(UID, 2, 0)
     assert world.kfp.states[later] == "RUNNING"
     world.cluster.lose_status(world.key)
     world.cluster.delete(world.key, "2026-11-21T12:00:00Z")
-    await world.look()
+    await world.reconcile()
 
     assert world.kfp.states[later] == "CANCELING"
     assert world.status["message"] == "deleting: the KFP run is being stopped"
     world.kfp.states[later] = "FAILED"  # as KFP says before the last pod has gone
-    await world.look()
+    await world.reconcile()
     assert world.key in world.cluster.resources
     world.kfp.end(later, "FAILED")
-    await world.look()
+    await world.reconcile()
     assert world.key not in world.cluster.resources
 
 
-async def test_a_run_deleted_after_a_workflow_was_lost_waits_for_nothing():
+async def test_a_run_deleted_after_its_workflow_was_lost_does_not_wait():
     world = World()
-    await world.look(2)
+    await world.reconcile(2)
     first = resource.run_id(UID, 0, 0)
     world.kfp.working.clear()
     world.kfp.states[first] = "CANCELING"  # for ever
     world.kfp.states[resource.run_id(UID, 0, 1)] = "RUNNING"
     world.cluster.lose_status(world.key)
     world.cluster.delete(world.key, "2026-11-21T12:00:00Z")
-    await world.look(2)
+    await world.reconcile(2)
 
     assert world.key not in world.cluster.resources
 
 
-async def test_a_lost_status_is_found_again_without_starting_anything():
+async def test_a_lost_status_is_restored_without_starting_anything():
     world = World()
     for _ in range(2):
-        await world.look(2)
+        await world.reconcile(2)
         world.finish_phase()
-    await world.look(3)
+    await world.reconcile(3)
     assert world.status["phaseIndex"] == 2
     world.cluster.lose_status(world.key)
     world.restart()
 
-    await world.look(6)
+    await world.reconcile(6)
 
     assert world.status["phaseIndex"] == 2
     assert len(world.kfp.submitted) == 3
 
 
-async def test_a_suspension_stops_work_that_a_lost_status_had_forgotten():
+async def test_a_suspension_after_a_lost_status_stops_later_phases():
     world = World()
-    await world.look(2)
+    await world.reconcile(2)
     world.finish_phase()
-    await world.look(3)
+    await world.reconcile(3)
     assert [one.parameters["phase"] for one in world.kfp.submitted] == [0, 1]
     world.cluster.lose_status(world.key)
-    await world.happens("suspend")
+    await world.apply("suspend")
 
-    await world.look(2)
+    await world.reconcile(2)
 
     assert world.kfp.states[resource.run_id(UID, 1, 0)] == "CANCELING"
     world.stop_work()
-    await world.look()
+    await world.reconcile()
     assert world.status["state"] == "Suspended"

@@ -1,4 +1,4 @@
-"""The controller in a world in memory, through everything that can happen in any order."""
+"""Property tests of the controller: any events in any order, simulated in memory."""
 
 import asyncio
 
@@ -11,15 +11,15 @@ from agentrl_operator.api import resource
 
 @settings(max_examples=150)
 @given(st.lists(st.sampled_from(EVENTS), max_size=60))
-def test_whatever_happens_each_attempt_starts_once_and_the_run_succeeds(events):
+def test_with_any_events_each_attempt_starts_once_and_the_run_succeeds(events):
     async def story():
         world = World()
-        await world.through(events)
-        await world.to_the_end()
+        await world.apply_all(events)
+        await world.run_to_end()
         assert world.status["state"] == "Succeeded", world.status
         assert [one.parameters["phase"] for one in world.kfp.submitted][-1] == 2
         assert not world.kfp.working
-        await world.look(2)
+        await world.reconcile(2)
         assert world.cluster.servers(UID) == {}
 
     asyncio.run(story())
@@ -27,13 +27,13 @@ def test_whatever_happens_each_attempt_starts_once_and_the_run_succeeds(events):
 
 @settings(max_examples=150)
 @given(st.lists(st.sampled_from(EVENTS), max_size=30))
-def test_looking_twice_does_what_looking_once_does(events):
+def test_a_second_reconciliation_changes_nothing(events):
     async def story():
         world = World()
         for event in events:
-            await world.happens(event)
+            await world.apply(event)
         for _ in range(8):  # as long as there is anything to do at once
-            await world.look()
+            await world.reconcile()
         before = (
             list(world.kfp.submitted),
             dict(world.cluster.children),
@@ -41,7 +41,7 @@ def test_looking_twice_does_what_looking_once_does(events):
             world.cluster.body(world.key)["metadata"].get("finalizers"),
         )
         told = world.cluster.status_patches
-        await world.look(2)
+        await world.reconcile(2)
         after = (
             list(world.kfp.submitted),
             dict(world.cluster.children),
@@ -56,11 +56,11 @@ def test_looking_twice_does_what_looking_once_does(events):
 
 @settings(max_examples=100)
 @given(st.lists(st.sampled_from(EVENTS), max_size=30))
-def test_a_deleted_run_goes_whatever_happened_and_leaves_nothing_at_work(events):
+def test_with_any_events_a_deleted_run_is_removed_and_leaves_no_work(events):
     async def story():
         world = World(storage={"onDelete": "delete"})
-        await world.through(events)
-        await world.deleted()
+        await world.apply_all(events)
+        await world.delete_and_wait()
         assert world.key not in world.cluster.resources
         assert not world.kfp.working
 
@@ -69,24 +69,24 @@ def test_a_deleted_run_goes_whatever_happened_and_leaves_nothing_at_work(events)
 
 @settings(max_examples=50)
 @given(st.lists(st.sampled_from(EVENTS), max_size=30), st.booleans())
-def test_a_deleted_run_leaves_nothing_at_work_that_its_status_had_forgotten(events, invalid):
+def test_a_deleted_run_with_a_lost_status_leaves_no_work(events, invalid):
     async def story():
         world = World()
-        await world.through(events)
+        await world.apply_all(events)
         world.cluster.lose_status(world.key)
         if invalid:
             world.cluster.edit(world.key, seed=-1)
         world.kfp.down = False
-        await world.deleted()
+        await world.delete_and_wait()
         assert world.key not in world.cluster.resources
         assert not world.kfp.working
 
     asyncio.run(story())
 
 
-async def test_an_undisturbed_run_takes_one_kfp_run_a_phase():
+async def test_an_undisturbed_run_has_one_kfp_run_per_phase():
     world = World()
-    await world.to_the_end()
+    await world.run_to_end()
 
     parameters = [
         (one.parameters["phase"], one.parameters["attempt"]) for one in world.kfp.submitted
@@ -104,32 +104,32 @@ async def test_an_undisturbed_run_takes_one_kfp_run_a_phase():
 async def test_suspensions_do_not_count_as_failures():
     world = World(backoffLimit=0)
     for _ in range(3):
-        await world.look(2)
-        await world.happens("suspend")
-        await world.look()
+        await world.reconcile(2)
+        await world.apply("suspend")
+        await world.reconcile()
         world.stop_work()
-        await world.look()
+        await world.reconcile()
         assert world.status["state"] == "Suspended"
         assert world.cluster.servers(UID) == {}
-        await world.happens("resume")
-        await world.look(3)
-    await world.to_the_end()
+        await world.apply("resume")
+        await world.reconcile(3)
+    await world.run_to_end()
 
     assert world.status["state"] == "Succeeded"
     attempts = [(one.parameters["phase"], one.parameters["attempt"]) for one in world.kfp.submitted]
     assert attempts == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (2, 0)]
 
 
-async def test_what_somebody_deleted_is_made_anew_with_the_next_phase_and_servers_learn_the_token():
+async def test_a_deleted_token_secret_is_created_again_in_the_next_phase_with_new_servers():
     world = World()
-    await world.look(2)
+    await world.reconcile(2)
     children = world.cluster.children
     before = {kind: one for (kind, _, _), one in children.items()}
     for kind in ("Service", "Secret"):
         children.pop(next(key for key in children if key[0] == kind))
 
     world.finish_phase()
-    await world.look(3)
+    await world.reconcile(3)
 
     after = {kind: one for (kind, _, _), one in children.items()}
     assert after["Service"] == before["Service"]

@@ -1,4 +1,4 @@
-"""One run and its surroundings in memory, and everything that can happen to them."""
+"""A simulation of one run and its dependencies in memory, with events that can happen to them."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -26,7 +26,7 @@ STORE = "s3://mlpipeline/agentrl/kubeflow/demo-6a1b2c3d"
 
 
 class World:
-    """One run, its surroundings, and an operator that can be killed and started again."""
+    """A run, its dependencies, and an operator that can be restarted."""
 
     def __init__(self, platform=PLATFORM, **spec):
         self.platform = platform
@@ -54,7 +54,7 @@ class World:
             clock=lambda: self.time.timestamp(),
         )
 
-    async def look(self, times=1):
+    async def reconcile(self, times=1):
         for _ in range(times):
             if self.key in self.cluster.resources:
                 self.controller.run_changed(self.cluster.body(self.key))
@@ -83,7 +83,7 @@ class World:
         self.time += timedelta(seconds=seconds)
 
     def finish_phase(self, state="SUCCEEDED"):
-        """The stages of whatever is at work do their phase."""
+        """End all working KFP runs with this state, with a decision if they succeeded."""
         for run_id in list(self.kfp.working):
             phase = next(
                 one.parameters["phase"] for one in self.kfp.submitted if one.run_id == run_id
@@ -98,15 +98,15 @@ class World:
             self.kfp.end(run_id, state)
 
     def stop_work(self):
-        """What was asked to stop has stopped."""
+        """End the KFP runs that are being terminated."""
         for run_id in list(self.kfp.working):
             if self.kfp.states.get(run_id) == "CANCELING":
                 self.kfp.end(run_id, "FAILED")
 
-    async def happens(self, event):
+    async def apply(self, event):
         match event:
-            case "look":
-                await self.look()
+            case "reconcile":
+                await self.reconcile()
             case "time":
                 self.pass_time(20)
             case "long time":
@@ -139,36 +139,36 @@ class World:
                 neighbour.down = not neighbour.down
         self.older.append(dict(self.status))
 
-    async def to_the_end(self):
-        """Everything is well again, and nothing more goes wrong."""
+    async def run_to_end(self):
+        """Repair all dependencies and reconcile until the run has ended."""
         for neighbour in (self.kfp, self.cluster, self.stores, self.tracking):
             neighbour.down = False
         self.kfp.loses_responses = False
         self.cluster.edit(self.key, suspend=False)
         for _ in range(400):
-            self.goes_well()
-            await self.look()
+            self.let_others_act()
+            await self.reconcile()
             if self.status.get("state") in ("Succeeded", "Failed"):
                 return
             self.stop_work()
             self.finish_phase()
             self.pass_time(61)
 
-    def goes_well(self):
-        """What others do between two looks when nothing goes wrong."""
+    def let_others_act(self):
+        """What other controllers do between two reconciliations when nothing fails."""
 
-    async def through(self, events):
-        """They happen, and each is looked at."""
+    async def apply_all(self, events):
+        """Apply each event and reconcile after it."""
         for event in events:
-            await self.happens(event)
-            await self.look()
+            await self.apply(event)
+            await self.reconcile()
 
-    async def deleted(self):
-        """Somebody deletes it, and as much as four minutes pass."""
+    async def delete_and_wait(self):
+        """Delete the run and reconcile for up to four minutes."""
         self.cluster.down = self.stores.down = False
         self.cluster.delete(self.key, self.time.strftime("%Y-%m-%dT%H:%M:%SZ"))
         for _ in range(120):
-            await self.look()
+            await self.reconcile()
             if self.key not in self.cluster.resources:
                 return
             self.stop_work()
@@ -176,7 +176,7 @@ class World:
 
 
 EVENTS = (
-    "look",
+    "reconcile",
     "time",
     "long time",
     "phase done",

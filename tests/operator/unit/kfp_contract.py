@@ -42,7 +42,7 @@ QUERY = re.compile(r"query_params\.append\(\('(\w+)'")
 
 
 def files(folder: Path, version: str) -> dict[str, str]:
-    """The sources of one version, by their names."""
+    """The source files of one version, by name."""
     wanted = [f"{package}=={version}" for package in PACKAGES]
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
     subprocess.run([*pip, "--no-build-isolation", *wanted], check=True, timeout=300)
@@ -78,13 +78,13 @@ def messages(kind: DescriptorProto, name: str) -> Iterator[tuple[str, dict[str, 
 
 
 def named(field: FieldDescriptorProto) -> str:
-    """The message that a field holds; empty where it holds anything else."""
+    """The name of the message type of a field; empty for other types."""
     of = field.type_name.lstrip(".") if field.type == field.TYPE_MESSAGE else ""
     return "" if of.startswith("google.protobuf.") else of
 
 
 def contract(sources: Mapping[str, str]) -> dict[str, Any]:
-    """What one version takes."""
+    """The contract of one version."""
     api = "".join(sources[f"{name}_service_api.py"] for name in ("run", "experiment"))
     models = {}
     for name in MODELS:
@@ -103,7 +103,7 @@ def contract(sources: Mapping[str, str]) -> dict[str, Any]:
 
 
 def routes(api: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Every route, with the names in its query, which stand before it."""
+    """Every route with the names of its query parameters, which precede it in the source."""
     end = 0
     for found in ROUTE.finditer(api):
         path, verb = found.groups()
@@ -121,7 +121,7 @@ def serialized(module: str) -> bytes:
 
 
 def shared(one: Any, other: Any) -> Any:
-    """What both say alike."""
+    """The common part of two contracts."""
     if not isinstance(one, dict):
         return one
     return {

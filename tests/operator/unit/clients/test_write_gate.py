@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from timeless import timeless
+from virtual_time import virtual_time
 
 from agentrl_operator.clients.kfp import KfpApi
 from agentrl_operator.clients.kubernetes import KubernetesApi
@@ -40,7 +40,7 @@ def test_a_closed_gate_refuses_writes():
         raise AssertionError("sent")
 
 
-@timeless
+@virtual_time
 async def test_closing_waits_for_the_responses_to_writes_in_flight():
     gate, answered = WriteGate(), asyncio.Event()
 

@@ -8,45 +8,45 @@ from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.controller import Controller
 
 
-async def test_a_run_whose_start_was_not_answered_is_adopted():
+async def test_a_kfp_run_whose_start_was_not_answered_is_adopted():
     world = World()
     world.kfp.loses_responses = True
-    await world.look()
+    await world.reconcile()
     assert world.conditions()["Progressing"] == ("Unknown", "KfpUnavailable")
 
     world.kfp.loses_responses = False
-    await world.look()
+    await world.reconcile()
 
     assert len(world.kfp.submitted) == 1
     assert world.conditions()["Progressing"] == ("True", "Running")
 
 
-async def test_mlflow_that_is_down_stops_nothing():
+async def test_an_unavailable_mlflow_stops_nothing():
     world = World()
     world.tracking.down = True
-    await world.look(2)
+    await world.reconcile(2)
 
     assert world.conditions()["Progressing"] == ("True", "Running")
     assert "mlflowRun" not in world.status
     world.stores.run(STORE).mlflow_run = "made-by-a-stage"
-    await world.look()
+    await world.reconcile()
     assert world.status["mlflowRun"] == "made-by-a-stage"
 
 
 async def test_errors_of_dependencies_are_counted_in_the_metrics():
     world = World()
-    await world.look(3)
+    await world.reconcile(3)
     world.kfp.down = True
-    await world.look()
+    await world.reconcile()
     world.kfp.down, world.stores.down = False, True
-    await world.look()
+    await world.reconcile()
     registry = world.controller.metrics.registry
     for dependency in ("kfp", "run_store"):
         counted = {"dependency": dependency}
         assert registry.get_sample_value("agentrl_operator_dependency_errors_total", counted) == 1
 
 
-async def test_a_bug_in_one_look_shows_in_the_metrics_and_the_run_is_tried_again():
+async def test_an_internal_error_is_counted_and_the_run_is_retried():
     world = World()
 
     def broken(run, uid, platform, queued):
@@ -69,7 +69,7 @@ async def test_a_bug_in_one_look_shows_in_the_metrics_and_the_run_is_tried_again
                 await asyncio.sleep(0.01)
 
 
-async def test_many_runs_are_worked_on_side_by_side():
+async def test_many_runs_are_reconciled_concurrently():
     world, count = World(), 300
     keys = [
         world.cluster.add(f"run-{n}", "kubeflow", f"6a1b2c3d-0000-4000-8000-{n:012}", SPEC)

@@ -1,4 +1,4 @@
-"""What is kept of a run between two looks."""
+"""Runs cached between two reconciliations."""
 
 import json
 import tracemalloc
@@ -29,7 +29,7 @@ def body(version="7", **metadata):
     }
 
 
-def test_a_run_is_kept_without_what_nobody_asks_for():
+def test_a_run_is_cached_without_unused_metadata():
     kept = CachedRun.from_object(body(finalizers=[FINALIZER]))
 
     assert kept.metadata == {
@@ -65,7 +65,7 @@ def test_the_resource_version_alone_makes_no_difference():
     assert not same(body() | {"spec": SPEC | {"suspend": True}})
 
 
-def test_a_manifest_is_checked_once_while_it_is_looked_at():
+def test_a_manifest_is_parsed_once():
     parser = ResourceParser(PLATFORM)
     first = parser.parse(CachedRun.from_object(body()))
     held = parser.parse(CachedRun.from_object(body(version="8", finalizers=[FINALIZER])))
@@ -76,7 +76,7 @@ def test_a_manifest_is_checked_once_while_it_is_looked_at():
     assert (first.run.spec.seed, changed.run.spec.seed) == (0, 7)
 
 
-def test_a_mistake_is_told_at_every_look():
+def test_the_errors_of_a_manifest_are_cached_with_it():
     wrong = CachedRun.from_object(body() | {"spec": SPEC | {"seed": -1, "suspend": True}})
     parser = ResourceParser(PLATFORM)
 

@@ -1,4 +1,4 @@
-"""What no watch showed is found by asking."""
+"""Relists find what no watch showed."""
 
 import pytest
 from world import UID, World
@@ -13,25 +13,25 @@ def relist(world):
     return Relist(controller=world.controller, cluster=world.cluster)
 
 
-async def test_a_run_that_no_watch_showed_is_known():
+async def test_a_relist_adds_a_run_that_no_watch_showed():
     world = World()
     await relist(world).runs()
 
     assert world.controller.runs() == {("kubeflow", "demo")}
 
 
-async def test_a_run_that_went_unseen_is_forgotten():
+async def test_a_relist_drops_a_run_that_no_longer_exists():
     world = World()
-    await world.look()
+    await world.reconcile()
     del world.cluster.resources[world.key]
     await relist(world).runs()
 
     assert world.controller.runs() == frozenset()
 
 
-async def test_nothing_is_forgotten_while_kubernetes_does_not_answer():
+async def test_a_failed_relist_drops_nothing():
     world = World()
-    await world.look()
+    await world.reconcile()
     world.cluster.down = True
     with pytest.raises(KubernetesError):
         await relist(world).runs()
@@ -39,18 +39,18 @@ async def test_nothing_is_forgotten_while_kubernetes_does_not_answer():
     assert world.controller.runs() == {("kubeflow", "demo")}
 
 
-async def test_servers_that_were_there_before_the_operator_are_known():
+async def test_a_relist_adds_existing_deployments():
     world = World()
-    await world.look()
+    await world.reconcile()
     world.restart()
     await relist(world).deployments()
 
     assert world.controller.servers() == {(UID, SERVERS)}
 
 
-async def test_servers_that_went_unseen_are_made_again():
+async def test_a_deployment_that_a_relist_misses_is_created_again():
     world = World()
-    await world.look(2)
+    await world.reconcile(2)
     del world.cluster.children["Deployment", "kubeflow", SERVERS]
     await relist(world).deployments()
     await world.controller.reconcile(world.key)

@@ -1,11 +1,11 @@
 import asyncio
 
-from timeless import now, timeless
+from virtual_time import now, virtual_time
 
 from agentrl_operator.controller.work_queue import WorkQueue
 
 
-async def test_a_key_waits_once_however_often_it_is_added():
+async def test_a_key_is_queued_once_however_often_it_is_added():
     queue = WorkQueue()
     queue.add("a")
     queue.add("b")
@@ -15,8 +15,8 @@ async def test_a_key_waits_once_however_often_it_is_added():
     assert len(queue) == 0
 
 
-@timeless
-async def test_a_key_that_is_worked_on_comes_again_only_when_it_is_done():
+@virtual_time
+async def test_a_key_added_while_processed_is_queued_again_after_done():
     queue = WorkQueue()
     queue.add("a")
     await queue.get()
@@ -30,8 +30,8 @@ async def test_a_key_that_is_worked_on_comes_again_only_when_it_is_done():
     assert await other == "a"
 
 
-@timeless
-async def test_a_later_time_replaces_the_one_before_and_can_be_taken_back():
+@virtual_time
+async def test_a_second_delay_replaces_the_first_and_can_be_cancelled():
     queue = WorkQueue()
     queue.add_after("a", 60)
     queue.add_after("a", 5)
@@ -43,8 +43,8 @@ async def test_a_later_time_replaces_the_one_before_and_can_be_taken_back():
     assert len(queue) == 0
 
 
-@timeless
-async def test_no_time_at_all_means_now():
+@virtual_time
+async def test_a_delay_of_zero_queues_at_once():
     queue = WorkQueue()
     queue.add_after("a", 0)
 

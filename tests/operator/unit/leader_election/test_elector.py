@@ -4,7 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from timeless import now, timeless
+from virtual_time import now, virtual_time
 
 from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import KubernetesError
@@ -74,7 +74,7 @@ def leases():
     return MemoryLeases()
 
 
-@timeless
+@virtual_time
 async def test_the_second_acquires_a_released_lease_at_its_next_attempt(
     leases,
 ):
@@ -95,7 +95,7 @@ async def test_the_second_acquires_a_released_lease_at_its_next_attempt(
     assert (first.exited_at, second.exited_at) == (None, None)
 
 
-@timeless
+@virtual_time
 async def test_the_lease_is_renewed_every_three_seconds_and_kept_beyond_its_duration(leases):
     first = Operator(leases, "first")
     async with first.running():
@@ -106,7 +106,7 @@ async def test_the_lease_is_renewed_every_three_seconds_and_kept_beyond_its_dura
     assert first.exited_at is None
 
 
-@timeless
+@virtual_time
 async def test_a_leader_that_is_cut_off_stops_before_the_other_starts(leases, caplog):
     first, second = Operator(leases, "first"), Operator(leases, "second")
     async with first.running():
@@ -120,7 +120,7 @@ async def test_a_leader_that_is_cut_off_stops_before_the_other_starts(leases, ca
     assert "lost lease kubeflow/agentrl (Kubernetes: no route to host)" in caplog.text
 
 
-@timeless
+@virtual_time
 async def test_an_outage_of_kubernetes_below_ten_seconds_does_not_end_leadership(leases):
     first = Operator(leases, "first")
     async with first.running():
@@ -133,7 +133,7 @@ async def test_an_outage_of_kubernetes_below_ten_seconds_does_not_end_leadership
     assert first.exited_at is None
 
 
-@timeless
+@virtual_time
 async def test_a_leader_that_finds_another_holder_exits_at_once(leases, caplog):
     first = Operator(leases, "first")
     async with first.running():
@@ -145,7 +145,7 @@ async def test_a_leader_that_finds_another_holder_exits_at_once(leases, caplog):
     assert "(its holder is usurper)" in caplog.text
 
 
-@timeless
+@virtual_time
 async def test_a_lease_that_somebody_else_updated_without_a_new_holder_is_renewed(leases):
     """For example, an annotation was added to the Lease."""
     first = Operator(leases, "first")
@@ -157,7 +157,7 @@ async def test_a_lease_that_somebody_else_updated_without_a_new_holder_is_renewe
     assert leases.records[NAME].holder == ""
 
 
-@timeless
+@virtual_time
 async def test_the_lease_is_left_to_expire_where_a_response_is_missing(leases, caplog):
     first = Operator(leases, "first")
     async with first.running():
@@ -169,7 +169,7 @@ async def test_the_lease_is_left_to_expire_where_a_response_is_missing(leases, c
     assert "a response is missing" in caplog.text
 
 
-@timeless
+@virtual_time
 async def test_the_leader_is_not_reported_while_kubernetes_does_not_answer(leases):
     leases.put(NAME, "other", 15, None)
     second = Operator(leases, "second")
@@ -183,7 +183,7 @@ async def test_the_leader_is_not_reported_while_kubernetes_does_not_answer(lease
     assert leases.records[NAME].holder == "other"
 
 
-@timeless
+@virtual_time
 async def test_an_internal_error_ends_the_process(caplog):
     def fails():
         raise ZeroDivisionError

@@ -180,9 +180,9 @@ def test_the_patch_after_an_eviction_releases_the_quota_as_kueue_expects():
 
 async def test_a_concurrent_write_of_kueue_is_not_overwritten():
     world = QueuedWorld()
-    await world.look()
+    await world.reconcile()
     world.kueue.admit()
-    await world.look()
+    await world.reconcile()
     old = dict(world.workload["metadata"])
     world.kueue.evict()
     stale = {"metadata": old, "status": {"conditions": []}}

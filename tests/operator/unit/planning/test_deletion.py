@@ -1,4 +1,4 @@
-"""Runs that are deleted, by a person or when their time is over."""
+"""Deletion of runs, by a user or after their time to live."""
 
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ from agentrl_operator.planning import actions
 from agentrl_operator.planning.observation import Observation, Unknown
 
 
-def test_a_finished_run_goes_when_its_time_is_over():
+def test_a_finished_run_is_deleted_after_its_time_to_live():
     spec = SPEC | {"ttlSecondsAfterFinished": 60}
     done = started(phase_index=1, completion_time=NOW).with_(state="Succeeded")
 
@@ -21,7 +21,7 @@ def test_a_finished_run_goes_when_its_time_is_over():
     assert plan(SPEC, done, now=NOW + timedelta(days=9)).actions == ()
 
 
-def test_a_deleted_run_is_let_go_when_its_work_has_stopped():
+def test_the_finalizer_is_removed_when_the_work_has_stopped():
     deleted = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
     run_id = resource.run_id(UID, 0, 0)
 
@@ -73,7 +73,7 @@ def test_a_deletion_stops_every_run_of_the_experiment():
     assert actions.RemoveFinalizer() in at(90, done, later="CANCELING").actions
 
 
-def test_a_deleted_run_takes_its_store_along_where_the_manifest_says_so():
+def test_on_delete_deletes_the_data_of_a_deleted_run():
     spec = SPEC | {"storage": {"onDelete": "delete"}}
     got = plan(spec, deletionTimestamp="2026-11-21T12:00:00Z")
 
@@ -84,7 +84,7 @@ def test_a_deleted_run_takes_its_store_along_where_the_manifest_says_so():
     )
 
 
-def test_a_deletion_does_not_wait_for_ever():
+def test_a_deletion_stops_waiting_after_its_timeouts():
     deleted = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
     gone = Unknown(message="KFP: refused")
     run_id = resource.run_id(UID, 0, 0)

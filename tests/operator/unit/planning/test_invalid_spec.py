@@ -1,4 +1,4 @@
-"""Manifests that cannot be run, and what happens while they cannot."""
+"""Runs with an invalid spec."""
 
 from demo_run import SPEC, plan, started
 
@@ -8,7 +8,7 @@ from agentrl_operator.planning import actions
 from agentrl_operator.planning.observation import Observation
 
 
-def test_a_mistake_is_shown_and_nothing_starts_until_it_is_corrected():
+def test_nothing_starts_until_an_invalid_spec_is_corrected():
     wrong = SPEC | {"seed": -1}
     got = plan(wrong)
 
@@ -24,7 +24,7 @@ def test_a_mistake_is_shown_and_nothing_starts_until_it_is_corrected():
     assert mended.status.has_condition(Kind.FAILED, "False")
 
 
-def test_a_mistake_made_later_leaves_running_work_alone():
+def test_an_invalid_edit_does_not_stop_running_work():
     got = plan(SPEC | {"seed": -1}, started(), Observation(kfp=KfpRun(state="RUNNING")))
 
     assert got.actions == ()

@@ -12,7 +12,7 @@ from agentrl_operator.planning import actions
 from agentrl_operator.planning.observation import Observation, Servers, Unknown
 
 
-def test_a_new_run_is_held_tracked_and_its_first_phase_started():
+def test_a_new_run_gets_a_finalizer_an_mlflow_run_and_its_first_kfp_run():
     got = plan(finalizers=[])
 
     run_id = resource.run_id(UID, 0, 0)
@@ -67,7 +67,7 @@ def test_the_id_of_a_kfp_run_is_uuid5_of_uid_phase_and_attempt():
     )
 
 
-def test_environments_that_are_not_there_are_made_with_their_token_before_the_run_starts():
+def test_missing_environments_and_their_token_are_created_before_the_kfp_run():
     kinds = [type(action) for action in plan(SERVED).actions]
 
     assert kinds == [
@@ -78,7 +78,7 @@ def test_environments_that_are_not_there_are_made_with_their_token_before_the_ru
     ]
 
 
-def test_servers_that_answer_are_left_alone_and_older_ones_brought_up_to_date():
+def test_ready_servers_are_kept_and_outdated_ones_updated():
     made = run(SERVED)
     fingerprint = environment_server.fingerprint(
         made, made.run, made.run.spec.environments[0], PLATFORM
@@ -99,7 +99,7 @@ def test_servers_that_answer_are_left_alone_and_older_ones_brought_up_to_date():
     )
 
 
-def test_each_attempt_makes_anew_what_somebody_deleted_and_nobody_watches():
+def test_each_attempt_applies_the_token_secret_and_services_again():
     made = run(SERVED)
     fingerprint = environment_server.fingerprint(
         made, made.run, made.run.spec.environments[0], PLATFORM
@@ -113,7 +113,7 @@ def test_each_attempt_makes_anew_what_somebody_deleted_and_nobody_watches():
     )
 
 
-def test_a_run_at_work_shows_what_its_store_says():
+def test_the_status_of_a_running_run_shows_its_stored_state():
     state = State(
         status="running",
         message="iteration 3 of 6",
@@ -145,7 +145,7 @@ def test_a_run_at_work_shows_what_its_store_says():
     assert got.status.message == "phase 1 of 2, 3 turns: iteration 3 of 6"
 
 
-def test_what_keeps_pods_from_work_is_told():
+def test_problems_of_pods_are_shown_in_the_message():
     kfp, problem = KfpRun(state="RUNNING"), "train: ImagePullBackOff: no image"
     got = plan(status=started(), observed=Observation(kfp=kfp, pod_problem=problem))
     assert got.status.message == f"phase 1 of 2, 3 turns: {problem}"
@@ -157,7 +157,7 @@ def test_what_keeps_pods_from_work_is_told():
     )
 
 
-def test_a_phase_that_is_done_is_followed_by_the_next():
+def test_a_finished_phase_is_followed_by_the_next():
     decision = Verdict(action="advance", phase=1, max_turns=6, reason="on")
     observed = Observation(kfp=KfpRun(state="SUCCEEDED"), decision=decision)
     got = plan(status=started(), observed=observed)
@@ -171,7 +171,7 @@ def test_a_phase_that_is_done_is_followed_by_the_next():
     assert after.status.horizon == 6
 
 
-def test_a_finished_schedule_succeeds_and_closes_the_tracker():
+def test_a_finished_schedule_succeeds_and_finishes_the_mlflow_run():
     observed = Observation(
         kfp=KfpRun(state="SUCCEEDED"),
         decision=Verdict(

@@ -1,4 +1,4 @@
-"""Attempts and runs that fail: what is tried again, when, and what is final."""
+"""Failed attempts: what is retried, when, and what is permanent."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +13,7 @@ from agentrl_operator.planning import actions
 from agentrl_operator.planning.observation import Observation
 
 
-def test_a_stage_that_failed_for_good_is_not_tried_again_by_argo():
+def test_a_permanent_failure_terminates_the_kfp_run():
     state = State(status="failed", reason="ModelError", message="train: none", final=True)
     observed = Observation(kfp=KfpRun(state="RUNNING"), run_state=state)
     got = plan(status=started(), observed=observed)
@@ -34,7 +34,7 @@ def test_a_phase_that_decides_to_stop_ends_by_itself():
     assert plan(status=started(), observed=observed).actions == ()
 
 
-def test_an_alarm_that_said_stop_fails_the_run():
+def test_a_stop_decision_fails_the_run():
     decision = Verdict(action="stop", phase=0, max_turns=3, reason="entropy below 0.02")
     observed = Observation(kfp=KfpRun(state="FAILED"), decision=decision)
     got = plan(status=started(), observed=observed)
@@ -43,7 +43,7 @@ def test_an_alarm_that_said_stop_fails_the_run():
     assert got.status.message == "entropy below 0.02"
 
 
-def test_a_failed_attempt_is_tried_again_later_and_counted():
+def test_a_failed_attempt_is_counted_and_retried_after_a_delay():
     failed = Observation(kfp=KfpRun(state="FAILED"), pods=0)
     got = plan(status=started(), observed=failed)
 
@@ -59,7 +59,7 @@ def test_a_failed_attempt_is_tried_again_later_and_counted():
     )
 
 
-def test_no_attempt_begins_while_pods_of_the_one_before_work():
+def test_no_attempt_begins_while_pods_of_the_previous_one_run():
     got = plan(status=started(), observed=Observation(kfp=KfpRun(state="FAILED"), pods=2))
 
     assert got.actions == ()
@@ -67,7 +67,7 @@ def test_no_attempt_begins_while_pods_of_the_one_before_work():
     assert got.status.has_condition(Kind.PROGRESSING, "True", Reason.STOPPING)
 
 
-def test_one_failure_more_than_the_limit_fails_the_run():
+def test_exceeding_the_backoff_limit_fails_the_run():
     observed = Observation(attempt=1, kfp=KfpRun(state="FAILED"), pods=0)
     got = plan(status=started(attempt=1, failures=1), observed=observed)
 
@@ -77,7 +77,7 @@ def test_one_failure_more_than_the_limit_fails_the_run():
     )
 
 
-def test_a_failure_that_would_come_again_is_final_at_once():
+def test_a_permanent_failure_fails_the_run_at_once():
     state = State(status="failed", message="no such model", reason="ModelError", final=True)
     got = plan(
         status=started(), observed=Observation(kfp=KfpRun(state="FAILED"), pods=0, run_state=state)
@@ -87,7 +87,7 @@ def test_a_failure_that_would_come_again_is_final_at_once():
     assert got.status.message == "ModelError: no such model"
 
 
-def test_a_run_whose_workflow_vanished_is_tried_again():
+def test_an_attempt_whose_workflow_is_lost_is_retried():
     observed = Observation(kfp=KfpRun(state="RUNNING"), workflow="lost", pods=0)
     got = plan(status=started(), observed=observed)
 

@@ -1,4 +1,4 @@
-"""Runs that are suspended, or out of time."""
+"""Suspension and deadline of runs."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ from agentrl_operator.planning import actions
 from agentrl_operator.planning.observation import Observation
 
 
-def test_a_suspended_run_stops_waits_for_its_pods_and_goes_on_with_a_new_attempt():
+def test_a_suspended_run_stops_and_resumes_with_a_new_attempt():
     suspended = SPEC | {"suspend": True}
     later = NOW + timedelta(seconds=30)
 
@@ -40,7 +40,7 @@ def test_a_suspended_run_stops_waits_for_its_pods_and_goes_on_with_a_new_attempt
     )
 
 
-def test_a_suspension_taken_back_half_way_is_carried_through_first():
+def test_a_suspension_withdrawn_early_is_completed_first():
     status = started().with_condition(
         Kind.SUSPENDED, "False", Reason.SUSPENDING, "work is stopping", NOW
     )
@@ -51,7 +51,7 @@ def test_a_suspension_taken_back_half_way_is_carried_through_first():
     assert over.requeue_s == 0
 
 
-def test_a_run_made_suspended_starts_nothing():
+def test_a_run_created_suspended_starts_nothing():
     got = plan(SERVED | {"suspend": True})
 
     assert got.actions == ()
@@ -71,7 +71,7 @@ def test_a_run_out_of_time_is_stopped_and_then_fails():
     assert over.status.has_condition(Kind.FAILED, "True", Reason.DEADLINE_EXCEEDED)
 
 
-def test_a_phase_that_was_done_in_time_counts_although_it_is_looked_at_late():
+def test_a_phase_finished_before_the_deadline_counts_when_observed_late():
     spec = SPEC | {"activeDeadlineSeconds": 60}
     decision = Verdict(action="finish", phase=1, max_turns=6, reason="done")
     observed = Observation(kfp=KfpRun(state="SUCCEEDED"), decision=decision)

@@ -1,8 +1,9 @@
-"""A loop on which nobody waits: once everybody would, its clock leaps to whoever is due next.
-Not for threads or sockets: what they do takes none of its time.
+"""An event loop with virtual time: whenever all tasks wait, its clock advances to the next timer.
 
-@timeless
-async def test_it_is_over_in_an_hour(): ...
+It is not for threads or sockets: what they do takes no virtual time.
+
+@virtual_time
+async def test_an_hour_takes_no_time(): ...
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import selectors
 
 
 class _Leaping(selectors.DefaultSelector):
-    """Whoever asks it to wait hears at once that the time has passed."""
+    """A selector that never waits: it advances the clock by the timeout instead."""
 
     now = 0.0
 
@@ -32,8 +33,8 @@ class _Loop(asyncio.SelectorEventLoop):
         return self._leaping.now
 
 
-def timeless(test):
-    """The test runs on such a loop, from the second 0 of its clock on."""
+def virtual_time(test):
+    """Decorator: run the test on a loop with virtual time that starts at 0 s."""
 
     @functools.wraps(test)
     def run(**fixtures):
@@ -44,5 +45,5 @@ def timeless(test):
 
 
 def now():
-    """By the clock of the loop that runs."""
+    """The virtual time of the running loop, in seconds."""
     return asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""A small stand-in for the Kubernetes API, and `agentrl` pointed at it."""
+"""A stub of the Kubernetes API, and `agentrl` configured to use it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ TOKEN = "sesame"
 
 @dataclass
 class Api:
-    """The Kubernetes API, as far as the commands ask. Holds what it was told and what it tells."""
+    """The part of the Kubernetes API that the commands use: created runs, scripted answers."""
 
     runs: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     statuses: list[dict[str, Any]] = field(default_factory=list)
@@ -69,8 +69,8 @@ class Api:
         at = (request.path_params["namespace"], request.path_params["name"])
         if at not in self.runs:
             return self.status(404, "NotFound", f'agentrlruns "{at[1]}" not found', at[1])
-        told = self.statuses.pop(0) if len(self.statuses) > 1 else (self.statuses or [{}])[0]
-        return JSONResponse(self.runs[at] | {"status": told})
+        status = self.statuses.pop(0) if len(self.statuses) > 1 else (self.statuses or [{}])[0]
+        return JSONResponse(self.runs[at] | {"status": status})
 
     async def list_pods(self, request: Request) -> Response:
         selector = request.query_params["labelSelector"]
@@ -96,9 +96,9 @@ class Api:
 
     @staticmethod
     def status(code: int, reason: str, message: str, name: str) -> JSONResponse:
-        told = {"kind": "Status", "status": "Failure", "message": message, "reason": reason}
+        status = {"kind": "Status", "status": "Failure", "message": message, "reason": reason}
         details = {"name": name, "group": "agentrl.dev", "kind": "agentrlruns"}
-        return JSONResponse(told | {"details": details, "code": code}, status_code=code)
+        return JSONResponse(status | {"details": details, "code": code}, status_code=code)
 
 
 def pod(name: str, stage: str | None, run: str, state: dict[str, Any], second: int) -> dict:

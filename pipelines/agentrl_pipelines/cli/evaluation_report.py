@@ -1,4 +1,4 @@
-"""What an evaluation found, as a table, a JSON file and a page."""
+"""The result of `agentrl eval` as a table, a JSON file and an HTML page."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from agentrl_components.reporting.html import percent, templates
 from agentrl_components.reporting.transcript import Replay
 
 
-class Scorecard(BaseModel):
-    """Written as eval.json."""
+class EvaluationReport(BaseModel):
+    """The content of eval.json."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
-    """The manifest's."""
+    """`metadata.name` of the manifest."""
     model: str
-    """What was evaluated: a source, a checkpoint's address, or a model and its endpoint."""
+    """What was evaluated: a model source, a checkpoint URL, or a model name and its endpoint."""
     environments: tuple[str, ...]
     actions: str
-    """free or admissible."""
+    """`rollout.actions`: free or admissible."""
     seed: int
     policy: Evaluated
     random: Evaluated | None
@@ -35,36 +35,38 @@ class Scorecard(BaseModel):
 
     @property
     def categories(self) -> list[str]:
-        """Every category, in order."""
+        """The names of all categories, sorted."""
         return sorted(self.policy.categories)
 
 
-def write(card: Scorecard, folder: Path) -> None:
-    """Leave eval.json and eval.html in `folder`."""
-    page = templates("agentrl_pipelines.cli").get_template("eval.html.j2").render(card=card)
+def write(report: EvaluationReport, folder: Path) -> None:
+    """Write eval.json and eval.html to `folder`."""
+    page = templates("agentrl_pipelines.cli").get_template("eval.html.j2").render(report=report)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "eval.html").write_text(page, encoding="utf-8")
-    (folder / "eval.json").write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    (folder / "eval.json").write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
-def show(card: Scorecard, folder: Path, console: Console) -> None:
-    """Print the table."""
-    console.print(Text(card.model, "bold"))
-    console.print(table(card))
-    found = card.policy
+def show(report: EvaluationReport, folder: Path, console: Console) -> None:
+    """Print the result to `console`."""
+    console.print(Text(report.model, "bold"))
+    console.print(table(report))
+    found = report.policy
     if found.pass_at:
         tries = ", ".join(f"pass@{k} {percent(value)}" for k, value in found.pass_at.items())
         console.print(Text(f"solved in at least one of k tries: {tries}"))
     for turns, share in found.turn_sweep.items():
-        console.print(Text(f"with {turns} turns allowed: ") + shared(share))
+        console.print(Text(f"with {turns} turns allowed: ") + share_text(share))
     if found.lost:
-        console.print(Text(f"{found.lost} episodes were lost to the environment; not counted"))
+        console.print(
+            Text(f"{found.lost} episodes were lost to environment failures and are not counted")
+        )
     console.print(Text(f"written to {folder / 'eval.html'} and eval.json"), soft_wrap=True)
 
 
-def table(card: Scorecard) -> Table:
-    """Success per category with 95 % intervals, the random policy's beside it."""
-    found = card.policy
+def table(report: EvaluationReport) -> Table:
+    """Success per category with 95 % intervals, beside the random policy's."""
+    found = report.policy
     out = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
     tries = f", {found.samples} tries each" if found.samples > 1 else ""
     out.caption = Text(
@@ -72,23 +74,23 @@ def table(card: Scorecard) -> Table:
         f"temperature {found.temperature:g}"
     )
     out.add_column("held-out success, %", overflow="fold")
-    if card.random is not None:
+    if report.random is not None:
         out.add_column("random policy", justify="right", no_wrap=True)
     out.add_column("this model", justify="right", no_wrap=True)
-    columns = [one for one in (card.random, found) if one is not None]
-    for name in card.categories:
+    columns = [one for one in (report.random, found) if one is not None]
+    for name in report.categories:
         shares = (one.categories.get(name) for one in columns)
-        out.add_row(Text(name), *(shared(share) for share in shares))
+        out.add_row(Text(name), *(share_text(share) for share in shares))
     out.add_section()
-    out.add_row(Text("all"), *(shared(one) for one in columns), style="bold")
+    out.add_row(Text("all"), *(share_text(one) for one in columns), style="bold")
     out.add_row(Text("mean score"), *(Text(f"{one.score:.3f}") for one in columns))
     replies = (Text(f"{100 * one.wellformed:.1f}") for one in columns)
     out.add_row(Text("well-formed replies"), *replies)
     return out
 
 
-def shared(share: Share | None) -> Text:
-    """A share with its interval, in per cent."""
+def share_text(share: Share | None) -> Text:
+    """A share and its 95 % interval, in percent."""
     if share is None:
         return Text("–")
     bounds = f"[{share.low * 100:.1f}, {share.high * 100:.1f}]"

@@ -1,11 +1,10 @@
-"""The cluster, as a person's commands see it: runs and the pods of their stages.
+"""Kubernetes client of the CLI: AgentRLRuns and the pods of their stages.
 
     cluster = Cluster.open(context=None, namespace=None)
     cluster.create(run)
 
-The only module here that speaks to Kubernetes. It finds the cluster as kubectl does: `KUBECONFIG`,
-`~/.kube/config`, and inside a pod the pod's own account. Importing the client takes a second, so a
-command imports this module when it runs.
+The cluster is found as kubectl finds it: `KUBECONFIG`, `~/.kube/config`, and inside a pod the pod's
+service account. Importing the client takes a second, so commands import this module when they run.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ from agentrl_components.spec.crd.definition import PLURAL
 from agentrl_pipelines.labels import KFP_RUN_LABEL, STAGE_LABEL
 
 CONTAINER = "main"
-"""The container of a KFP pod that runs the stage; the others are KFP's."""
+"""The container of a KFP pod that runs the stage."""
 TIMEOUT_S = (5.0, 30.0)
-"""To connect, and to wait for an answer."""
-SILENCE_S = 3600.0
-"""A stage that is followed may say nothing for so long."""
-IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+"""Connect and read timeout."""
+FOLLOW_TIMEOUT_S = 3600.0
+"""Read timeout of a followed log, in which a stage may print nothing."""
+POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 Object = dict[str, Any]
 """An object of the Kubernetes API."""
 
 
 class ClusterError(RunError):
-    """The cluster cannot be reached, or refused. Names the thing, the reason and the fix."""
+    """The cluster cannot be reached or refused a request."""
 
 
 class NoSuchRunError(ClusterError):
-    """There is no run of this name in this namespace."""
+    """The namespace holds no run of this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +54,11 @@ class Pod:
 
     name: str
     stage: str
-    began: bool
-    """Its container has started, so there are logs."""
+    started: bool
+    """The container has started, so it has logs."""
     ended: bool
     waits_for: str
-    """Why it has not started: `ImagePullBackOff: no such image`. Empty where it has."""
+    """Why it has not started, such as `ImagePullBackOff: no such image`. Empty if it has."""
 
 
 class Cluster:
@@ -73,49 +72,52 @@ class Cluster:
 
     @classmethod
     def open(cls, *, context: str | None = None, namespace: str | None = None) -> Cluster:
-        """As kubectl finds it. Raises `ClusterError` where there is no configuration."""
+        """The cluster as kubectl finds it. Raises `ClusterError` if there is no configuration."""
         settings = client.Configuration()
         settings.retries = False
         file = os.environ.get("KUBECONFIG") or config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION
         try:
-            if context is None and IN_POD.exists() and "KUBECONFIG" not in os.environ:
+            if context is None and POD_NAMESPACE.exists() and "KUBECONFIG" not in os.environ:
                 config.load_incluster_config(client_configuration=settings)
-                usual = IN_POD.read_text().strip()
+                default = POD_NAMESPACE.read_text().strip()
             else:
                 load = partial(config.load_kube_config, config_file=file, context=context)
                 load(client_configuration=settings)
-                usual = _namespace_of(file, context)
+                default = _namespace_of(file, context)
         except ConfigException as error:
             raise ClusterError(
                 f"kubeconfig: {error}; set KUBECONFIG, or choose one of its contexts with --context"
             ) from None
-        if not settings.verify_ssl:  # the kubeconfig says so; no need to say it with every call
+        if not settings.verify_ssl:  # set in the kubeconfig: do not warn at every call
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        return cls(client.ApiClient(settings), namespace or usual)
+        return cls(client.ApiClient(settings), namespace or default)
 
     def create(self, run: AgentRLRun, *, dry_run: bool = False) -> Object:
-        """Ask for the run. `dry_run`: only whether the API server would take it.
+        """Create the AgentRLRun. `dry_run`: only validate it on the API server.
 
-        Raises `SpecError` with a line for each cause where it would not, or the name is taken."""
+        Raises:
+            SpecError: the API server rejects it (one line per cause), or the name exists.
+            ClusterError: the cluster cannot be reached or refuses.
+        """
         body = run.model_dump(mode="json", by_alias=True, exclude_unset=True)
         body["metadata"]["namespace"] = self.namespace
         create = partial(self._runs.create_namespaced_custom_object, GROUP, VERSION, self.namespace)
-        asked = {"dry_run": "All"} if dry_run else {}
-        with self._told(run.metadata.name):
-            created: Object = create(PLURAL, body, _request_timeout=TIMEOUT_S, **asked)
+        options = {"dry_run": "All"} if dry_run else {}
+        with self._errors(run.metadata.name):
+            created: Object = create(PLURAL, body, _request_timeout=TIMEOUT_S, **options)
         return created
 
     def get(self, name: str) -> Object:
-        """The run, status and all. Raises `NoSuchRunError`."""
+        """The AgentRLRun with its status. Raises `NoSuchRunError`."""
         get = partial(self._runs.get_namespaced_custom_object, GROUP, VERSION, self.namespace)
-        with self._told(name):
+        with self._errors(name):
             found: Object = get(PLURAL, name, _request_timeout=TIMEOUT_S)
         return found
 
     def pods(self, kfp_run: str, stage: str | None = None) -> list[Pod]:
-        """The pods of the stages of a KFP run, oldest first; those of KFP itself are left out."""
+        """The pods of the stages of a KFP run, oldest first, without the driver pods of KFP."""
         selector = f"{KFP_RUN_LABEL}={kfp_run},{STAGE_LABEL}" + (f"={stage}" if stage else "")
-        with self._told("pods"):
+        with self._errors("pods"):
             found = self._core.list_namespaced_pod(
                 self.namespace, label_selector=selector, _request_timeout=TIMEOUT_S
             )
@@ -125,9 +127,9 @@ class Cluster:
         return [_pod(each) for each in pods]
 
     def logs(self, pod: Pod, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        """What a stage writes, line by line, each after the time it was written at and a space."""
-        asked = {} if tail is None else {"tail_lines": tail}
-        with self._told(pod.name):
+        """The lines of a stage's log, each prefixed with its timestamp and a space."""
+        options = {} if tail is None else {"tail_lines": tail}
+        with self._errors(pod.name):
             answer = self._core.read_namespaced_pod_log(
                 pod.name,
                 self.namespace,
@@ -135,8 +137,8 @@ class Cluster:
                 follow=follow,
                 timestamps=True,
                 _preload_content=False,
-                _request_timeout=(TIMEOUT_S[0], SILENCE_S if follow else TIMEOUT_S[1]),
-                **asked,
+                _request_timeout=(TIMEOUT_S[0], FOLLOW_TIMEOUT_S if follow else TIMEOUT_S[1]),
+                **options,
             )
             try:
                 yield from _lines(answer.stream())
@@ -144,49 +146,50 @@ class Cluster:
                 answer.close()
 
     @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
-        """The API's refusals as what a person can act on."""
+    def _errors(self, name: str) -> Iterator[None]:
+        """Turn API errors into `ClusterError` or `SpecError`."""
         try:
             yield
         except ApiException as error:
-            raise self._refusal(name, error) from None
+            raise self._error(name, error) from None
         except urllib3.exceptions.HTTPError as error:
             raise ClusterError(
-                f"{self._server}: cannot be reached ({error}); is the cluster up, and is this the "
-                "right context?"
+                f"{self._server}: cannot be reached ({error}); check that the cluster is up "
+                "and that the context is right"
             ) from None
 
-    def _refusal(self, name: str, error: Any) -> RunError:
-        told = _status(error.body)
-        message = told.get("message") or error.reason
-        missing = told.get("details") or {}
+    def _error(self, name: str, error: Any) -> RunError:
+        status = _status(error.body)
+        message = status.get("message") or error.reason
+        missing = status.get("details") or {}
         match error.status:
             case 409:
                 return SpecError(
                     [
-                        f"metadata.name: a run {name!r} is in namespace {self.namespace} already; "
-                        f"change the name, or delete that run: kubectl delete agentrlrun {name} "
-                        f"-n {self.namespace}"
+                        f"metadata.name: a run {name!r} already exists in namespace "
+                        f"{self.namespace}; change the name, or delete that run: kubectl "
+                        f"delete agentrlrun {name} -n {self.namespace}"
                     ]
                 )
             case 422 | 400:
-                return SpecError(_causes(told) or [str(message)])
+                return SpecError(_causes(status) or [str(message)])
             case 404 if missing.get("kind") == "namespaces":
                 return ClusterError(
-                    f"namespace: there is no {self.namespace}; choose another with -n"
+                    f"namespace: {self.namespace} does not exist; choose another with -n"
                 )
             case 404 if missing.get("name") == name:
                 return NoSuchRunError(
-                    f"{name}: there is no such run in namespace {self.namespace}; "
-                    "choose another with -n"
+                    f"{name}: no such run in namespace {self.namespace}; choose another with -n"
                 )
             case 404:
                 return ClusterError(
-                    f"{self._server}: knows no AgentRLRun; install AgentRL in this cluster first: "
-                    "agentrl crd | kubectl apply -f -, or the Helm chart"
+                    f"{self._server}: has no AgentRLRun resource; install AgentRL in this cluster "
+                    "first: agentrl crd | kubectl apply -f -, or the Helm chart"
                 )
             case 401 | 403:
-                return ClusterError(f"{self._server}: {message}; ask who runs the cluster")
+                return ClusterError(
+                    f"{self._server}: {message}; ask the administrator of the cluster for access"
+                )
             case _:
                 return ClusterError(f"{self._server}: {error.status}: {message}")
 
@@ -198,16 +201,16 @@ def _namespace_of(file: str, context: str | None) -> str:
 
 
 def _status(body: Any) -> Object:
-    """The API's `Status`; empty where something else answered."""
+    """The `Status` object in an error's body; empty if the body is something else."""
     try:
-        told = json.loads(body)
+        status = json.loads(body)
     except (TypeError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return status if isinstance(status, dict) else {}
 
 
-def _causes(told: Mapping[str, Any]) -> list[str]:
-    causes = (told.get("details") or {}).get("causes") or []
+def _causes(status: Mapping[str, Any]) -> list[str]:
+    causes = (status.get("details") or {}).get("causes") or []
     return [f"{each.get('field', 'manifest')}: {each.get('message', '')}" for each in causes]
 
 
@@ -215,14 +218,14 @@ def _pod(found: Any) -> Pod:
     statuses = {each.name: each for each in found.status.container_statuses or ()}
     state = statuses[CONTAINER].state if CONTAINER in statuses else None
     waiting = state.waiting if state else None
-    began = bool(state and (state.running or state.terminated))
+    started = bool(state and (state.running or state.terminated))
     reasons = [waiting.reason, waiting.message] if waiting else [found.status.phase]
     return Pod(
         name=found.metadata.name,
         stage=found.metadata.labels[STAGE_LABEL],
-        began=began,
+        started=started,
         ended=found.status.phase in ("Succeeded", "Failed") or bool(state and state.terminated),
-        waits_for="" if began else ": ".join(reason for reason in reasons if reason),
+        waits_for="" if started else ": ".join(reason for reason in reasons if reason),
     )
 
 

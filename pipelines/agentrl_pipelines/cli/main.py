@@ -1,4 +1,4 @@
-"""The command `agentrl`. Each command imports what it needs when it runs, so that help is quick."""
+"""The command `agentrl`. Commands import what they need when they run, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ from agentrl_pipelines.cli.commands.validate import validate
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="agentrl")
 def main() -> None:
-    """Train multi-turn LLM agents by reinforcement learning, from one manifest."""
+    """Train multi-turn LLM agents by reinforcement learning, from one manifest.
+
+    \b
+    On this machine:  validate, run, metrics, report, eval
+    On a cluster:     submit, status, logs, crd
+    Environments:     envs
+    """
 
 
 for command in (

@@ -1,4 +1,4 @@
-"""Progress for people: one live view in a terminal, plain lines anywhere else."""
+"""Progress display: a live view in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ from agentrl_components.run.progress import Shown, View
 Clock = Callable[[], float]
 
 NUMBERS_WIDTH = 74
-"""Columns of a live line that are not the bar."""
+"""Columns of the live line besides the bar."""
 
 EVERY_ITERATIONS = 10
 EVERY_SECONDS = 15.0
-"""How often a plain view speaks, whichever comes first."""
+"""A plain view prints at one of these intervals, whichever is reached first."""
 
 
 def view_for(console: Console) -> View:
-    """The view that suits where `console` writes to."""
+    """The live view if `console` is a terminal, else the plain view."""
     live = console.is_terminal and not console.is_dumb_terminal
     return RichView(console) if live else PlainView(console)
 
 
 class RichView:
-    """A line that stays for every stage that is done, and a live bar for the one under way."""
+    """A permanent line for every completed stage, and a live progress bar for the current one."""
 
     def __init__(self, console: Console, clock: Clock = time.monotonic) -> None:
         self._console = console
         self._clock = clock
-        self._began = clock()
+        self._started = clock()
         self._name = ""
-        self._took: dict[str, float] = {}
+        self._elapsed: dict[str, float] = {}
         self._task: TaskID | None = None
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(bar_width=min(max(console.width - NUMBERS_WIDTH, 6), 40)),
-            _Told(),
+            _StageColumn(),
             console=console,
             transient=True,
             refresh_per_second=8,
@@ -58,8 +58,8 @@ class RichView:
 
     def stage(self, name: str, total: int | None = None) -> None:
         self._finish()
-        self._name, self._began = name, self._clock()
-        self._task = self._progress.add_task(escape(name), total=total, told="")
+        self._name, self._started = name, self._clock()
+        self._task = self._progress.add_task(escape(name), total=total, numbers="")
         self._progress.start()
 
     def advance(self, done: int = 1) -> None:
@@ -75,7 +75,7 @@ class RichView:
             description=f"phase {shown.phase + 1}/{shown.phases} · {shown.max_turns} turns",
             completed=shown.iteration,
             total=shown.iterations,
-            told=_numbers(shown),
+            numbers=_numbers(shown),
             refresh=True,
         )
 
@@ -87,40 +87,41 @@ class RichView:
         self._progress.stop()
 
     def _finish(self, *, closing: bool = False) -> None:
-        """Turn the live bar into a line that stays, unless the stage will come back: training gives
-        way to an evaluation now and then."""
+        """Replace the live bar by a permanent line, unless the stage will be continued: training is
+        interrupted by evaluations."""
         if self._task is None:
             return
         task = self._progress.tasks[-1]
-        cut = task.total is not None and 0 < task.completed < task.total
+        incomplete = task.total is not None and 0 < task.completed < task.total
         self._progress.remove_task(self._task)
         self._task = None
-        self._took[self._name] = self._took.get(self._name, 0.0) + self._clock() - self._began
-        if closing or not cut:
-            how = Text("  ○ ", "yellow") if cut else Text("  ✓ ", "green")
-            took = clock_time(self._took.pop(self._name))
-            self._console.print(how + Text(f"{self._name:<28}") + Text(f"{took:>8}", "dim"))
+        elapsed = self._elapsed.get(self._name, 0.0) + self._clock() - self._started
+        self._elapsed[self._name] = elapsed
+        if closing or not incomplete:
+            mark = Text("  ○ ", "yellow") if incomplete else Text("  ✓ ", "green")
+            duration = clock_time(self._elapsed.pop(self._name))
+            self._console.print(mark + Text(f"{self._name:<28}") + Text(f"{duration:>8}", "dim"))
 
 
-class _Told(ProgressColumn):
-    """What is known of the stage: numbers of training, or how much of it is done."""
+class _StageColumn(ProgressColumn):
+    """Training numbers, or completed/total, or the elapsed time."""
 
     def render(self, task: Task) -> Text:
-        if task.fields["told"]:
-            return Text(task.fields["told"], no_wrap=True, overflow="ellipsis")
+        if task.fields["numbers"]:
+            return Text(task.fields["numbers"], no_wrap=True, overflow="ellipsis")
         if task.total is None:
             return Text(clock_time(task.elapsed or 0.0), "dim")
         return Text(f"{task.completed:,.0f}/{task.total:,.0f}", "dim")
 
 
 class PlainView:
-    """A line when a stage begins, and one every few iterations or seconds while it lasts. Every
-    line begins with the time since the first."""
+    """One line at the start of a stage and one at regular intervals. Every line starts with the
+    time elapsed since the first."""
 
     def __init__(self, console: Console, clock: Clock = time.monotonic) -> None:
         self._console = console
         self._clock = clock
-        self._began = self._spoke = clock()
+        self._started = self._printed_at = clock()
         self._name = ""
         self._done = 0
         self._total: int | None = None
@@ -128,13 +129,13 @@ class PlainView:
 
     def stage(self, name: str, total: int | None = None) -> None:
         self._name, self._done, self._total, self._shown = name, 0, total, None
-        self._say(name)
+        self._print(name)
 
     def advance(self, done: int = 1) -> None:
         self._done += done
-        if self._clock() - self._spoke >= EVERY_SECONDS:
+        if self._clock() - self._printed_at >= EVERY_SECONDS:
             of = "" if self._total is None else f" of {self._total:,}"
-            self._say(f"{self._name}: {self._done:,}{of}")
+            self._print(f"{self._name}: {self._done:,}{of}")
 
     def iteration(self, shown: Shown) -> None:
         if (
@@ -142,28 +143,28 @@ class PlainView:
             or shown.phase != self._shown.phase
             or shown.iteration == shown.iterations
             or shown.iteration - self._shown.iteration >= EVERY_ITERATIONS
-            or self._clock() - self._spoke >= EVERY_SECONDS
+            or self._clock() - self._printed_at >= EVERY_SECONDS
         ):
             self._shown = shown
-            self._say(
+            self._print(
                 f"{self._name or 'train'}: phase {shown.phase + 1}/{shown.phases}, "
                 f"{shown.max_turns} turns, iteration {_numbers(shown)}"
             )
 
     def note(self, text: str) -> None:
-        self._say(f"· {text}")
+        self._print(f"· {text}")
 
     def close(self) -> None:
         pass
 
-    def _say(self, text: str) -> None:
-        self._spoke = self._clock()
-        since = clock_time(self._spoke - self._began)
-        self._console.print(Text(f"{since:>8}  {text}"), soft_wrap=True)
+    def _print(self, text: str) -> None:
+        self._printed_at = self._clock()
+        elapsed = clock_time(self._printed_at - self._started)
+        self._console.print(Text(f"{elapsed:>8}  {text}"), soft_wrap=True)
 
 
 def clock_time(seconds: float) -> str:
-    """83.4 as `1:23`, an hour and more as `1:02:03`."""
+    """Seconds as `1:23`, or `1:02:03` from an hour on."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

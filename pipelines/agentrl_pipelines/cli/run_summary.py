@@ -1,4 +1,4 @@
-"""The end of `agentrl run`, for the terminal: what was learned, and where everything is."""
+"""The summary that `agentrl run` and `agentrl report` print: results and where files are."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ from agentrl_components.reporting.build import database
 from agentrl_components.reporting.schema import Kept, Pair, Report
 from agentrl_components.reporting.transcript import Replay, lines
 
-WIDEST = 100
-"""Columns that text is set in, however wide the terminal is."""
+MAX_WIDTH = 100
+"""Maximum width of text in columns."""
 
 
 def show(report: Report, root: Path, console: Console) -> None:
     """Print the summary of a run whose report was written to `root`."""
-    width = min(console.width, WIDEST)
+    width = min(console.width, MAX_WIDTH)
     console.print()
     console.print(Text(report.headline, "bold"))
     if report.message:
         console.print(Text(f"{report.status}: {report.message}"))
-    console.print(heldout(report))
-    if (pair := told_pair(report)) is not None:
-        console.print(_episode(pair, width))
-    for ring in report.alarms:
-        when = f"{ring.first}" if ring.first == ring.last else f"{ring.first} to {ring.last}"
-        console.print(Text(f"alarm at iteration {when}: {ring.message} ({ring.action})"))
-    console.print(_places(report, root), soft_wrap=True)
+    console.print(heldout_table(report))
+    if (pair := example_pair(report)) is not None:
+        console.print(_example(pair, width))
+    for alarm in report.alarms:
+        single = alarm.first == alarm.last
+        when = f"{alarm.first}" if single else f"{alarm.first} to {alarm.last}"
+        console.print(Text(f"alarm at iteration {when}: {alarm.message} ({alarm.action})"))
+    console.print(_locations(report, root), soft_wrap=True)
 
 
-def heldout(report: Report) -> Table:
-    """Success per category: random, before and after, each with its 95 % interval."""
+def heldout_table(report: Report) -> Table:
+    """Held-out success per category with 95 % intervals: random policy, before, after."""
     found = report.heldout
     columns = (found.random, found.before, found.after)
     started = "after warm start" if report.warm_start else "before"
@@ -50,9 +51,9 @@ def heldout(report: Report) -> Table:
     for name in ("random policy", started, "after training"):
         table.add_column(name, justify="right", no_wrap=True)
     names = sorted({name for one in columns if one for name in one.categories})
-    alone = len({name.split("/", 1)[0] for name in names}) == 1
+    single = len({name.split("/", 1)[0] for name in names}) == 1
     for name in names:
-        shown = name.split("/", 1)[-1] if alone else name
+        shown = name.split("/", 1)[-1] if single else name
         shares = [one.categories.get(name) if one else None for one in columns]
         table.add_row(Text(shown), *map(_share, shares))
     table.add_section()
@@ -62,27 +63,28 @@ def heldout(report: Report) -> Table:
     return table
 
 
-def told_pair(report: Report) -> Pair | None:
-    """The episode that shows most: one that was failed before and is solved after, if there is."""
+def example_pair(report: Report) -> Pair | None:
+    """The most telling pair of episodes: if there is one, a task that was failed before
+    training and solved after it."""
     both = [pair for pair in report.episodes if pair.before and pair.after]
-    learned = [
+    improved = [
         pair
         for pair in both
         if pair.before and pair.after and pair.after.success > pair.before.success
     ]
-    pairs = learned or both or list(report.episodes)
-    return max(pairs, key=_length, default=None) if learned else next(iter(pairs), None)
+    pairs = improved or both or list(report.episodes)
+    return max(pairs, key=_length, default=None) if improved else next(iter(pairs), None)
 
 
 def mlflow_command(uri: str) -> str:
-    """The command that opens MLflow: the one beside this Python, where there is one."""
-    beside = Path(sys.executable).parent / "mlflow"
-    program = str(beside) if beside.exists() else shutil.which("mlflow") or "mlflow"
-    return f"{shlex.quote(near(Path(program)))} ui --backend-store-uri {shlex.quote(uri)}"
+    """The command that opens the MLflow UI, from this Python's environment if it has one."""
+    installed = Path(sys.executable).parent / "mlflow"
+    program = str(installed) if installed.exists() else shutil.which("mlflow") or "mlflow"
+    return f"{shlex.quote(short_path(Path(program)))} ui --backend-store-uri {shlex.quote(uri)}"
 
 
-def near(path: Path) -> str:
-    """`path` as a person would type it here."""
+def short_path(path: Path) -> str:
+    """`path` relative to the current folder, if it is below it."""
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         return os.path.relpath(path)
     return str(path)
@@ -106,16 +108,16 @@ def _share(share: Share | None) -> Text:
     return Text(f"{share.success * 100:.1f} ") + Text(f"{bounds:>12}", "dim")
 
 
-def _episode(pair: Pair, width: int) -> Group:
-    parts: list[Text] = [Text(f"One task, played twice: {pair.category}", "bold")]
+def _example(pair: Pair, width: int) -> Group:
+    parts: list[Text] = [Text(f"Example task, before and after: {pair.category}", "bold")]
     for name, played in (("before", pair.before), ("after", pair.after)):
         if played is not None:
             parts.append(Text(name, "underline"))
-            parts.extend(_line(line, played) for line in lines(played, width))
+            parts.extend(_styled(line, played) for line in lines(played, width))
     return Group(*parts, Text())
 
 
-def _line(line: str, played: Replay) -> Text:
+def _styled(line: str, played: Replay) -> Text:
     if line.startswith("  →"):
         return Text(line, "cyan")
     if line.startswith("  ="):
@@ -123,16 +125,16 @@ def _line(line: str, played: Replay) -> Text:
     return Text(line)
 
 
-def _places(report: Report, root: Path) -> Table:
+def _locations(report: Report, root: Path) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("learning curve", Text(near(root.absolute() / "curve.png")))
-    table.add_row("report", Text(near(root.absolute() / "report.html")))
+    table.add_row("learning curve", Text(short_path(root.absolute() / "curve.png")))
+    table.add_row("report", Text(short_path(root.absolute() / "report.html")))
     for kept in report.checkpoints:
         if kept.best or kept.last:
-            table.add_row(_kept(kept), Text(kept.url))
-    # MLflow's process may have made its database after the report was written.
+            table.add_row(_checkpoint_label(kept), Text(kept.url))
+    # MLflow's process may create the database after the report is written.
     uri = report.mlflow.uri or database(root)
     if uri is not None:
         served = urlsplit(uri).scheme in ("http", "https")
@@ -140,6 +142,6 @@ def _places(report: Report, root: Path) -> Table:
     return table
 
 
-def _kept(kept: Kept) -> str:
+def _checkpoint_label(kept: Kept) -> str:
     which = " and ".join([*(["best"] if kept.best else []), *(["last"] if kept.last else [])])
     return f"{which} checkpoint"

@@ -1,4 +1,4 @@
-"""What a person does wrong is told in a line that names it, and nothing is started."""
+"""Errors of the user are reported in one line that names the cause, and nothing is started."""
 
 import json
 import os
@@ -43,25 +43,25 @@ def nothing_started(folder: Path) -> bool:
     return not [path for path in folder.rglob("*") if path.is_file() and path.name != "run.yaml"]
 
 
-def test_every_mistake_of_a_manifest_is_told_at_once(tmp_path):
+def test_all_errors_of_a_manifest_are_reported_at_once(tmp_path):
     wrong = MANIFEST.replace("groupSize: 2", "groupSize: -2, colour: red")
     result = ran(tmp_path, "--set", "evaluation.tasks=-1", manifest=wrong)
     assert result.exit_code == 2
-    told = result.stderr.splitlines()
+    errors = result.stderr.splitlines()
     for field in ("spec.rollout.groupSize", "spec.rollout.colour", "spec.evaluation.tasks"):
-        assert len([line for line in told if line.startswith(field + ":")]) == 1
+        assert len([line for line in errors if line.startswith(field + ":")]) == 1
     assert not (tmp_path / "root").exists()
 
 
 @pytest.mark.parametrize("command", ["run", "eval", "validate"])
-def test_a_file_that_is_not_there_is_named(tmp_path, command):
+def test_a_missing_file_is_named(tmp_path, command):
     result = CliRunner().invoke(main, [command, str(tmp_path / "none.yaml")])
     assert result.exit_code == 2
     assert "none.yaml" in result.stderr
     assert "Traceback" not in result.output
 
 
-def test_an_option_that_an_environment_does_not_have_is_named(tmp_path):
+def test_an_unknown_environment_option_is_named(tmp_path):
     result = ran(tmp_path, "--set", "environments[0].options={turnz: 3}")
     assert result.exit_code == 2
     assert "turnz" in result.stderr
@@ -69,7 +69,7 @@ def test_an_option_that_an_environment_does_not_have_is_named(tmp_path):
     assert nothing_started(tmp_path)
 
 
-def test_an_environment_that_does_not_answer_is_named(tmp_path):
+def test_an_unreachable_environment_is_named(tmp_path):
     url = "http://127.0.0.1:9"  # the discard port: nothing listens
     wrong = MANIFEST.replace("builtin: corridor", f"url: '{url}', timeoutS: 1")
     result = ran(tmp_path, manifest=wrong)
@@ -97,7 +97,7 @@ class Lying(CorridorTasks):
         return Generous()
 
 
-def test_an_environment_that_lies_about_its_contract_is_named(tmp_path):
+def test_an_environment_that_violates_the_contract_is_named(tmp_path):
     tasks = Lying()
     with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
         wrong = MANIFEST.replace("builtin: corridor", f"url: '{url}'")
@@ -120,7 +120,7 @@ class Unnamed(CorridorTasks):
         return Mute()
 
 
-def test_admissible_decoding_needs_a_world_that_names_its_actions(tmp_path):
+def test_admissible_decoding_requires_listed_actions(tmp_path):
     tasks = Unnamed()
     with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
         wrong = MANIFEST.replace("builtin: corridor", f"url: '{url}'")
@@ -130,7 +130,7 @@ def test_admissible_decoding_needs_a_world_that_names_its_actions(tmp_path):
     assert nothing_started(tmp_path)
 
 
-def test_a_run_plays_in_a_world_behind_a_url(tmp_path):
+def test_a_run_can_use_an_environment_behind_a_url(tmp_path):
     tasks = CorridorTasks()
     with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
         right = MANIFEST.replace("builtin: corridor", f"url: '{url}'")
@@ -169,7 +169,7 @@ def test_a_tokenizer_without_a_chat_template_is_named(tmp_path, templateless):
     assert nothing_started(place)
 
 
-def test_a_model_that_is_not_there_is_named(tmp_path):
+def test_a_missing_model_is_named(tmp_path):
     result = ran(tmp_path, "--set", "model.source=file:///nowhere/at/all")
     assert result.exit_code == 2
     assert "file:///nowhere/at/all: no config.json there" in result.stderr
@@ -184,9 +184,9 @@ def test_a_folder_without_a_run_is_named(tmp_path, command):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_report_that_cannot_be_written_names_its_place(tmp_path):
+def test_a_report_that_cannot_be_written_names_the_path(tmp_path):
     taken = tmp_path / "taken"
     taken.touch()
-    told = r"taken.*: Not a directory; give a folder"
-    with pytest.raises(StoreError, match=told), store_errors(taken):
+    message = r"taken.*: Not a directory; give a folder"
+    with pytest.raises(StoreError, match=message), store_errors(taken):
         (taken / "report.html").write_text("")

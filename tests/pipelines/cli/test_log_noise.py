@@ -1,11 +1,10 @@
-"""What is said around a stage, told from what the stage says. Launcher and Argo speak here
-as they did in pods of KFP 2.14 and Argo 3 and 4."""
+"""Launcher and Argo lines in a stage's log. The samples are from pods of KFP 2.14, Argo 3 and 4."""
 
 import json
 
 import pytest
 
-from agentrl_pipelines.cli.log_noise import Chatter
+from agentrl_pipelines.cli.log_noise import NoiseFilter
 
 LOG = """\
 time="2025-11-28T15:18:45.446Z" level=info msg="capturing logs" argo=true
@@ -34,22 +33,22 @@ time="2025-11-28T15:21:23.490Z" level=info msg="sub-process exited" argo=true er
 FOUR = 'time=2026-08-14T23:19:20.845Z level=INFO msg="sub-process exited" argo=true error=<nil>'
 
 
-def spoken(text: str) -> list[str]:
-    chatter = Chatter()
-    return [line for line in text.splitlines() if not chatter.has(line)]
+def stage_lines(text: str) -> list[str]:
+    noise = NoiseFilter()
+    return [line for line in text.splitlines() if not noise.is_noise(line)]
 
 
-def test_of_a_pods_log_what_the_stage_said_is_left():
-    assert spoken(LOG) == [
+def test_only_the_lines_of_the_stage_remain():
+    assert stage_lines(LOG) == [
         "    0:00  · phase 1, attempt 1",
         "INFO agentrl_components.rollout.environments: rooms answers",
         "    0:04  train: phase 1/2, 3 turns, iteration 10/25",
     ]
 
 
-def test_argo_4_says_it_otherwise():
-    assert spoken(FOUR) == []
-    assert spoken('time="2026-01-01T00:00:00.1Z" level=info msg="/a -> /b" argo=true') == []
+def test_the_format_of_argo_4_is_recognised():
+    assert stage_lines(FOUR) == []
+    assert stage_lines('time="2026-01-01T00:00:00.1Z" level=info msg="/a -> /b" argo=true') == []
 
 
 @pytest.mark.parametrize(
@@ -61,8 +60,8 @@ def test_argo_4_says_it_otherwise():
         "Error: exit status 1",
     ],
 )
-def test_why_a_stage_failed_is_never_chatter(line):
-    assert spoken(line) == [line]
+def test_warnings_and_errors_are_never_noise(line):
+    assert stage_lines(line) == [line]
 
 
 @pytest.mark.parametrize(
@@ -76,10 +75,10 @@ def test_why_a_stage_failed_is_never_chatter(line):
         "}",
     ],
 )
-def test_a_line_of_a_stage_is_left_even_if_it_looks_a_little_like_it(line):
-    assert spoken(line) == [line]
+def test_similar_lines_of_a_stage_are_not_noise(line):
+    assert stage_lines(line) == [line]
 
 
-def test_what_follows_the_launchers_output_is_told_from_it_even_where_that_is_cut_short():
+def test_lines_after_a_truncated_launcher_output_are_not_noise():
     cut = 'I1128 15:21:22.402999      27 launcher_v2.go:877] ExecutorOutput: {\n  "artifacts": {'
-    assert spoken(f"{cut}\n    0:00  train\n}}") == ["    0:00  train", "}"]
+    assert stage_lines(f"{cut}\n    0:00  train\n}}") == ["    0:00  train", "}"]

@@ -39,10 +39,10 @@ def commands(group: click.Group, path: str = "agentrl") -> dict[str, click.Comma
 
 def test_help_loads_nothing_heavy():
     # Torch alone takes seconds to load; a person who asks for help waits for none of it.
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", LOADED], capture_output=True, text=True, timeout=300, check=True
     )
-    assert not HEAVY & set(told.stdout.splitlines()[-1].split())
+    assert not HEAVY & set(result.stdout.splitlines()[-1].split())
 
 
 def test_the_commands_are_those_of_the_readme():

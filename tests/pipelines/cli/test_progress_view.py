@@ -44,12 +44,12 @@ def plain():
     return PlainView(where, clock), where, clock
 
 
-def test_a_terminal_gets_the_live_view_and_a_pipe_gets_lines():
+def test_a_terminal_gets_the_live_view_and_a_pipe_plain_lines():
     assert isinstance(view_for(console(True)), RichView)
     assert isinstance(view_for(console(False)), PlainView)
 
 
-def test_a_plain_view_says_each_stage_once_with_the_time_since_the_first():
+def test_the_plain_view_prints_each_stage_once_with_the_elapsed_time():
     view, where, clock = plain()
     view.stage("provision", 1)
     view.advance()
@@ -58,21 +58,21 @@ def test_a_plain_view_says_each_stage_once_with_the_time_since_the_first():
     assert written(where) == ["    0:00  provision", "    1:23  random policy"]
 
 
-def test_a_plain_view_tells_every_tenth_iteration_the_last_and_a_new_phase():
+def test_the_plain_view_prints_every_tenth_the_last_and_a_phases_first_iteration():
     view, where, _ = plain()
     view.stage("train", 40)
     for iteration in range(1, 41):
         late = iteration > 25
         view.iteration(shown(iteration, phase=int(late), max_turns=5 if late else 3))
-    told = [line.split("iteration ")[1].split("/")[0] for line in written(where)[1:]]
-    assert told == ["1", "11", "21", "26", "36", "40"]
+    iterations = [line.split("iteration ")[1].split("/")[0] for line in written(where)[1:]]
+    assert iterations == ["1", "11", "21", "26", "36", "40"]
     assert written(where)[1] == (
         "    0:00  train: phase 1/2, 3 turns, iteration 1/40 · success 61 % · 15.2k tok/s"
         " · 2:31 left"
     )
 
 
-def test_a_plain_view_speaks_after_fifteen_seconds_whatever_happened():
+def test_the_plain_view_prints_at_least_every_fifteen_seconds():
     view, where, clock = plain()
     view.stage("warm start: imitate", 200)
     view.advance(20)
@@ -82,7 +82,7 @@ def test_a_plain_view_speaks_after_fifteen_seconds_whatever_happened():
     assert written(where)[1:] == ["    0:15  warm start: imitate: 21 of 200"]
 
 
-def test_notes_stay_and_markup_in_them_means_nothing():
+def test_notes_are_printed_without_interpreting_markup():
     view, where, _ = plain()
     view.note("alarm: [bold]entropy[/bold] below 0.1")
     assert written(where) == ["    0:00  · alarm: [bold]entropy[/bold] below 0.1"]
@@ -99,7 +99,7 @@ def test_the_live_view_shows_phase_horizon_iteration_success_speed_and_time_left
     assert "12/40 · success 61 % · 15.2k tok/s · 2:31 left" in text
 
 
-def test_a_stage_that_is_done_leaves_a_line_with_its_time():
+def test_a_completed_stage_leaves_a_line_with_its_duration():
     where, clock = console(True), Clock()
     view = RichView(where, clock)
     view.stage("warm start: imitate", 2)
@@ -110,7 +110,7 @@ def test_a_stage_that_is_done_leaves_a_line_with_its_time():
     assert any("✓ warm start: imitate" in line and "0:21" in line for line in written(where))
 
 
-def test_training_that_gives_way_to_an_evaluation_leaves_one_line_in_the_end():
+def test_training_interrupted_by_an_evaluation_leaves_one_line():
     where, clock = console(True), Clock()
     view = RichView(where, clock)
     for iteration, name in ((20, "evaluate: iteration-000020"), (40, "evaluate: after")):
@@ -123,7 +123,7 @@ def test_training_that_gives_way_to_an_evaluation_leaves_one_line_in_the_end():
     assert "1:00" in line
 
 
-def test_a_stage_that_was_cut_short_is_not_ticked():
+def test_an_incomplete_stage_is_not_ticked():
     where = console(True)
     view = RichView(where, Clock())
     view.stage("train", 40)
@@ -135,11 +135,11 @@ def test_a_stage_that_was_cut_short_is_not_ticked():
     assert "✓" not in text
 
 
-def test_times_are_told_as_a_clock_does():
+def test_times_are_printed_as_minutes_and_seconds():
     assert [clock_time(s) for s in (0.4, 83.4, 3723)] == ["0:00", "1:23", "1:02:03"]
 
 
-def test_a_silent_view_remembers():
+def test_a_silent_view_records_its_calls():
     view = SilentView()
     view.stage("train", 3)
     view.advance()

@@ -8,7 +8,7 @@ from agentrl_components.evaluation.summary import Evaluated, Share
 from agentrl_components.reporting.schema import Heldout, Kept, Mlflow, Pair, Report
 from agentrl_components.reporting.transcript import Move, Replay
 from agentrl_components.trajectory.record import Ending
-from agentrl_pipelines.cli.run_summary import mlflow_command, near, show, told_pair
+from agentrl_pipelines.cli.run_summary import example_pair, mlflow_command, short_path, show
 
 
 def evaluated(name, success, low, high, hard):
@@ -57,7 +57,7 @@ FAILED, SOLVED = played(False, "wander", "wander"), played(True, "go to door", "
 
 
 def report(**changed):
-    told = Report(
+    result = Report(
         name="babyai",
         status="succeeded",
         message="",
@@ -85,16 +85,16 @@ def report(**changed):
         evaluations=(),
         episodes=(pair(FAILED, SOLVED),),
     )
-    return told.model_copy(update=changed)
+    return result.model_copy(update=changed)
 
 
-def printed(told, width=80):
+def printed(result, width=80):
     console = Console(file=io.StringIO(), width=width, color_system=None, _environ={})
-    show(told, Path("runs/babyai"), console)
+    show(result, Path("runs/babyai"), console)
     return console.file.getvalue()
 
 
-def test_the_table_has_random_before_and_after_with_their_intervals():
+def test_the_table_has_random_before_and_after_with_intervals():
     text = printed(report())
     (line,) = [line for line in text.splitlines() if line.strip().startswith("all ")]
     assert line.split() == [
@@ -107,7 +107,7 @@ def test_the_table_has_random_before_and_after_with_their_intervals():
     assert "% of 400 held-out tasks, 8 turns allowed, 95 % intervals" in text
 
 
-def test_what_was_not_evaluated_is_a_dash():
+def test_a_missing_evaluation_is_a_dash():
     heldout = Heldout(before=evaluated("before", 0.368, 0.322, 0.416, 0.025))
     line = next(
         line
@@ -117,21 +117,21 @@ def test_what_was_not_evaluated_is_a_dash():
     assert line.split() == ["all", "–", "36.8", "[32.2,", "41.6]", "–"]
 
 
-def test_one_episode_is_replayed_before_and_after():
+def test_one_example_is_shown_before_and_after():
     text = printed(report())
     assert "  1  a [red] door\n  →  wander\n" in text
     assert text.index("not solved in 2 turns") < text.index("solved in 2 turns", text.index("open"))
 
 
-def test_the_episode_that_was_learned_is_the_one_shown():
+def test_the_example_is_a_task_that_training_solved():
     learned = pair(FAILED, SOLVED)
-    assert told_pair(report(episodes=(pair(SOLVED, SOLVED), learned))) == learned
-    assert told_pair(report(episodes=(pair(SOLVED, SOLVED),))) == pair(SOLVED, SOLVED)
-    assert told_pair(report(episodes=(pair(FAILED, None),))) == pair(FAILED, None)
-    assert told_pair(report(episodes=())) is None
+    assert example_pair(report(episodes=(pair(SOLVED, SOLVED), learned))) == learned
+    assert example_pair(report(episodes=(pair(SOLVED, SOLVED),))) == pair(SOLVED, SOLVED)
+    assert example_pair(report(episodes=(pair(FAILED, None),))) == pair(FAILED, None)
+    assert example_pair(report(episodes=())) is None
 
 
-def test_curve_report_checkpoints_and_mlflow_can_be_found():
+def test_the_summary_names_curve_report_checkpoints_and_mlflow():
     text = printed(report(), width=200)
     assert "runs/babyai/curve.png" in text
     assert "runs/babyai/report.html" in text
@@ -141,7 +141,7 @@ def test_curve_report_checkpoints_and_mlflow_can_be_found():
     assert "mlflow ui --backend-store-uri sqlite:////r/mlflow.db" in text
 
 
-def test_a_database_is_named_where_there_is_one(tmp_path, monkeypatch):
+def test_an_existing_mlflow_database_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     unknown = report(mlflow=Mlflow(uri=None, experiment="agentrl"))
     assert "mlflow" not in printed(unknown, width=200)
@@ -151,24 +151,24 @@ def test_a_database_is_named_where_there_is_one(tmp_path, monkeypatch):
     assert f"mlflow ui --backend-store-uri sqlite:///{database}" in printed(unknown, width=400)
 
 
-def test_a_server_is_opened_in_a_browser():
+def test_an_mlflow_server_is_named_by_its_url():
     served = report(mlflow=Mlflow(uri="http://mlflow:5000", experiment="agentrl"))
     assert "metrics, episodes  http://mlflow:5000" in printed(served, width=200)
 
 
-def test_nothing_but_addresses_is_wider_than_80_columns():
+def test_only_paths_are_wider_than_80_columns():
     text = printed(report())
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
 
 
-def test_the_command_is_the_one_beside_this_python():
+def test_the_mlflow_command_is_from_this_python_environment():
     beside = Path(sys.executable).parent / "mlflow"
     command = mlflow_command("sqlite:////a b/mlflow.db")
     assert command.endswith("mlflow ui --backend-store-uri 'sqlite:////a b/mlflow.db'")
     if beside.exists():
-        assert command.startswith(near(beside))
+        assert command.startswith(short_path(beside))
 
 
-def test_a_path_under_this_folder_is_told_from_here():
-    assert near(Path.cwd() / ".venv" / "bin" / "mlflow") == ".venv/bin/mlflow"
-    assert near(Path("/elsewhere/mlflow")) == "/elsewhere/mlflow"
+def test_a_path_below_the_current_folder_is_relative():
+    assert short_path(Path.cwd() / ".venv" / "bin" / "mlflow") == ".venv/bin/mlflow"
+    assert short_path(Path("/elsewhere/mlflow")) == "/elsewhere/mlflow"

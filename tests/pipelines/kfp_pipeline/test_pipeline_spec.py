@@ -274,8 +274,8 @@ def test_the_compiled_file_holds_the_graph_and_its_pods(tmp_path):
         for name, one in spec["root"]["inputDefinitions"]["parameters"].items()
     }
     assert (given["phase"], given["attempt"]) == (0, 0)
-    told = AgentRLRun.model_validate_json(given["manifest"])
-    place = told.spec.storage.url
+    resolved = AgentRLRun.model_validate_json(given["manifest"])
+    place = resolved.spec.storage.url
     assert place is not None
     assert place.startswith("s3://mlpipeline/agentrl/")
     assert "exec-rollout" in pods["platforms"]["kubernetes"]["deploymentSpec"]["executors"]

@@ -1,1 +1,0 @@
-"""The command line's groups, one module each. Heavy imports wait until a command runs."""

@@ -1,4 +1,4 @@
-"""`agentrl crd`: the CustomResourceDefinition, and the reference of the manifest."""
+"""`agentrl crd`: print the CustomResourceDefinition or the manifest reference."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import click
 
 
 @click.command()
-@click.option("--docs", is_flag=True, help="Print the manifest's reference as Markdown instead.")
+@click.option("--docs", is_flag=True, help="Print the manifest reference as Markdown instead.")
 def crd(docs: bool) -> None:
-    """Print the CustomResourceDefinition of AgentRLRun, generated from the contract.
+    """Print the CustomResourceDefinition of AgentRLRun.
 
     Install it with: agentrl crd | kubectl apply --server-side -f -"""
     from agentrl_components.spec.crd.definition import text

@@ -24,34 +24,34 @@ option_options = click.option(
     "-o",
     multiple=True,
     metavar="KEY=VALUE",
-    help="An option of the environment; JSON values are understood. May be given again.",
+    help="An option of the environment; the value may be JSON. Repeatable.",
 )
 option_token_env = click.option(
     "--token-env",
     default=TOKEN_VARIABLE,
     show_default=True,
     metavar="NAME",
-    help="The environment variable that holds the bearer token.",
+    help="Environment variable that holds the bearer token.",
 )
-option_url = click.option("--url", help="A server that runs already, in place of a local one.")
+option_url = click.option("--url", help="URL of a running server, instead of a local environment.")
 
 
 @click.group()
 def envs() -> None:
-    """The worlds that agents learn to act in."""
+    """List, serve, check and play environments."""
 
 
 @envs.command("list")
 @click.argument("name", required=False)
 def list_command(name: str | None) -> None:
-    """What is built in; with NAME, that environment's options."""
+    """List the built-in environments, or the options of environment NAME."""
     from agentrl_envs import registry
 
     if name is None:
         for each, line in registry.names().items():
             click.echo(f"{each:<12} {line}")
         return
-    with _mistakes():
+    with usage_errors():
         for field, line in registry.options(name).items():
             click.echo(f"{field:<24} {line}")
 
@@ -60,24 +60,30 @@ def list_command(name: str | None) -> None:
 @click.argument("name")
 @option_options
 @option_token_env
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to bind.")
-@click.option("--port", type=PORT, default=8080, show_default=True, help="0: the system chooses.")
-@click.option("--capacity", default=256, show_default=True, help="Sessions open at once.")
-@click.option("--ttl", default=300.0, show_default=True, help="Seconds an unused session is kept.")
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds one step may take.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind to.")
+@click.option(
+    "--port", type=PORT, default=8080, show_default=True, help="Port to bind to. 0: a free port."
+)
+@click.option("--capacity", default=256, show_default=True, help="Maximum number of open sessions.")
+@click.option(
+    "--ttl", default=300.0, show_default=True, help="Seconds after which an idle session is closed."
+)
+@click.option(
+    "--timeout", default=60.0, show_default=True, help="Time limit of a step, in seconds."
+)
 @click.option(
     "--workers",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Processes that run environments; 0: threads of this one.",
+    help="Processes that run environments. 0: run them in threads.",
 )
 @click.option(
     "--threads",
     type=COUNT,
     default=32,
     show_default=True,
-    help="Threads, where --workers is 0.",
+    help="Number of threads if --workers is 0.",
 )
 def serve_command(
     name: str,
@@ -91,7 +97,7 @@ def serve_command(
     workers: int,
     threads: int,
 ) -> None:
-    """Serve the environment NAME over HTTP until it is told to stop."""
+    """Serve environment NAME over HTTP until interrupted."""
     from functools import partial
 
     from agentrl_envs import registry
@@ -100,9 +106,9 @@ def serve_command(
     from agentrl_envs.server.run import check_exposure, listening, serve
 
     token = os.environ.get(token_env) or None
-    with _mistakes():
+    with usage_errors():
         check_exposure(host, has_token=token is not None)
-        factory = partial(registry.task_set, name, _options(options))
+        factory = partial(registry.task_set, name, parse_options(options))
         tasks = factory()
         given = {"capacity": capacity, "ttl_s": ttl, "timeout_s": timeout, "token": token}
         settings = ServerOptions.model_validate(given)
@@ -123,14 +129,14 @@ def serve_command(
 @click.option(
     "--tasks", type=COUNT, default=50, show_default=True, help="Tasks to play of each split."
 )
-@click.option("--seed", default=0, show_default=True, help="Chooses the actions.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the random actions.")
 def check_command(
     name: str, options: tuple[str, ...], url: str | None, token_env: str, tasks: int, seed: int
 ) -> None:
-    """Does NAME keep the environment contract? Exit status 1: it does not."""
+    """Check that environment NAME meets the environment contract. Exit code 1 if it does not."""
     from agentrl_envs.conformance.check import check
 
-    with _mistakes(), _world(name, options, url, token_env) as task_set:
+    with usage_errors(), open_task_set(name, options, url, token_env) as task_set:
         report = check(task_set, tasks=tasks, seed=seed)
     click.echo(str(report))
     sys.exit(0 if report.passed else 1)
@@ -146,25 +152,25 @@ def check_command(
     type=click.Choice(["train", "heldout"]),
     default="train",
     show_default=True,
-    help="Which tasks.",
+    help="Split to take the task from.",
 )
 @click.option(
     "--index",
     type=click.IntRange(0, 999_999),
     default=0,
     show_default=True,
-    help="Which task; finding one takes as long as its number.",
+    help="Index of the task. Finding it takes time proportional to the index.",
 )
 def play_command(
     name: str, options: tuple[str, ...], url: str | None, token_env: str, split: Split, index: int
 ) -> None:
-    """Play a task of NAME yourself."""
+    """Play a task of environment NAME in the terminal."""
     from rich.console import Console
 
     from agentrl_envs.terminal import play
 
     console = Console(highlight=False, soft_wrap=True)
-    with _mistakes(), _world(name, options, url, token_env) as task_set:
+    with usage_errors(), open_task_set(name, options, url, token_env) as task_set:
         play(
             task_set,
             split=split,
@@ -175,29 +181,30 @@ def play_command(
 
 
 @contextmanager
-def _world(
+def open_task_set(
     name: str, options: tuple[str, ...], url: str | None, token_env: str
 ) -> Iterator[TaskSet]:
+    """The environment NAME, or the one that the server at `url` serves."""
     from agentrl_envs import registry
 
     if url is None:
-        yield registry.task_set(name, _options(options))
+        yield registry.task_set(name, parse_options(options))
         return
     from agentrl_envs.client.blocking import BlockingTaskSet
 
     with BlockingTaskSet(url, token=os.environ.get(token_env) or None) as remote:
         if remote.name != name:
-            raise click.UsageError(f"NAME: {url} serves {remote.name}, not {name}; ask for that")
+            raise click.UsageError(f"NAME: {url} serves {remote.name}, not {name}; give that name")
         yield remote
 
 
-def _options(given: tuple[str, ...]) -> dict[str, Any]:
-    """KEY=VALUE pairs. A value that is JSON is what it says; any other is text."""
+def parse_options(given: tuple[str, ...]) -> dict[str, Any]:
+    """Parse KEY=VALUE pairs. A value that is not JSON is a string."""
     options: dict[str, Any] = {}
     for pair in given:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise click.UsageError(f"--options: {pair!r} is not KEY=VALUE; write it so")
+            raise click.UsageError(f"--options: {pair!r} is not of the form KEY=VALUE")
         try:
             options[key] = json.loads(value)
         except json.JSONDecodeError:
@@ -206,8 +213,8 @@ def _options(given: tuple[str, ...]) -> dict[str, Any]:
 
 
 @contextmanager
-def _mistakes() -> Iterator[None]:
-    """The user's mistakes, as messages with exit status 2."""
+def usage_errors() -> Iterator[None]:
+    """Turn errors in the arguments into usage errors (exit code 2)."""
     from pydantic import ValidationError
 
     from agentrl_envs.errors import WorldError
@@ -217,6 +224,6 @@ def _mistakes() -> Iterator[None]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = "--" + str(first["loc"][0]).removesuffix("_s")
-        raise click.UsageError(f"{field}: {first['msg']}; it is {first['input']!r}") from None
+        raise click.UsageError(f"{field}: {first['msg']}; got {first['input']!r}") from None
     except (ValueError, WorldError) as error:
         raise click.UsageError(str(error)) from None

@@ -1,4 +1,4 @@
-"""`agentrl eval`: how well any weights, or any endpoint, do on held-out tasks."""
+"""`agentrl eval FILE`: evaluate a model, a checkpoint or an endpoint on held-out tasks."""
 
 from __future__ import annotations
 
@@ -18,29 +18,44 @@ if TYPE_CHECKING:
 
 @click.command("eval")
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--model", metavar="SOURCE", help="Weights, as spec.model.source names them.")
+@click.option("--model", metavar="SOURCE", help="Model source, as in spec.model.source.")
 @click.option(
-    "--root", type=click.Path(path_type=Path), help="Take a checkpoint of the run in this folder."
+    "--root",
+    type=click.Path(path_type=Path),
+    help="Evaluate a checkpoint of the run in this folder.",
 )
-@click.option("--checkpoint", metavar="N|best|last", help="With --root: which.  [default: best]")
-@click.option("--openai", "url", metavar="URL", help="An OpenAI-compatible endpoint, up to /v1.")
-@click.option("--model-name", metavar="NAME", help="With --openai: the model to ask for.")
+@click.option(
+    "--checkpoint", metavar="N|best|last", help="With --root: the checkpoint.  [default: best]"
+)
+@click.option(
+    "--openai",
+    "url",
+    metavar="URL",
+    help="Base URL of an OpenAI-compatible endpoint, ending in /v1.",
+)
+@click.option("--model-name", metavar="NAME", help="With --openai: name of the model.")
 @click.option(
     "--key-env",
     metavar="VAR",
-    help="With --openai: the environment variable with the key.  [default: OPENAI_API_KEY]",
+    help="With --openai: environment variable with the API key.  [default: OPENAI_API_KEY]",
 )
-@click.option("--tasks", type=int, help="Held-out tasks.")
-@click.option("--samples", type=int, help="Tries at each task; above 1, pass@k is told.")
-@click.option("--max-turns", type=int, help="Turns allowed.")
-@click.option("--temperature", type=float, help="Of sampling; 0 is greedy.")
-@click.option("--sweep", metavar="N,N,...", help="Also with so many turns allowed.")
+@click.option("--tasks", type=int, help="Number of held-out tasks.")
+@click.option("--samples", type=int, help="Samples per task; above 1, pass@k is reported.")
+@click.option("--max-turns", type=int, help="Maximum turns of an episode.")
+@click.option("--temperature", type=float, help="Sampling temperature; 0 is greedy.")
+@click.option("--sweep", metavar="N,N,...", help="Also evaluate with these maximum turns.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where eval.json and eval.html go.  [default: eval/ in the run's folder]",
+    help="Folder of eval.json and eval.html.  [default: eval/ in the folder of the run]",
 )
-@click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change a field.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change a field of the manifest. Repeatable.",
+)
 def evaluate(
     file: str,
     model: str | None,
@@ -57,10 +72,11 @@ def evaluate(
     out: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Evaluate a model in the environments that FILE names, and train nothing.
+    """Evaluate a model on the held-out tasks of the manifest FILE, without training.
 
-    The model is FILE's own, --model, a checkpoint of --root, or one behind --openai."""
-    given = {
+    The model is that of FILE, --model, a checkpoint of the run in --root, or the one behind the
+    endpoint --openai."""
+    options = {
         "model.source": model,
         "evaluation.tasks": tasks,
         "evaluation.samples": samples,
@@ -68,8 +84,8 @@ def evaluate(
         "evaluation.temperature": temperature,
         "evaluation.turnSweep": None if sweep is None else f"[{sweep}]",
     }
-    fields = [f"{field}={value}" for field, value in given.items() if value is not None]
-    check_source(model, root, checkpoint, url, model_name, key_env)
+    fields = [f"{field}={value}" for field, value in options.items() if value is not None]
+    check_model_options(model, root, checkpoint, url, model_name, key_env)
     with exit_on_error():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
@@ -81,14 +97,14 @@ def evaluate(
             raise SpecError(mistakes)
         folder = out or (root or Path("runs") / run.metadata.name) / "eval"
         if url is not None and model_name is not None:
-            ask(run, url, model_name, key_env, folder)
+            evaluate_openai(run, url, model_name, key_env, folder)
         elif root is not None:
-            look_back(run, root, checkpoint or "best", folder)
+            evaluate_checkpoint(run, root, checkpoint or "best", folder)
         else:
-            play(run, run.spec.model.source, folder)
+            evaluate_weights(run, run.spec.model.source, folder)
 
 
-def check_source(
+def check_model_options(
     model: str | None,
     root: Path | None,
     checkpoint: str | None,
@@ -96,31 +112,39 @@ def check_source(
     model_name: str | None,
     key_env: str | None,
 ) -> None:
-    """One source at most, and its options only with it."""
+    """Raises `click.UsageError` if the options name several models, or an option has no effect."""
     named = {"--model": model, "--root": root, "--openai": url}
     several = [name for name, value in named.items() if value is not None]
     if len(several) > 1:
-        raise click.UsageError(f"{several[1]}: one model at a time; leave {several[0]} out")
+        raise click.UsageError(
+            f"{several[1]}: cannot be combined with {several[0]}; give one of them"
+        )
     if checkpoint is not None and root is None:
-        raise click.UsageError("--checkpoint: of which run? give --root too")
+        raise click.UsageError("--checkpoint: requires --root, the folder of the run")
     if url is not None and model_name is None:
-        raise click.UsageError("--model-name: is missing; name the model to ask the endpoint for")
+        raise click.UsageError(
+            "--model-name: required with --openai: the name of the model at the endpoint"
+        )
     for name, value in (("--model-name", model_name), ("--key-env", key_env)):
         if value is not None and url is None:
-            raise click.UsageError(f"{name}: has no effect without --openai; give its URL too")
+            raise click.UsageError(f"{name}: has no effect without --openai")
 
 
-def ask(run: AgentRLRun, url: str, name: str, key_env: str | None, folder: Path) -> None:
-    """Evaluate an endpoint."""
+def evaluate_openai(
+    run: AgentRLRun, url: str, name: str, key_env: str | None, folder: Path
+) -> None:
+    """Evaluate the model behind an OpenAI-compatible endpoint."""
     from agentrl_components.rollout.openai_agent import api_key
     from agentrl_pipelines.local.evaluation import evaluate_endpoint
 
     key = api_key(key_env)
-    said = f"{name} at {url}"
-    tell(run, said, "free", folder, lambda view: evaluate_endpoint(run, url, name, key, view))
+    described = f"{name} at {url}"
+    evaluate_and_report(
+        run, described, "free", folder, lambda view: evaluate_endpoint(run, url, name, key, view)
+    )
 
 
-def look_back(run: AgentRLRun, root: Path, which: str, folder: Path) -> None:
+def evaluate_checkpoint(run: AgentRLRun, root: Path, which: str, folder: Path) -> None:
     """Evaluate a checkpoint of a run."""
     from tempfile import TemporaryDirectory
 
@@ -129,47 +153,47 @@ def look_back(run: AgentRLRun, root: Path, which: str, folder: Path) -> None:
     with TemporaryDirectory(prefix="agentrl-") as scratch:
         model, address = checkpoint_model(root, which, Path(scratch), run.spec.model)
         spec = run.spec.model_copy(update={"model": model})
-        play(run.model_copy(update={"spec": spec}), address, folder)
+        evaluate_weights(run.model_copy(update={"spec": spec}), address, folder)
 
 
-def play(run: AgentRLRun, source: str, folder: Path) -> None:
-    """Evaluate weights."""
+def evaluate_weights(run: AgentRLRun, source: str, folder: Path) -> None:
+    """Evaluate the model of the manifest; `source` is its name in the report."""
     from agentrl_pipelines.local.evaluation import evaluate_model
 
     actions = run.spec.rollout.actions
-    tell(run, source, actions, folder, lambda view: evaluate_model(run, view))
+    evaluate_and_report(run, source, actions, folder, lambda view: evaluate_model(run, view))
 
 
-def tell(
+def evaluate_and_report(
     run: AgentRLRun,
     model: str,
     actions: str,
     folder: Path,
-    find: Callable[[View], EvaluationResult],
+    evaluate: Callable[[View], EvaluationResult],
 ) -> None:
-    """Find out, print the table and write the files."""
+    """Call `evaluate`, print the table and write eval.json and eval.html to `folder`."""
     from rich.console import Console
 
-    from agentrl_pipelines.cli.evaluation_report import Scorecard, show, write
+    from agentrl_pipelines.cli.evaluation_report import EvaluationReport, show, write
     from agentrl_pipelines.cli.progress_view import view_for
     from agentrl_pipelines.local.run_folder import store_errors
 
     console = Console()
     view = view_for(console)
     try:
-        found = find(view)
+        result = evaluate(view)
     finally:
         view.close()
-    card = Scorecard(
+    report = EvaluationReport(
         name=run.metadata.name,
         model=model,
         environments=tuple(environment.name for environment in run.spec.environments),
         actions=actions,
         seed=run.spec.seed,
-        policy=found.policy,
-        random=found.random,
-        episodes=found.episodes,
+        policy=result.policy,
+        random=result.random,
+        episodes=result.episodes,
     )
     with store_errors(folder):
-        write(card, folder)
-    show(card, folder, console)
+        write(report, folder)
+    show(report, folder, console)

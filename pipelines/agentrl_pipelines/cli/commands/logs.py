@@ -1,4 +1,4 @@
-"""`agentrl logs NAME`: what the stages of a run on a cluster say, side by side."""
+"""`agentrl logs NAME`: the merged logs of a run's stages on a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import click
 
 from agentrl_components.stages import NAMES as STAGES
 from agentrl_pipelines.cli.errors import exit_on_error
-from agentrl_pipelines.cli.log_noise import Chatter
+from agentrl_pipelines.cli.log_noise import NoiseFilter
 
 if TYPE_CHECKING:
     from agentrl_pipelines.cli.kube_client import Cluster, Pod
@@ -24,19 +24,22 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_
 POLL_S = 2.0
 ENDED = ("Succeeded", "Failed")
 
-Said = tuple[str, str]
-"""Who, and a line."""
+LogLine = tuple[str, str]
+"""Stage and text."""
 
 
 @click.command()
 @click.argument("name")
-@click.option("--namespace", "-n", help="Default: that of the kubeconfig's context.")
-@click.option("--context", help="A context of the kubeconfig. Default: the current one.")
-@click.option("--stage", type=click.Choice(STAGES), help="Of this stage alone.")
-@click.option("--follow", "-f", is_flag=True, help="Go on until the run ends.")
-@click.option("--tail", type=click.IntRange(min=1), help="Lines of the past, for each pod.")
+@click.option("--namespace", "-n", help="Namespace.  [default: the context's]")
+@click.option("--context", help="Context of the kubeconfig.  [default: the current context]")
+@click.option("--stage", type=click.Choice(STAGES), help="Only this stage.")
+@click.option("--follow", "-f", is_flag=True, help="Follow the logs until the run ends.")
+@click.option("--tail", type=click.IntRange(min=1), help="Last lines to print, per pod.")
 @click.option(
-    "--all", "everything", is_flag=True, help="With what Kubeflow and Argo say around it."
+    "--all",
+    "include_noise",
+    is_flag=True,
+    help="Include the lines of the KFP launcher and of Argo.",
 )
 def logs(
     name: str,
@@ -45,131 +48,134 @@ def logs(
     stage: str | None,
     follow: bool,
     tail: int | None,
-    everything: bool,
+    include_noise: bool,
 ) -> None:
-    """Print what the stages of the run NAME write, in the order in which they wrote it.
+    """Print the logs of the stages of the run NAME, merged by time.
 
-    Of the phase that the run is in; with -f also of those that follow."""
+    Covers the current phase; with -f also the following ones."""
     with exit_on_error():
         from agentrl_components.reporting.printable import clean
         from agentrl_pipelines.cli.kube_client import Cluster
 
         cluster = Cluster.open(context=context, namespace=namespace)
-        choose = followed if follow else past
-        said = choose(cluster, name, stage, tail, everything=everything)
+        read = follow_logs if follow else past_logs
+        lines = read(cluster, name, stage, tail, include_noise=include_noise)
         try:
-            for who, line in said:
-                colour = COLOURS[STAGES.index(who) if who in STAGES else -1]
-                click.echo(click.style(f"{who:<9} ", fg=colour) + clean(line))
+            for name_of_stage, line in lines:
+                known = name_of_stage in STAGES
+                colour = COLOURS[STAGES.index(name_of_stage) if known else -1]
+                click.echo(click.style(f"{name_of_stage:<9} ", fg=colour) + clean(line))
         except KeyboardInterrupt:
-            sys.exit(130)  # whoever stops to look does not stop the run
+            sys.exit(130)  # Ctrl-C ends this command, not the run
 
 
-def past(
+def past_logs(
     cluster: Cluster,
     name: str,
     stage: str | None,
     tail: int | None = None,
     *,
-    everything: bool = False,
-) -> Iterator[Said]:
-    """What was said until now, by all pods together, by the time it was said."""
+    include_noise: bool = False,
+) -> Iterator[LogLine]:
+    """The log lines of all pods of the current phase until now, merged by time."""
     pods = _pods(cluster, cluster.get(name), stage)
     if not pods:
-        click.echo(_silence(name, stage), err=True)
-    timed = [_timed(cluster, pod, tail, everything) for pod in pods if pod.began]
-    for _, who, line in heapq.merge(*timed, key=lambda said: said[0]):
-        yield who, line
+        click.echo(_no_pods_message(name, stage), err=True)
+    streams = [_pod_lines(cluster, pod, tail, include_noise) for pod in pods if pod.started]
+    for _, who, text in heapq.merge(*streams, key=lambda line: line[0]):
+        yield who, text
     for pod in pods:
-        if not pod.began:
-            click.echo(f"{pod.stage}: has not started ({pod.waits_for})", err=True)
+        if not pod.started:
+            click.echo(f"{pod.stage}: not started ({pod.waits_for})", err=True)
 
 
-def _timed(
-    cluster: Cluster, pod: Pod, tail: int | None, everything: bool
+def _pod_lines(
+    cluster: Cluster, pod: Pod, tail: int | None, include_noise: bool
 ) -> Iterable[tuple[str, str, str]]:
-    if everything:
-        return _spoken(cluster.logs(pod, tail=tail), pod.stage, everything)
-    lines = _spoken(cluster.logs(pod), pod.stage, everything)
-    return lines if tail is None else deque(lines, maxlen=tail)  # the last of them may be chatter
+    if include_noise:
+        return _parsed(cluster.logs(pod, tail=tail), pod.stage, include_noise)
+    lines = _parsed(cluster.logs(pod), pod.stage, include_noise)
+    return lines if tail is None else deque(lines, maxlen=tail)  # the server's tail counts noise
 
 
-def _spoken(lines: Iterable[str], who: str, everything: bool) -> Iterator[tuple[str, str, str]]:
-    """When it was said, by whom, and the line; what is around it only with `everything`."""
-    chatter = Chatter()
+def _parsed(lines: Iterable[str], who: str, include_noise: bool) -> Iterator[tuple[str, str, str]]:
+    """(timestamp, stage, text) of each line; noise is left out unless `include_noise`."""
+    noise = NoiseFilter()
     for line in lines:
         at, _, text = line.partition(" ")
-        if not chatter.has(text) or everything:
+        if not noise.is_noise(text) or include_noise:
             yield at, who, text
 
 
-def followed(
+def follow_logs(
     cluster: Cluster,
     name: str,
     stage: str | None,
     tail: int | None = None,
     poll_s: float = POLL_S,
     *,
-    everything: bool = False,
-) -> Iterator[Said]:
-    """What is said until the run has ended and every pod has said all it had to say."""
+    include_noise: bool = False,
+) -> Iterator[LogLine]:
+    """Follow the log lines of all pods until the run has ended and every stream is read."""
     readers: dict[str, _Reader] = {}
     waiting: dict[str, str] = {}
-    queue: Queue[Said] = Queue()
+    queue: Queue[LogLine] = Queue()
     while True:
         run = cluster.get(name)
         for pod in _pods(cluster, run, stage):
             reader = readers.get(pod.name)
-            if pod.began and reader is None:
-                readers[pod.name] = _Reader(cluster, pod, queue, everything, tail)
+            if pod.started and reader is None:
+                readers[pod.name] = _Reader(cluster, pod, queue, include_noise, tail)
             elif reader is not None and not reader.is_alive() and not pod.ended:
-                after = reader.heard
-                readers[pod.name] = _Reader(cluster, pod, queue, everything, after=after)
-            elif not pod.began and waiting.get(pod.name) != pod.waits_for:
+                after = reader.last_time
+                readers[pod.name] = _Reader(cluster, pod, queue, include_noise, after=after)
+            elif not pod.started and waiting.get(pod.name) != pod.waits_for:
                 waiting[pod.name] = pod.waits_for
-                click.echo(f"{pod.stage}: waits ({pod.waits_for})", err=True)
+                click.echo(f"{pod.stage}: waiting ({pod.waits_for})", err=True)
         ended = (run.get("status") or {}).get("state") in ENDED
-        yield from _until(queue, time.monotonic() + poll_s)
+        yield from _lines_until(queue, time.monotonic() + poll_s)
         if ended and not any(reader.is_alive() for reader in readers.values()):
-            yield from _until(queue, 0.0)
+            yield from _lines_until(queue, 0.0)
             return
 
 
 class _Reader(threading.Thread):
-    """Follows one pod until its stream ends. Where that broke off, another goes on after the time
-    that was `heard` last."""
+    """Thread that follows the log of one pod. If the stream breaks off, another reader continues
+    after `last_time`, the timestamp of the last line."""
 
     def __init__(
         self,
         cluster: Cluster,
         pod: Pod,
-        queue: Queue[Said],
-        everything: bool,
+        queue: Queue[LogLine],
+        include_noise: bool,
         tail: int | None = None,
         after: str = "",
     ) -> None:
         super().__init__(name=f"logs of {pod.name}", daemon=True)
         self._cluster, self._pod, self._queue = cluster, pod, queue
-        self._everything, self._tail = everything, tail
-        self.heard = after
+        self._include_noise, self._tail = include_noise, tail
+        self.last_time = after
         self.start()
 
     def run(self) -> None:
         from agentrl_components.errors import RunError
 
-        after = self.heard
+        after = self.last_time
         try:
             lines = self._cluster.logs(self._pod, follow=True, tail=self._tail)
-            for at, who, text in _spoken(lines, self._pod.stage, self._everything):
+            for at, who, text in _parsed(lines, self._pod.stage, self._include_noise):
                 if at > after:
-                    self.heard = at
+                    self.last_time = at
                     self._queue.put((who, text))
         except RunError as error:
-            self._queue.put((self._pod.stage, f"(the logs of {self._pod.name} broke off: {error})"))
+            self._queue.put(
+                (self._pod.stage, f"(log stream of {self._pod.name} broke off: {error})")
+            )
 
 
-def _until(queue: Queue[Said], deadline: float) -> Iterable[Said]:
-    """What comes until then, and what is there already."""
+def _lines_until(queue: Queue[LogLine], deadline: float) -> Iterable[LogLine]:
+    """The lines in the queue and those that arrive before `deadline` (monotonic seconds)."""
     while True:
         try:
             yield queue.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -182,6 +188,7 @@ def _pods(cluster: Cluster, run: dict[str, Any], stage: str | None) -> list[Pod]
     return cluster.pods(kfp_run, stage) if kfp_run else []
 
 
-def _silence(name: str, stage: str | None) -> str:
-    what = f"no pod of stage {stage}" if stage else "no stage"
-    return f"{name}: {what} has begun in this phase; see: agentrl status {name}"
+def _no_pods_message(name: str, stage: str | None) -> str:
+    what = f"stage {stage} has" if stage else "no stage has"
+    negation = " not" if stage else ""
+    return f"{name}: {what}{negation} started in this phase; see: agentrl status {name}"

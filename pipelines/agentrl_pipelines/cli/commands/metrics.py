@@ -1,4 +1,4 @@
-"""`agentrl metrics`: every iteration as a line of JSON."""
+"""`agentrl metrics`: the metrics of a run as JSON lines."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from agentrl_pipelines.cli.errors import exit_on_error
 if TYPE_CHECKING:
     from agentrl_components.storage.store import Store
 
-TOLD = ("iteration", "phase", "max_turns", "metrics")
-"""What a line holds. Nothing here is read from a clock."""
+FIELDS = ("iteration", "phase", "max_turns", "metrics")
+"""The fields of a line. None of them depends on a clock."""
 
 
 @click.command()
-@click.option(
-    "--root", type=click.Path(path_type=Path), required=True, help="The folder of the run."
-)
+@click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
 def metrics(root: Path) -> None:
-    """Print the metrics of a run, one line of JSON per iteration.
+    """Print the metrics of a run, one JSON object per iteration and line.
 
-    Holds no clock readings: of two runs that computed the same, the output is the same. Exit code 2
-    where there is no run."""
+    There are no times among them: two runs with the same computations print the same output. Exit
+    code 2 if the folder holds no run."""
     with exit_on_error():
         from agentrl_pipelines.local.run_folder import open_run
 
@@ -37,26 +35,27 @@ def metrics(root: Path) -> None:
 
 
 def lines(store: Store) -> Iterator[str]:
-    """The iterations in `store`, in order, but for those that a run which goes on removes
-    meanwhile. Raises `StoreError`, which names a damaged one."""
+    """The iterations in `store` as JSON, in order. Skips those that a concurrent run deletes.
+
+    Raises `StoreError` with the key of a damaged record."""
     from agentrl_components.errors import AbsentError, StoreError
     from agentrl_components.storage import keys
 
     for key in store.list(keys.ITERATIONS):
         try:
             record = json.loads(store.get(key))
-            shown = {name: record[name] for name in TOLD}
+            fields = {name: record[name] for name in FIELDS}
         except AbsentError:
             continue
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{key}: in {store.url}: damaged: not an iteration") from error
-        yield json.dumps(_plain(shown), sort_keys=True, allow_nan=False)
+        yield json.dumps(_json_value(fields), sort_keys=True, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
-    """JSON has no word for a number that is not one: such a number becomes text."""
+def _json_value(value: Any) -> Any:
+    """`value` with NaN and infinities, which JSON lacks, as strings."""
     if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
+        return {name: _json_value(inner) for name, inner in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

@@ -1,4 +1,4 @@
-"""`agentrl report`: what a run has come to."""
+"""`agentrl report`: rebuild the report of a run and print its summary."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from agentrl_pipelines.cli.errors import exit_on_error
 
 
 @click.command()
-@click.option(
-    "--root", type=click.Path(path_type=Path), required=True, help="The folder of the run."
-)
+@click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
 def report(root: Path) -> None:
-    """Make report.json, report.html and curve.png of a run anew, and print the summary.
+    """Rebuild report.json, report.html and curve.png of a run, and print the summary.
 
-    Also of a run that is under way or was stopped. Exit code 2 where there is no run."""
+    The run may still be in progress, or stopped. Exit code 2 if the folder holds no run."""
     with exit_on_error():
         from rich.console import Console
 
@@ -25,7 +23,7 @@ def report(root: Path) -> None:
         from agentrl_pipelines.local.run_folder import open_run, store_errors
 
         store, run = open_run(root)
-        found = build(store, run, root)
+        result = build(store, run, root)
         with store_errors(root):
-            write(found, root)
-        show(found, root, Console(highlight=False))
+            write(result, root)
+        show(result, root, Console(highlight=False))

@@ -1,4 +1,4 @@
-"""agentrl run: train, on this machine."""
+"""`agentrl run FILE`: train on this machine."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ from agentrl_pipelines.cli.errors import exit_on_error
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--root", type=click.Path(file_okay=False, path_type=Path), help="The run's folder.")
-@click.option("--seed", type=int, help="Short for --set seed=N.")
+@click.option(
+    "--root",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the run.  [default: runs/NAME]",
+)
+@click.option("--seed", type=int, help="Same as --set seed=N.")
 @click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="PATH=VALUE",
-    help="Change a field of the manifest.",
+    help="Change a field of the manifest. Repeatable.",
 )
 def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ...]) -> None:
-    """Train the agent that FILE describes. The same command goes on where it stopped.
+    """Train the agent described by the manifest FILE on this machine.
 
-    DIR (runs/NAME by default) holds report.json, report.html, curve.png, mlflow.db and store/."""
+    Run the same command again to resume a run that was stopped. The folder of the run holds
+    report.json, report.html, curve.png, mlflow.db and store/ (checkpoints and records)."""
     with exit_on_error():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
@@ -44,7 +49,7 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
         console = Console()
         folder = root or Path("runs") / manifest.metadata.name
         with closing(view_for(console)) as view:
-            # Importing the trainer takes seconds; the person sees that something happens.
+            # Importing the trainer takes seconds: show progress first.
             view.stage("load")
             from agentrl_pipelines.local.run import run_local
 

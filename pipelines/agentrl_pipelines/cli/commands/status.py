@@ -1,4 +1,4 @@
-"""`agentrl status NAME`: how a run on a cluster stands."""
+"""`agentrl status NAME`: the status of a run on a cluster."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ BAD_WHEN_TRUE = ("Failed",)
 
 @click.command()
 @click.argument("name")
-@click.option("--namespace", "-n", help="Default: that of the kubeconfig's context.")
-@click.option("--context", help="A context of the kubeconfig. Default: the current one.")
-@click.option("--output", "-o", type=click.Choice(["json"]), help="The whole object instead.")
+@click.option("--namespace", "-n", help="Namespace.  [default: the context's]")
+@click.option("--context", help="Context of the kubeconfig.  [default: the current context]")
+@click.option("--output", "-o", type=click.Choice(["json"]), help="Print the whole object.")
 def status(name: str, namespace: str | None, context: str | None, output: str | None) -> None:
-    """Show how far the run NAME is, how well it does, and where to look closer."""
+    """Show the progress, the held-out success and the conditions of the run NAME."""
     with exit_on_error():
         from agentrl_pipelines.cli.kube_client import Cluster
 
@@ -42,16 +42,16 @@ def status(name: str, namespace: str | None, context: str | None, output: str | 
 
 
 def parts(run: Mapping[str, Any], now: datetime) -> list[RenderableType]:
-    """A run as people read it: the facts, the schedule, the conditions."""
-    found: Mapping[str, Any] = run.get("status") or {}
-    shown: list[RenderableType] = [_facts(run, found, now), _schedule(run, found)]
-    if found.get("conditions"):
-        shown.append(_conditions(found["conditions"], now))
-    return shown
+    """The run as tables: key facts, horizon schedule, conditions."""
+    status: Mapping[str, Any] = run.get("status") or {}
+    tables: list[RenderableType] = [_facts(run, status, now), _schedule(run, status)]
+    if status.get("conditions"):
+        tables.append(_conditions(status["conditions"], now))
+    return tables
 
 
 def age(since: str, now: datetime) -> str:
-    """Since a time of the API, as kubectl says it: 45s, 12m, 3h20m, 2d4h."""
+    """The time since `since` (RFC 3339) in kubectl's format: 45s, 12m, 3h20m, 2d4h."""
     seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds()))
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if seconds < 120:
@@ -63,7 +63,7 @@ def age(since: str, now: datetime) -> str:
     return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
 
 
-def _facts(run: Mapping[str, Any], found: Mapping[str, Any], now: datetime) -> Table:
+def _facts(run: Mapping[str, Any], status: Mapping[str, Any], now: datetime) -> Table:
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
@@ -72,15 +72,15 @@ def _facts(run: Mapping[str, Any], found: Mapping[str, Any], now: datetime) -> T
     metadata = run["metadata"]
     rows: list[tuple[str, str | Text]] = [
         ("run", f"{metadata['name']} in namespace {metadata.get('namespace', 'default')}"),
-        ("state", _state(found)),
-        ("message", found.get("message", "")),
-        ("iteration", _of(found.get("iteration"), found.get("iterations"))),
-        ("held-out success", found.get("success", "")),
-        ("best checkpoint", found.get("bestCheckpoint", "")),
-        ("Kubeflow", found.get("kfpUrl") or found.get("kfpRun", "")),
-        ("MLflow", found.get("mlflowUrl") or found.get("mlflowRun", "")),
-        ("cost", _cost(found.get("cost") or {})),
-        ("time", _times(metadata, found, now)),
+        ("state", _state(status)),
+        ("message", status.get("message", "")),
+        ("iteration", _of(status.get("iteration"), status.get("iterations"))),
+        ("held-out success", status.get("success", "")),
+        ("best checkpoint", status.get("bestCheckpoint", "")),
+        ("Kubeflow", status.get("kfpUrl") or status.get("kfpRun", "")),
+        ("MLflow", status.get("mlflowUrl") or status.get("mlflowRun", "")),
+        ("cost", _cost(status.get("cost") or {})),
+        ("time", _times(metadata, status, now)),
     ]
     for name, value in rows:
         if value:
@@ -89,7 +89,7 @@ def _facts(run: Mapping[str, Any], found: Mapping[str, Any], now: datetime) -> T
 
 
 def _plain(value: str | Text) -> Text:
-    """Texts of others, with nothing in them that a terminal obeys or rich reads as markup."""
+    """`value` without control characters and rich markup."""
     from rich.text import Text
 
     from agentrl_components.reporting.printable import clean
@@ -97,12 +97,12 @@ def _plain(value: str | Text) -> Text:
     return Text(clean(value)) if isinstance(value, str) else value
 
 
-def _state(found: Mapping[str, Any]) -> Text:
+def _state(status: Mapping[str, Any]) -> Text:
     from rich.text import Text
 
-    word = found.get("state", "Pending")
-    attempts = found.get("attempt", 0)
-    again = f" (started anew {attempts} time{'' if attempts == 1 else 's'})" if attempts else ""
+    word = status.get("state", "Pending")
+    attempts = status.get("attempt", 0)
+    again = f" (restarted {attempts} time{'' if attempts == 1 else 's'})" if attempts else ""
     return Text(word, STYLES.get(word, "")) + Text(again, "dim")
 
 
@@ -115,34 +115,34 @@ def _of(done: int | None, all_: int | None) -> str:
 def _cost(cost: Mapping[str, int]) -> str:
     from agentrl_pipelines.cli.progress_view import clock_time
 
-    told_ = []
+    parts = []
     if "tokens" in cost:
-        told_.append(f"{cost['tokens']:,} tokens")
+        parts.append(f"{cost['tokens']:,} tokens")
     for name, field in (("environments", "environmentSeconds"), ("devices", "deviceSeconds")):
         if field in cost:
-            told_.append(f"{name} {clock_time(cost[field])}")
-    return ", ".join(told_)
+            parts.append(f"{name} {clock_time(cost[field])}")
+    return ", ".join(parts)
 
 
-def _times(metadata: Mapping[str, Any], found: Mapping[str, Any], now: datetime) -> str:
-    told_ = []
+def _times(metadata: Mapping[str, Any], status: Mapping[str, Any], now: datetime) -> str:
+    parts = []
     if metadata.get("creationTimestamp"):
-        told_.append(f"created {age(metadata['creationTimestamp'], now)} ago")
-    if found.get("startTime"):
-        told_.append(f"began {age(found['startTime'], now)} ago")
-    if found.get("completionTime"):
-        told_.append(f"ended {age(found['completionTime'], now)} ago")
-    return ", ".join(told_)
+        parts.append(f"created {age(metadata['creationTimestamp'], now)} ago")
+    if status.get("startTime"):
+        parts.append(f"started {age(status['startTime'], now)} ago")
+    if status.get("completionTime"):
+        parts.append(f"ended {age(status['completionTime'], now)} ago")
+    return ", ".join(parts)
 
 
-def _schedule(run: Mapping[str, Any], found: Mapping[str, Any]) -> Table:
-    """The horizon schedule, the phase that is worked on marked."""
+def _schedule(run: Mapping[str, Any], status: Mapping[str, Any]) -> Table:
+    """The horizon schedule, with the current phase marked."""
     from rich import box
     from rich.table import Table
 
     phases: Sequence[Mapping[str, int]] = run["spec"]["horizon"]["phases"]
-    current = found.get("phaseIndex", 0)
-    over = found.get("state") == "Succeeded"
+    current = status.get("phaseIndex", 0)
+    over = status.get("state") == "Succeeded"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     for title in ("horizon", "turns", "iterations"):

@@ -1,4 +1,4 @@
-"""`agentrl submit FILE`: train on a cluster."""
+"""`agentrl submit FILE`: create an AgentRLRun on a cluster."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ ENDED = ("Succeeded", "Failed")
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--namespace", "-n", help="Default: the manifest's, else that of the context.")
-@click.option("--context", help="A context of the kubeconfig. Default: the current one.")
-@click.option("--seed", type=int, help="Short for --set seed=N.")
+@click.option("--namespace", "-n", help="Namespace.  [default: the manifest's, else the context's]")
+@click.option("--context", help="Context of the kubeconfig.  [default: the current context]")
+@click.option("--seed", type=int, help="Same as --set seed=N.")
 @click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="PATH=VALUE",
-    help="Change a field of the manifest.",
+    help="Change a field of the manifest. Repeatable.",
 )
-@click.option("--wait", is_flag=True, help="Watch until the run ends; exit code 1 if it failed.")
+@click.option("--wait", is_flag=True, help="Wait until the run ends. Exit code 1 if it failed.")
 @click.option(
     "--dry-run",
     type=click.Choice(["server"]),
-    help="Create nothing; ask the API server whether it would.",
+    help="Only ask the API server whether it would accept the run.",
 )
 def submit(
     file: str,
@@ -46,48 +46,47 @@ def submit(
     wait: bool,
     dry_run: str | None,
 ) -> None:
-    """Ask the cluster to train the agent that FILE describes.
+    """Create an AgentRLRun from the manifest FILE on the cluster.
 
-    Prints a line for every mistake and exits with 2 where there is one, in the manifest or to the
-    API server's mind."""
+    Exit code 2 if the manifest has errors or the API server rejects it, with one line per error."""
     with exit_on_error():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
 
         given = (*overrides, *([] if seed is None else [f"seed={seed}"]))
         run = load(file, given)
-        meant = run.metadata.namespace
-        if namespace and meant and namespace != meant:
+        own = run.metadata.namespace
+        if namespace and own and namespace != own:
             raise SpecError(
-                [f"metadata.namespace: is {meant}, but -n says {namespace}; leave one of them out"]
+                [f"metadata.namespace: is {own}, but -n is {namespace}; give only one of them"]
             )
         from agentrl_pipelines.cli.kube_client import Cluster
 
-        cluster = Cluster.open(context=context, namespace=namespace or meant)
+        cluster = Cluster.open(context=context, namespace=namespace or own)
         cluster.create(run, dry_run=dry_run is not None)
         name = run.metadata.name
         if dry_run:
-            click.echo(f"{name}: the API server would create it in namespace {cluster.namespace}")
+            click.echo(f"{name}: the API server accepts it in namespace {cluster.namespace}")
             return
-        where = f" -n {cluster.namespace}" + (f" --context {context}" if context else "")
+        options = f" -n {cluster.namespace}" + (f" --context {context}" if context else "")
         click.echo(f"{name}: created in namespace {cluster.namespace}")
-        click.echo(f"  agentrl status {name}{where}")
-        click.echo(f"  agentrl logs {name}{where} -f")
+        click.echo(f"  agentrl status {name}{options}")
+        click.echo(f"  agentrl logs {name}{options} -f")
         if wait:
-            sys.exit(_awaited(cluster, name, f"agentrl status {name}{where}"))
+            sys.exit(_wait_for_end(cluster, name, f"agentrl status {name}{options}"))
 
 
-def _awaited(cluster: Cluster, name: str, command: str) -> int:
-    """Show the run until it ends. The exit code that fits its end."""
+def _wait_for_end(cluster: Cluster, name: str, command: str) -> int:
+    """Show the progress of the run until it ends. Returns the exit code."""
     from rich.console import Console
 
     from agentrl_pipelines.cli.progress_view import view_for
 
     try:
         with closing(view_for(Console())) as view:
-            status = watched(cluster, name, view)
+            status = watch(cluster, name, view)
     except KeyboardInterrupt:
-        click.echo(f"no longer watching; the run goes on. See: {command}", err=True)
+        click.echo(f"stopped watching; the run continues. To see it: {command}", err=True)
         return 130
     success = f"; held-out success {status['success']}" if status.get("success") else ""
     click.echo(f"{name}: {status['state'].lower()}{success}")
@@ -97,23 +96,23 @@ def _awaited(cluster: Cluster, name: str, command: str) -> int:
     return 0
 
 
-def watched(cluster: Cluster, name: str, view: View, poll_s: float = POLL_S) -> dict[str, Any]:
-    """The status that the run ended with, told to `view` as it changes until then."""
+def watch(cluster: Cluster, name: str, view: View, poll_s: float = POLL_S) -> dict[str, Any]:
+    """Show changes of the run's status in `view` until the run ends. Returns the last status."""
     shown: dict[str, Any] = {}
     while True:
         run = cluster.get(name)
         status: dict[str, Any] = run.get("status") or {}
-        _tell(view, run["spec"]["horizon"]["phases"], shown, status)
+        _show_changes(view, run["spec"]["horizon"]["phases"], shown, status)
         if status.get("state") in ENDED:
             return status
         shown = status
         time.sleep(poll_s)
 
 
-def _tell(
+def _show_changes(
     view: View, phases: list[dict[str, int]], before: dict[str, Any], now: dict[str, Any]
 ) -> None:
-    """What changed: a stage for each phase of the schedule, its iterations, a note for the rest."""
+    """Show what changed between two statuses: phase, iterations, success, message."""
     index = now.get("phaseIndex", 0)
     running = now.get("state") == "Running" and index < len(phases)
     place = (now.get("state"), index)

@@ -1,4 +1,4 @@
-"""`agentrl validate FILE`: every mistake of a manifest at once, and nothing started."""
+"""`agentrl validate FILE`: check a manifest and list all errors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     "overrides",
     multiple=True,
     metavar="FIELD=VALUE",
-    help="Lay a value over the manifest first, such as seed=3 or horizon.phases[0].maxTurns=2.",
+    help="Set a field first, for example seed=3 or horizon.phases[0].maxTurns=2. Repeatable.",
 )
 def validate(file: str, overrides: tuple[str, ...]) -> None:
-    """Check the manifest FILE and start nothing.
+    """Check the manifest FILE without starting anything.
 
-    Prints what the run would be, or a line for every mistake: field, reason, fix. Exit code 2 where
-    there is one."""
+    Prints a summary of the run, or one line per error: field, reason, fix. Exit code 2 if there are
+    errors."""
     from agentrl_components.errors import SpecError
     from agentrl_components.spec import load
 
@@ -39,7 +39,7 @@ def validate(file: str, overrides: tuple[str, ...]) -> None:
 
 
 def summary(run: AgentRLRun) -> str:
-    """The run in one line: model, environments, algorithm, horizon, iterations, episodes."""
+    """A one-line summary: model, environments, algorithm, horizon, iterations, episodes."""
     spec = run.spec
     iterations = sum(phase.iterations for phase in spec.horizon.phases)
     turns = " -> ".join(str(phase.max_turns) for phase in spec.horizon.phases)

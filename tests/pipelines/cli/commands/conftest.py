@@ -1,4 +1,4 @@
-"""The manifest that the commands are given."""
+"""The manifest file of the commands under test."""
 
 from pathlib import Path
 

@@ -20,7 +20,7 @@ def called(*arguments: str, typed: str = "") -> Result:
     return CliRunner().invoke(envs, arguments, input=typed)
 
 
-def test_list_names_every_environment():
+def test_list_prints_every_environment():
     result = called("list")
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.output.splitlines()] == [
@@ -30,7 +30,7 @@ def test_list_names_every_environment():
     ]
 
 
-def test_list_with_a_name_shows_its_options():
+def test_list_with_a_name_prints_the_options():
     assert "turns" in called("list", "corridor").output
 
 
@@ -44,19 +44,19 @@ def test_list_with_a_name_shows_its_options():
         ("play", "corridor", "--index", "-1"),
     ],
 )
-def test_a_number_out_of_bounds_is_refused_by_the_name_of_its_option(wrong):
+def test_a_number_out_of_range_is_refused_and_the_option_is_named(wrong):
     result = called(*wrong)
     assert result.exit_code == 2
     assert f"Invalid value for '{wrong[2]}'" in result.output
 
 
-def test_check_passes_the_reference():
+def test_check_passes_the_corridor():
     result = called("check", "corridor", "--tasks", "5", "-o", "turns=8")
     assert result.exit_code == 0
     assert "0 of 15 rules broken" in result.output
 
 
-def test_check_through_a_url_checks_the_server_behind_it():
+def test_check_with_a_url_checks_the_server():
     tasks = CorridorTasks()
     with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
         result = called("check", "corridor", "--tasks", "2", "--url", url)
@@ -65,7 +65,7 @@ def test_check_through_a_url_checks_the_server_behind_it():
         assert (wrong.exit_code, "serves corridor, not babyai" in wrong.output) == (2, True)
 
 
-def test_check_exits_with_1_where_a_rule_is_broken():
+def test_check_exits_with_1_if_a_rule_is_broken():
     class NoWords(CorridorTasks):
         def vocabulary(self):
             return ()
@@ -78,20 +78,20 @@ def test_check_exits_with_1_where_a_rule_is_broken():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["check", "maze"], "there is no 'maze'"),
         (["check", "corridor", "-o", "turns=many"], "corridor.options.turns"),
-        (["check", "corridor", "-o", "turns"], "'turns' is not KEY=VALUE"),
+        (["check", "corridor", "-o", "turns"], "'turns' is not of the form KEY=VALUE"),
         (["serve", "corridor", "--host", "0.0.0.0"], "no token is set"),
         (["serve", "corridor", "--capacity", "0"], "--capacity"),
         (["list", "maze"], "there is no 'maze'"),
     ],
 )
-def test_a_mistake_is_told_with_exit_status_2(arguments, told):
+def test_a_wrong_argument_is_reported_with_exit_code_2(arguments, expected):
     result = called(*arguments)
     assert result.exit_code == 2
-    assert told in result.output
+    assert expected in result.output
 
 
 def test_play_works_with_piped_input():
@@ -100,7 +100,7 @@ def test_play_works_with_piped_input():
     assert "You left." in result.output
 
 
-def test_the_group_loads_no_server_until_it_serves():
+def test_the_envs_group_does_not_import_the_server():
     code = (
         "import sys; import agentrl_pipelines.cli.commands.envs;"
         "sys.exit(bool({'starlette', 'pydantic', 'httpx', 'uvicorn'} & set(sys.modules)))"
@@ -109,7 +109,7 @@ def test_the_group_loads_no_server_until_it_serves():
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])
-def test_a_server_starts_serves_and_ends_cleanly_at_sigterm(workers):
+def test_a_server_starts_serves_and_exits_cleanly_on_sigterm(workers):
     arguments = ["serve", "corridor", "--port", "0", "--workers", workers]
     server = subprocess.Popen(
         [sys.executable, "-c", START, *arguments],

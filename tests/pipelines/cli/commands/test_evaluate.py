@@ -54,8 +54,8 @@ class Endpoint:
             return JSONResponse({"error": {"message": "busy"}}, 503, {"retry-after-ms": "1"})
         body = await request.json()
         self.asked.append(body)
-        told = {"role": "assistant", "content": solution(body["messages"][-1]["content"])}
-        choice = {"index": 0, "finish_reason": "stop", "message": told}
+        message = {"role": "assistant", "content": solution(body["messages"][-1]["content"])}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
         return JSONResponse(
             {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]}
             | {"choices": [choice]}
@@ -75,7 +75,7 @@ def evaluated(tmp_path, *options: str) -> Result:
     return CliRunner().invoke(main, ["eval", str(file), "--out", str(tmp_path / "out"), *options])
 
 
-def test_an_endpoint_is_played_turn_by_turn_beside_the_random_policy(tmp_path, monkeypatch):
+def test_an_endpoint_is_evaluated_beside_the_random_policy(tmp_path, monkeypatch):
     monkeypatch.setenv("WALK_KEY", "sesame-17")
     endpoint = Endpoint(refuses=1, key="sesame-17")
     with running(endpoint.app) as url:
@@ -99,7 +99,7 @@ def test_an_endpoint_is_played_turn_by_turn_beside_the_random_policy(tmp_path, m
     assert "sesame" not in written
 
 
-def test_a_refused_key_is_told_and_not_repeated(tmp_path, monkeypatch):
+def test_a_refused_key_is_reported_but_not_printed(tmp_path, monkeypatch):
     monkeypatch.setenv("WALK_KEY", "wrong-key")
     with running(Endpoint(key="sesame-17").app) as url:
         options = ("--openai", f"{url}/v1", "--model-name", "walker", "--key-env", "WALK_KEY")
@@ -112,7 +112,7 @@ def test_a_refused_key_is_told_and_not_repeated(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_key_variable_that_is_not_set_is_named(tmp_path, monkeypatch):
+def test_an_unset_key_variable_is_named(tmp_path, monkeypatch):
     monkeypatch.delenv("WALK_KEY", raising=False)
     options = ("--openai", "http://127.0.0.1:9/v1", "--model-name", "w", "--key-env", "WALK_KEY")
     result = evaluated(tmp_path, *options)
@@ -122,23 +122,23 @@ def test_a_key_variable_that_is_not_set_is_named(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--model", "tiny", "--root", "r"], "--root: one model at a time"),
-        (["--checkpoint", "3"], "--checkpoint: of which run?"),
-        (["--openai", "http://x/v1"], "--model-name: is missing"),
+        (["--model", "tiny", "--root", "r"], "--root: cannot be combined with --model"),
+        (["--checkpoint", "3"], "--checkpoint: requires --root"),
+        (["--openai", "http://x/v1"], "--model-name: required with --openai"),
         (["--key-env", "K"], "--key-env: has no effect without --openai"),
         (["--tasks", "-3"], "spec.evaluation.tasks"),
         (["--sweep", "4,2"], "spec.evaluation.turnSweep"),
         (["--root", "/nowhere"], "--root: /nowhere"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_named(tmp_path, options, named):
+def test_an_option_without_effect_is_named(tmp_path, options, named):
     result = evaluated(tmp_path, *options)
     assert result.exit_code in (1, 2)
     assert named in result.stderr
     assert "Traceback" not in result.output
 
 
-def test_a_checkpoint_scores_what_the_run_said_it_scores(tmp_path):
+def test_the_evaluation_of_a_checkpoint_equals_that_of_the_run(tmp_path):
     root = tmp_path / "root"
     run_local(parse(MANIFEST), root, SilentView(), MemoryTracker())
     after = json.loads((root / "report.json").read_text())["heldout"]

@@ -4,7 +4,7 @@ from typing import Any
 
 from kubernetes_stub import DONE, Api, agentrl, cluster, pod, status
 
-from agentrl_pipelines.cli.commands.logs import followed
+from agentrl_pipelines.cli.commands.logs import follow_logs
 from agentrl_pipelines.cli.kube_client import Cluster
 
 
@@ -27,7 +27,7 @@ def a_phase(**more: Any) -> Api:
     )
 
 
-def test_logs_of_the_stages_are_laid_side_by_side_by_time(tmp_path, monkeypatch, manifest):
+def test_logs_of_the_stages_are_merged_by_time(tmp_path, monkeypatch, manifest):
     api = a_phase(statuses=[status("Running", kfpRun="abc")])
     with cluster(tmp_path, monkeypatch, api):
         agentrl("submit", manifest)
@@ -39,7 +39,7 @@ def test_logs_of_the_stages_are_laid_side_by_side_by_time(tmp_path, monkeypatch,
         "update    learns",
         "rollout   8 of 8 �[2Jsolved",
     ]
-    assert done.stderr == "evaluate: has not started (ImagePullBackOff: no such image)\n"
+    assert done.stderr == "evaluate: not started (ImagePullBackOff: no such image)\n"
     assert last.stdout == "rollout   8 of 8 �[2Jsolved\n"
     assert api.asked == [
         "pipeline/runid=abc,agentrl.dev/stage",
@@ -47,7 +47,7 @@ def test_logs_of_the_stages_are_laid_side_by_side_by_time(tmp_path, monkeypatch,
     ]
 
 
-def test_logs_are_followed_from_phase_to_phase_until_the_run_ends(tmp_path, monkeypatch, manifest):
+def test_logs_are_followed_across_phases_until_the_run_ends(tmp_path, monkeypatch, manifest):
     api = a_phase(
         statuses=[
             {},
@@ -59,8 +59,8 @@ def test_logs_are_followed_from_phase_to_phase_until_the_run_ends(tmp_path, monk
     api.logs["earlier"] = "2026-01-01T00:00:00.000000000Z first phase\n"
     with cluster(tmp_path, monkeypatch, api):
         agentrl("submit", manifest)
-        said = list(followed(Cluster.open(), "first-try", None, poll_s=0.1))
-    assert sorted(said) == [
+        lines = list(follow_logs(Cluster.open(), "first-try", None, poll_s=0.1))
+    assert sorted(lines) == [
         ("rollout", "8 of 8 \x1b[2Jsolved"),
         ("rollout", "first phase"),
         ("rollout", "plays"),
@@ -68,26 +68,24 @@ def test_logs_are_followed_from_phase_to_phase_until_the_run_ends(tmp_path, monk
     ]
 
 
-def test_a_run_without_a_stage_yet_is_told_so(tmp_path, monkeypatch, manifest):
+def test_a_run_without_a_started_stage_is_reported(tmp_path, monkeypatch, manifest):
     with cluster(tmp_path, monkeypatch, Api()):
         agentrl("submit", manifest)
         done = agentrl("logs", "first-try")
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == (
-        "first-try: no stage has begun in this phase; see: agentrl status first-try\n"
+        "first-try: no stage has started in this phase; see: agentrl status first-try\n"
     )
 
 
-def test_what_kubeflow_and_argo_say_around_a_stage_is_shown_on_demand(
-    tmp_path, monkeypatch, manifest
-):
-    said = [
+def test_launcher_and_argo_lines_are_printed_only_with_all(tmp_path, monkeypatch, manifest):
+    lines = [
         'time="2026-01-01T00:00:00.446Z" level=info msg="capturing logs" argo=true',
         "plays",
         "solved",
         "I0101 00:00:03.502999      27 launcher_v2.go:181] publish success.",
     ]
-    timed = [f"2026-01-01T00:00:0{at}.000000000Z {line}\n" for at, line in enumerate(said)]
+    timed = [f"2026-01-01T00:00:0{at}.000000000Z {line}\n" for at, line in enumerate(lines)]
     api = Api(
         pods=[pod("rollout-1", "rollout", "abc", DONE, 1)],
         logs={"rollout-1": "".join(timed)},
@@ -100,4 +98,4 @@ def test_what_kubeflow_and_argo_say_around_a_stage_is_shown_on_demand(
         everything = agentrl("logs", "first-try", "--all")
     assert followed_to_the_end.stdout == "rollout   plays\nrollout   solved\n"
     assert last.stdout == "rollout   solved\n"
-    assert everything.stdout.splitlines() == [f"rollout   {line}" for line in said]
+    assert everything.stdout.splitlines() == [f"rollout   {line}" for line in lines]

@@ -45,7 +45,7 @@ def root(tmp_path):
     return tmp_path
 
 
-def test_metrics_are_a_line_an_iteration_in_order_with_sorted_keys(root):
+def test_metrics_prints_one_line_per_iteration_with_sorted_keys(root):
     result = called(metrics, root)
     assert result.exit_code == 0
     assert result.output == (
@@ -65,14 +65,14 @@ class GoesOn(MemoryStore):
         return iter(present)
 
 
-def test_iterations_that_a_run_drops_meanwhile_are_left_out(root):
+def test_iterations_that_a_concurrent_run_deletes_are_skipped(root):
     kept, store = DirectoryStore(root / "store"), GoesOn()
     for key in kept.list(""):
         store.put(key, kept.get(key))
     assert [json.loads(line)["iteration"] for line in lines(store)] == [0]
 
 
-def test_report_makes_its_files_anew_and_prints_the_summary(root):
+def test_report_rebuilds_its_files_and_prints_the_summary(root):
     result = called(report, root)
     assert result.exit_code == 0, result.output
     assert {"report.json", "report.html", "curve.png"} <= {path.name for path in root.iterdir()}
@@ -80,7 +80,7 @@ def test_report_makes_its_files_anew_and_prints_the_summary(root):
 
 
 @pytest.mark.parametrize("command", [metrics, report])
-def test_a_folder_without_a_run_is_named_and_nothing_is_made_in_it(command, tmp_path):
+def test_a_folder_without_a_run_is_named_and_stays_unchanged(command, tmp_path):
     absent = called(command, tmp_path / "absent")
     assert absent.exit_code == 2
     assert f"--root: {tmp_path}/absent: no such folder" in absent.output
@@ -105,16 +105,16 @@ def test_a_damaged_manifest_is_named(root):
     assert "store/run.json: damaged" in result.output
 
 
-def test_a_manifest_beside_the_store_says_where_the_store_is(root, tmp_path_factory):
+def test_a_manifest_in_the_root_names_a_store_elsewhere(root, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     storage = {"storage": {"url": f"file://{root}/store"}}
-    told = RUN.model_dump(mode="json", by_alias=True)
-    told["spec"] |= storage
-    (elsewhere / "run.json").write_text(json.dumps(told))
+    manifest = RUN.model_dump(mode="json", by_alias=True)
+    manifest["spec"] |= storage
+    (elsewhere / "run.json").write_text(json.dumps(manifest))
     assert called(metrics, elsewhere).output == called(metrics, root).output
 
 
-def test_neither_command_loads_torch(root):
+def test_metrics_and_report_do_not_load_torch(root):
     ran = subprocess.run(
         [
             sys.executable,

@@ -1,4 +1,4 @@
-"""`agentrl stage`, as a pod calls it."""
+"""`agentrl stage` as a pod runs it."""
 
 from click.testing import CliRunner
 
@@ -14,12 +14,12 @@ spec:
 """
 
 
-def test_the_first_line_of_a_stages_log_says_which_attempt_at_which_phase_it_is(tmp_path):
+def test_the_first_line_of_a_stages_log_names_phase_and_attempt(tmp_path):
     (tmp_path / "run.yaml").write_text(MANIFEST)
-    told = ["settle", "--manifest", f"@{tmp_path / 'run.yaml'}", "--phase", "0"]
+    arguments = ["settle", "--manifest", f"@{tmp_path / 'run.yaml'}", "--phase", "0"]
     scratch = ["--scratch", str(tmp_path)]
-    first = CliRunner().invoke(stage, [*told, *scratch])
-    third = CliRunner().invoke(stage, [*told, "--attempt", "2", *scratch])
+    first = CliRunner().invoke(stage, [*arguments, *scratch])
+    third = CliRunner().invoke(stage, [*arguments, "--attempt", "2", *scratch])
     assert (first.exit_code, third.exit_code) == (0, 0)
     assert first.stdout.splitlines()[0] == "    0:00  · phase 1, attempt 1"
     assert third.stdout.splitlines()[0] == "    0:00  · phase 1, attempt 3"

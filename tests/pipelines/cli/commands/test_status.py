@@ -30,23 +30,23 @@ RUNNING = {
 }  # fmt: skip
 
 
-def test_status_shows_how_a_run_stands():
+def test_status_shows_progress_success_and_conditions():
     console = Console(width=100, record=True, file=io.StringIO())
     for part in parts(RUNNING, datetime(2026, 1, 1, 2, tzinfo=UTC)):
         console.print(part)
     text = console.export_text()
-    for told in (
+    for expected in (
         "first-try in namespace lab",
-        "Running (started anew 1 time)",
+        "Running (restarted 1 time)",
         "25 of 50",
         "40% [35, 45]",
         "s3://agentrl/lab/checkpoints/000020",
         "http://kfp/#/runs/abc",
         "http://mlflow/#/1",
         "1,234,567 tokens, environments 1:23, devices 1:02:03",
-        "created 2h ago, began 1h59m ago",
+        "created 2h ago, started 1h59m ago",
     ):
-        assert told in text
+        assert expected in text
     assert "\x1b" not in text
     rows = [line.split() for line in text.splitlines()]
     assert ["✓", "1", "3", "20"] in rows
@@ -54,7 +54,7 @@ def test_status_shows_how_a_run_stands():
     assert ["Progressing", "True", "Running", "45s", "it", "runs"] in rows
 
 
-def test_a_run_that_the_operator_has_not_seen_yet_has_a_status_too(tmp_path, monkeypatch, manifest):
+def test_a_run_without_status_is_pending(tmp_path, monkeypatch, manifest):
     with cluster(tmp_path, monkeypatch, Api()):
         agentrl("submit", manifest)
         done = agentrl("status", "first-try")
@@ -63,17 +63,17 @@ def test_a_run_that_the_operator_has_not_seen_yet_has_a_status_too(tmp_path, mon
     assert "Pending" in done.stdout
 
 
-def test_the_status_of_a_run_that_is_not_there_says_where_was_looked(tmp_path, monkeypatch):
+def test_the_error_for_a_missing_run_names_the_namespace(tmp_path, monkeypatch):
     with cluster(tmp_path, monkeypatch, Api()):
         done = agentrl("status", "first-try")
     assert done.exit_code == 1
     assert done.stderr == (
-        "error: first-try: there is no such run in namespace lab; choose another with -n\n"
+        "error: first-try: no such run in namespace lab; choose another with -n\n"
     )
 
 
 @pytest.mark.parametrize(
-    ("now", "told"),
+    ("now", "expected"),
     [
         ("2026-01-01T00:00:45+00:00", "45s"),
         ("2026-01-01T00:12:10+00:00", "12m"),
@@ -82,5 +82,5 @@ def test_the_status_of_a_run_that_is_not_there_says_where_was_looked(tmp_path, m
         ("2025-12-31T00:00:00+00:00", "0s"),
     ],
 )
-def test_an_age_is_told_as_kubectl_tells_it(now, told):
-    assert age("2026-01-01T00:00:00Z", datetime.fromisoformat(now)) == told
+def test_an_age_has_the_format_of_kubectl(now, expected):
+    assert age("2026-01-01T00:00:00Z", datetime.fromisoformat(now)) == expected

@@ -4,11 +4,11 @@ import pytest
 from kubernetes_stub import Api, agentrl, cluster, status
 
 from agentrl_components.run.progress import SilentView
-from agentrl_pipelines.cli.commands.submit import watched
+from agentrl_pipelines.cli.commands.submit import watch
 from agentrl_pipelines.cli.kube_client import Cluster
 
 
-def test_submit_creates_the_run_and_says_what_to_do_next(tmp_path, monkeypatch, manifest):
+def test_submit_creates_the_run_and_prints_the_next_commands(tmp_path, monkeypatch, manifest):
     api = Api()
     with cluster(tmp_path, monkeypatch, api):
         done = agentrl("submit", manifest, "--seed", "7", "--set", "rollout.tasks=12")
@@ -24,37 +24,35 @@ def test_submit_creates_the_run_and_says_what_to_do_next(tmp_path, monkeypatch, 
     assert "algorithm" not in created["spec"]  # defaults are the API server's
 
 
-def test_submit_tells_every_mistake_of_the_manifest_and_asks_nobody(
-    tmp_path, monkeypatch, manifest
-):
+def test_submit_reports_every_manifest_error_without_a_request(tmp_path, monkeypatch, manifest):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     done = agentrl("submit", manifest, "--set", "rollout.tasks=0", "--set", "seed=-1")
     assert done.exit_code == 2
-    told = done.stderr.splitlines()
-    assert [line.split(":")[0] for line in told] == ["spec.rollout.tasks", "spec.seed"]
+    expected = done.stderr.splitlines()
+    assert [line.split(":")[0] for line in expected] == ["spec.rollout.tasks", "spec.seed"]
 
 
-def test_a_name_that_is_taken_is_told_with_the_way_out(tmp_path, monkeypatch, manifest):
+def test_an_existing_name_is_reported_with_a_fix(tmp_path, monkeypatch, manifest):
     with cluster(tmp_path, monkeypatch, Api()):
         agentrl("submit", manifest, "-n", "other")
         done = agentrl("submit", manifest, "-n", "other")
     assert done.exit_code == 2
     assert done.stderr == (
-        "metadata.name: a run 'first-try' is in namespace other already; change the name, or "
+        "metadata.name: a run 'first-try' already exists in namespace other; change the name, or "
         "delete that run: kubectl delete agentrlrun first-try -n other\n"
     )
 
 
-def test_a_dry_run_asks_the_api_server_and_creates_nothing(tmp_path, monkeypatch, manifest):
+def test_a_dry_run_creates_nothing(tmp_path, monkeypatch, manifest):
     api = Api()
     with cluster(tmp_path, monkeypatch, api):
         done = agentrl("submit", manifest, "--dry-run=server")
     assert done.exit_code == 0
-    assert done.stdout == "first-try: the API server would create it in namespace lab\n"
+    assert done.stdout == "first-try: the API server accepts it in namespace lab\n"
     assert api.runs == {}
 
 
-def test_each_cause_of_the_api_servers_refusal_is_a_line(tmp_path, monkeypatch, manifest):
+def test_each_cause_of_a_rejection_is_one_line(tmp_path, monkeypatch, manifest):
     causes = [
         {"reason": "FieldValueInvalid", "field": "spec.seed", "message": "must be less than 9"},
         {"reason": "FieldValueTypeInvalid", "field": "spec.new", "message": "unknown field"},
@@ -67,28 +65,32 @@ def test_each_cause_of_the_api_servers_refusal_is_a_line(tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "expected"),
     [
-        ({"kind": "Status", "code": 404, "message": "the server could not find it"}, "knows no"),
+        (
+            {"kind": "Status", "code": 404, "message": "the server could not find it"},
+            "has no AgentRLRun resource",
+        ),
         (
             {"kind": "Status", "code": 404, "details": {"name": "lab", "kind": "namespaces"}},
-            "namespace: there is no lab; choose another with -n",
+            "namespace: lab does not exist; choose another with -n",
         ),
-        ({"kind": "Status", "code": 403, "message": "u cannot create"}, "u cannot create; ask who"),
+        (
+            {"kind": "Status", "code": 403, "message": "u cannot create"},
+            "u cannot create; ask the administrator",
+        ),
         ({"kind": "Status", "code": 500, "message": "etcd is gone"}, "500: etcd is gone"),
     ],
 )
-def test_what_the_cluster_lacks_is_an_error_with_a_fix(
-    tmp_path, monkeypatch, manifest, refusal, told
-):
+def test_cluster_errors_name_a_fix(tmp_path, monkeypatch, manifest, refusal, expected):
     with cluster(tmp_path, monkeypatch, Api(refusal=refusal)):
         done = agentrl("submit", manifest)
     assert done.exit_code == 1
-    assert told in done.stderr
+    assert expected in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_without_a_cluster_the_command_says_so(tmp_path, monkeypatch, manifest):
+def test_a_missing_or_unreachable_cluster_is_reported(tmp_path, monkeypatch, manifest):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert "error: kubeconfig: " in agentrl("submit", manifest).stderr
     with cluster(tmp_path, monkeypatch, Api()):
@@ -107,13 +109,11 @@ COURSE = [
 ]
 
 
-def test_a_run_that_is_watched_is_shown_phase_by_phase_until_it_ends(
-    tmp_path, monkeypatch, manifest
-):
+def test_watch_shows_phase_by_phase_until_the_run_ends(tmp_path, monkeypatch, manifest):
     view = SilentView()
     with cluster(tmp_path, monkeypatch, Api(statuses=list(COURSE))):
         agentrl("submit", manifest)
-        end = watched(Cluster.open(), "first-try", view, poll_s=0.0)
+        end = watch(Cluster.open(), "first-try", view, poll_s=0.0)
     assert end["state"] == "Succeeded"
     assert view.stages == ["pending", "phase 1/2 · 3 turns", "phase 2/2 · 8 turns"]
     assert view.done == 5  # iterations of the second phase, when it was last seen
@@ -125,15 +125,17 @@ def test_a_run_that_is_watched_is_shown_phase_by_phase_until_it_ends(
 
 
 @pytest.mark.parametrize(
-    ("end", "code", "told"),
+    ("end", "code", "expected"),
     [
         (status("Succeeded", success="81% [77, 85]"), 0, "first-try: succeeded; held-out success"),
         (status("Failed", message="the model is too large"), 1, "first-try: failed"),
     ],
 )
-def test_submit_that_waits_ends_as_the_run_does(tmp_path, monkeypatch, manifest, end, code, told):
+def test_submit_wait_exits_with_the_outcome_of_the_run(
+    tmp_path, monkeypatch, manifest, end, code, expected
+):
     with cluster(tmp_path, monkeypatch, Api(statuses=[end])):
         done = agentrl("submit", manifest, "--wait")
     assert done.exit_code == code
-    assert told in done.stdout
+    assert expected in done.stdout
     assert done.stderr == ("the model is too large\n" if code else "")

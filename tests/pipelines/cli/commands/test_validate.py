@@ -29,7 +29,7 @@ def _run(folder: Path, *arguments: str) -> tuple[int, str, str]:
     return done.exit_code, done.stdout.replace(str(path), "run.yaml"), done.stderr
 
 
-def test_a_valid_manifest_is_told_in_a_line(tmp_path):
+def test_a_valid_manifest_is_summarised_in_one_line(tmp_path):
     assert _run(tmp_path) == (
         0,
         "run.yaml: valid\n"
@@ -45,7 +45,7 @@ def test_a_run_that_may_end_early_says_at_most(tmp_path):
     assert "x 8 episodes, at most 12,000 episodes" in out
 
 
-def test_every_mistake_has_a_line_and_the_exit_code_is_2(tmp_path):
+def test_every_error_is_one_line_and_the_exit_code_is_2(tmp_path):
     assert _run(tmp_path, "--set", "seed=-1", "--set", "rollout.groupSize=1") == (
         2,
         "",

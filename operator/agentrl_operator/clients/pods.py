@@ -34,7 +34,7 @@ class Pod:
     """The KFP run that it belongs to; empty if it belongs to none."""
     ended: bool
     """Whether all its containers have ended."""
-    trouble: str = ""
+    problem: str = ""
     """What stops it from working, or ended it: `OOMKilled`, `ImagePullBackOff: ...`."""
 
 
@@ -46,7 +46,7 @@ def read(body: Mapping[str, Any]) -> Pod:
         part=labels.get(STAGE_LABEL) or labels.get(ENVIRONMENT) or metadata["name"],
         run_id=labels.get(KFP_RUN_LABEL, ""),
         ended=status.get("phase") in ENDED,
-        trouble=next(_problems(status), "")[:LONGEST_PROBLEM],
+        problem=next(_problems(status), "")[:LONGEST_PROBLEM],
     )
 
 
@@ -55,9 +55,9 @@ def working(pods: Sequence[Pod]) -> int:
     return sum(not pod.ended for pod in pods)
 
 
-def troubles(pods: Sequence[Pod]) -> str:
+def problem_summary(pods: Sequence[Pod]) -> str:
     """The distinct problems of the pods, in one line: `train: OOMKilled`."""
-    return "; ".join(dict.fromkeys(f"{pod.part}: {pod.trouble}" for pod in pods if pod.trouble))
+    return "; ".join(dict.fromkeys(f"{pod.part}: {pod.problem}" for pod in pods if pod.problem))
 
 
 def _problems(status: Mapping[str, Any]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource, tracking_uri
 from agentrl_operator.api.status import Status
-from agentrl_operator.clients.pods import troubles, working
+from agentrl_operator.clients.pods import problem_summary, working
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.kueue_reader import KueueReader
 from agentrl_operator.controller.workflow_health import WorkflowHealth
@@ -87,7 +87,9 @@ class Observer:
         if failed or self._is_stopping(resource, status, observation.workload):
             cluster, namespace = self._clients.cluster, resource.namespace
             pods = await cluster.list_pods(namespace, KFP_RUN_LABEL, (run_id,))
-            observation = replace(observation, pods=working(pods), pod_problem=troubles(pods))
+            observation = replace(
+                observation, pods=working(pods), pod_problem=problem_summary(pods)
+            )
         return observation
 
     async def _with_stored_records(

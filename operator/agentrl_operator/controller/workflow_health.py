@@ -85,5 +85,5 @@ class WorkflowHealth:
             run_id=last.run_id,
             at=now,
             workflow="there" if there else "lost" if missed else "missing",
-            pod_problem=pods.troubles([pod for pod in found if not pod.ended]),
+            pod_problem=pods.problem_summary([pod for pod in found if not pod.ended]),
         )

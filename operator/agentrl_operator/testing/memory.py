@@ -39,7 +39,7 @@ class MemoryCluster:
         """Number of patches of a run's status."""
         self.down = False
         """Every request fails."""
-        self.troubles: dict[str, str] = {}
+        self.pod_problems: dict[str, str] = {}
         """Problems of the pods of a KFP run, by its id."""
         self._kfp = kfp
         self._version = 0
@@ -156,13 +156,13 @@ class MemoryCluster:
         return ["Running"] if run_id in self._kfp.working else []
 
     async def list_pods(self, namespace: str, label: str, values: Collection[str]) -> Sequence[Pod]:
-        """One pod for each working KFP run, with its problem from `troubles`. A KFP run belongs to
-        the AgentRLRun whose name its own begins with."""
+        """One pod for each working KFP run, with its problem from `pod_problems`. A KFP run belongs
+        to the AgentRLRun whose name its own begins with."""
         self._check()
         named = (one for one in self._kfp.submitted if one.name.partition(":")[0] in values)
         own = {one.run_id for one in named}
         return [
-            Pod(part="train", run_id=run_id, ended=False, trouble=self.troubles.get(run_id, ""))
+            Pod(part="train", run_id=run_id, ended=False, problem=self.pod_problems.get(run_id, ""))
             for run_id in sorted(self._kfp.working & (own | set(values)))
         ]
 

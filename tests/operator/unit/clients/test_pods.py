@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrl_operator.clients.pods import Pod, read, troubles, working
+from agentrl_operator.clients.pods import Pod, problem_summary, read, working
 
 LABELS = {"agentrl.dev/run": "demo", "agentrl.dev/stage": "train"}
 
@@ -73,7 +73,7 @@ def test_a_working_pod_has_no_problem():
     ],
 )
 def test_what_stops_a_pod_from_working_is_reported(status, told):
-    assert read(pod(**status)).trouble == told
+    assert read(pod(**status)).problem == told
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_stops_a_pod_from_working_is_reported(status, told):
     ],
 )
 def test_transient_states_and_errors_reported_elsewhere_are_no_problem(status):
-    assert read(pod(**status)).trouble == ""
+    assert read(pod(**status)).problem == ""
 
 
 def test_working_pods_are_counted_and_each_problem_is_named_once():
@@ -99,4 +99,4 @@ def test_working_pods_are_counted_and_each_problem_is_named_once():
         read(pod("Succeeded")),
     ]
     assert working(pods) == 2
-    assert troubles(pods) == "rooms: ErrImagePull; demo-1: Evicted"
+    assert problem_summary(pods) == "rooms: ErrImagePull; demo-1: Evicted"

@@ -1,6 +1,6 @@
-"""The shape of a decoder, as transformers writes it in config.json.
+"""Read the shape of a decoder from the config.json of a model folder.
 
-Read here rather than with transformers, whose configs take seconds to import in every process.
+Transformers' own config classes are not used: importing them takes seconds in every process.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ from typing import Any
 from agentrl_components.errors import ModelError
 
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
+"""Supported values of `model_type`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rope:
-    """Rotary positions (arXiv 2104.09864), with Llama 3's scaling for long contexts where
-    stated."""
+    """Rotary position embedding (arXiv 2104.09864), with the frequency scaling of Llama 3."""
 
     theta: float = 10000.0
     factor: float = 1.0
+    """Frequencies of wavelengths above original / low are divided by this. 1: no scaling."""
     low: float = 1.0
-    """Wavelengths above original / low are divided by `factor`..."""
     high: float = 4.0
-    """...those below original / high are left, those between are blended."""
+    """Frequencies of wavelengths below original / high are unchanged; those between are
+    interpolated."""
     original: int = 8192
+    """Context length that the model was trained with before scaling, in tokens."""
 
     def frequencies(self, width: int) -> list[float]:
-        """Inverse frequencies [width / 2]."""
+        """Inverse frequencies [width / 2] of a head of `width` dimensions."""
         return [self._scaled(self.theta ** (-i / width)) for i in range(0, width, 2)]
 
     def _scaled(self, frequency: float) -> float:
@@ -44,7 +46,7 @@ class Rope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """A decoder of the Llama family."""
+    """Sizes and options of a Llama-like decoder."""
 
     family: str
     vocabulary: int
@@ -57,36 +59,42 @@ class Architecture:
     eps: float
     rope: Rope
     tied: bool
-    """The embedding is also the language-model head."""
+    """The language-model head shares the embedding's weight."""
     qkv_bias: bool
     out_bias: bool
     mlp_bias: bool
     normed: bool
-    """Queries and keys are normalised (Qwen3)."""
+    """Queries and keys are normalised per head (Qwen3)."""
 
 
 def read(folder: Path) -> Architecture:
-    """The architecture of a model folder. Raises `ModelError` naming what cannot be used."""
+    """The architecture of a model folder.
+
+    Raises:
+        ModelError: config.json is missing, malformed, or describes an unsupported model.
+    """
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
     if not isinstance(config, dict):
-        raise ModelError(f"{path}: holds no settings; give a folder saved by transformers")
+        raise ModelError(f"{path}: is not a JSON object; use a folder saved by transformers")
     family = config.get("model_type")
     if family not in FAMILIES:
         raise ModelError(f"{path}: model type {family!r} is not one of {', '.join(FAMILIES)}")
     if config.get("sliding_window") and config.get("use_sliding_window", family == "mistral"):
         raise ModelError(f"{path}: sliding-window attention is not supported")
     if config.get("hidden_act", "silu") != "silu":
-        raise ModelError(f"{path}: hidden_act {config['hidden_act']!r} is not supported; silu is")
+        raise ModelError(
+            f"{path}: hidden_act {config['hidden_act']!r} is not supported; only silu is"
+        )
     try:
         return _architecture(config)
     except KeyError as error:
-        raise ModelError(f"{path}: has no {error.args[0]}") from error
+        raise ModelError(f"{path}: {error.args[0]} is missing") from error
     except TypeError as error:
-        raise ModelError(f"{path}: holds a value of the wrong type: {error}") from error
+        raise ModelError(f"{path}: a value has the wrong type: {error}") from error
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
 
@@ -95,7 +103,7 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
     heads = config["num_attention_heads"]
     kv_heads = config.get("num_key_value_heads") or heads
     if heads % kv_heads:
-        raise ModelError(f"{heads} heads cannot share {kv_heads} key heads")
+        raise ModelError(f"{heads} heads is not a multiple of {kv_heads} key heads")
     bias = bool(config.get("attention_bias", False))
     return Architecture(
         family=config["model_type"],
@@ -109,7 +117,7 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
         eps=config.get("rms_norm_eps", 1e-6),
         rope=_rope(config),
         tied=bool(config.get("tie_word_embeddings", False)),
-        # Qwen2 biases its projections without saying so.
+        # Qwen2 has these biases although its config.json has no field for them.
         qkv_bias=bias or config["model_type"] == "qwen2",
         out_bias=bias,
         mlp_bias=bool(config.get("mlp_bias", False)),
@@ -118,14 +126,14 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
 
 
 def _rope(config: Mapping[str, Any]) -> Rope:
-    """From `rope_parameters` (transformers 5) or `rope_theta` and `rope_scaling` (before)."""
+    """Reads `rope_parameters` (transformers 5) or `rope_theta` and `rope_scaling` (before)."""
     stated = config.get("rope_parameters") or config.get("rope_scaling") or {}
     theta = stated.get("rope_theta", config.get("rope_theta", 10000.0))
     kind = stated.get("rope_type", stated.get("type", "default"))
     if kind == "default":
         return Rope(theta=theta)
     if kind != "llama3":
-        raise ModelError(f"rotary scaling {kind!r} is not supported; default and llama3 are")
+        raise ModelError(f"rotary scaling {kind!r} is not supported; only default and llama3 are")
     return Rope(
         theta=theta,
         factor=stated["factor"],

@@ -1,8 +1,8 @@
-"""The model: a decoder of the Llama family, on packed rows.
+"""Decoder of the Llama family on packed tokens, for sampling and training.
 
-One body serves sampling and training; they differ in how attention finds its keys, so that is an
-argument. Parameter names are those of transformers, so a state dict goes in and out of its folders
-unchanged. `architecture.FAMILIES` says which models it covers.
+The attention over keys is an argument (`Attend`), since sampling reads keys from a cache and
+training from the packed tokens. Parameter names are those of transformers, so state dicts are
+exchanged without conversion. `architecture.FAMILIES` lists the supported models.
 
 Legend: N tokens packed in a row, E hidden width, H query heads, K key heads, D head width, V
 vocabulary.
@@ -21,7 +21,7 @@ from agentrl_components.model.architecture import Architecture
 
 
 class Attend(Protocol):
-    """Where the keys of a forward pass are."""
+    """Attention of the new queries over all keys."""
 
     def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
         """Attention output [N, H, D] of one layer."""
@@ -29,7 +29,7 @@ class Attend(Protocol):
 
 
 class Norm(nn.Module):
-    """Root mean square normalisation (arXiv 1910.07467)."""
+    """Root mean square layer normalisation (arXiv 1910.07467)."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Norm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Grouped-query attention with rotary positions."""
+    """Grouped-query attention (arXiv 2305.13245) with rotary position embedding."""
 
     def __init__(self, shape: Architecture, layer: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """SwiGLU (arXiv 2002.05202)."""
+    """SwiGLU feed-forward block (arXiv 2002.05202)."""
 
     def __init__(self, shape: Architecture) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """One block."""
+    """A pre-norm transformer block."""
 
     def __init__(self, shape: Architecture, layer: int) -> None:
         super().__init__()
@@ -96,12 +96,12 @@ class Layer(nn.Module):
 
 
 class Body(nn.Module):
-    """Embedding, blocks, final norm."""
+    """Token embedding, blocks and final normalisation."""
 
     def __init__(self, shape: Architecture) -> None:
         super().__init__()
-        # A given weight is left as it is. Drawing one for nothing would, on the meta device where
-        # models are opened, import torch's compiler: four seconds in every process.
+        # Passing a weight skips nn.Embedding's initialisation, which on the meta device imports
+        # torch's compiler: four seconds in every process.
         weight_VE = torch.empty(shape.vocabulary, shape.hidden)
         self.embed_tokens = nn.Embedding(shape.vocabulary, shape.hidden, _weight=weight_VE)
         self.layers = nn.ModuleList(Layer(shape, i) for i in range(shape.layers))
@@ -109,12 +109,14 @@ class Body(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Token ids in, hidden states out; logits on request, for the rows that need them."""
+    """Causal language model. `forward` gives hidden states; `logits` is called separately for the
+    rows that need it."""
 
     def __init__(self, shape: Architecture) -> None:
         super().__init__()
         self.shape = shape
         self.checkpointing = False
+        """Recompute each block's activations in the backward pass."""
         self.model = Body(shape)
         if not shape.tied:
             self.lm_head = nn.Linear(shape.hidden, shape.vocabulary, bias=False)
@@ -122,7 +124,7 @@ class Decoder(nn.Module):
         self.register_buffer("frequencies", frequencies_D, persistent=False)
 
     def forward(self, ids_N: Tensor, positions_N: Tensor, attend: Attend) -> Tensor:
-        """Final hidden states [N, E]."""
+        """Final hidden states [N, E] of `ids_N` at `positions_N`."""
         angles_ND = positions_N[:, None].float() * self.get_buffer("frequencies")[None, :]
         x_NE = self.model.embed_tokens(ids_N)
         cos_ND = angles_ND.cos().to(x_NE.dtype)
@@ -142,10 +144,11 @@ class Decoder(nn.Module):
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator) -> None:
-        """Random weights: normal(0, 1 / sqrt(inputs)), residual outputs divided by sqrt(2 layers).
+        """Draw random weights: normal with standard deviation 1 / sqrt(inputs), and layers that
+        write to the residual stream divided by sqrt(2 x layers).
 
-        At small widths GPT-2's fixed 0.02 leaves attention flat for hundreds of steps, and the
-        heads that match a goal with what is seen form late or never."""
+        With GPT-2's fixed 0.02, attention of small models stays nearly uniform for hundreds of
+        steps, and heads that match the goal with observations form late or never."""
         for name, parameter in self.named_parameters():
             if parameter.dim() == 1:
                 parameter.fill_(0.0 if name.endswith("bias") else 1.0)
@@ -157,7 +160,7 @@ class Decoder(nn.Module):
 
 
 def rotate(x_NHD: Tensor, cos_ND: Tensor, sin_ND: Tensor) -> Tensor:
-    """Rotary position embedding (arXiv 2104.09864) in the half-split layout of Llama's weights."""
+    """`x_NHD` with rotary position embedding (arXiv 2104.09864), in Llama's half-split layout."""
     half = x_NHD.shape[-1] // 2
     a, b = x_NHD[..., :half], x_NHD[..., half:]
     cos, sin = cos_ND[:, None], sin_ND[:, None]

@@ -1,6 +1,6 @@
-"""From a manifest's `model` to a folder in transformers' layout, and from there to a decoder.
+"""Load and export the weights of a model folder in transformers' layout.
 
-A checkpoint of ours is such a folder too, so a run's result is the next run's `file://` source.
+Checkpoints have this layout too, so a checkpoint can be the `file://` source of another run.
 """
 
 from __future__ import annotations
@@ -16,20 +16,24 @@ from torch import Tensor
 from agentrl_components.errors import ModelError
 from agentrl_components.model import architecture
 from agentrl_components.model.decoder import Decoder
-from agentrl_components.model.lora import merged
+from agentrl_components.model.lora import merged_state_dict
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
 
 def open_decoder(folder: Path, dtype: torch.dtype, device: torch.device) -> Decoder:
-    """The model with its weights. Raises `ModelError` naming what is missing or damaged."""
+    """The model of `folder` with its weights, in evaluation mode.
+
+    Raises:
+        ModelError: a file is missing or damaged, or the weights do not fit config.json.
+    """
     with torch.device("meta"):
         decoder = Decoder(architecture.read(folder))
     weights = read_weights(folder)
     try:
         missing, unknown = decoder.load_state_dict(weights, strict=False, assign=True)
-    except RuntimeError as error:  # a tensor of another shape than config.json says
+    except RuntimeError as error:  # a shape differs from config.json
         raise ModelError(f"{folder}: weights do not fit config.json: {error}") from error
     if decoder.shape.tied:
         unknown = [name for name in unknown if name != "lm_head.weight"]
@@ -41,22 +45,26 @@ def open_decoder(folder: Path, dtype: torch.dtype, device: torch.device) -> Deco
     shape = decoder.shape
     frequencies_D = torch.tensor(shape.rope.frequencies(shape.head_width), device=device)
     decoder.register_buffer("frequencies", frequencies_D, persistent=False)
-    # Dropout is for training passes, which say so; sampling and scoring never drop.
+    # Dropout is switched on for training passes only; sampling and scoring never drop.
     decoder = decoder.to(dtype=dtype, device=device).eval()
-    # Not cast: a position times a rounded frequency would be off by whole radians.
+    # Kept in float32: a position times a bfloat16 frequency would be off by whole radians.
     decoder.register_buffer("frequencies", frequencies_D, persistent=False)
     return decoder
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of a folder's safetensors files."""
+    """Every tensor of the folder's safetensors files, by name.
+
+    Raises:
+        ModelError: a file cannot be read.
+    """
     index = folder / INDEX
     names = [WEIGHTS]
     if index.is_file():
         try:
             names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ModelError(f"{index}: is no index of safetensors files: {error!r}") from error
+            raise ModelError(f"{index}: is not an index of safetensors files: {error!r}") from error
     weights: dict[str, Tensor] = {}
     for name in names:
         try:
@@ -66,6 +74,9 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return weights
 
 
-def exported(decoder: Decoder) -> dict[str, Tensor]:
-    """The state dict that transformers loads: adapters merged, float32 or bfloat16 as held."""
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in merged(decoder).items()}
+def export_weights(decoder: Decoder) -> dict[str, Tensor]:
+    """The state dict that transformers loads, on the CPU, with adapters merged."""
+    return {
+        name: tensor.detach().cpu().contiguous()
+        for name, tensor in merged_state_dict(decoder).items()
+    }

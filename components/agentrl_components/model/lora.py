@@ -1,4 +1,4 @@
-"""Low-rank adapters (LoRA, arXiv 2106.09685), by peft."""
+"""Low-rank adapters (LoRA, arXiv 2106.09685), using peft."""
 
 from __future__ import annotations
 
@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from agentrl_components.model.decoder import Decoder
 
 NAME = "default"
+"""Name of the adapter in peft's modules."""
 
 
 def add(decoder: Decoder, lora: Lora, seed: int) -> None:
-    """Put adapters beside the named layers and freeze everything else. They begin as `seed` says,
-    with a product of zero. Raises `ModelError` when no layer has one of the names."""
+    """Add adapters to the layers in `lora.targets` and freeze all other parameters.
+
+    Adapters are initialised from `seed` such that their product is zero.
+
+    Raises:
+        ModelError: no layer has one of the target names.
+    """
     from peft import LoraConfig, inject_adapter_in_model
 
     config = LoraConfig(
@@ -29,7 +35,7 @@ def add(decoder: Decoder, lora: Lora, seed: int) -> None:
         target_modules=list(lora.targets),
     )
     training = decoder.training
-    with torch.random.fork_rng(devices=[]):  # peft draws from the process's generator
+    with torch.random.fork_rng(devices=[]):  # peft uses the global generator
         torch.manual_seed(derive(seed, "adapters"))
         try:
             inject_adapter_in_model(config, decoder, NAME)
@@ -38,8 +44,8 @@ def add(decoder: Decoder, lora: Lora, seed: int) -> None:
     decoder.train(training)
 
 
-def merged(decoder: Decoder) -> dict[str, Tensor]:
-    """The decoder's state dict as if its adapters had been trained into its weights."""
+def merged_state_dict(decoder: Decoder) -> dict[str, Tensor]:
+    """The state dict with every adapter's product added to the weight of its layer."""
     modules = dict(decoder.named_modules())
     out = {}
     for name, tensor in decoder.state_dict().items():

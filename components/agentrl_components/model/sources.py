@@ -15,34 +15,43 @@ from agentrl_components.dialogue.plain import END, PAD
 from agentrl_components.errors import ModelError
 from agentrl_components.model import architecture
 from agentrl_components.model.decoder import Decoder
-from agentrl_components.model.load import WEIGHTS, exported
+from agentrl_components.model.load import WEIGHTS, export_weights
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import Model, Storage
 from agentrl_components.storage.open import open_store
 
 
-def materialise(model: Model, vocabulary: Sequence[str], seed: int, folder: Path) -> Path:
-    """A local folder with the model: `folder` for one that is made or fetched, its own for `file://`.
+def fetch_model(model: Model, vocabulary: Sequence[str], seed: int, folder: Path) -> Path:
+    """A local folder with the model.
 
-    Raises `ModelError` naming the source when it cannot be had."""
+    `tiny`, `s3://` and `models:/` are written to `folder`; `file://` and `hf://` are returned where
+    they are.
+
+    Args:
+        vocabulary: words of the environments, for a tiny model.
+        seed: of the run, for the weights of a tiny model.
+
+    Raises:
+        ModelError: the source does not exist or cannot be downloaded.
+    """
     scheme, _, rest = model.source.partition("://")
     if scheme == "tiny":
         return make_tiny(model, vocabulary, seed, folder)
     if scheme == "file":
         if not (Path(rest) / "config.json").is_file():
             raise ModelError(
-                f"{model.source}: no config.json there; give a folder saved by transformers"
+                f"{model.source}: no config.json there; use a folder saved by transformers"
             )
         return Path(rest)
     if scheme == "hf":
-        return from_hub(model, rest)
+        return download_from_hub(model, rest)
     if scheme == "s3":
-        return from_bucket(model, folder)
-    return from_registry(model, folder)
+        return download_from_bucket(model, folder)
+    return download_from_registry(model, folder)
 
 
 def make_tiny(model: Model, vocabulary: Sequence[str], seed: int, folder: Path) -> Path:
-    """Random weights and a word-level tokenizer of the environments' own vocabulary."""
+    """Write a tiny Llama model with random weights and a word-level tokenizer to `folder`."""
     tokenizer = word_tokenizer.word_tokenizer(vocabulary)
     shape = model.tiny
     config = {
@@ -70,12 +79,12 @@ def make_tiny(model: Model, vocabulary: Sequence[str], seed: int, folder: Path) 
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     decoder = Decoder(architecture.read(folder))
     decoder.initialise(torch.Generator().manual_seed(derive(seed, "weights")))
-    (folder / WEIGHTS).write_bytes(save(exported(decoder), metadata={"format": "pt"}))
+    (folder / WEIGHTS).write_bytes(save(export_weights(decoder), metadata={"format": "pt"}))
     return folder
 
 
-def from_hub(model: Model, name: str) -> Path:
-    """Download from the Hugging Face hub, or take what its cache holds."""
+def download_from_hub(model: Model, name: str) -> Path:
+    """Download from the Hugging Face hub, unless it is cached."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
@@ -86,8 +95,8 @@ def from_hub(model: Model, name: str) -> Path:
         raise ModelError(f"{model.source}: cannot be downloaded: {error}") from error
 
 
-def from_bucket(model: Model, folder: Path) -> Path:
-    """Copy a prefix of a bucket; the endpoint and keys are those of the environment."""
+def download_from_bucket(model: Model, folder: Path) -> Path:
+    """Copy a prefix of a bucket to `folder`. Endpoint and keys come from environment variables."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL")
     store = open_store(Storage(url=model.source, endpoint=endpoint), folder)
     found = False
@@ -98,13 +107,13 @@ def from_bucket(model: Model, folder: Path) -> Path:
         found = found or key == "config.json"
     if not found:
         raise ModelError(
-            f"{model.source}: no config.json there; give a folder saved by transformers"
+            f"{model.source}: no config.json there; use a folder saved by transformers"
         )
     return folder
 
 
-def from_registry(model: Model, folder: Path) -> Path:
-    """Download a version of MLflow's model registry; the server is MLFLOW_TRACKING_URI."""
+def download_from_registry(model: Model, folder: Path) -> Path:
+    """Download a version from MLflow's model registry at MLFLOW_TRACKING_URI to `folder`."""
     from mlflow.artifacts import download_artifacts
     from mlflow.exceptions import MlflowException
 

@@ -1,7 +1,7 @@
-"""Log-probabilities and entropies of sampled tokens, without ever holding all logits.
+"""Log-probabilities and entropies of sampled tokens, without materialising all logits.
 
-Only states that predict a sampled token reach the language-model head, a chunk at a time; in the
-backward pass each chunk's logits are computed again.
+Only the hidden states that predict a sampled token pass through the language-model head, one chunk
+at a time. The backward pass recomputes each chunk's logits.
 
 Legend: N tokens of a pack, S sampled tokens, C tokens of a chunk, A most choices, E width, V
 vocabulary.
@@ -28,8 +28,10 @@ def states(decoder: Decoder, pack: Pack) -> Tensor:
 
 
 def score(decoder: Decoder, pack: Pack, chunk: int) -> tuple[Tensor, Tensor]:
-    """Log-probability [S] and entropy [S], in nats, of each sampled token's distribution: confined
-    and tempered just as it was sampled."""
+    """Log-probability [S] of each sampled token and entropy [S] of its distribution, in nats.
+
+    The distribution is the one it was sampled from: at the pack's temperature and over the allowed
+    tokens. `chunk` is the number of tokens whose logits exist at one time."""
     hidden_SE = states(decoder, pack)
     device = hidden_SE.device
     targets_S = torch.from_numpy(pack.targets_S).to(device)
@@ -66,22 +68,22 @@ def _head(
     if allowed_CA is None:
         total_C, entropy_C = _totals(logits_CV)
         return target_C - total_C, entropy_C
-    # Choices take the vocabulary's place: the same softmax over far fewer columns.
-    open_C = allowed_CA[:, 0] < 0
-    closed_CA = (allowed_CA < 0) & ~open_C[:, None]
-    chosen_CA = logits_CV.gather(1, allowed_CA.clamp(min=0)).masked_fill(closed_CA, -torch.inf)
-    total_C, entropy_C = _totals(chosen_CA)
-    if bool(open_C.any()):
-        wide_C, wide_entropy_C = _totals(logits_CV)
-        total_C = torch.where(open_C, wide_C, total_C)
-        entropy_C = torch.where(open_C, wide_entropy_C, entropy_C)
+    # The softmax is over the allowed tokens only, which are far fewer than the vocabulary.
+    unrestricted_C = allowed_CA[:, 0] < 0
+    padding_CA = (allowed_CA < 0) & ~unrestricted_C[:, None]
+    logits_CA = logits_CV.gather(1, allowed_CA.clamp(min=0)).masked_fill(padding_CA, -torch.inf)
+    total_C, entropy_C = _totals(logits_CA)
+    if bool(unrestricted_C.any()):
+        full_C, full_entropy_C = _totals(logits_CV)
+        total_C = torch.where(unrestricted_C, full_C, total_C)
+        entropy_C = torch.where(unrestricted_C, full_entropy_C, entropy_C)
     return target_C - total_C, entropy_C
 
 
 def _totals(logits_CV: Tensor) -> tuple[Tensor, Tensor]:
-    """Logarithm of the sum of exponentials [C] and entropy [C]."""
+    """Log-sum-exp [C] and entropy [C] of logits [C, V]."""
     total_C = logits_CV.logsumexp(-1)
-    chances_CV = (logits_CV - total_C[:, None]).exp()
-    # A closed choice has chance 0 and logit -inf; their product must be 0, not NaN.
-    weighted_C = (chances_CV * logits_CV.masked_fill(chances_CV == 0, 0.0)).sum(-1)
+    probs_CV = (logits_CV - total_C[:, None]).exp()
+    # A masked token has probability 0 and logit -inf; their product must be 0, not NaN.
+    weighted_C = (probs_CV * logits_CV.masked_fill(probs_CV == 0, 0.0)).sum(-1)
     return total_C, total_C - weighted_C

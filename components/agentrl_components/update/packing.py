@@ -1,9 +1,8 @@
-"""Cutting a mini-batch into packs that are computed without padding.
+"""Pack the episodes of a mini-batch into rows that linear layers compute without padding.
 
-A pack is a row of whole episodes, one after another. Linear layers see exactly its tokens;
-attention pads to its longest episode, so packs are made of episodes of like lengths. What follows
-an episode's last sampled token is cut off: it earns no gradient and nothing after it looks back at
-it.
+A pack is a row of whole episodes, one after another. Attention pads to the longest episode of the
+pack, so packs hold episodes of similar length. Tokens after an episode's last sampled token are cut
+off: they have no gradient and no later token attends to them.
 
 Legend: N tokens of a pack, B episodes, S sampled tokens, A most choices at a token.
 """
@@ -21,18 +20,18 @@ from agentrl_components.trajectory.record import Trajectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One episode, ready to train on. Arrays over S run over its sampled tokens in order."""
+    """One episode as the objectives read it. Arrays over S are in the order of sampled tokens."""
 
     ids: NDArray[np.int32]  # [T]
-    sampled: NDArray[np.int64]  # [S] index in ids of each sampled token, all above 0
+    sampled: NDArray[np.int64]  # [S] index in ids of each sampled token, at least 1
     allowed: tuple[NDArray[np.int32], ...] | None  # [S]
     temperature: float
     columns: dict[str, NDArray[np.float32]]
-    """Named numbers per sampled token [S]: advantages, sampler and old log-probs, weights, ..."""
+    """Numbers per sampled token [S] by name: advantages, log-probabilities, weights, ..."""
 
     @property
     def length(self) -> int:
-        """Tokens a forward pass needs: up to the one before the last sampled token."""
+        """Tokens of a forward pass: all before the last sampled token."""
         return int(self.sampled[-1])
 
 
@@ -43,22 +42,22 @@ class Pack:
     ids_N: NDArray[np.int64]
     lengths: tuple[int, ...]  # [B]
     rows_S: NDArray[np.int64]
-    """Index in the row of the token before each sampled one: the state that predicts it."""
+    """Index in the row of the token before each sampled one, whose hidden state predicts it."""
     targets_S: NDArray[np.int64]
     """The sampled tokens."""
     allowed_SA: NDArray[np.int64] | None
-    """Choices at each sampled token, -1 where there are fewer than A; no choice at all: the
-    vocabulary, for a token of an episode that was not confined. None: the vocabulary for all."""
+    """Allowed token ids at each sampled token, padded with -1 to A. A row of -1 only, or None for
+    the whole pack: the whole vocabulary was allowed."""
     temperature_S: NDArray[np.float32]
     episode_S: NDArray[np.int64]
-    """Which of the B episodes each sampled token belongs to."""
+    """Number of the episode in the pack that each sampled token belongs to, from 0."""
     columns: dict[str, NDArray[np.float32]]  # [S] each
     members: tuple[int, ...]
     """[B] index of each episode in the list that was packed."""
 
 
 def example(episode: Trajectory, columns: dict[str, NDArray[np.float32]]) -> Example:
-    """An episode with its numbers per sampled token."""
+    """The example of an episode, with `columns` per sampled token."""
     return Example(
         ids=episode.ids,
         sampled=np.flatnonzero(episode.mask),
@@ -69,12 +68,12 @@ def example(episode: Trajectory, columns: dict[str, NDArray[np.float32]]) -> Exa
 
 
 def plan(lengths: Sequence[int], budget: int, lanes: int) -> list[list[list[int]]]:
-    """For each lane its packs, each a list of indices into `lengths`.
+    """The packs of each lane. A pack is a list of indices into `lengths`.
 
-    Episodes are sorted by length and cut so that episodes x longest <= budget; a longer episode
-    has a pack to itself. Packs go, largest first, to the lane with the least so far. The plan
-    depends on lengths alone, so the sum of gradients does not depend on how many processes work on
-    the lanes."""
+    Episodes are sorted by length and cut into packs with episodes x longest <= budget; a longer
+    episode is a pack of its own. Each pack, largest first, goes to the lane with the fewest tokens.
+    The plan depends on `lengths`, `budget` and `lanes` only, so that the sum of gradients does not
+    depend on the number of processes."""
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     packs: list[list[int]] = []
     for i in order:
@@ -91,7 +90,7 @@ def plan(lengths: Sequence[int], budget: int, lanes: int) -> list[list[list[int]
 
 
 def pack(examples: Sequence[Example], members: Sequence[int]) -> Pack:
-    """Lay `members` of `examples` in one row."""
+    """Pack the examples with indices `members` into one row."""
     chosen = [examples[i] for i in members]
     lengths = tuple(e.length for e in chosen)
     starts = np.cumsum((0, *lengths[:-1]))
@@ -113,7 +112,7 @@ def pack(examples: Sequence[Example], members: Sequence[int]) -> Pack:
 
 
 def choices(examples: Sequence[Example]) -> NDArray[np.int64] | None:
-    """What could have been sampled at each token of `examples`, as `Pack.allowed_SA` holds it."""
+    """`Pack.allowed_SA` of `examples`: the allowed token ids at each sampled token."""
     if all(e.allowed is None for e in examples):
         return None
     everything = np.empty(0, dtype=np.int32)
@@ -126,7 +125,7 @@ def choices(examples: Sequence[Example]) -> NDArray[np.int64] | None:
 
 
 def padded(rows: Sequence[NDArray[np.int32]]) -> NDArray[np.int64]:
-    """Ragged choices as [S, A], filled with -1."""
+    """Rows of different lengths as one array [S, A], padded with -1."""
     sizes = np.array([len(row) for row in rows])
     out = np.full((len(rows), max(1, int(sizes.max()))), -1, dtype=np.int64)
     out[np.arange(out.shape[1])[None, :] < sizes[:, None]] = np.concatenate(rows)

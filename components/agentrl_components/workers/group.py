@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from agentrl_components.model.sources import materialise
+from agentrl_components.model.sources import fetch_model
 from agentrl_components.rollout.collector import Players
 from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.tasks import Drawn, TaskSource
@@ -38,7 +38,7 @@ class Crew:
             for world in self.worlds.values():
                 opened.callback(partial(self._leave, world))
             words = vocabulary(self.worlds)
-            self.folder = materialise(spec.model, words, spec.seed, scratch / "model")
+            self.folder = fetch_model(spec.model, words, spec.seed, scratch / "model")
             setup = Setup(spec=spec, folder=self.folder, device=device(spec.compute))
             self.lead = Worker(setup)
             self._opened = opened.pop_all()

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from agentrl_components.model.load import exported
+from agentrl_components.model.load import export_weights
 from agentrl_components.spec import RunSpec
 from agentrl_components.storage.tensors import Files
 from agentrl_components.update.flat_parameters import LANES
@@ -55,7 +55,7 @@ class PoolTrainers:
 
     def weights(self) -> dict[str, Tensor]:
         self._lead.policy.refresh()
-        return exported(self._lead.decoder)
+        return export_weights(self._lead.decoder)
 
     def state(self) -> Files:
         files = self.policy.state("optimizer")

@@ -25,7 +25,7 @@ from agentrl_components.engines.vllm_engine.engine import VllmEngine
 from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.model import lora
 from agentrl_components.model.decoder import Decoder
-from agentrl_components.model.load import exported, open_decoder
+from agentrl_components.model.load import export_weights, open_decoder
 from agentrl_components.model.value_model import Critic
 from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.episode import Job, Rules
@@ -140,7 +140,7 @@ class Worker:
             )
             self._vllm = VllmEngine(self._setup.folder, options, version=-1)
         if self._loaded != version:
-            self._loop.run_until_complete(self._vllm.load(exported(self.decoder), version))
+            self._loop.run_until_complete(self._vllm.load(export_weights(self.decoder), version))
             self._loaded = version
         return self._vllm
 

@@ -21,7 +21,7 @@ from agentrl_components.errors import ModelError
 from agentrl_components.model import architecture
 from agentrl_components.model.architecture import Rope
 from agentrl_components.model.decoder import Decoder
-from agentrl_components.model.load import WEIGHTS, exported, open_decoder
+from agentrl_components.model.load import WEIGHTS, export_weights, open_decoder
 from agentrl_components.model.packed_attention import PackedCausal
 
 SIZES = {
@@ -113,7 +113,7 @@ def test_what_we_export_loads_in_transformers_and_gives_the_same_logits(name, tm
     with torch.no_grad():
         for parameter in decoder.parameters():
             parameter.mul_(1.25)
-    (tmp_path / WEIGHTS).write_bytes(save(exported(decoder), metadata={"format": "pt"}))
+    (tmp_path / WEIGHTS).write_bytes(save(export_weights(decoder), metadata={"format": "pt"}))
     again = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     with torch.no_grad():
         expected = again(input_ids=IDS).logits
@@ -161,9 +161,9 @@ def test_random_weights_are_a_function_of_the_seed(folder):
         ({"model_type": "gpt2"}, "model type 'gpt2' is not one of llama, qwen2, qwen3, mistral"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
         ({"num_attention_heads": "four"}, "wrong type"),
-        ({"num_key_value_heads": 3}, "4 heads cannot share 3 key heads"),
+        ({"num_key_value_heads": 3}, "4 heads is not a multiple of 3 key heads"),
         ({"rope_parameters": {"rope_type": "yarn"}}, "rotary scaling 'yarn' is not supported"),
-        ({"rope_parameters": {"rope_type": "llama3"}}, "has no factor"),
+        ({"rope_parameters": {"rope_type": "llama3"}}, "factor is missing"),
         ({"model_type": "mistral", "sliding_window": 64}, "sliding-window attention"),
     ],
 )
@@ -179,7 +179,7 @@ def test_a_missing_key_of_the_config_is_named(folder):
     stated = json.loads((folder / "config.json").read_text())
     stated.pop("intermediate_size")
     (folder / "config.json").write_text(json.dumps(stated))
-    with pytest.raises(ModelError, match="has no intermediate_size"):
+    with pytest.raises(ModelError, match="intermediate_size is missing"):
         architecture.read(folder)
 
 

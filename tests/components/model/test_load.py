@@ -13,11 +13,11 @@ from agentrl_components.model import architecture
 from agentrl_components.model.load import (
     INDEX,
     WEIGHTS,
-    exported,
+    export_weights,
     open_decoder,
     read_weights,
 )
-from agentrl_components.model.sources import make_tiny, materialise
+from agentrl_components.model.sources import fetch_model, make_tiny
 from agentrl_components.spec import Model
 from agentrl_components.spec.fields.model import Tiny
 
@@ -47,7 +47,7 @@ def test_transformers_opens_a_tiny_model_whole(folder):
     model = AutoModelForCausalLM.from_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert model.config.vocab_size == len(tokenizer) == len(open_tokenizer(folder))
-    ours = exported(opened(folder))
+    ours = export_weights(opened(folder))
     theirs = model.state_dict()
     assert all(torch.equal(theirs[name], tensor) for name, tensor in ours.items())
 
@@ -64,13 +64,13 @@ def test_a_tiny_model_speaks_as_transformers_reads_its_tokenizer(folder):
 
 def test_a_folder_of_the_manifest_is_used_where_it_is(folder, tmp_path):
     model = Model(source=f"file://{folder}")
-    assert materialise(model, WORDS, 0, tmp_path / "unused") == folder
+    assert fetch_model(model, WORDS, 0, tmp_path / "unused") == folder
     assert not (tmp_path / "unused").exists()
 
 
 def test_a_folder_without_a_config_is_named(tmp_path):
     with pytest.raises(ModelError, match=r"file:///nowhere: no config\.json there"):
-        materialise(Model(source="file:///nowhere"), WORDS, 0, tmp_path)
+        fetch_model(Model(source="file:///nowhere"), WORDS, 0, tmp_path)
 
 
 def test_weights_in_several_files_are_read_through_their_index(folder):
@@ -83,7 +83,7 @@ def test_weights_in_several_files_are_read_through_their_index(folder):
         held = {n: t for n, t in weights.items() if places[n] == file}
         (folder / file).write_bytes(save(held))
     (folder / INDEX).write_text(json.dumps({"weight_map": places}))
-    again = exported(opened(folder))
+    again = export_weights(opened(folder))
     assert again.keys() == weights.keys()
     assert all(torch.equal(again[name], weights[name]) for name in weights)
 
@@ -143,6 +143,6 @@ def test_a_folder_without_a_tokenizer_is_named(folder):
 
 def test_bfloat16_is_exported_as_held_and_never_rounds_positions(folder):
     decoder = open_decoder(folder, torch.bfloat16, torch.device("cpu"))
-    assert {tensor.dtype for tensor in exported(decoder).values()} == {torch.bfloat16}
+    assert {tensor.dtype for tensor in export_weights(decoder).values()} == {torch.bfloat16}
     exact = opened(folder).get_buffer("frequencies")
     assert torch.equal(decoder.get_buffer("frequencies"), exact)

@@ -51,7 +51,7 @@ def test_adapters_begin_as_nothing_and_merged_equal_what_they_do_at_run_time():
         for name, parameter in made.named_parameters():
             if "lora_B" in name:
                 parameter.normal_(0, 0.3, generator=torch.Generator().manual_seed(2))
-    merged = lora.merged(made)
+    merged = lora.merged_state_dict(made)
     assert merged.keys() == plain.state_dict().keys()
     plain.load_state_dict(merged)
     assert not torch.allclose(logits(plain), logits(decoder()), atol=1e-3)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from learner_bench import EIGHT, GROUP, Bench, as_sampled, episode, spec
 
-from agentrl_components.model.load import exported
+from agentrl_components.model.load import export_weights
 from agentrl_components.model.sources import make_tiny
 from agentrl_components.trajectory.record import Ending
 from agentrl_components.update.learner import Learner
@@ -219,7 +219,7 @@ def test_lora_moves_adapters_alone(folder):
         bench.update(as_sampled(bench, GROUP))
         after = bench.worker.decoder.state_dict()
         moved = {name for name, tensor in state.items() if not torch.equal(after[name], tensor)}
-        plain = exported(bench.worker.decoder)
+        plain = export_weights(bench.worker.decoder)
     assert moved
     assert all(".lora_" in name for name in moved)
     assert not any("lora" in name for name in plain)

@@ -1,7 +1,7 @@
-"""What every estimator is given and what it gives back.
+"""Input and output of advantage estimators.
 
-Legend: T tokens of an episode, U turns. The arrays of different episodes differ in length; nothing
-is padded.
+Legend: T tokens of an episode, S sampled tokens, U turns. Arrays are not padded: those of different
+episodes differ in length.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ FloatArray = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeView:
-    """As much of an episode as its advantages depend on."""
+    """The part of an episode that its advantages depend on."""
 
     reward: float
-    """Shaped score. It sits on the last sampled token, whatever observation follows."""
+    """Shaped score of the episode, given at its last sampled token."""
     group: int
-    """Episodes with the same number are tries at the same task."""
+    """Episodes with the same number were sampled for the same task."""
     mask: NDArray[np.bool_]  # [T]
-    """True where the agent sampled the token."""
+    """True for tokens that the agent sampled."""
     spans: tuple[tuple[int, int], ...] = ()
-    """[U] token range [start, end) of each reply; forced tokens lie inside and are masked."""
+    """[U] token range [start, end) of each reply. Forced tokens inside it have mask False."""
     turn_rewards: tuple[float, ...] = ()
-    """[U] what each action earned, scaled so that they sum to `reward`."""
+    """[U] reward of each action, scaled like `reward`."""
     states: tuple[str | None, ...] = ()
-    """[U] hash of the hidden state each reply was made in, where the environment tells."""
+    """[U] hash of the environment's state before each reply; None if the environment has none."""
     values: FloatArray | None = None  # [T]
-    """The critic's estimate at each token; read only where the mask is true."""
+    """The critic's value at each token; read only where the mask is True."""
     token_rewards: FloatArray | None = None  # [T]
-    """Extra reward per sampled token, such as -coefficient * KL to a reference."""
+    """Additional reward per sampled token, such as -coefficient * KL to a reference policy."""
 
     @classmethod
     def of(
@@ -49,9 +49,9 @@ class EpisodeView:
         values: FloatArray | None = None,
         token_rewards: FloatArray | None = None,
     ) -> EpisodeView:
-        """The view of a trajectory under the manifest's shaping."""
+        """The view of a trajectory, its rewards shaped by the manifest's `algorithm.reward`."""
         turns = trajectory.turns
-        # Shaping multiplies the score, so the same factor belongs on each of its parts.
+        # Shaping multiplies the score by a factor, so it applies to each turn's reward as well.
         factor = shaped(1.0, len(turns), trajectory.max_turns, reward_spec)
         return cls(
             reward=shaped(trajectory.score, len(turns), trajectory.max_turns, reward_spec),
@@ -66,34 +66,34 @@ class EpisodeView:
 
     @property
     def sampled(self) -> NDArray[np.intp]:
-        """[S] indices of the sampled tokens, in order; empty where every token was forced."""
+        """[S] indices of the sampled tokens, in order."""
         return np.flatnonzero(self.mask)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advantages:
-    """One array per episode, in the order the episodes came in."""
+    """One array per episode, in the order of the input."""
 
     advantages: tuple[FloatArray, ...]  # each [T]
-    """How much better than expected; 0 where the mask is false."""
+    """Advantage of each token; 0 where the mask is False."""
     returns: tuple[FloatArray, ...] | None = None  # each [T]
-    """What the critic should have said; 0 where the mask is false. None: there is no critic."""
+    """Regression targets of the critic; 0 where the mask is False. None: there is no critic."""
 
 
 def spread(episode: EpisodeView, amount: float) -> FloatArray:
-    """[T] the same amount on every sampled token of an episode."""
+    """[T] `amount` at every sampled token, 0 elsewhere."""
     return (np.float32(amount) * episode.mask).astype(np.float32)
 
 
 def placed(episode: EpisodeView, amounts: Iterable[float] | NDArray[np.float64]) -> FloatArray:
-    """[T] one amount per sampled token, in order, and 0 elsewhere."""
+    """[T] `amounts` [S] at the sampled tokens, in order, 0 elsewhere."""
     placed_T = np.zeros(len(episode.mask), dtype=np.float32)
     placed_T[episode.mask] = np.asarray(amounts, dtype=np.float32)
     return placed_T
 
 
 def by_group(episodes: Sequence[EpisodeView]) -> dict[int, list[int]]:
-    """Group number to the positions of its episodes, in order of appearance."""
+    """Indices of each group's episodes by group number, in order of appearance."""
     members: dict[int, list[int]] = {}
     for position, episode in enumerate(episodes):
         members.setdefault(episode.group, []).append(position)
@@ -101,13 +101,13 @@ def by_group(episodes: Sequence[EpisodeView]) -> dict[int, list[int]]:
 
 
 def zero_variance(episodes: Sequence[EpisodeView], *, tolerance: float = 1e-9) -> frozenset[int]:
-    """Groups whose episodes all earned the same: a comparison says nothing, so they may be dropped.
+    """Groups whose rewards differ by at most `tolerance`, so that a comparison within the group has
+    no signal (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2).
 
-    A group of one, left when the others were lost, is among them (DAPO's dynamic sampling, arXiv
-    2503.14476, section 3.2)."""
-    silent = set()
+    This includes groups of one, which remain when the other episodes were lost."""
+    constant = set()
     for group, members in by_group(episodes).items():
         rewards = [episodes[i].reward for i in members]
         if max(rewards) - min(rewards) <= tolerance:
-            silent.add(group)
-    return frozenset(silent)
+            constant.add(group)
+    return frozenset(constant)

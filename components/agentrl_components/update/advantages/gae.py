@@ -1,4 +1,4 @@
-"""Generalised advantage estimation, for PPO.
+"""Generalised advantage estimation (GAE), for PPO.
 
 Schulman et al., High-Dimensional Continuous Control Using Generalized Advantage Estimation, arXiv
 1506.02438, equations 11 and 16:
@@ -6,9 +6,9 @@ Schulman et al., High-Dimensional Continuous Control Using Generalized Advantage
     delta_t = r_t + gamma * V(s_{t+1}) - V(s_t)
     A_t     = delta_t + gamma * lam * A_{t+1}
 
-A step is a token the agent sampled (`token_level`) or a turn (`turn_level`). Observations, prompts
-and forced tokens are no steps: the successor of a reply's last token is the next reply's first. The
-episode's reward is on the last sampled token, and nothing is bootstrapped after it.
+A step is a sampled token (`token_level`) or a turn (`turn_level`). Prompts, observations and forced
+tokens are not steps: the step after a reply's last token is the first token of the next reply. The
+episode's reward is given at its last step, and the value after it is 0.
 
 Legend: T tokens, S sampled tokens, U turns with at least one sampled token.
 """
@@ -27,10 +27,14 @@ from agentrl_components.update.advantages.series import discounted, whitened
 def token_level(
     episodes: Sequence[EpisodeView], *, gamma: float, lam: float, whiten: bool = True
 ) -> Advantages:
-    """One step per sampled token.
+    """GAE with one step per sampled token.
 
-    Returns advantages, whitened over the batch's sampled tokens, and the critic's targets
-    A_t + V(s_t), which are not. Raises ValueError where an episode has no values."""
+    Returns advantages, normalised over the batch's sampled tokens if `whiten`, and the critic's
+    targets A_t + V(s_t) from the advantages before normalisation.
+
+    Raises:
+        ValueError: an episode has no values.
+    """
     advantages, returns = [], []
     for episode in episodes:
         values_S = _values(episode)[episode.sampled].astype(np.float64)
@@ -48,10 +52,10 @@ def token_level(
 def turn_level(
     episodes: Sequence[EpisodeView], *, gamma: float, lam: float, whiten: bool = True
 ) -> Advantages:
-    """One step per turn; all tokens of a turn share its advantage and its return.
+    """GAE with one step per turn. All sampled tokens of a turn share its advantage and return.
 
-    A turn's value is the critic's at its first sampled token, where the decision begins. A turn of
-    forced tokens only is no decision and no step. Raises ValueError where an episode has no values.
+    The value of a turn is the critic's value at its first sampled token. A turn without sampled
+    tokens is not a step. Returns and errors are those of `token_level`.
     """
     advantages, returns = [], []
     for episode in episodes:
@@ -80,7 +84,9 @@ def _estimate(
 
 def _values(episode: EpisodeView) -> NDArray[np.float32]:
     if episode.values is None:
-        raise ValueError("generalised advantage estimation needs the critic's values of an episode")
+        raise ValueError(
+            "generalised advantage estimation needs the critic's values of every episode"
+        )
     return episode.values
 
 

@@ -1,16 +1,15 @@
-"""Credit for single turns from states that several episodes of a task passed through: GiGPO.
+"""GiGPO: advantages of single turns from states that several episodes of a group visit.
 
 Feng et al., Group-in-Group Policy Optimization, arXiv 2505.10978, section 4:
 
     A(a_t) = A_E(episode) + weight * A_S(a_t)
 
-A_E is the group-relative advantage of the episode's reward. A_S compares, among all turns of a
-group's episodes made in the same state (the anchor), the discounted return from that turn on:
+A_E is the group-relative advantage of the episode's reward. A_S compares the discounted returns of
+all turns of a group that began in the same state (the anchor):
 
     R_t = sum_{k >= t} gamma^(k-t) * r_k,    A_S = (R_t - mean) / (std + 1e-6)
 
-A state seen once, or an environment that does not tell its state, adds nothing: what is left is
-GRPO.
+For states visited once, and environments without state hashes, A_S is 0, which leaves GRPO.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from agentrl_components.update.advantages.group_relative import centred, group_r
 from agentrl_components.update.advantages.series import discounted
 
 STEP_DISCOUNT = 0.95
-"""Discount per turn of the step-level returns: the paper's value."""
+"""Discount per turn of R_t, as in the paper."""
 
 
 def gigpo(
@@ -34,10 +33,10 @@ def gigpo(
     scale_by_std: bool = True,
     gamma: float = STEP_DISCOUNT,
 ) -> Advantages:
-    """Each sampled token gets its episode's advantage plus `weight` times its turn's.
+    """The episode's advantage plus `weight` times the turn's, at each sampled token.
 
-    A turn of forced tokens only is compared (its return says what the state is worth) but has no
-    token to credit."""
+    A turn without sampled tokens takes part in the comparison, since its return is a sample of the
+    state's value, but has no token to get the advantage."""
     whole = group_relative(episodes, scale_by_std=scale_by_std).advantages
     returns = [discounted(np.array(e.turn_rewards, dtype=np.float64), gamma) for e in episodes]
     for turns in _anchors(episodes).values():
@@ -49,7 +48,7 @@ def gigpo(
 
 
 def _anchors(episodes: Sequence[EpisodeView]) -> dict[tuple[int, str], list[tuple[int, int]]]:
-    """(group, state) to the (episode, turn) pairs that replied there."""
+    """(episode, turn) pairs by (group, state before the turn)."""
     anchors: dict[tuple[int, str], list[tuple[int, int]]] = {}
     for i, episode in enumerate(episodes):
         for u, state in enumerate(episode.states):

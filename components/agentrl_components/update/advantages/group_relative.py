@@ -1,12 +1,12 @@
-"""The advantage over the other tries at the same task: GRPO, Dr.GRPO and, with its own ratio, GSPO.
+"""Group-relative advantages: GRPO, Dr.GRPO and GSPO.
 
 Shao et al., DeepSeekMath, arXiv 2402.03300, section 4.1.2 (outcome supervision):
 
     A_i = (R_i - mean(R)) / (std(R) + 1e-6)
 
-with the group's unbiased standard deviation. Liu et al., Understanding R1-Zero-Like Training, arXiv
-2503.20783 (Dr.GRPO): without the division, which favours tasks that are nearly always or nearly
-never solved.
+with the unbiased standard deviation of the group's rewards R. Dr.GRPO (Liu et al., Understanding
+R1-Zero-Like Training, arXiv 2503.20783) omits the division, which gives more weight to tasks that
+are nearly always or nearly never solved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GROUP_EPSILON = 1e-6
 
 
 def group_relative(episodes: Sequence[EpisodeView], *, scale_by_std: bool = True) -> Advantages:
-    """Every sampled token of an episode gets the episode's advantage; a group of one gets 0."""
+    """The episode's advantage at each of its sampled tokens; 0 in a group of one."""
     amounts = np.zeros(len(episodes))
     for members in by_group(episodes).values():
         rewards = np.array([episodes[i].reward for i in members], dtype=np.float64)
@@ -34,7 +34,8 @@ def group_relative(episodes: Sequence[EpisodeView], *, scale_by_std: bool = True
 
 
 def centred(returns: NDArray[np.float64], *, scale_by_std: bool) -> NDArray[np.float64]:
-    """[G] each return less the group's mean, divided by its unbiased deviation where asked."""
+    """[G] returns minus their mean, divided by their unbiased standard deviation if
+    `scale_by_std`. 0 for a single return."""
     if returns.size < 2:
         return np.zeros_like(returns)
     less_mean: NDArray[np.float64] = returns - returns.mean()

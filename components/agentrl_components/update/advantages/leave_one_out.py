@@ -1,4 +1,4 @@
-"""The advantage over the mean of the others: RLOO.
+"""RLOO: advantage over the mean reward of the group's other episodes.
 
 Ahmadian et al., Back to Basics, arXiv 2402.14740, equation 8 (after Kool et al., 2019):
 
@@ -13,7 +13,7 @@ from agentrl_components.update.advantages.episodes import Advantages, EpisodeVie
 
 
 def leave_one_out(episodes: Sequence[EpisodeView]) -> Advantages:
-    """Every sampled token of an episode gets the episode's advantage; a group of one gets 0."""
+    """The episode's advantage at each of its sampled tokens; 0 in a group of one."""
     amounts = [0.0] * len(episodes)
     for members in by_group(episodes).values():
         others = len(members) - 1

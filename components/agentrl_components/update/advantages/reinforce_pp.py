@@ -1,13 +1,12 @@
-"""Returns normalised over the whole batch, without a critic: REINFORCE++.
+"""REINFORCE++: returns normalised over the batch, without a critic.
 
-Hu, REINFORCE++, arXiv 2501.03262. The return of token t is what is earned from it on,
+Hu, REINFORCE++, arXiv 2501.03262. The return of token t is
 
     G_t = sum_{k >= t} gamma^(k-t) * r_k        (over sampled tokens only)
 
-and the advantage is (G_t - mean) / std over all sampled tokens of the batch. r is a per-token
-reward, such as -coefficient * KL to a reference, and the episode's reward on its last sampled
-token. In the `-baseline` form the group's mean reward is subtracted first, and the batch still sets
-the scale.
+and the advantage is (G_t - mean) / std over all sampled tokens of the batch. The reward r_k is the
+per-token reward, such as -coefficient * KL to a reference policy, plus the episode's reward at its
+last sampled token. The `-baseline` variant subtracts the group's mean reward first.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from agentrl_components.update.advantages.series import discounted, whitened
 
 
 def reinforce_pp(episodes: Sequence[EpisodeView], *, gamma: float = 1.0) -> Advantages:
-    """Batch-normalised returns; needs no group."""
+    """Returns normalised over the batch. Needs no groups."""
     return _normalised(episodes, [episode.reward for episode in episodes], gamma)
 
 
 def reinforce_pp_baseline(episodes: Sequence[EpisodeView], *, gamma: float = 1.0) -> Advantages:
-    """Batch-normalised returns of the reward less its group's mean."""
+    """Returns of the reward minus its group's mean, normalised over the batch."""
     rewards = np.array([episode.reward for episode in episodes], dtype=np.float64)
     for members in by_group(episodes).values():
         rewards[members] -= rewards[members].mean()

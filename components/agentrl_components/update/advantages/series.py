@@ -1,4 +1,4 @@
-"""Sums and scales over a series of numbers."""
+"""Discounted sums and normalisation of series."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 WHITENING_EPSILON = 1e-8
-"""Added to the standard deviation, so that a batch in which everything is equal becomes zeros."""
+"""Added to the standard deviation, so that a batch of equal numbers becomes zeros."""
 
 
 def discounted(amounts: NDArray[np.float64], discount: float) -> NDArray[np.float64]:
-    """[S] each element plus all that follow it, each `discount` times less per step."""
+    """[S] discounted sum of each element and all later ones."""
     if discount == 1.0:
         return np.cumsum(amounts[::-1])[::-1]
     backwards = accumulate(amounts[::-1].tolist(), lambda later, now: now + discount * later)
@@ -21,9 +21,8 @@ def discounted(amounts: NDArray[np.float64], discount: float) -> NDArray[np.floa
 
 
 def whitened(parts: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    """Every part shifted and scaled so that all numbers together have mean 0 and deviation 1.
-
-    The deviation is the population's (divided by n): a batch is all there is."""
+    """The parts, shifted and scaled such that all numbers together have mean 0 and standard
+    deviation 1 (the population's, divided by n)."""
     together = np.concatenate(parts) if parts else np.zeros(0)
     if together.size == 0:
         return list(parts)

@@ -1,14 +1,14 @@
-"""Correction for a sampler that is not quite the policy being trained.
+"""Importance weights for tokens that another policy sampled.
 
-The engine that sampled and the trainer that scores compute the same model with different kernels,
-and possibly with different versions of its weights. The gradient is made right for the trainer's
-policy by the weight w = trainer / sampler probability of each token, bounded: truncated importance
-sampling (Yao et al., Your Efficient RL Framework Secretly Brings You Off-Policy RL Training, 2025;
-the bound is that of Espeholt et al., IMPALA, arXiv 1802.01561).
+The sampling engine and the trainer compute the same model with different kernels, and possibly with
+different versions of its weights. Each token's loss is multiplied by the ratio of its probabilities
+under trainer and sampler, bounded: truncated importance sampling (Yao et al., Your Efficient RL
+Framework Secretly Brings You Off-Policy RL Training, 2025; the bound is that of Espeholt et al.,
+IMPALA, arXiv 1802.01561).
 
-Where the weights that played are older than those that the update begins with, this is the
-decoupled objective of asynchronous training (Hilton et al., arXiv 2110.00641; AReaL, arXiv
-2505.24298): the clip holds the new policy near the trainer's, and the older one only weighs.
+For episodes sampled by older weights this is the decoupled objective of asynchronous training
+(Hilton et al., arXiv 2110.00641; AReaL, arXiv 2505.24298): the clip keeps the new policy near the
+trainer's weights before the update, and the sampler's policy enters through the weight only.
 
     truncate    w = min(ratio, cap)
     mask        w = ratio where 1/cap <= ratio <= cap, else 0
@@ -29,14 +29,14 @@ from agentrl_components.update.losses.policy import LOG_RATIO_LIMIT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportanceWeights:
-    """Weights without gradient, and how far apart the two policies are."""
+    """Importance weights without gradient, with statistics."""
 
     weights_S: Tensor
-    """[S] factor of each token's policy loss."""
+    """[S] factors of the policy loss."""
     bounded_S: Tensor
-    """[S] bool: the ratio was beyond the cap (or, for mask, below its inverse)."""
+    """[S] bool: the ratio was above the cap or, for `mask`, below its inverse."""
     mismatch_kl_S: Tensor
-    """[S] nats; its mean estimates KL(sampler || trainer), never negative."""
+    """[S] nats, never negative; the mean estimates KL(sampler || trainer)."""
 
 
 @torch.no_grad()
@@ -47,9 +47,9 @@ def importance_weights(
     mode: Literal["off", "truncate", "mask"],
     cap: float,
 ) -> ImportanceWeights:
-    """Weights from the two log-probabilities of the same tokens at the same temperature.
+    """Importance weights of tokens from their log-probabilities at the sampling temperature.
 
-    `trainer_logprobs_S` are those before the update (the old ones), computed by the trainer."""
+    `trainer_logprobs_S` are computed by the trainer with the weights before the update."""
     difference_S = trainer_logprobs_S - sampler_logprobs_S
     ratio_S = difference_S.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
     over_S = ratio_S > cap
@@ -60,6 +60,6 @@ def importance_weights(
     else:
         bounded_S = over_S | (ratio_S < 1.0 / cap)
         weights_S = ratio_S.masked_fill(bounded_S, 0.0)
-    # Schulman's k3 for samples of the sampler: ratio - 1 - log ratio.
+    # Schulman's k3 estimator: ratio - 1 - log ratio.
     kl_S = torch.expm1(difference_S.clamp(max=LOG_RATIO_LIMIT)) - difference_S
     return ImportanceWeights(weights_S=weights_S, bounded_S=bounded_S, mismatch_kl_S=kl_S)

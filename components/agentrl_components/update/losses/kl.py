@@ -1,4 +1,4 @@
-"""The penalty for leaving a reference policy.
+"""KL penalty towards a reference policy.
 
 Schulman's estimators of KL(policy || reference) from tokens that the policy sampled
 (joschu.net/blog/kl-approx.html), with d = log policy - log reference:
@@ -7,13 +7,13 @@ Schulman's estimators of KL(policy || reference) from tokens that the policy sam
     k2 = d^2 / 2    biased, never negative
     k3 = e^-d - 1 + d    unbiased, never negative
 
-each clamped to [-10, 10], since one token of e^-d can outweigh a batch. Which one is chosen decides
-the *value* only. The gradient is always d * grad(log policy), the one whose expectation is the
+each clamped to [-10, 10], since e^-d of one token can outweigh a batch. The choice of estimator
+affects the value only. The gradient is always d * grad(log policy), whose expectation is the
 gradient of KL(policy || reference) (Liu et al., Rethinking KL Regularization in RLHF, arXiv
-2510.01555): differentiating k1 gives zero on average, no penalty at all, and differentiating k3
-gives the gradient of KL(reference || policy). d is clamped there too, so a token far away is still
-pulled back, with a bounded force. Where the policy has moved since it sampled, multiply by the
-detached ratio (`Surrogate.ratio_S`): value and gradient are then those of the new policy.
+2510.01555). Differentiating k1 would give zero in expectation, and differentiating k3 the gradient
+of KL(reference || policy). d is clamped in the gradient too, so that a token with a large d has a
+bounded gradient towards the reference. If the policy has changed since it sampled the tokens,
+multiply by the detached ratio (`Surrogate.ratio_S`) to get value and gradient for the new policy.
 
 Legend: S sampled tokens of the micro-batch.
 """
@@ -28,15 +28,15 @@ from torch import Tensor
 KlEstimator = Literal["k1", "k2", "k3"]
 
 KL_LIMIT = 10.0
-"""Bound of a token's estimate and of its pull, nats."""
+"""Bound of a token's estimate and of d in its gradient, in nats."""
 
 
 def kl_penalty(logprobs_S: Tensor, reference_S: Tensor, estimator: KlEstimator) -> Tensor:
-    """[S] the estimate for each token, with the gradient of the true divergence."""
+    """[S] the penalty of each token in nats, with the gradient of KL(policy || reference)."""
     distance_S = (logprobs_S - reference_S).detach()
     value_S = _estimate(distance_S, estimator).clamp(-KL_LIMIT, KL_LIMIT)
-    pull_S = distance_S.clamp(-KL_LIMIT, KL_LIMIT) * (logprobs_S - logprobs_S.detach())
-    return value_S + pull_S
+    gradient_S = distance_S.clamp(-KL_LIMIT, KL_LIMIT) * (logprobs_S - logprobs_S.detach())
+    return value_S + gradient_S
 
 
 def _estimate(distance_S: Tensor, estimator: KlEstimator) -> Tensor:
@@ -44,5 +44,5 @@ def _estimate(distance_S: Tensor, estimator: KlEstimator) -> Tensor:
         return distance_S
     if estimator == "k2":
         return 0.5 * distance_S.square()
-    # expm1 keeps the digits of small distances, which a subtraction of ones would cancel.
+    # expm1 keeps the precision for small distances.
     return torch.expm1(-distance_S) + distance_S

@@ -1,12 +1,11 @@
-"""From a loss per token to one number, such that micro-batches add up to their mini-batch.
+"""Reduction of a loss per token to a scalar.
 
     token       sum of all tokens / tokens                       DAPO, arXiv 2503.14476, section 3.3
     sequence    sum of episodes' means / episodes                GRPO, arXiv 2402.03300, equation 3
     constant    sum of all tokens / (episodes * token limit)     Dr.GRPO, arXiv 2503.20783
 
-The denominators are those of the whole mini-batch and are given, never counted from what is at
-hand: the losses of the micro-batches, summed, are then exactly the loss of the mini-batch, and so
-are their gradients.
+The denominators are those of the whole mini-batch, so the losses and gradients of its micro-batches
+add up to those of the mini-batch.
 
 Legend: S sampled tokens of the micro-batch, E episodes in it. Episodes are never split.
 """
@@ -24,14 +23,14 @@ Normalisation = Literal["token", "sequence", "constant"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denominators:
-    """What a mini-batch is divided by. All at least 1."""
+    """Denominators of a mini-batch. All are at least 1."""
 
     tokens: int
     """Sampled tokens of the whole mini-batch."""
     episodes: int
-    """Episodes of the whole mini-batch that hold a sampled token."""
+    """Episodes of the whole mini-batch with at least one sampled token."""
     token_limit: int
-    """Tokens an episode may have at most; for `constant`."""
+    """Token limit of an episode, for `constant`."""
 
 
 def reduced(
@@ -39,7 +38,7 @@ def reduced(
 ) -> Tensor:
     """The micro-batch's share of the mini-batch's loss, a scalar.
 
-    `episode_S` [S] int64 counts the micro-batch's episodes from 0; only `sequence` reads it."""
+    `episode_S` [S] int64 numbers the micro-batch's episodes from 0; only `sequence` uses it."""
     if mode == "token":
         return loss_S.sum() / denominators.tokens
     if mode == "sequence":
@@ -48,7 +47,7 @@ def reduced(
 
 
 def episode_means(amounts_S: Tensor, episode_S: Tensor) -> Tensor:
-    """[E] the mean over each episode's tokens; 0 for an index that has none."""
+    """[E] mean over each episode's tokens; 0 for an episode without tokens."""
     episodes = int(episode_S.max()) + 1 if episode_S.numel() else 0
     lengths_E = torch.bincount(episode_S, minlength=episodes).clamp(min=1)
     sums_E = amounts_S.new_zeros(episodes).index_add(0, episode_S, amounts_S)

@@ -1,14 +1,14 @@
-"""The clipped surrogate, token by token.
+"""Clipped surrogate of PPO with one probability ratio per token.
 
 Schulman et al., PPO, arXiv 1707.06347, equation 7, as a loss to minimise:
 
     L_t = -min(ratio_t * A_t, clip(ratio_t, 1 - clip_low, 1 + clip_high) * A_t)
 
 with DAPO's separate upper bound (arXiv 2503.14476, section 3.1) and, for negative advantages, the
-dual clip L_t <= -dual_clip * A_t (Ye et al., arXiv 1912.09729), which bounds the loss of a token
-that the new policy makes far likelier.
+dual clip L_t <= -dual_clip * A_t (Ye et al., arXiv 1912.09729), which bounds the loss of tokens
+whose probability has grown a lot.
 
-Legend: S sampled tokens of all episodes in the micro-batch, one after the other, nothing padded.
+Legend: S sampled tokens of all episodes in the micro-batch, concatenated without padding.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import torch
 from torch import Tensor
 
 LOG_RATIO_LIMIT = 20.0
-"""Log-ratios are clamped to this, so that no exponential overflows. e^20 is far past any clip."""
+"""Bound of log-ratios, against overflow of their exponential. e^20 is far beyond any clip."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surrogate:
-    """The loss of each token, and what is worth watching about it."""
+    """Loss of each token, with statistics."""
 
     loss_S: Tensor
-    """[S] carries the gradient; to be weighted and reduced by `losses.normalise.reduced`."""
+    """[S] with gradient; reduce it with `losses.normalise.reduced`."""
     ratio_S: Tensor
     """[S] new / old probability, detached."""
     clipped_S: Tensor
-    """[S] bool: a bound was active, so the token has no gradient."""
+    """[S] bool: a bound is active, so the token has no gradient."""
 
 
 def clipped_surrogate(
@@ -43,12 +43,13 @@ def clipped_surrogate(
     clip_high: float,
     dual_clip: float | None,
 ) -> Surrogate:
-    """PPO's loss per token.
+    """The loss per token.
 
     Args:
-        logprobs_S: under the policy being trained, with gradient.
-        old_logprobs_S: under the policy the update started from, without.
-        advantages_S: without gradient.
+        logprobs_S: log-probabilities under the policy being trained, with gradient.
+        old_logprobs_S: log-probabilities under the policy before the update.
+        advantages_S: advantages.
+        dual_clip: None for no dual clip.
     """
     log_ratio_S = logprobs_S - old_logprobs_S.detach()
     return surrogate(
@@ -64,7 +65,7 @@ def surrogate(
     clip_high: float,
     dual_clip: float | None,
 ) -> Surrogate:
-    """The same from log-ratios, whatever they are the ratios of."""
+    """The loss per token from log-ratios with gradient."""
     ratio_S = log_ratio_S.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
     advantages_S = advantages_S.detach()
     free_S = -ratio_S * advantages_S

@@ -32,7 +32,7 @@ from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.engines.vllm_engine.engine import VllmEngine
 from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.errors import EngineError, ModelError
-from agentrl_components.model.load import exported, open_decoder
+from agentrl_components.model.load import export_weights, open_decoder
 
 pytestmark = [
     pytest.mark.vllm,
@@ -239,7 +239,7 @@ async def test_the_torch_engine_gives_the_same_replies(bench: Bench):
         assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
         await other.release(0)
     await other.close()
-    await bench.engine.load(exported(decoder), 0)
+    await bench.engine.load(export_weights(decoder), 0)
     assert await bench.engine.generate(request) == ours
 
 

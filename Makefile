@@ -10,7 +10,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
 .PHONY: help demo textcraft test test-slow check lint types graph manifests lock services bench docs dist clean \
-  cluster cluster-down images e2e
+  cluster cluster-down images e2e load
 .DEFAULT_GOAL := help
 
 help: ## What there is to make
@@ -86,9 +86,13 @@ cluster-down: ## Stop that cluster, if it was started here, and remove its files
 images: $(VENV)/.installed ## Build the images and load them into that cluster
 	@$(BIN)/python hack/cluster images
 
-# On two cores half an hour, the first time an hour.
-e2e: cluster images kueue ## Install AgentRL on that cluster, train there, and break everything meanwhile
-	OMP_NUM_THREADS=1 $(BIN)/pytest --maxfail 1 --durations 12 -m "cluster or e2e" tests/cluster tests/e2e tests/operator
+# Two workers: one for the tests of the installation, one for the others (tests/e2e/conftest.py).
+e2e: cluster images kueue ## Install the chart on that cluster, train there, and kill every component meanwhile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup --maxfail 1 --durations 12 -m "cluster or e2e" \
+	  tests/cluster tests/e2e tests/operator
+
+load: cluster images ## Thirty runs at once on that cluster; 20 minutes on two cores
+	OMP_NUM_THREADS=1 $(BIN)/pytest --maxfail 1 -m load tests/e2e
 
 # For the tests on a real Kueue.
 .PHONY: kueue

@@ -1,4 +1,4 @@
-"""The local cluster: it runs a pipeline of three steps, and a killed process can be restarted.
+"""The local cluster runs a pipeline of three steps.
 
 Skipped if it is not running: `make cluster` starts it unless another cluster is selected.
 """
@@ -8,12 +8,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import pytest
 
-from cluster.settings import HERE, STATE
+from cluster.settings import STATE
 
 pytestmark = [
     pytest.mark.cluster,
@@ -45,18 +44,6 @@ compiler.Compiler().compile(smoke, sys.argv[1])
 """
 
 
-def cluster(*words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, HERE, "local", *words],
-        capture_output=True,
-        text=True,
-        timeout=960,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module", autouse=True)
 def running() -> None:
     if not (STATE / "up").exists():
@@ -77,14 +64,3 @@ def test_a_compiled_pipeline_of_three_steps_succeeds(tmp_path: Path) -> None:
         assert time.monotonic() < deadline, f"still {state}"
         time.sleep(1)
     assert state == "SUCCEEDED"
-
-
-def test_a_killed_process_is_started_again_as_it_was() -> None:
-    cluster("kill", "minio")
-    try:
-        with pytest.raises(OSError, match="refused"):
-            urllib.request.urlopen("http://10.244.0.1:9000/minio/health/live", timeout=60)
-    finally:  # all tests after this one need it
-        cluster("restart", "minio")
-    with urllib.request.urlopen("http://10.244.0.1:9000/minio/health/live", timeout=60) as answer:
-        assert answer.status == 200

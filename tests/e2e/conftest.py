@@ -1,4 +1,13 @@
-"""The chart, installed on the cluster of hack/cluster, with images of this checkout."""
+"""Installs the chart on the cluster that hack/cluster selects, and starts the runs of the tests.
+
+A run waits for pods most of the time, so the tests share a few runs that proceed side by side:
+
+    calm    disaggregated, undisturbed        examined when it has succeeded
+    pause   suspended and resumed             compared with calm
+    gone    works until it is deleted         the network is tested on its pods meanwhile
+    swept   deleted with its records
+    storm   started when calm has succeeded   its pods and services are killed; compared with calm
+"""
 
 from __future__ import annotations
 
@@ -14,7 +23,7 @@ from typing import Any
 
 import pytest
 from forward import Forward
-from installed import NAMESPACE, ROOT, RUNS, Installed, manifest
+from installed import NAMESPACE, ROOT, RUNS, Installed, manifest, tiny_manifest
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentrl"
 FOUND = "service/ml-pipeline\n"
@@ -24,69 +33,92 @@ FORWARDED = {
     "mlflow": ("agentrl-mlflow", 5000),
     "s3": ("minio-service", 9000),
 }
-"""Services that the tests ask, where they are not at addresses of this machine."""
+"""Services that the tests call; forwarded to ports of this machine unless the cluster is local."""
+ORDER = (
+    "test_install",
+    "test_validation",
+    "test_network",
+    "test_deletion",
+    "test_run",
+    "test_suspension",
+    "test_faults",
+)
+"""Order of the test files: those that wait for a run to end come last."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the tests; with pytest-xdist, run those on the installation in one worker.
+
+    The tests of a cluster without the installation run in the other worker.
+    """
+    for item in items:
+        if item.get_closest_marker("e2e"):
+            item.add_marker(pytest.mark.xdist_group("installation"))
+        elif item.get_closest_marker("cluster"):
+            item.add_marker(pytest.mark.xdist_group("cluster"))
+    items.sort(key=lambda item: ORDER.index(item.path.stem) if item.path.stem in ORDER else -1)
 
 
 @pytest.fixture(scope="session")
 def helm() -> str:
-    """Where Helm is: where hack/cluster builds it, or on PATH."""
+    """Path of Helm: the one that hack/cluster built, or the one on PATH."""
     found = str(BUILT) if BUILT.exists() else shutil.which("helm")
-    assert found, "no helm here; install Helm 3.14 or later"
+    assert found, "helm is not installed; install Helm 3.14 or later"
     return found
 
 
 @pytest.fixture(scope="session")
 def installed(request: pytest.FixtureRequest) -> Iterator[Installed]:
-    """AgentRL in KFP's namespace. Skipped where no cluster is up: `make e2e` starts one."""
-    where = chosen()
-    there = Installed(where["kubeconfig"], own=where["name"] == "local")
-    answer = ["get", "service", "ml-pipeline", "-o", "name", "--request-timeout=10s"]
-    if not shutil.which("kubectl") or there.kubectl(*answer, check=False) != FOUND:
-        pytest.skip("no cluster is up: `make cluster images` starts one and fills it")
-    others = there.kubectl("get", "agentrlruns", "-o", "name", check=False).split()
-    strange = [name for name in others if name.startswith("agentrlrun") and not ours(name)]
-    if where["name"] == "external" and strange:
-        pytest.fail(f"runs that are not of these tests are there: {', '.join(strange)}")
-    install(request.getfixturevalue("helm"), where["kubeconfig"], where["values"])
-    there.kubectl("delete", "agentrlruns", "--all", "--timeout=600s")
-    if there.own:
-        yield there
+    """AgentRL in the namespace of KFP. Skips if no cluster is running: `make e2e` starts one."""
+    cluster = selected_cluster()
+    installation = Installed(cluster["kubeconfig"], local=cluster["name"] == "local")
+    query = ["get", "service", "ml-pipeline", "-o", "name", "--request-timeout=10s"]
+    if not shutil.which("kubectl") or installation.kubectl(*query, check=False) != FOUND:
+        pytest.skip("no cluster is running: `make cluster images` starts one and loads the images")
+    runs = installation.kubectl("get", "agentrlruns", "-o", "name", check=False).split()
+    foreign = [name for name in runs if name.startswith("agentrlrun") and not is_ours(name)]
+    if cluster["name"] == "external" and foreign:
+        pytest.fail(f"the cluster has runs that these tests did not create: {', '.join(foreign)}")
+    install(request.getfixturevalue("helm"), cluster["kubeconfig"], cluster["values"])
+    installation.kubectl("delete", "agentrlruns", "--all", "--timeout=600s")
+    if installation.local:
+        yield installation
         return
-    store = where["values"].get("storage.url", "s3://mlpipeline/agentrl")
+    store = cluster["values"].get("storage.url", "s3://mlpipeline/agentrl")
     with ExitStack() as stack:
         urls = {}
         for name, (service, port) in FORWARDED.items():
-            if name == "s3" and "storage.endpoint" in where["values"]:
+            if name == "s3" and "storage.endpoint" in cluster["values"]:
                 service = "seaweedfs"
-            kubectl = ("kubectl", "--kubeconfig", where["kubeconfig"], "-n", NAMESPACE)
+            kubectl = ("kubectl", "--kubeconfig", cluster["kubeconfig"], "-n", NAMESPACE)
             forward = Forward(kubectl, service, port)
             urls[name] = stack.enter_context(forward)
-            assert forward.answers(300), f"service/{service} is not reached by port-forward"
-        yield Installed(where["kubeconfig"], own=False, root=store, **urls)
+            assert forward.answers(300), f"port-forward does not reach service/{service}"
+        yield Installed(cluster["kubeconfig"], local=False, root=store, **urls)
 
 
-def chosen() -> dict[str, Any]:
-    """The selected cluster."""
+def selected_cluster() -> dict[str, Any]:
+    """The output of `python hack/cluster where`."""
     command = [sys.executable, str(ROOT / "hack/cluster"), "where"]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if told.returncode:
-        pytest.fail(told.stderr)
-    where: dict[str, Any] = json.loads(told.stdout)
-    return where
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        pytest.fail(done.stderr)
+    cluster: dict[str, Any] = json.loads(done.stdout)
+    return cluster
 
 
-def ours(name: str) -> bool:
-    """Whether a run is one that these tests make: they delete those."""
+def is_ours(name: str) -> bool:
+    """Whether these tests created a run, which they may delete."""
     return name.rpartition("/")[2].startswith(RUNS)
 
 
 def install(helm: str, kubeconfig: str, values: Mapping[str, str]) -> None:
-    """The chart, or bring it up to date."""
+    """Install or upgrade the chart."""
     values = {"kfp.namespace": NAMESPACE, **values}
-    told = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+    options = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     subprocess.run(
         [helm, "upgrade", "--install", "agentrl", ROOT / "helm/agentrl", "-n", NAMESPACE,
-         "--wait", "--timeout", "1200s", *told],
+         "--wait", "--timeout", "1200s", *options],
         env={**os.environ, "KUBECONFIG": kubeconfig},
         timeout=1260,
         check=True,
@@ -94,27 +126,67 @@ def install(helm: str, kubeconfig: str, values: Mapping[str, str]) -> None:
 
 
 @pytest.fixture(scope="session")
-def paused(installed: Installed) -> tuple[str, int]:
-    """A run that is suspended half way, until nothing of it is left, and resumed. Its uid, and the
-    iterations it had done."""
-    name, label = "pause", {"agentrl.dev/run": "pause"}
-    uid = installed.apply(manifest(name))
-    installed.until_iteration(name, 4, 1200)
-    installed.suspend(name, True)
-    installed.until_state(name, "Suspended", 600)
-    gone = "a suspended run's pods are gone"
-    installed.until(gone, lambda: not list(installed.pods(**label)), 600)
-    before = installed.status(name)["iteration"]
-    installed.suspend(name, False)
-    return uid, before
+def uids(installed: Installed) -> dict[str, str]:
+    """Start the runs that proceed side by side. Returns their uids by name."""
+    endless = {"phases": [{"maxTurns": 3, "iterations": 500}], "alarms": []}
+    working = {
+        "horizon": endless,
+        "evaluation": {"tasks": 20, "maxTurns": 3},
+        "update": {"checkpointEvery": 1000},
+        "compute": {"cpu": "50m"},  # a small share of the CPU: it works as long as it exists
+    }
+    manifests = (
+        manifest("pause"),
+        manifest("calm", compute={"placement": "disaggregated"}),
+        manifest("gone", **working),
+        tiny_manifest("swept", horizon=endless, storage={"onDelete": "delete"}),
+    )
+    return {one["metadata"]["name"]: installed.apply(one) for one in manifests}
 
 
 @pytest.fixture(scope="session")
-def calm(installed: Installed, request: pytest.FixtureRequest) -> tuple[str, str]:
-    """A run that nothing happened to, rollout and update apart: its name and uid. Beside it, since
-    both wait a lot, is the one that is `paused`."""
-    uid = installed.apply(manifest("calm", compute={"placement": "disaggregated"}))
-    request.getfixturevalue("paused")
-    for name in ("calm", "pause"):
-        installed.until_state(name, "Succeeded", 2400)
-    return "calm", uid
+def paused(installed: Installed, uids: dict[str, str]) -> tuple[str, int]:
+    """Suspend a run half way, wait until its pods are gone, and resume it.
+
+    Returns its uid and the iterations that it had done when it was suspended.
+    """
+    installed.until_iteration("pause", 4, 1200)
+    installed.suspend("pause", True)
+    installed.until_state("pause", "Suspended", 600)
+    installed.until(
+        "the pods of a suspended run are gone",
+        lambda: not list(installed.pods(**{"agentrl.dev/run": "pause"})),
+        600,
+    )
+    before = installed.status("pause")["iteration"]
+    installed.suspend("pause", False)
+    return uids["pause"], before
+
+
+@pytest.fixture(scope="session")
+def working(installed: Installed, uids: dict[str, str], paused: tuple[str, int]) -> str:
+    """Name of a run that has done an iteration and goes on until it is deleted.
+
+    Depends on `paused`, which has to observe its run while that is at work.
+    """
+    del uids, paused
+    installed.until_iteration("gone", 2, 1200)
+    return "gone"
+
+
+@pytest.fixture(scope="session")
+def calm(installed: Installed, uids: dict[str, str], paused: tuple[str, int]) -> tuple[str, str]:
+    """Wait until the undisturbed run has succeeded. Returns its name and uid."""
+    del paused
+    installed.until_state("calm", "Succeeded", 2400)
+    return "calm", uids["calm"]
+
+
+@pytest.fixture(scope="session")
+def storm(installed: Installed, calm: tuple[str, str]) -> str:
+    """Start the run that will be disturbed, after the end of the one that must not be.
+
+    Returns its uid.
+    """
+    del calm
+    return installed.apply(manifest("storm", compute={"placement": "disaggregated"}))

@@ -1,4 +1,4 @@
-"""A Service of the cluster at a port of this machine, also after its pod was replaced."""
+"""Forward a port of this machine to a Service, across replacements of its pod."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 
 
 class Forward:
-    """`kubectl port-forward`, started again whenever it ends: it does when its pod does."""
+    """`kubectl port-forward`, restarted whenever it exits, which it does with its pod."""
 
     def __init__(self, kubectl: tuple[str, ...], service: str, port: int) -> None:
         with socket.socket() as free:
@@ -38,7 +38,7 @@ class Forward:
         self._keeper.join(timeout=10)
 
     def answers(self, within_s: float) -> bool:
-        """Whether something listens at the port, in time."""
+        """Whether the port accepts a connection within the time limit."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
             try:

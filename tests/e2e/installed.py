@@ -1,5 +1,4 @@
-"""AgentRL as it is installed on a cluster, seen from outside: what a person with kubectl, a browser
-and an S3 client sees."""
+"""AgentRL as installed on a cluster, as seen with kubectl, HTTP clients and an S3 client."""
 
 from __future__ import annotations
 
@@ -26,34 +25,33 @@ ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "hack/cluster"
 NAMESPACE = "kubeflow"
 POLL_S = 0.5
-RUNS = ("calm", "storm", "pause", "gone", "swept", "many-", "bad", "walled")
-"""How the names of these tests' runs begin."""
+RUNS = ("calm", "storm", "pause", "gone", "swept", "load-", "bad")
+"""Prefixes of the names of runs that these tests create."""
 AWAY_S = 4.0
-"""Seconds that a process of our own cluster stays away."""
+"""Seconds between the kill and the restart of a process of the local cluster."""
 PODS = {
     "minio": "app in (minio, seaweedfs)",
     "kfp-apiserver": "app=ml-pipeline",
     "mlflow": "app.kubernetes.io/instance=agentrl,app.kubernetes.io/component=mlflow",
 }
-"""The services beside AgentRL as pods, by the names of our own cluster's processes."""
+"""Label selectors of the services beside AgentRL, by the names of the local cluster's processes."""
 
 
 @dataclass(frozen=True)
 class Installed:
-    """One installation, and the services beside it."""
+    """An installation, and the services beside it."""
 
     kubeconfig: str
-    own: bool = True
-    """On the local cluster, where those services are processes of this machine; elsewhere they are
-    pods."""
+    local: bool = True
+    """On the local cluster, whose services are processes here; elsewhere they are pods."""
     kfp: str = "http://10.244.0.1:8888"
     mlflow: str = "http://10.244.0.1:5000"
     s3: str = "http://10.244.0.1:9000"
     root: str = "s3://agentrl"
-    """Where runs are kept that do not say so themselves."""
+    """Store of runs whose manifest does not name one."""
 
     def kubectl(self, *words: str, stdin: str | None = None, check: bool = True) -> str:
-        """What kubectl prints. With `check`, an `AssertionError` where it fails."""
+        """Output of kubectl. With `check`, raises AssertionError if kubectl fails."""
         done = subprocess.run(
             ["kubectl", "-n", NAMESPACE, *words],
             input=stdin,
@@ -68,35 +66,35 @@ class Installed:
         return done.stdout + done.stderr
 
     def get(self, kind: str, *words: str) -> Any:
-        """Objects, as data."""
+        """Objects, parsed."""
         return json.loads(self.kubectl("get", kind, *words, "-o", "json"))
 
     def apply(self, manifest: dict[str, Any]) -> str:
-        """Make the run; returns its uid."""
+        """Create a run. Returns its uid."""
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest))
         uid: str = self.get("agentrlruns", manifest["metadata"]["name"])["metadata"]["uid"]
         return uid
 
-    def suspend(self, name: str, asked: bool) -> None:
-        """Suspend a run, or let it go on."""
-        change = json.dumps({"spec": {"suspend": asked}})
+    def suspend(self, name: str, suspended: bool) -> None:
+        """Suspend or resume a run."""
+        change = json.dumps({"spec": {"suspend": suspended}})
         self.kubectl("patch", "arl", name, "--type=merge", f"-p={change}")
 
     def status(self, name: str) -> dict[str, Any]:
-        """The run's status; empty before there is one."""
-        told: dict[str, Any] = self.get("agentrlruns", name).get("status", {})
-        return told
+        """Status of a run; empty before it has one."""
+        status: dict[str, Any] = self.get("agentrlruns", name).get("status", {})
+        return status
 
     def until(
         self, what: str, ready: Callable[[], T | None], within_s: float, poll_s: float = POLL_S
     ) -> T:
-        """What `ready` answers, once it does. `what` is told when it does not in time."""
+        """Poll `ready` until its result is true, and return that. Fails after `within_s`."""
         deadline = time.monotonic() + within_s
         while True:
             answer = ready()
             if answer:
                 return answer
-            assert time.monotonic() < deadline, f"not in {within_s:.0f} s: {what}\n{self.story()}"
+            assert time.monotonic() < deadline, f"not in {within_s:.0f} s: {what}\n{self.report()}"
             time.sleep(poll_s)
 
     def until_state(self, name: str, state: str, within_s: float) -> dict[str, Any]:
@@ -106,35 +104,35 @@ class Installed:
             status = self.status(name)
             now = status.get("state")
             ended = now in ("Succeeded", "Failed") and now != state
-            assert not ended, f"{name} is {now}: {status.get('message')}\n{self.story()}"
+            assert not ended, f"{name} is {now}: {status.get('message')}\n{self.report()}"
             return status if now == state else None
 
         return self.until(f"{name} is {state}", reached, within_s)
 
     def until_iteration(self, name: str, iteration: int, within_s: float) -> None:
-        """Wait until so many iterations are done."""
+        """Wait until a run has done this many iterations."""
         self.until(
             f"{name} has done {iteration} iterations",
             lambda: self.status(name).get("iteration", 0) >= iteration or None,
             within_s,
         )
 
-    def story(self) -> str:
-        """What a person would look at when something hangs."""
+    def report(self) -> str:
+        """Runs, pods and the end of the operator's log, for the message of a failed test."""
         runs = self.kubectl("get", "agentrlruns", "-o", "wide", check=False)
         pods = self.kubectl("get", "pods", "--sort-by=.metadata.creationTimestamp", check=False)
         log = self.kubectl("logs", "deploy/agentrl", "--tail=30", check=False)
         return f"{runs}\n{pods}\n{log}"
 
     def kfp_run(self, run_id: str) -> dict[str, Any]:
-        """A run, as Kubeflow's API has it."""
-        told: dict[str, Any] = (
+        """A run of KFP, from its API."""
+        run: dict[str, Any] = (
             httpx.get(f"{self.kfp}/apis/v2beta1/runs/{run_id}").raise_for_status().json()
         )
-        return told
+        return run
 
     def kfp_runs(self, uid: str) -> list[dict[str, Any]]:
-        """All runs of an AgentRLRun's experiment, oldest first."""
+        """The KFP runs of an AgentRLRun, oldest first."""
         answer = httpx.get(f"{self.kfp}/apis/v2beta1/runs", params={"page_size": 200})
         return [
             run
@@ -143,35 +141,49 @@ class Installed:
         ]
 
     def store(self, url: str) -> Store:
-        """The store of a run."""
+        """The store at a URL."""
         os.environ.setdefault("AWS_ACCESS_KEY_ID", "minio")
         os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "minio123")
         return open_store(Storage(url=url, endpoint=self.s3), Path("unused"))
 
-    def place(self, name: str, uid: str) -> Store:
-        """Where a run that does not say so itself is kept."""
+    def run_store(self, name: str, uid: str) -> Store:
+        """The store of a run whose manifest does not name one."""
         return self.store(f"{self.root}/{NAMESPACE}/{name}-{uid[:8]}")
 
     def records(self, name: str, uid: str) -> list[bytes]:
-        """Every iteration's record; the same for every way in which the same run comes about."""
-        store = self.place(name, uid)
+        """The record of every iteration; they are equal for runs with equal manifests."""
+        store = self.run_store(name, uid)
         return [store.get(key) for key in store.list(keys.ITERATIONS)]
 
-    def lose(self, service: str) -> str:
-        """A service beside AgentRL dies and comes back after a while: MinIO, KFP's API server,
-        MLflow. Says what was done."""
-        if self.own:
-            self.cluster("kill", service)
-            time.sleep(AWAY_S)
-            self.cluster("restart", service)
-            return "killed, away for a while, started again"
-        chosen = ["pods", "-l", PODS[service], "--field-selector=status.phase=Running"]
-        if not self.get(*chosen)["items"]:
-            return "left alone: it is not a pod of this namespace"
-        return self.kubectl("delete", *chosen, "--grace-period=0", "--force")
+    def stop_service(self, service: str) -> str:
+        """Stop MinIO, the API server of KFP, or MLflow; it comes back after a while.
 
-    def cluster(self, *words: str) -> None:
-        """Something only the machine under our own cluster can do."""
+        On the local cluster the process is killed and restarted, and its health endpoint is checked
+        in between; elsewhere the pod is deleted. Returns a description of what was done.
+        """
+        if self.local:
+            url = self.health_urls()[service]
+            self.local_cluster("kill", service)
+            assert not responds(url), f"{service} answers at {url} after it was killed"
+            time.sleep(AWAY_S)
+            self.local_cluster("restart", service)
+            assert responds(url), f"{service} does not answer at {url} after its restart"
+            return f"killed, and restarted after {AWAY_S:.0f} s"
+        running = ["pods", "-l", PODS[service], "--field-selector=status.phase=Running"]
+        if not self.get(*running)["items"]:
+            return "skipped: it is not a pod of this namespace"
+        return self.kubectl("delete", *running, "--grace-period=0", "--force")
+
+    def health_urls(self) -> dict[str, str]:
+        """Health endpoints of the services beside AgentRL, by name."""
+        return {
+            "minio": f"{self.s3}/minio/health/live",
+            "kfp-apiserver": f"{self.kfp}/apis/v2beta1/healthz",
+            "mlflow": f"{self.mlflow}/health",
+        }
+
+    def local_cluster(self, *words: str) -> None:
+        """Run a command of the local cluster."""
         done = subprocess.run(
             [sys.executable, CLUSTER, "local", *words],
             capture_output=True,
@@ -182,24 +194,36 @@ class Installed:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def pods(self, **labels: str) -> Iterator[dict[str, Any]]:
-        """Pods that have not ended."""
-        chosen = ",".join(f"{key}={value}" for key, value in labels.items())
-        for pod in self.get("pods", "-l", chosen)["items"]:
+        """Pods with these labels that have not ended."""
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        for pod in self.get("pods", "-l", selector)["items"]:
             if pod["status"]["phase"] in ("Pending", "Running"):
                 yield pod
 
 
 def created(run: dict[str, Any]) -> str:
+    """Sort key: the creation time in ISO format."""
     moment: str = run["created_at"]
     return moment
 
 
+def responds(url: str) -> bool:
+    """Whether an HTTP server answers with success; False if the connection is refused."""
+    try:
+        return httpx.get(url, timeout=60).is_success
+    except httpx.ConnectError as error:
+        if "refused" not in str(error):
+            raise
+        return False
+
+
 def manifest(name: str, **changes: Any) -> dict[str, Any]:
-    """`examples/babyai.yaml`, shortened so that two cores are through with it in minutes. Lists and
-    scalars in `changes` replace, mappings are laid over."""
-    read: dict[str, Any] = yaml.safe_load((ROOT / "examples/babyai.yaml").read_text())
-    read["metadata"] = {"name": name}
-    spec = read["spec"]
+    """`examples/babyai.yaml`, shortened to a few minutes on two cores.
+
+    In `changes`, lists and scalars replace those of the example, and mappings are merged.
+    """
+    example: dict[str, Any] = yaml.safe_load((ROOT / "examples/babyai.yaml").read_text())
+    example["metadata"] = {"name": name}
     short: dict[str, Any] = {
         "horizon": {
             "phases": [{"maxTurns": 3, "iterations": 6}, {"maxTurns": 5, "iterations": 10}],
@@ -211,8 +235,46 @@ def manifest(name: str, **changes: Any) -> dict[str, Any]:
         "algorithm": {"importanceSampling": {}},
         "update": {"checkpointEvery": 5},
     }
-    for part, change in [*short.items(), *changes.items()]:
+    merge(example["spec"], short)
+    merge(example["spec"], changes)
+    return example
+
+
+def tiny_manifest(name: str, **changes: Any) -> dict[str, Any]:
+    """A run on the corridor environment that takes half a minute of CPU time.
+
+    `changes` are applied as in `manifest`.
+    """
+    spec: dict[str, Any] = {
+        "model": {
+            "source": "tiny",
+            "context": 64,
+            "tiny": {"layers": 1, "hidden": 32, "heads": 2, "kvHeads": 1, "intermediate": 32},
+        },
+        "environments": [{"name": "corridor", "builtin": "corridor", "replicas": 0}],
+        "horizon": {"phases": [{"maxTurns": 4, "iterations": 3}]},
+        "rollout": {
+            "tasks": 6,
+            "groupSize": 4,
+            "actions": "admissible",
+            "maxTokensPerTurn": 4,
+        },
+        "update": {"miniBatch": 8, "microBatchTokens": 256},
+        "evaluation": {"tasks": 12},
+        "compute": {"workers": 1, "cpu": "50m", "memory": "600Mi"},
+    }
+    merge(spec, changes)
+    return {
+        "apiVersion": "agentrl.dev/v1alpha1",
+        "kind": "AgentRLRun",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def merge(spec: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Merge mappings of the first level into `spec`; replace everything else."""
+    for part, change in changes.items():
         known = spec.get(part)
         both = isinstance(known, dict) and isinstance(change, dict)
         spec[part] = {**known, **change} if both else change
-    return read

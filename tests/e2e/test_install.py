@@ -1,4 +1,4 @@
-"""What a person is told to do after an installation."""
+"""The checks that the documentation recommends after an installation."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import subprocess
 import pytest
 from installed import NAMESPACE, ROOT, Installed
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("uids")]  # those runs start meanwhile
 
 
-def test_the_chart_tests_itself(installed: Installed, helm: str) -> None:
+def test_helm_test_succeeds(installed: Installed, helm: str) -> None:
     done = subprocess.run(
         [helm, "test", "agentrl", "-n", NAMESPACE, "--timeout", "600s"],
         capture_output=True,
@@ -24,7 +24,7 @@ def test_the_chart_tests_itself(installed: Installed, helm: str) -> None:
     assert "Phase:          Succeeded" in done.stdout
 
 
-def test_the_lease_names_the_pod_that_acts(installed: Installed) -> None:
+def test_lease_names_an_operator_pod(installed: Installed) -> None:
     def holder() -> bool | None:
         pods = installed.get("pods", "-l", "app.kubernetes.io/component=operator")["items"]
         spec = installed.get("lease", "agentrl")["spec"]
@@ -34,7 +34,7 @@ def test_the_lease_names_the_pod_that_acts(installed: Installed) -> None:
     installed.until("the operator holds its lease", holder, 300)
 
 
-def test_a_cluster_takes_the_plain_manifests(installed: Installed) -> None:
-    told = installed.kubectl("apply", "--dry-run=server", "-k", str(ROOT / "helm/plain"))
-    assert "customresourcedefinition.apiextensions.k8s.io/agentrlruns.agentrl.dev" in told
-    assert "deployment.apps/agentrl " in told
+def test_api_server_accepts_the_plain_manifests(installed: Installed) -> None:
+    output = installed.kubectl("apply", "--dry-run=server", "-k", str(ROOT / "helm/plain"))
+    assert "customresourcedefinition.apiextensions.k8s.io/agentrlruns.agentrl.dev" in output
+    assert "deployment.apps/agentrl " in output

@@ -1,4 +1,4 @@
-"""Who reaches whom under the chart's NetworkPolicies, asked of a real kernel.
+"""Which pods reach which under the chart's NetworkPolicies, on a real kernel.
 
 On the local cluster hack/cluster/network/firewall.py enforces them, in every test of this folder;
 on another cluster its network has to.
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from installed import NAMESPACE, ROOT, Installed, manifest
+from installed import NAMESPACE, ROOT, Installed
 
 pytestmark = pytest.mark.e2e
 
@@ -37,15 +37,15 @@ held = [socket.create_server(("0.0.0.0", int(port)), backlog=100) for port in sy
 time.sleep(float(sys.argv[1]))
 """
 OTHER = 9999
-"""A port at which nobody should be called. Somebody listens there."""
+"""A port on which pods listen and which no policy opens."""
 LISTENING_S = "3600"
 SETTLED_S = 120.0
-"""Seconds in which a network has taken note of new pods and policies."""
+"""Time limit for the network to apply new pods and policies, in seconds."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A pod that calls others, or is called."""
+class Peer:
+    """A pod that connects to others, or that others connect to."""
 
     installed: Installed
     name: str
@@ -53,14 +53,14 @@ class Place:
     container: tuple[str, ...] = ()
 
     def reaches(self, targets: dict[str, Address]) -> dict[str, bool]:
-        """Which of them it can connect to."""
-        asked = json.dumps(list(targets.values()))
+        """Whether the pod can connect to each target."""
+        addresses = json.dumps(list(targets.values()))
         where = ("-n", self.namespace, "exec", self.name, *self.container)
-        told = self.installed.kubectl(*where, "--", "python3", "-c", PROBE, asked)
-        return dict(zip(targets, json.loads(told), strict=True))
+        output = self.installed.kubectl(*where, "--", "python3", "-c", PROBE, addresses)
+        return dict(zip(targets, json.loads(output), strict=True))
 
-    def comes_to_reach(self, targets: dict[str, Address], wanted: set[str]) -> None:
-        """Once the network has taken note, just those that are wanted."""
+    def assert_reaches_only(self, targets: dict[str, Address], wanted: set[str]) -> None:
+        """Wait until the pod reaches exactly the wanted targets; fail after SETTLED_S."""
         found: dict[str, bool] = {}
 
         def as_wanted() -> bool | None:
@@ -75,12 +75,12 @@ class Place:
             raise
 
     def address(self) -> str:
-        told = self.installed.kubectl("-n", self.namespace, "get", "pod", self.name, "-o", "json")
-        where: str = json.loads(told)["status"]["podIP"]
-        return where
+        pod = self.installed.kubectl("-n", self.namespace, "get", "pod", self.name, "-o", "json")
+        address: str = json.loads(pod)["status"]["podIP"]
+        return address
 
     def listen(self) -> subprocess.Popen[bytes]:
-        """At `OTHER`, for a while."""
+        """Listen on the port `OTHER` of the pod."""
         command = ["kubectl", "-n", self.namespace, "exec", self.name, *self.container, "--"]
         return subprocess.Popen(
             [*command, "python3", "-c", LISTEN, LISTENING_S, str(OTHER)],
@@ -88,10 +88,10 @@ class Place:
         )
 
 
-def listener(installed: Installed, name: str, namespace: str = NAMESPACE, **labels: str) -> Place:
-    """A pod of somebody else's, which listens at `OTHER` and where MinIO would."""
+def listener(installed: Installed, name: str, namespace: str = NAMESPACE, **labels: str) -> Peer:
+    """Create a pod outside AgentRL, which listens on `OTHER` and on MinIO's port."""
     operator = installed.get("deployments", "agentrl")["spec"]["template"]["spec"]["containers"][0]
-    made = {
+    manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
@@ -109,22 +109,22 @@ def listener(installed: Installed, name: str, namespace: str = NAMESPACE, **labe
             ],
         },
     }
-    installed.kubectl("-n", namespace, "apply", "-f", "-", stdin=json.dumps(made))
+    installed.kubectl("-n", namespace, "apply", "-f", "-", stdin=json.dumps(manifest))
     ready = ("--for=condition=Ready", f"pod/{name}", "--timeout=300s")
     installed.kubectl("-n", namespace, "wait", *ready)
-    return Place(installed, name, namespace)
+    return Peer(installed, name, namespace)
 
 
 @pytest.fixture(scope="module")
-def neighbour(installed: Installed) -> Iterator[Place]:
-    """Somebody else's pod, in the namespace of the runs."""
+def neighbour(installed: Installed) -> Iterator[Peer]:
+    """A pod outside AgentRL, in the namespace of the runs."""
     yield listener(installed, "network-neighbour", app="network-neighbour")
     installed.kubectl("delete", "pod", "network-neighbour", "--force")
 
 
 @pytest.fixture(scope="module")
-def stranger(installed: Installed) -> Iterator[Place]:
-    """Somebody else's pod, elsewhere."""
+def stranger(installed: Installed) -> Iterator[Peer]:
+    """A pod outside AgentRL, in another namespace."""
     yield listener(installed, "network-stranger", "default")
     installed.kubectl("-n", "default", "delete", "pod", "network-stranger", "--force")
 
@@ -135,10 +135,10 @@ def network_policy(**spec: Any) -> str:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def enforced(installed: Installed, neighbour: Place, stranger: Place) -> None:
-    """Policies are enforced at all: always so on our own cluster."""
+def enforced(installed: Installed, neighbour: Peer, stranger: Peer) -> None:
+    """Skip if the cluster does not enforce NetworkPolicies; the local cluster must."""
     target = {"stranger": (stranger.address(), OTHER)}
-    neighbour.comes_to_reach(target, {"stranger"})
+    neighbour.assert_reaches_only(target, {"stranger"})
     alone = {"matchLabels": {"app": "network-neighbour"}}
     installed.kubectl(
         "apply",
@@ -147,31 +147,28 @@ def enforced(installed: Installed, neighbour: Place, stranger: Place) -> None:
         stdin=network_policy(podSelector=alone, policyTypes=["Egress"], egress=[]),
     )
     try:
-        neighbour.comes_to_reach(target, set())
+        neighbour.assert_reaches_only(target, set())
     except AssertionError:
-        if installed.own:
+        if installed.local:
             raise
-        pytest.skip("this cluster's network enforces no NetworkPolicies")
+        pytest.skip("the network of this cluster does not enforce NetworkPolicies")
     finally:
         installed.kubectl("delete", "networkpolicy", "network-test")
-    neighbour.comes_to_reach(target, {"stranger"})
+    neighbour.assert_reaches_only(target, {"stranger"})
 
 
 @dataclass(frozen=True)
 class Pods:
-    """The pods of a run at work, and the operator's."""
+    """The pods of a working run, and the operator."""
 
-    operator: Place
-    environment: Place
-    stage: Place
+    operator: Peer
+    environment: Peer
+    stage: Peer
 
 
 @pytest.fixture(scope="module")
-def at_work(installed: Installed) -> Iterator[Pods]:
-    horizon = {"phases": [{"maxTurns": 3, "iterations": 500}], "alarms": []}
-    installed.apply(manifest("walled", horizon=horizon, evaluation={"tasks": 20, "maxTurns": 3}))
-    installed.until_iteration("walled", 1, 1200)
-    run = {"agentrl.dev/run": "walled"}
+def at_work(installed: Installed, working: str) -> Iterator[Pods]:
+    run = {"agentrl.dev/run": working}
     (environment,) = (
         pod
         for pod in installed.pods(**run)
@@ -180,28 +177,27 @@ def at_work(installed: Installed) -> Iterator[Pods]:
     (stage,) = installed.pods(**run, **{"agentrl.dev/stage": "train"})
     (operator,) = installed.pods(**{"app.kubernetes.io/component": "operator"})
     found = Pods(
-        operator=Place(installed, operator["metadata"]["name"]),
-        environment=Place(installed, environment["metadata"]["name"]),
-        stage=Place(installed, stage["metadata"]["name"], container=("-c", "main")),
+        operator=Peer(installed, operator["metadata"]["name"]),
+        environment=Peer(installed, environment["metadata"]["name"]),
+        stage=Peer(installed, stage["metadata"]["name"], container=("-c", "main")),
     )
     listening = [found.operator.listen(), found.environment.listen()]
-    for place in (found.operator, found.environment):  # only a policy keeps others off that port
-        place.comes_to_reach({"itself": (place.address(), OTHER)}, {"itself"})
+    for place in (found.operator, found.environment):  # only a policy can close that port to others
+        place.assert_reaches_only({"itself": (place.address(), OTHER)}, {"itself"})
     yield found
     for process in listening:
         process.kill()
         process.wait()
-    installed.kubectl("delete", "agentrlrun", "walled", "--timeout=600s")
 
 
 def service(installed: Installed, name: str, port: int, namespace: str = NAMESPACE) -> Address:
-    """By its address: who may call nobody cannot ask for a name either."""
-    told = installed.kubectl("-n", namespace, "get", "service", name, "-o", "json")
-    return json.loads(told)["spec"]["clusterIP"], port
+    """Address of a Service; a pod without egress cannot resolve its name."""
+    output = installed.kubectl("-n", namespace, "get", "service", name, "-o", "json")
+    return json.loads(output)["spec"]["clusterIP"], port
 
 
-def beside(installed: Installed) -> dict[str, Address]:
-    """What a run needs, and what a cluster has."""
+def services(installed: Installed) -> dict[str, Address]:
+    """Services that a run needs, and those of the cluster itself."""
     return {
         "kfp": service(installed, "ml-pipeline", 8888),
         "store": service(installed, "minio-service", 9000),
@@ -210,7 +206,7 @@ def beside(installed: Installed) -> dict[str, Address]:
     }
 
 
-def ours(pods: Pods) -> dict[str, Address]:
+def pod_ports(pods: Pods) -> dict[str, Address]:
     operator, environment = pods.operator.address(), pods.environment.address()
     return {
         "metrics": (operator, 8080),
@@ -220,56 +216,46 @@ def ours(pods: Pods) -> dict[str, Address]:
     }
 
 
-def test_a_run_succeeds_with_all_of_them_in_force(
-    installed: Installed, calm: tuple[str, str]
+def test_operator_reaches_what_it_needs(
+    installed: Installed, at_work: Pods, neighbour: Peer, stranger: Peer
 ) -> None:
-    names = {one["metadata"]["name"] for one in installed.get("networkpolicies")["items"]}
-    assert names >= {"agentrl", "agentrl-environments"}
-    assert installed.status(calm[0])["state"] == "Succeeded"
-
-
-def test_the_operator_calls_what_it_needs(
-    installed: Installed, at_work: Pods, neighbour: Place, stranger: Place
-) -> None:
-    targets = beside(installed) | {
+    targets = services(installed) | {
         "neighbour": (neighbour.address(), OTHER),
         "stranger": (stranger.address(), OTHER),
         "environment": (at_work.environment.address(), 8080),
     }
-    # a policy names KFP's namespace, not its pods
-    at_work.operator.comes_to_reach(targets, {"kfp", "store", "api", "dns", "neighbour"})
+    # the policy selects the namespace of KFP, not its pods
+    at_work.operator.assert_reaches_only(targets, {"kfp", "store", "api", "dns", "neighbour"})
 
 
-def test_an_environment_server_calls_nobody(
-    installed: Installed, at_work: Pods, neighbour: Place, stranger: Place
+def test_environment_server_reaches_nothing(
+    installed: Installed, at_work: Pods, neighbour: Peer, stranger: Peer
 ) -> None:
-    targets = beside(installed) | {
+    targets = services(installed) | {
         "neighbour": (neighbour.address(), OTHER),
         "stranger": (stranger.address(), OTHER),
         "metrics": (at_work.operator.address(), 8080),
     }
-    at_work.environment.comes_to_reach(targets, set())
+    at_work.environment.assert_reaches_only(targets, set())
 
 
-def test_a_stage_calls_environments_and_whatever_it_needs(
-    installed: Installed, at_work: Pods
-) -> None:
-    needed = beside(installed)
-    targets = needed | ours(at_work)
-    at_work.stage.comes_to_reach(targets, {*needed, "environment", "metrics"})
+def test_stage_reaches_environments_and_what_it_needs(installed: Installed, at_work: Pods) -> None:
+    needed = services(installed)
+    targets = needed | pod_ports(at_work)
+    at_work.stage.assert_reaches_only(targets, {*needed, "environment", "metrics"})
 
 
-def test_others_call_no_environment_and_of_the_operator_its_metrics(
-    at_work: Pods, neighbour: Place, stranger: Place
+def test_others_reach_no_environment_and_only_the_metrics_of_the_operator(
+    at_work: Pods, neighbour: Peer, stranger: Peer
 ) -> None:
     for other in (neighbour, stranger):
-        other.comes_to_reach(ours(at_work), {"metrics"})
+        other.assert_reaches_only(pod_ports(at_work), {"metrics"})
 
 
-def test_the_try_out_store_answers_the_namespace_of_the_runs(
-    installed: Installed, helm: str, at_work: Pods, neighbour: Place, stranger: Place
+def test_minio_of_the_chart_is_reached_from_the_namespace_of_the_runs(
+    installed: Installed, helm: str, at_work: Pods, neighbour: Peer, stranger: Peer
 ) -> None:
-    """The chart's own policy, about a pod that stands in for its MinIO."""
+    """Applies the policy of the chart to a pod with the labels of its MinIO."""
     rendered = subprocess.run(
         [helm, "template", "agentrl", ROOT / "helm/agentrl", "-n", NAMESPACE,
          "--set", "minio.enabled=true", "--kube-version", "1.36.0",
@@ -285,9 +271,9 @@ def test_the_try_out_store_answers_the_namespace_of_the_runs(
     installed.kubectl("apply", "-f", "-", stdin=network_policy(**policy["spec"]))
     try:
         target = {"store": (store.address(), 9000)}
-        stranger.comes_to_reach(target, set())
-        at_work.environment.comes_to_reach(target, set())
+        stranger.assert_reaches_only(target, set())
+        at_work.environment.assert_reaches_only(target, set())
         for one in (neighbour, at_work.stage, at_work.operator):
-            one.comes_to_reach(target, {"store"})
+            one.assert_reaches_only(target, {"store"})
     finally:
         installed.kubectl("delete", "networkpolicy/network-test", "pod/network-store", "--force")

@@ -60,7 +60,7 @@ def start() -> None:
          "--executor-image-pull-policy", "IfNotPresent"],
         # the default of 10 s would add up to 10 s to every pod of a small pipeline
         env={"ARGO_POD_NAME": "controller", "LEADER_ELECTION_DISABLE": "true",
-             "DEFAULT_REQUEUE_TIME": "500ms"},
+             "DEFAULT_REQUEUE_TIME": "200ms"},
     )  # fmt: skip
     processes.wait_ready(start_api_server())
     start_persistence_agent()

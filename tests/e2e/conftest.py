@@ -46,6 +46,7 @@ ORDER = (
 """Order of the test files: those that wait for a run to end come last."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the tests; with pytest-xdist, run those on the installation in one worker.
 

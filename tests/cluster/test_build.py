@@ -1,0 +1,72 @@
+"""Building the programs of the local cluster, with a stand-in for Go."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster.settings import HERE
+
+GO = """#!/bin/sh
+# `go build ... -o FOLDER/ PACKAGE...`: takes a while, and writes one file per package
+echo "$1" >> "$LOG"
+test "$1" = build || exit 0
+sleep 0.5
+while [ "$1" != -o ]; do shift; done
+mkdir -p "$2" && touch "$2/server"
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    go = tmp_path / "bin/go"
+    go.parent.mkdir()
+    go.write_text(GO)
+    go.chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": f"{go.parent}:{os.environ['PATH']}",
+        "AGENTRL_CLUSTER_BUILD": str(tmp_path / "cache"),
+        "LOG": str(tmp_path / "log"),
+    }
+
+
+def start(environment: dict[str, str], *programs: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(HERE), "build", *programs],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_one_process_builds_and_the_other_uses_the_result(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    builds = [start(environment, "etcd") for _ in range(2)]
+    outputs = [build.communicate(timeout=300)[0] for build in builds]
+    assert [build.returncode for build in builds] == [0, 0]
+    assert (tmp_path / "log").read_text() == "build\n"
+    assert sum("Building etcd" in output for output in outputs) == 1
+    assert (tmp_path / "cache/bin/etcd").exists()
+
+
+def test_missing_program_is_built_again(environment: dict[str, str], tmp_path: Path) -> None:
+    for _ in range(2):
+        build = start(environment, "etcd")
+        build.communicate(timeout=300)
+        assert build.returncode == 0
+        (tmp_path / "cache/bin/etcd").unlink()
+    assert (tmp_path / "log").read_text() == "build\nbuild\n"
+
+
+def test_unknown_program_is_refused_with_the_known_ones(environment: dict[str, str]) -> None:
+    build = start(environment, "etcd", "minikube")
+    _, error = build.communicate(timeout=300)
+    assert build.returncode == 2
+    assert error.startswith("no program minikube; known: kube-apiserver, ")

@@ -88,7 +88,7 @@ images: $(VENV)/.installed ## Build the images and load them into that cluster
 
 # Two workers: one for the tests of the installation, one for the others (tests/e2e/conftest.py).
 e2e: cluster images kueue ## Install the chart on that cluster, train there, and kill every component meanwhile
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup --maxfail 1 --durations 12 -m "cluster or e2e" \
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --maxfail 1 --durations 12 -m "cluster or e2e" \
 	  tests/cluster tests/e2e tests/operator
 
 load: cluster images ## Thirty runs at once on that cluster; 20 minutes on two cores

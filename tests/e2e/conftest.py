@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from forward import Forward
 from installed import NAMESPACE, ROOT, RUNS, Installed, manifest, tiny_manifest
+from xdist.scheduler import LoadScopeScheduling
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentrl"
 FOUND = "service/ml-pipeline\n"
@@ -46,17 +47,22 @@ ORDER = (
 """Order of the test files: those that wait for a run to end come last."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests; with pytest-xdist, run those on the installation in one worker.
+class LoadFolderScheduling(LoadScopeScheduling):
+    """Scheduler of pytest-xdist that gives all tests of a folder to one worker."""
 
-    The tests of a cluster without the installation run in the other worker.
-    """
-    for item in items:
-        if item.get_closest_marker("e2e"):
-            item.add_marker(pytest.mark.xdist_group("installation"))
-        elif item.get_closest_marker("cluster"):
-            item.add_marker(pytest.mark.xdist_group("cluster"))
+    def _split_scope(self, nodeid: str) -> str:
+        return "/".join(nodeid.split("/")[:2])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFolderScheduling | None:
+    """With `--dist loadscope`: tests of this folder share one installation, hence one worker."""
+    if config.getvalue("dist") != "loadscope":
+        return None
+    return LoadFolderScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort the tests of this folder by ORDER."""
     items.sort(key=lambda item: ORDER.index(item.path.stem) if item.path.stem in ORDER else -1)
 
 

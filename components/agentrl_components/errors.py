@@ -1,28 +1,28 @@
-"""What can go wrong in a run, one class per boundary.
+"""Errors of a run, one class per boundary.
 
     RunError
-    ├── SpecError        the manifest is wrong                  the user's mistake: exit code 2
-    ├── ModelError       weights or tokenizer cannot be used    the user's mistake: exit code 2
-    ├── EngineError      the sampler failed
-    ├── DriftError       what would be trained is not what was sampled
-    ├── StoreError       the object store refused, is full or holds damaged data
-    ├── TrackerError     MLflow refused; recorded, never fatal
-    ├── CollapseError    an alarm said stop
-    └── Stopped          someone asked the run to end; it can go on later
+    ├── SpecError        the manifest is invalid                a user error: exit code 2
+    ├── ModelError       weights or tokenizer cannot be used    a user error: exit code 2
+    ├── EngineError      the inference engine failed
+    ├── DriftError       the tokens to train differ from the sampled ones
+    ├── StoreError       the object store failed, is full or has damaged data
+    ├── TrackerError     MLflow failed; recorded, never fatal
+    ├── CollapseError    an alarm with `action: stop` became active
+    └── Stopped          the run was asked to stop; it can be resumed
 
-The world's own errors are `agentrl_envs.errors`.
+Errors of environments are in `agentrl_envs.errors`.
 """
 
 from __future__ import annotations
 
 
 class RunError(Exception):
-    """Anything that ends a stage. The message names the thing, the reason and, where there is one,
-    the fix."""
+    """Base class of errors that end a stage. The message names the object, the reason and, if there
+    is one, the fix."""
 
 
 class SpecError(RunError):
-    """The manifest cannot be run. `mistakes` holds one line per mistake: path, reason, fix."""
+    """The manifest is invalid. `mistakes` has one line per mistake: path, reason, fix."""
 
     def __init__(self, mistakes: list[str]) -> None:
         super().__init__("\n".join(mistakes))
@@ -34,30 +34,30 @@ class ModelError(RunError):
 
 
 class EngineError(RunError):
-    """The sampler failed; the episode it was sampling is lost, not scored."""
+    """The inference engine failed. Its episode is lost and not scored."""
 
 
 class DriftError(RunError):
-    """Token ids changed between sampling and training. A bug or a template that rewrites history;
-    training on it would be silently wrong."""
+    """Token ids changed between sampling and training, because of a bug or a chat template that
+    rewrites history. Training on them would be silently wrong."""
 
 
 class StoreError(RunError):
-    """The object store refused, is full, or holds damaged data. Names the key."""
+    """The object store failed, is full, or has damaged data. The message names the key."""
 
 
 class AbsentError(StoreError):
-    """There is no such key: it was never written, or another process removed it meanwhile."""
+    """The key does not exist: it was never written, or another process deleted it."""
 
 
 class TrackerError(RunError):
-    """The tracker could not record. Kept and reported, never fatal."""
+    """The tracking server could not record something. Reported, never fatal."""
 
 
 class CollapseError(RunError):
-    """An alarm with `action: stop` rang."""
+    """An alarm with `action: stop` became active."""
 
 
 class Stopped(RunError):
-    """The run ends at a safe point because someone asked it to: Ctrl-C or a deadline. The same
-    command goes on from there."""
+    """The run stopped at a safe point because of a signal or a deadline. The same command resumes
+    it."""

@@ -1,24 +1,24 @@
-"""A tokenizer's own chat template, taken apart once so that turns can be appended to ids.
+"""Append-only dialogue with the tokenizer's own chat template.
 
 Rendering the whole conversation again at every turn would encode sampled text again, and some
-templates strip what an earlier reply thought. So the template renders short conversations of marks
-here, and what stands between the marks is all that is ever encoded:
+templates remove the thinking of earlier replies. Therefore the template is rendered once with short
+conversations of marker texts, and only the pieces between the markers are ever encoded:
 
-    before, instructions within   <|im_start|>system ... <|im_end|> <|im_start|>user
+    before (with instructions)    <|im_start|>system ... <|im_end|> <|im_start|>user
     prompt                        <|im_end|> <|im_start|>assistant
-    closer, if not sampled        <|im_end|>
+    closer (if not sampled)       <|im_end|>
     glue                          <|im_start|>user
 
-What a template decides and what is decided here:
+Decisions:
 
-- Instructions are the system message; where a template has none, they lead the first observation.
-  Without instructions a template's default system message stays (Qwen2.5).
-- Thinking is off where a template can turn it off (`enable_thinking`, Qwen3): its generation
-  prompt then holds an empty think block, and a reply is short enough to be one action. The block,
-  or what a model thought all the same, stays in the history even where the template would strip
-  it: those are the tokens that were seen and sampled.
-- Dates are fixed (`DATE`), or a run resumed tomorrow would have another prompt (Llama-3).
-- Texts are stripped of white space around them, as Llama-3's template does.
+- Instructions are the system message. If the template supports none, they precede the first
+  observation. Without instructions, the template's default system message is kept (Qwen2.5).
+- Thinking is disabled if the template allows it (`enable_thinking`, Qwen3). The generation prompt
+  then contains an empty think block, and replies are short enough to be one action. The block, or
+  any thinking that the model samples anyway, stays in the history even if the template would
+  remove it, because these tokens were part of the context.
+- The date is fixed (`DATE`), so that a run resumed on another day has the same prompts (Llama-3).
+- Texts are stripped of surrounding white space, as in the template of Llama-3.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 DATE = date(2024, 7, 26)
-"""The day that every prompt is written on: the default of Llama-3's own template."""
+"""The date in all prompts: the default of Llama-3's own template."""
 
 ENDS = (
     "<|im_end|>",
@@ -47,23 +47,23 @@ ENDS = (
     "<end_of_turn>",
     "</s>",
 )
-"""Special tokens that end a reply wherever a vocabulary has them. Generation configs name the same
-ones: Qwen2.5 and Qwen3 the end of a message and of a text, Llama-3 those two and `<|eom_id|>`."""
+"""Special tokens that end a reply, if the vocabulary has them. The generation configs of Qwen2.5,
+Qwen3 and Llama-3 name the same ones: end of message, end of text, and `<|eom_id|>` of Llama-3."""
 
 SYSTEM = "AgentMark-0"
-"""Stands for the text of a system message."""
+"""Marker for the text of the system message."""
 MARKS = ("AgentMark-1", "AgentMark-2", "AgentMark-3", "AgentMark-4", "AgentMark-5")
-"""Stand for the texts of user and assistant messages in turn."""
+"""Markers for the texts of user and assistant messages, alternating."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pieces:
-    """What a template writes around the texts of a conversation."""
+    """The pieces that a template writes around the texts of a conversation."""
 
     before: str
     """Before the first user message."""
     prompt: str
-    """After a user message, up to where the reply begins."""
+    """Between a user message and the reply."""
     closer: str
     """The special token that ends a reply."""
     glue: str
@@ -76,11 +76,14 @@ class ChatDialogue:
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, ends: Sequence[int] = (), thinking: bool = False
     ) -> None:
-        """`ends`: further end tokens, as a generation config names them. `thinking`: let a model
-        think aloud in its replies, where the template leaves the choice.
+        """Args:
+            ends: further end tokens, from the model's generation config.
+            thinking: enable thinking in replies, if the template has this option.
 
-        Raises `ModelError` when there is no usable template, `DriftError` when the template
-        changes earlier messages as a conversation grows."""
+        Raises:
+            ModelError: the tokenizer has no usable template.
+            DriftError: the template changes earlier messages as the conversation grows.
+        """
         self._codec = Codec(tokenizer)
         template = _Template(tokenizer, self._codec, thinking)
         self._bare = template.pieces(system=None)
@@ -91,19 +94,19 @@ class ChatDialogue:
         self.stop: tuple[int, ...] = tuple(dict.fromkeys([closer, *own, *known, *ends]))
 
     def opening(self, instructions: str, observation: str) -> list[int]:
-        told, seen = self._codec.foreign(instructions), self._codec.foreign(observation)
+        system, seen = self._codec.escaped(instructions), self._codec.escaped(observation)
         before = self._bare.before
-        if told and self._instructed is not None:
-            before = self._instructed.replace(SYSTEM, told)
-        elif told:
-            seen = f"{told}\n\n{seen}"
+        if system and self._instructed is not None:
+            before = self._instructed.replace(SYSTEM, system)
+        elif system:
+            seen = f"{system}\n\n{seen}"
         return list(self._codec.encode(before + seen + self._bare.prompt))
 
     def following(self, reply: Sequence[int], observation: str) -> list[int]:
-        # Encoded from the closer on, because what follows a special token may be cut differently
-        # from what begins a text.
+        # Encoded together with the closer: text after a special token may be tokenized differently
+        # from text at the beginning.
         pieces = self._bare
-        seen = self._codec.foreign(observation)
+        seen = self._codec.escaped(observation)
         _, *after = self._codec.encode(pieces.closer + pieces.glue + seen + pieces.prompt)
         return [*self.closing(reply), *after]
 
@@ -114,11 +117,11 @@ class ChatDialogue:
         return self._codec.decode([index for index in reply if index not in self.stop])
 
     def encode_action(self, action: str) -> list[int]:
-        return list(self._codec.encode(self._codec.foreign(action)))
+        return list(self._codec.encode(self._codec.escaped(action)))
 
 
 class _Template:
-    """Renders conversations of marks and reads off the pieces between them."""
+    """Renders conversations of markers and extracts the pieces between them."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, codec: Codec, thinking: bool) -> None:
         self._tokenizer = tokenizer
@@ -128,12 +131,12 @@ class _Template:
         if not tokenizer.chat_template:
             raise ModelError(
                 f"tokenizer of {tokenizer.name_or_path or 'the model'} has no chat template; "
-                "say `template: react`, or take the model's instruct form"
+                "set `template: react`, or use the instruct variant of the model"
             )
 
     def instructed(self, bare: Pieces) -> str | None:
-        """What stands before the first user message when there is a system message, `SYSTEM` in
-        place of its text. None: the template has no place where one stays."""
+        """The piece before the first user message with a system message, whose text is `SYSTEM`.
+        None: the template does not support system messages."""
         try:
             pieces = self.pieces(system=SYSTEM)
         except (ModelError, DriftError):
@@ -142,34 +145,33 @@ class _Template:
         return pieces.before if same and pieces.before.count(SYSTEM) == 1 else None
 
     def pieces(self, system: str | None) -> Pieces:
-        """The pieces, from conversations of one, three and five messages that must agree.
+        """The pieces, from conversations of one, three and five messages, which must agree.
 
-        Raises `ModelError` or `DriftError`, as `ChatDialogue` does.
+        Raises `ModelError` or `DriftError` as `ChatDialogue` does.
         """
         one, three, five = (self._render(system, MARKS[:size]) for size in (1, 3, 5))
         before, prompt = self._between(one, MARKS[:1])
         _, head, after, _ = self._between(three, MARKS[:3])
-        # A generation prompt may say more than history keeps of it: an empty think block, say.
+        # The generation prompt may have more than the history, such as an empty think block.
         kept = prompt.startswith(head)
         grown = [before, MARKS[0], head, MARKS[1], after, MARKS[2]]
         kept &= three == "".join([*grown, prompt])
         kept &= five == "".join([*grown, head, MARKS[3], after, MARKS[4], prompt])
         if not kept:
             raise DriftError(
-                f"{self._name} changes earlier messages as a conversation grows, so what was "
-                "sampled would not be what is trained; say `template: react`"
+                f"{self._name} changes earlier messages as a conversation grows, so the trained "
+                "tokens would differ from the sampled ones; set `template: react`"
             )
         closer = self._codec.special_at(after.lstrip())
         if closer is None:
             raise ModelError(
-                f"{self._name} ends a reply with no special token, so no reply would know its end; "
-                "say `template: react`"
+                f"{self._name} does not end a reply with a special token; set `template: react`"
             )
         glue = after.lstrip().removeprefix(closer)
         return Pieces(before=before, prompt=prompt, closer=closer, glue=glue)
 
     def _render(self, system: str | None, texts: Sequence[str]) -> str:
-        from jinja2 import TemplateError  # only models that chat need it
+        from jinja2 import TemplateError  # imported late: only chat models need it
 
         roles = ("user", "assistant")
         messages = [] if system is None else [{"role": "system", "content": system}]
@@ -185,18 +187,18 @@ class _Template:
             )
         except (TemplateError, TypeError, ValueError) as error:
             raise ModelError(
-                f"{self._name} cannot be rendered: {error}; say `template: react`"
+                f"{self._name} cannot be rendered: {error}; set `template: react`"
             ) from error
         return str(rendered)
 
     def _between(self, rendered: str, marks: Sequence[str]) -> list[str]:
-        """What stands before, between and after the marks, each of which must be there once."""
+        """The texts before, between and after the markers, each of which must occur once."""
         pieces, rest = [], rendered
         for mark in marks:
             if rendered.count(mark) != 1 or mark not in rest:
                 raise DriftError(
-                    f"{self._name} does not show every message once and in order, so no turn can "
-                    "be appended to what was sampled; say `template: react`"
+                    f"{self._name} does not render every message once and in order, so turns "
+                    "cannot be appended; set `template: react`"
                 )
             piece, _, rest = rest.partition(mark)
             pieces.append(piece)

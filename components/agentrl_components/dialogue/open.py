@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from agentrl_components.dialogue import word_tokenizer
 from agentrl_components.dialogue.chat import ChatDialogue
-from agentrl_components.dialogue.plain import PlainDialogue, speaks_plain
+from agentrl_components.dialogue.plain import PlainDialogue, has_separators
 from agentrl_components.dialogue.protocol import Dialogue
 from agentrl_components.dialogue.react import ReactDialogue
 from agentrl_components.errors import ModelError
@@ -35,7 +35,7 @@ def open_dialogue(folder: Path, template: Template, tiny: bool) -> Dialogue:
         ModelError, DriftError: as `open_tokenizer` and `dialogue_for` do.
     """
     if template in ("auto", "plain"):
-        ids = word_tokenizer.read(folder)
+        ids = word_tokenizer.word_ids(folder)
         if ids is not None:
             return PlainDialogue(ids)
     return dialogue_for(template, open_tokenizer(folder), tiny)
@@ -55,7 +55,7 @@ def dialogue_for(
         DriftError: its chat template changes text that was already encoded.
     """
     ids = tokenizer.get_vocab()
-    if template == "plain" or (template == "auto" and (tiny or speaks_plain(ids))):
+    if template == "plain" or (template == "auto" and (tiny or has_separators(ids))):
         return PlainDialogue(ids, tokenizer.name_or_path)
     if template == "react":
         return ReactDialogue(tokenizer)

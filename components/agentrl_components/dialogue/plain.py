@@ -1,10 +1,10 @@
-"""Bare texts between separator tokens, for models whose vocabulary is the environment's own words.
+"""Dialogue of plain texts between separator tokens, for tiny models with a word vocabulary.
 
     <obs> instructions observation <act> reply <end> <obs> observation <act> reply <end>
 
-A text is split at white space and looked up word by word, which gives the ids that the tokenizer
-of `words.word_tokenizer` gives and is far quicker than asking it. A separator that stands in a text
-is read as an unknown word, so no observation can forge the boundary of a turn.
+Texts are split at white space and looked up word by word. This gives the same ids as the tokenizer
+of `word_tokenizer` and is much faster. A separator inside a text becomes an unknown word, so an
+observation cannot forge the boundary of a turn.
 """
 
 from __future__ import annotations
@@ -17,27 +17,32 @@ from agentrl_components.errors import ModelError
 PAD, UNKNOWN, OBSERVE, ACT, END = SPECIALS = ("<pad>", "<unk>", "<obs>", "<act>", "<end>")
 """The separators, in the order of their ids."""
 
-REMEMBERED_TEXTS = 65536
-"""How many texts keep their ids. Observations of small worlds come again and again."""
+CACHED_TEXTS = 65536
+"""Size of the cache of encoded texts. Small environments repeat their observations."""
 
 
 class PlainDialogue:
-    """`<obs> text <act> reply <end>`, over and over."""
+    """`<obs> text <act> reply <end>`, repeated."""
 
     def __init__(self, ids: Mapping[str, int], name: str = "") -> None:
-        """`ids`: of every word, the separators among them. `name`: of the model, for errors.
-        Raises `ModelError` where a separator is not among them."""
+        """Args:
+            ids: id of every word and separator.
+            name: name of the model, for error messages.
+
+        Raises:
+            ModelError: a separator is missing.
+        """
         missing = [token for token in SPECIALS if token not in ids]
         if missing:
             raise ModelError(
                 f"tokenizer of {name or 'the model'} lacks {' '.join(missing)}, "
-                "which `template: plain` needs; say `template: chat` or `template: react`"
+                "which `template: plain` needs; set `template: chat` or `template: react`"
             )
         self._unknown, self._observe, self._act, self._end = (ids[token] for token in SPECIALS[1:])
         self._words = {index: word for word, index in ids.items()}
         self._ids = {word: index for word, index in ids.items() if word not in SPECIALS}
         self.stop: tuple[int, ...] = (self._end,)
-        self._encode = lru_cache(maxsize=REMEMBERED_TEXTS)(self._look_up)
+        self._encode = lru_cache(maxsize=CACHED_TEXTS)(self._look_up)
 
     def _look_up(self, text: str) -> tuple[int, ...]:
         ids, unknown = self._ids, self._unknown
@@ -59,6 +64,6 @@ class PlainDialogue:
         return list(self._encode(action))
 
 
-def speaks_plain(words: Collection[str]) -> bool:
-    """Whether the vocabulary has every separator."""
+def has_separators(words: Collection[str]) -> bool:
+    """Whether the vocabulary contains all separators."""
     return set(SPECIALS) <= set(words)

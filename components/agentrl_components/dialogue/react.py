@@ -1,4 +1,4 @@
-"""Observation/Action lines, for base models that know no chat.
+"""Dialogue of Observation and Action lines, for base models without a chat template.
 
     instructions
 
@@ -7,8 +7,8 @@
     Observation: There is a key here.
     Action: take key
 
-A reply is one line: it ends in a token of line breaks, or in the end of the text. It begins with
-the space after `Action:`, because that is how tokenizers of running text cut words.
+A reply is one line: it ends with a line break token or an end-of-text token. It begins with the
+space after `Action:`, because tokenizers join a space with the word that follows.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 LINE_BREAK_MARKS = ("\n", "Ċ", "<0x0A>")
-"""How vocabularies write a line break: as it is, byte-level BPE, SentencePiece's bytes."""
+"""A line break in vocabularies: literally, in byte-level BPE, and as a SentencePiece byte."""
 
 
 class ReactDialogue:
-    """`Observation: text`, `Action: reply`, line by line."""
+    """`Observation: text` and `Action: reply` lines."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._codec = Codec(tokenizer)
@@ -38,14 +38,14 @@ class ReactDialogue:
         self._start = [first] if tokenizer.encode("a")[:1] == [first] else []
 
     def opening(self, instructions: str, observation: str) -> list[int]:
-        told = self._codec.foreign(instructions)
-        lead = self._codec.encode(f"{told}\n\n") if told else ()
-        return [*self._start, *lead, *self._ask(observation)]
+        text = self._codec.escaped(instructions)
+        lead = self._codec.encode(f"{text}\n\n") if text else ()
+        return [*self._start, *lead, *self._prompt(observation)]
 
     def following(self, reply: Sequence[int], observation: str) -> list[int]:
-        # The end of a text ends a reply but not its line.
+        # An end-of-text token ends the reply, but not the line.
         broken = bool(reply) and reply[-1] in self._breaks
-        return [*([] if broken else self._breaks[:1]), *self._ask(observation)]
+        return [*([] if broken else self._breaks[:1]), *self._prompt(observation)]
 
     def closing(self, reply: Sequence[int]) -> list[int]:
         return [] if reply and reply[-1] in self.stop else [self._breaks[0]]
@@ -54,19 +54,19 @@ class ReactDialogue:
         return self._codec.decode([index for index in reply if index not in self.stop]).strip()
 
     def encode_action(self, action: str) -> list[int]:
-        return list(self._codec.encode(f" {self._codec.foreign(action)}"))
+        return list(self._codec.encode(f" {self._codec.escaped(action)}"))
 
-    def _ask(self, observation: str) -> tuple[int, ...]:
-        return self._codec.encode(f"Observation: {self._codec.foreign(observation)}\nAction:")
+    def _prompt(self, observation: str) -> tuple[int, ...]:
+        return self._codec.encode(f"Observation: {self._codec.escaped(observation)}\nAction:")
 
 
 def _line_breaks(tokenizer: PreTrainedTokenizerBase, codec: Codec) -> tuple[int, ...]:
-    """Ids of tokens that are only white space with a line break in it; the plainest first."""
+    """Ids of all white space tokens with a line break; that of "\\n" first."""
     plain = codec.encode("\n")
     if len(plain) != 1 or codec.decode(plain) != "\n":
         raise ModelError(
             f"tokenizer of {tokenizer.name_or_path or 'the model'} has no token for a line break, "
-            "which ends a reply under `template: react`; say `template: chat`"
+            "which ends a reply with `template: react`; set `template: chat`"
         )
     marked = (
         index

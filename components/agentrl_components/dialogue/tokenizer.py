@@ -1,7 +1,7 @@
-"""A tokenizer between trusted pieces and foreign texts.
+"""A tokenizer that keeps template pieces and texts of others apart.
 
-The pieces around a turn are the template's own and may hold special tokens. An observation may not:
-one that spells `<|im_end|>` must not end the turn it stands in.
+The pieces of a template may contain special tokens. Texts of others may not: an observation with
+the text `<|im_end|>` must not end its turn.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-REMEMBERED_TEXTS = 4096
-"""How many texts keep their ids."""
+CACHED_TEXTS = 4096
+"""Size of the cache of encoded texts."""
 
 
 class Codec:
-    """Text to ids and back, without the special tokens a tokenizer would add by itself."""
+    """Encodes and decodes texts, without the special tokens that a tokenizer adds by default."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
@@ -28,30 +28,30 @@ class Codec:
             for index, token in tokenizer.added_tokens_decoder.items()
             if token.special and len(str(token)) > 1
         }
-        """Special tokens by their text."""
+        """Ids of the special tokens by their text."""
         longest_first = sorted(self.special, key=len, reverse=True)
         self._spelled = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
-        self._encode = lru_cache(maxsize=REMEMBERED_TEXTS)(self._ask)
+        self._encode = lru_cache(maxsize=CACHED_TEXTS)(self._encode_uncached)
 
-    def _ask(self, text: str) -> tuple[int, ...]:
+    def _encode_uncached(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Ids of a text, in which special tokens count as such."""
+        """The ids of a text. Special tokens in it are encoded as special tokens."""
         return self._encode(text)
 
-    def foreign(self, text: str) -> str:
-        """`text` as it may stand in a turn: without white space around it, and with a space after
-        the first character of every special token that it spells."""
+    def escaped(self, text: str) -> str:
+        """`text` without surrounding white space, and with a space after the first character of
+        every special token in it, so that it is encoded as ordinary text."""
         return self._spelled.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text.strip())
 
     def special_at(self, text: str) -> str | None:
-        """The special token that `text` begins with, if it does."""
+        """The special token at the beginning of `text`, or None."""
         found = self._spelled.match(text)
         return found[0] if found else None
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of ids, special tokens shown."""
+        """The text of the ids, including special tokens."""
         text = self.tokenizer.decode(
             list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )

@@ -1,7 +1,7 @@
-"""A tokenizer of whole words, for models that are trained from scratch in closed worlds.
+"""A word-level tokenizer, for tiny models that are trained from scratch.
 
-It is made, kept and read without transformers, which opens what `save` writes: importing that takes
-half as long as importing torch, in every process of a run.
+It is created, saved and read without transformers, whose import takes half as long as that of torch
+in every process of a run. transformers can load the files that `save` writes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agentrl_components.dialogue.plain import (
     PAD,
     SPECIALS,
     UNKNOWN,
-    speaks_plain,
+    has_separators,
 )
 
 CHAT_TEMPLATE = (
@@ -38,8 +38,8 @@ CHAT_TEMPLATE = (
     "{%- endfor -%}"
     f"{{%- if add_generation_prompt -%}}{{{{ '{ACT}' }}}}{{%- endif -%}}"
 )
-"""The same conversation as `plain.PlainDialogue` makes, for whoever chats with a checkpoint. Each
-message only appends; a system message and the user message after it share one separator."""
+"""A chat template that renders conversations as `plain.PlainDialogue` does, for use of a checkpoint
+in other tools. A system message and the following user message share one separator."""
 
 
 SETTINGS = {
@@ -47,20 +47,20 @@ SETTINGS = {
     "clean_up_tokenization_spaces": False,
     "eos_token": END,
     "extra_special_tokens": [OBSERVE, ACT],
-    "model_max_length": int(1e30),  # transformers' word for: any
+    "model_max_length": int(1e30),  # transformers' value for: no limit
     "pad_token": PAD,
     "tokenizer_class": "TokenizersBackend",
     "unk_token": UNKNOWN,
 }
-"""What transformers writes into tokenizer_config.json of such a tokenizer."""
+"""Content of tokenizer_config.json, as transformers writes it for such a tokenizer."""
 
 
 def word_tokenizer(vocabulary: Sequence[str]) -> Tokenizer:
-    """A tokenizer with one id a word: `SPECIALS` first, then the words in sorted order, so that its
-    ids depend on the set of words alone. Unknown words become `<unk>`; decoding joins words with
+    """A tokenizer with one id per word: `SPECIALS` first, then the words in sorted order, so that
+    the ids depend only on the set of words. Unknown words become `<unk>`. Decoding joins words with
     single spaces.
 
-    Raises `ValueError` when a word is empty, holds white space or a separator.
+    Raises `ValueError` if a word is empty or contains white space or a separator.
     """
     for word in vocabulary:
         if word.split() != [word] or any(special in word for special in SPECIALS):
@@ -74,22 +74,22 @@ def word_tokenizer(vocabulary: Sequence[str]) -> Tokenizer:
 
 
 def save(tokenizer: Tokenizer, folder: Path) -> None:
-    """Write a tokenizer of words into a model's folder, as transformers would."""
+    """Write the files of the tokenizer into a model folder, as transformers would."""
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = json.dumps(SETTINGS, indent=2, sort_keys=True) + "\n"
     (folder / "tokenizer_config.json").write_text(settings, encoding="utf-8")
     (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE, encoding="utf-8")
 
 
-def read(folder: Path) -> dict[str, int] | None:
-    """The ids of the words of a model's folder; None where its tokenizer is of another kind, or
-    damaged, of which transformers says what is wrong."""
+def word_ids(folder: Path) -> dict[str, int] | None:
+    """The id of every word, if the tokenizer in a model folder is a word tokenizer. None if it is
+    of another kind or damaged; loading it with transformers then reports the error."""
     try:
-        told = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-        if told["model"]["type"] != "WordLevel":
+        tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        if tokenizer["model"]["type"] != "WordLevel":
             return None
-        added = {token["content"]: token["id"] for token in told["added_tokens"]}
-        ids: dict[str, int] = told["model"]["vocab"] | added
+        added = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
+        ids: dict[str, int] = tokenizer["model"]["vocab"] | added
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return ids if speaks_plain(ids) else None
+    return ids if has_separators(ids) else None

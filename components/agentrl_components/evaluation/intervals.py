@@ -1,7 +1,7 @@
-"""How sure a measured number is.
+"""Confidence intervals and pass@k.
 
-Every function is pure; what draws random numbers takes a seed and gives the same interval for it on
-every machine.
+All functions are pure. Those that draw random numbers take a seed and return the same interval for
+it on every machine.
 """
 
 from __future__ import annotations
@@ -16,37 +16,38 @@ from numpy.typing import ArrayLike, NDArray
 
 RESAMPLES = 10_000
 CHUNK = 4_000_000
-"""Numbers drawn at one time, so that memory does not grow with the sample."""
+"""Random numbers drawn at a time, which bounds the memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate and the bounds that hold it with the confidence asked for."""
+    """An estimate with the bounds of its confidence interval."""
 
     estimate: float
     low: float
     high: float
     n: int
-    """Observations behind it (pairs, where paired; both samples, where not)."""
+    """Number of observations; of pairs for paired samples, of both samples for unpaired ones."""
 
     def overlaps(self, other: Interval) -> bool:
-        """Whether any value lies in both."""
+        """Whether the two intervals intersect."""
         return self.low <= other.high and other.low <= self.high
 
 
 def wilson(successes: int, n: int, *, confidence: float = 0.95) -> Interval:
-    """The score interval of a share (Wilson, JASA 22, 1927): right at 0, at n and for few trials.
+    """The score interval of a proportion (Wilson, JASA 22, 1927), which is valid for few trials and
+    at 0 and n successes.
 
         (p + z^2/2n -+ z * sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)
 
     Raises ValueError unless 0 <= successes <= n and n >= 1."""
     if n < 1 or not 0 <= successes <= n:
-        raise ValueError(f"{successes} successes of {n} trials are no share")
+        raise ValueError(f"{successes} successes of {n} trials are not a proportion")
     share = successes / n
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     spread = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     middle, scale = share + z * z / (2 * n), 1 + z * z / n
-    # At the ends the formula is 0 or 1 exactly; rounding must not put the share outside.
+    # There the formula is exactly 0 or 1; rounding must not exclude the estimate.
     low = 0.0 if successes == 0 else (middle - spread) / scale
     high = 1.0 if successes == n else (middle + spread) / scale
     return Interval(estimate=share, low=low, high=high, n=n)
@@ -55,9 +56,9 @@ def wilson(successes: int, n: int, *, confidence: float = 0.95) -> Interval:
 def bootstrap_mean(
     values: ArrayLike, *, seed: int, confidence: float = 0.95, resamples: int = RESAMPLES
 ) -> Interval:
-    """The percentile interval of a mean (Efron, Annals of Statistics 7, 1979).
+    """The bootstrap percentile interval of a mean (Efron, Annals of Statistics 7, 1979).
 
-    Raises ValueError where there is no value."""
+    Raises ValueError if there are no values."""
     sample = _sample(values)
     means = _resampled_means(sample, np.random.default_rng(seed), resamples)
     return _percentiles(means, float(sample.mean()), sample.size, confidence)
@@ -71,13 +72,14 @@ def bootstrap_paired(
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
 ) -> Interval:
-    """The mean of after - before where both were measured on the same tasks, in the same order.
+    """The mean of after - before, both measured on the same tasks in the same order.
 
-    Narrower than unpaired where hard tasks are hard for both. Raises ValueError on unequal lengths.
+    Narrower than the unpaired interval if the two are correlated. Raises ValueError if the lengths
+    differ.
     """
     first, second = _sample(after), _sample(before)
     if first.size != second.size:
-        raise ValueError(f"{first.size} and {second.size} values are no pairs")
+        raise ValueError(f"{first.size} and {second.size} values are not pairs")
     return bootstrap_mean(first - second, seed=seed, confidence=confidence, resamples=resamples)
 
 
@@ -89,7 +91,7 @@ def bootstrap_difference(
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
 ) -> Interval:
-    """mean(after) - mean(before) of two samples that have nothing to do with each other."""
+    """mean(after) - mean(before) of two independent samples."""
     first, second = _sample(after), _sample(before)
     rng = np.random.default_rng(seed)
     differences = _resampled_means(first, rng, resamples) - _resampled_means(second, rng, resamples)
@@ -98,14 +100,14 @@ def bootstrap_difference(
 
 
 def pass_at_k(tries: int, successes: int, k: int) -> float:
-    """The chance that at least one of k tries solves the task, from `tries` >= k of them.
+    """The probability that at least one of k tries solves the task, estimated from `tries` >= k.
 
         1 - C(n - c, k) / C(n, k)
 
-    the unbiased estimator of Chen et al., arXiv 2107.03374, equation 1, as a product that does not
-    overflow. Raises ValueError unless 0 <= successes <= tries and 1 <= k <= tries."""
+    The unbiased estimator of Chen et al., arXiv 2107.03374, equation 1, computed as a product that
+    does not overflow. Raises ValueError unless 0 <= successes <= tries and 1 <= k <= tries."""
     if not 1 <= k <= tries or not 0 <= successes <= tries:
-        raise ValueError(f"pass@{k} cannot be told from {successes} successes in {tries} tries")
+        raise ValueError(f"pass@{k} is undefined for {successes} successes in {tries} tries")
     if tries - successes < k:
         return 1.0
     drawn = np.arange(tries - successes + 1, tries + 1, dtype=np.float64)
@@ -115,23 +117,23 @@ def pass_at_k(tries: int, successes: int, k: int) -> float:
 def mean_pass_at_k(results: Sequence[tuple[int, int]], k: int) -> float:
     """The mean of `pass_at_k` over tasks, each given as (tries, successes).
 
-    Raises ValueError where there is no task or a task has fewer than k tries."""
+    Raises ValueError if there are no tasks or a task has fewer than k tries."""
     if not results:
-        raise ValueError("pass@k of no task")
+        raise ValueError("pass@k needs at least one task")
     return float(np.mean([pass_at_k(tries, successes, k) for tries, successes in results]))
 
 
 def _sample(values: ArrayLike) -> NDArray[np.float64]:
     sample = np.asarray(values, dtype=np.float64)
     if sample.size == 0:
-        raise ValueError("a mean of no values has no interval")
+        raise ValueError("the mean of no values has no interval")
     return sample
 
 
 def _resampled_means(
     sample: NDArray[np.float64], rng: np.random.Generator, resamples: int
 ) -> NDArray[np.float64]:
-    """[resamples] means of as many draws with replacement as the sample holds."""
+    """[resamples] the means of resamples with replacement, each as large as the sample."""
     rows = max(1, CHUNK // sample.size)
     means = [
         sample[rng.integers(0, sample.size, size=(min(rows, resamples - done), sample.size))].mean(

@@ -1,7 +1,7 @@
-"""How well a policy does on held-out tasks.
+"""Metrics of an evaluation on held-out tasks.
 
-Success is what each environment says it is. Intervals are 95 %: Wilson's for shares of single
-tries, a bootstrap over tasks where a task is tried more than once.
+Each environment defines success. Intervals are 95 % confidence intervals: Wilson's if every task is
+tried once, a bootstrap over tasks otherwise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentrl_components.trajectory.record import Ending, Trajectory
 
 
 class Share(BaseModel):
-    """A share of successes with its 95 % interval."""
+    """A success rate with its 95 % confidence interval."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -25,37 +25,37 @@ class Share(BaseModel):
     low: float
     high: float
     n: int
-    """Tasks."""
+    """Number of tasks."""
 
 
 class Evaluated(Share):
-    """What an evaluation found. Written to the store as it is."""
+    """The result of an evaluation, as it is stored."""
 
     name: str
-    """random, before, after, or a checkpoint's."""
+    """random, before, after, or the name for an iteration."""
     max_turns: int
     temperature: float
     samples: int
-    """Tries at each task."""
+    """Episodes per task."""
     wellformed: float
-    """Share of replies that held one valid action."""
+    """Share of replies that are one valid action."""
     score: float
     """Mean score, in [0, 1]."""
     raw_score: float
-    """Mean in the environment's own unit."""
+    """Mean score in the environment's own unit."""
     turns: float
-    """Mean turns of an episode."""
+    """Mean number of turns per episode."""
     lost: int
-    """Episodes that infrastructure took; not counted anywhere above."""
+    """Episodes lost to infrastructure failures; not included in other metrics."""
     pass_at: dict[int, float]
-    """k to the chance that one of k tries succeeds; empty for one try."""
+    """pass@k by k; empty if `samples` is 1."""
     categories: dict[str, Share]
     turn_sweep: dict[int, Share]
-    """Allowed turns to success, where asked for."""
+    """Success rate by turn limit, for `evaluation.turnSweep`."""
 
 
 def summarise(name: str, episodes: Sequence[Trajectory], samples: int, seed: int) -> Evaluated:
-    """The numbers of an evaluation. Raises `ValueError` when every episode was lost."""
+    """The result of an evaluation. Raises `ValueError` if every episode was lost."""
     played = [e for e in episodes if e.ending is not Ending.LOST]
     if not played:
         raise ValueError("every episode was lost")
@@ -76,14 +76,14 @@ def summarise(name: str, episodes: Sequence[Trajectory], samples: int, seed: int
         raw_score=float(np.mean([e.raw_score for e in played])),
         turns=float(np.mean([len(e.turns) for e in played])),
         lost=len(episodes) - len(played),
-        pass_at={k: passed(tries, k) for k in ([1, *powers] if samples > 1 else [])},
+        pass_at={k: mean_pass_at(tries, k) for k in ([1, *powers] if samples > 1 else [])},
         categories={name: share(some, seed) for name, some in sorted(categories.items())},
         turn_sweep={},
     )
 
 
 def category(episode: Trajectory) -> str:
-    """What an episode's success is reported under."""
+    """The category under which the episode's success is reported."""
     return f"{episode.environment}/{episode.category}"
 
 
@@ -96,7 +96,7 @@ def by_task(episodes: Sequence[Trajectory]) -> list[tuple[int, int]]:
 
 
 def share(episodes: Sequence[Trajectory], seed: int) -> Share:
-    """Success with its interval; tasks are what is counted, not tries."""
+    """The success rate with its interval. The unit of observation is the task, not the episode."""
     tries = by_task(episodes)
     if all(n == 1 for _, n in tries):
         interval = wilson(sum(s for s, _ in tries), len(tries))
@@ -106,11 +106,11 @@ def share(episodes: Sequence[Trajectory], seed: int) -> Share:
 
 
 def as_share(interval: Interval) -> Share:
-    """An interval as the report has it."""
+    """The success rate of an interval."""
     return Share(success=interval.estimate, low=interval.low, high=interval.high, n=interval.n)
 
 
-def passed(tries: Sequence[tuple[int, int]], k: int) -> float:
-    """Mean pass@k over the tasks that were tried at least k times."""
+def mean_pass_at(tries: Sequence[tuple[int, int]], k: int) -> float:
+    """Mean pass@k over the tasks with at least k tries."""
     enough = [(s, n) for s, n in tries if n >= k]
     return mean_pass_at_k([(n, s) for s, n in enough], k) if enough else 0.0

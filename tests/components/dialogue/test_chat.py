@@ -197,7 +197,7 @@ def test_a_template_without_system_messages_puts_instructions_before_the_observa
 
 
 def test_a_tokenizer_without_a_template_is_named_with_the_way_out(base) -> None:
-    with pytest.raises(ModelError, match=r"org/small has no chat template; say `template: react`"):
+    with pytest.raises(ModelError, match=r"org/small has no chat template; set `template: react`"):
         dialogue_for("auto", base, tiny=False)
 
 
@@ -226,5 +226,5 @@ def test_a_template_that_rewrites_history_is_refused(make: Make, rewriting: str)
 def test_a_template_without_an_end_of_reply_is_refused(make: Make) -> None:
     endless = "{%- for m in messages -%}{{ m.role + ': ' + m.content + '\n' }}{%- endfor -%}"
     tokenizer = make(SPECIAL, endless + "{{- 'assistant: ' -}}", "<|im_end|>")
-    with pytest.raises(ModelError, match="ends a reply with no special token"):
+    with pytest.raises(ModelError, match="does not end a reply with a special token"):
         ChatDialogue(tokenizer)

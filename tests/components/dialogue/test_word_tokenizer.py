@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from agentrl_components.dialogue.word_tokenizer import read, save, word_tokenizer
+from agentrl_components.dialogue.word_tokenizer import save, word_ids, word_tokenizer
 
 VOCABULARY = ("go", "to", ".", ",", "'s", "ball", "n't", "12")
 TOKENIZER = spoken.opened(VOCABULARY)
@@ -59,17 +59,17 @@ def test_transformers_saves_what_it_opened_as_it_was(tmp_path: Path) -> None:
     text = "go to 12 ball , 's n't ."
     assert again.encode(text) == loaded.encode(text)
     assert loaded.decode(loaded.encode(text)) == text
-    assert read(theirs) == read(ours) == loaded.get_vocab()
+    assert word_ids(theirs) == word_ids(ours) == loaded.get_vocab()
 
 
 def test_what_is_not_of_words_is_not_read(tmp_path: Path) -> None:
-    assert read(tmp_path) is None
+    assert word_ids(tmp_path) is None
     for text in ("{", "[]", "{}", '{"model": {"type": "BPE", "vocab": {}}, "added_tokens": []}'):
         (tmp_path / "tokenizer.json").write_text(text)
-        assert read(tmp_path) is None
+        assert word_ids(tmp_path) is None
     other = '{"model": {"type": "WordLevel", "vocab": {"go": 0}}, "added_tokens": []}'
     (tmp_path / "tokenizer.json").write_text(other)
-    assert read(tmp_path) is None
+    assert word_ids(tmp_path) is None
 
 
 def test_a_chat_only_ever_grows() -> None:

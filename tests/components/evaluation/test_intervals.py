@@ -43,7 +43,7 @@ def test_no_success_and_only_successes_have_intervals_that_end_at_the_share():
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 0), (-1, 5), (6, 5)])
 def test_what_is_no_share_is_refused(successes, n):
-    with pytest.raises(ValueError, match="are no share"):
+    with pytest.raises(ValueError, match="are not a proportion"):
         wilson(successes, n)
 
 
@@ -81,7 +81,7 @@ def test_pairs_cancel_what_the_tasks_have_in_common():
 
 
 def test_unequal_lengths_are_no_pairs_and_nothing_has_no_mean():
-    with pytest.raises(ValueError, match="2 and 1 values are no pairs"):
+    with pytest.raises(ValueError, match="2 and 1 values are not pairs"):
         bootstrap_paired([1, 2], [1], seed=0)
     with pytest.raises(ValueError, match="no values"):
         bootstrap_mean([], seed=0)
@@ -110,7 +110,7 @@ def test_upstream_counts_any_positive_reward_as_a_pass_and_the_mean_here_is_of_s
 
 
 def test_pass_at_more_tries_than_there_were_is_refused():
-    with pytest.raises(ValueError, match="pass@5 cannot be told from 1 successes in 4 tries"):
+    with pytest.raises(ValueError, match="pass@5 is undefined for 1 successes in 4 tries"):
         pass_at_k(4, 1, 5)
-    with pytest.raises(ValueError, match="no task"):
+    with pytest.raises(ValueError, match="needs at least one task"):
         mean_pass_at_k([], 1)

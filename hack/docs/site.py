@@ -158,6 +158,7 @@ def index() -> str:
         "",
         "Generated from the docstrings. Imports point one way:",
         "`agentrl_operator` → `agentrl_pipelines` → `agentrl_components` → `agentrl_envs`.",
+        "[Architecture](../architecture.md) describes the packages.",
         "",
     ]
     for package, folder in PACKAGES.items():

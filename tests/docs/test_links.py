@@ -14,7 +14,16 @@ CODE = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"[\w.*-]+(?:/[\w.*-]+)*/?")
 NAMED = (".py", ".md", ".yaml", ".yml", ".sh", ".json", ".svg", ".toml", "/")
 """What the name of a file or folder in a document ends with."""
-MADE = ("report.json", "report.html", "eval.json", "eval.html", "store/", "build/", "dist/", "runs/")
+MADE = (
+    "report.json",
+    "report.html",
+    "eval.json",
+    "eval.html",
+    "store/",
+    "build/",
+    "dist/",
+    "runs/",
+)
 """Files and folders that commands write, and the repository does not have."""
 
 IDS = [str(path.relative_to(ROOT)) for path in DOCUMENTS]

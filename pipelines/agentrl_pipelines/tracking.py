@@ -32,8 +32,8 @@ def open_tracker(run: AgentRLRun, root: Path, store: Store) -> MlflowTracker:
         experiment=tracking.experiment,
         run_name=run.metadata.name,
         run_id=read_tracked(store).run_id,
-        on_run=save_run_id,
-        past=partial(past, store),
+        on_run_id=save_run_id,
+        backfill=partial(past, store),
     )
 
 

@@ -1,4 +1,4 @@
-"""The report as one HTML file: no scripts, nothing loaded from elsewhere."""
+"""The report as one self-contained HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from agentrl_components.evaluation.summary import Share
     from agentrl_components.reporting.schema import Report
 
-LONG = 400
-"""Characters from which a text of an episode is folded away."""
+FOLD_LENGTH = 400
+"""Texts of an episode with more characters are collapsed."""
 
 
 def html(report: Report, curve_svg: str) -> str:
-    """The page; `curve_svg` is trusted, everything else is escaped."""
+    """Render the page. `curve_svg` is inserted as it is; everything else is escaped."""
     return (
         templates("agentrl_components.reporting")
         .get_template("report.html.j2")
@@ -24,13 +24,13 @@ def html(report: Report, curve_svg: str) -> str:
             report=report,
             curve=Markup(curve_svg),
             categories=categories(report),
-            long=LONG,
+            fold_length=FOLD_LENGTH,
         )
     )
 
 
 def templates(package: str) -> Environment:
-    """The templates of a package: escaped, with our filters, and strict about names."""
+    """The Jinja environment of a package's templates: autoescaped, strict about undefined names."""
     environment = Environment(
         loader=PackageLoader(package),
         autoescape=True,
@@ -43,23 +43,23 @@ def templates(package: str) -> Environment:
 
 
 def categories(report: Report) -> list[str]:
-    """Every category that was evaluated, in order."""
+    """The names of all evaluated categories, sorted."""
     found = (report.heldout.random, report.heldout.before, report.heldout.after)
     return sorted({name for one in found if one is not None for name in one.categories})
 
 
 def percent(share: float | None) -> str:
-    """0.822 as `82.2 %`."""
+    """0.822 as `82.2 %`; None as a dash."""
     return "–" if share is None else f"{share * 100:.1f} %"
 
 
 def interval(share: Share | None) -> str:
-    """A share's interval as `78.2 – 85.7`."""
+    """The 95 % interval of a share, in percent: `78.2 – 85.7`."""
     return "" if share is None else f"{share.low * 100:.1f} – {share.high * 100:.1f}"
 
 
 def duration(seconds: float) -> str:
-    """83.4 as `1 min 23 s`."""
+    """83.4 seconds as `1 min 23 s`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

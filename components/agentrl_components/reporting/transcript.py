@@ -1,18 +1,21 @@
-"""A played episode as text: what the agent saw, did and earned, turn by turn.
+"""An episode as text: observation, action and reward of every turn.
 
-Texts of models and of worlds are cleaned before people see them: what a terminal would obey, such
-as an escape sequence, is shown as a mark.
+Texts of models and environments may hold control characters, such as the escape sequences of a
+terminal. They are replaced by U+FFFD before the text is shown.
 """
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 
 from pydantic import BaseModel, ConfigDict
 
-from agentrl_components.reporting.printable import clean
 from agentrl_components.trajectory.record import Ending, Trajectory
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+"""Control characters except tab and newline, lone surrogates and bidirectional overrides."""
 
 
 class Move(BaseModel):
@@ -27,7 +30,7 @@ class Move(BaseModel):
 
 
 class Replay(BaseModel):
-    """One episode, for people."""
+    """One episode, with printable texts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,7 +46,7 @@ class Replay(BaseModel):
 
     @property
     def outcome(self) -> str:
-        """How it ended, as in `solved in 3 turns`."""
+        """How the episode ended, such as `solved in 3 turns`."""
         turns = len(self.moves)
         took = f"{turns} turn{'' if turns == 1 else 's'}"
         if self.success:
@@ -51,13 +54,20 @@ class Replay(BaseModel):
         if self.ending is Ending.LOST:
             return f"lost after {took}: the environment failed, not the agent"
         if self.ending is Ending.TRUNCATED:
-            limit = "all it had" if turns >= self.max_turns else self.note or "a limit was reached"
+            limit = (
+                "the turn limit" if turns >= self.max_turns else self.note or "a limit was reached"
+            )
             return f"not solved in {took}, {limit}"
-        return f"failed for good after {took}"
+        return f"failed after {took}: the environment ended the episode"
+
+
+def clean(text: str) -> str:
+    """`text` with control characters replaced by U+FFFD, and CRLF by LF."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 
 def replay(episode: Trajectory) -> Replay:
-    """The episode as people see it."""
+    """The replay of a trajectory."""
     return Replay(
         environment=episode.environment,
         category=episode.category,
@@ -80,8 +90,9 @@ def replay(episode: Trajectory) -> Replay:
 
 
 def lines(played: Replay, width: int = 80, longest: int = 600) -> Iterator[str]:
-    """The episode as lines of at most `width` characters; of an observation or an action longer
-    than `longest` characters, only the two ends are shown."""
+    """The episode as lines of at most `width` characters.
+
+    Of an observation or an action with more than `longest` characters, only both ends are shown."""
     for number, move in enumerate(played.moves, 1):
         yield from _hanging(f"{number:>3}  ", "     ", fold(move.observation, longest), width)
         yield from _hanging("  →  ", "     ", fold(move.action, longest) + _remark(move), width)
@@ -89,12 +100,12 @@ def lines(played: Replay, width: int = 80, longest: int = 600) -> Iterator[str]:
 
 
 def fold(text: str, longest: int) -> str:
-    """`text`, with the middle left out where it is longer than `longest` characters."""
+    """`text`, with its middle left out if it has more than `longest` characters."""
     if len(text) <= longest:
         return text
     head, tail = longest * 2 // 3, longest // 3
-    left_out = len(text) - head - tail
-    return f"{text[:head].rstrip()} … ({left_out:,} characters) … {text[-tail:].lstrip()}"
+    omitted = len(text) - head - tail
+    return f"{text[:head].rstrip()} … ({omitted:,} characters) … {text[-tail:].lstrip()}"
 
 
 def _remark(move: Move) -> str:
@@ -104,11 +115,11 @@ def _remark(move: Move) -> str:
 
 
 def _hanging(first: str, rest: str, text: str, width: int) -> Iterator[str]:
-    for place, line in enumerate(text.splitlines() or [""]):
+    for index, line in enumerate(text.splitlines() or [""]):
         yield from textwrap.wrap(
             line,
             max(width, 20),
-            initial_indent=first if place == 0 else rest,
+            initial_indent=first if index == 0 else rest,
             subsequent_indent=rest,
             break_on_hyphens=False,
-        ) or ([first.rstrip()] if place == 0 else [])
+        ) or ([first.rstrip()] if index == 0 else [])

@@ -1,9 +1,9 @@
-"""What a tracker still has to send: bounded, and never in the caller's way.
+"""The queue of what a tracker still has to send.
 
-Metrics are never dropped: those of an iteration wait as one entry, and many wait as one job, so a
-long outage costs memory of about a kilobyte an iteration and one request at its end. Params, files
-and models wait once each. Episodes are for looking at: beyond a limit the oldest are dropped, and
-counted.
+The queue is bounded and never blocks the caller. Metrics are never dropped: those of one iteration
+are merged into one entry, and many entries are sent as one job, so that a long outage costs about a
+kilobyte of memory per iteration and few requests afterwards. Params, files and models are queued
+once each. Of episodes, the oldest are dropped beyond a limit, and the dropped batches are counted.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from pathlib import Path
 
 from agentrl_components.trajectory.record import Trajectory
 
-ITERATIONS_A_JOB = 100
-EPISODES_WAITING = 32
+ITERATIONS_PER_JOB = 100
+MAX_EPISODE_BATCHES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """Record these."""
+    """Record params."""
 
     values: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Record these: by iteration, the time in ms since the epoch and the numbers."""
+    """Record metrics. By iteration: time in ms since the epoch, and values by name."""
 
     iterations: dict[int, tuple[int, dict[str, float]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episodes:
-    """Show these as traces."""
+    """Record episodes as traces."""
 
     iteration: int
     name: str
@@ -46,14 +46,14 @@ class Episodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """Keep this file."""
+    """Upload a file."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """Register this folder."""
+    """Register the model in a folder."""
 
     folder: Path
     name: str
@@ -63,7 +63,7 @@ Job = Params | Metrics | Episodes | Artifact | Model
 
 
 def describe(job: Job) -> str:
-    """The job in a few words, for a person."""
+    """A short description of the job for messages."""
     match job:
         case Params():
             return "the run's parameters"
@@ -78,8 +78,8 @@ def describe(job: Job) -> str:
             return f"model {job.name}"
 
 
-class Outbox:
-    """Jobs between the thread that makes them and the one that sends them."""
+class SendQueue:
+    """Thread-safe queue of jobs: the run's threads add, the tracker's thread takes."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -89,16 +89,16 @@ class Outbox:
         self._rest: dict[Artifact | Model, None] = {}
         self._closed = False
         self.dropped = 0
-        """Batches of episodes that were dropped."""
+        """Number of dropped batches of episodes."""
 
     def params(self, values: Mapping[str, str]) -> None:
-        """Add params to those that wait."""
+        """Add params; they are merged with queued ones."""
         with self._changed:
             self._params.update(values)
             self._changed.notify()
 
     def metrics(self, iteration: int, time_ms: int, values: Mapping[str, float]) -> None:
-        """Add numbers to those of the iteration that wait."""
+        """Add metrics; they are merged with queued ones of the same iteration."""
         with self._changed:
             self._merge(iteration, time_ms, values)
             self._changed.notify()
@@ -106,46 +106,47 @@ class Outbox:
     def episodes(
         self, iteration: int, name: str, time_ms: int, episodes: Sequence[Trajectory]
     ) -> None:
-        """Add episodes, dropping the oldest beyond the limit."""
+        """Add a batch of episodes. Beyond the limit, drops the oldest batch."""
         with self._changed:
             self._episodes.append(
                 Episodes(iteration=iteration, name=name, time_ms=time_ms, episodes=tuple(episodes))
             )
-            if len(self._episodes) > EPISODES_WAITING:
+            if len(self._episodes) > MAX_EPISODE_BATCHES:
                 self._episodes.popleft()
                 self.dropped += 1
             self._changed.notify()
 
     def add(self, job: Artifact | Model) -> None:
-        """Add a file or a model, once."""
+        """Add a file or a model, unless it is queued already."""
         with self._changed:
             self._rest[job] = None
             self._changed.notify()
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Declare that nothing more will be added."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether `close` was called."""
         return self._closed
 
     def wait_closed(self, seconds: float) -> None:
-        """Sleep, unless or until it is closed."""
+        """Wait until the queue is closed, at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed, seconds)
 
     def take(self) -> Job | None:
-        """The next job, waiting for one. None: closed and empty."""
+        """Take the next job; wait for one. None: closed and empty."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._any())
+            self._changed.wait_for(lambda: self._closed or self._has_jobs())
             return self._pop()
 
     def put_back(self, job: Job) -> None:
-        """A job that could not be sent waits again, before newer ones."""
+        """Return a job that could not be sent. It is taken before newer jobs of its kind. Values that
+        were added meanwhile take precedence over its own."""
         with self._changed:
             match job:
                 case Params():
@@ -159,8 +160,8 @@ class Outbox:
                 case Artifact() | Model():
                     self._rest = {job: None, **self._rest}
 
-    def left(self) -> list[str]:
-        """What still waits, a line each; it is forgotten."""
+    def drain(self) -> list[str]:
+        """Empty the queue. Returns a description of each job that was in it."""
         with self._changed:
             lines = []
             while (job := self._pop()) is not None:
@@ -171,7 +172,7 @@ class Outbox:
         first_ms, known = self._metrics.get(iteration, (time_ms, {}))
         self._metrics[iteration] = (first_ms, {**known, **values})
 
-    def _any(self) -> bool:
+    def _has_jobs(self) -> bool:
         return bool(self._params or self._metrics or self._episodes or self._rest)
 
     def _pop(self) -> Job | None:
@@ -179,7 +180,7 @@ class Outbox:
             params, self._params = self._params, {}
             return Params(values=params)
         if self._metrics:
-            chosen = sorted(self._metrics)[:ITERATIONS_A_JOB]
+            chosen = sorted(self._metrics)[:ITERATIONS_PER_JOB]
             return Metrics(iterations={number: self._metrics.pop(number) for number in chosen})
         if self._episodes:
             return self._episodes.popleft()

@@ -1,4 +1,4 @@
-"""The tracker, as the rest of a run sees it. Nothing here ever raises or waits for a server."""
+"""Interface of experiment trackers. No method raises or waits for a server, except `close`."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ from agentrl_components.trajectory.record import Trajectory
 
 
 class Tracker(Protocol):
-    """Params, metrics by iteration, artifacts, episodes."""
+    """Records params, metrics by iteration, artifacts, episodes and models."""
 
     def params(self, values: Mapping[str, str]) -> None:
-        """Record the flattened manifest, once."""
+        """Record the flattened manifest."""
         ...
 
     def metrics(self, iteration: int, values: Mapping[str, float]) -> None:
-        """Record numbers of one iteration. Recording the same iteration again changes nothing."""
+        """Record metrics of one iteration. A value that is already recorded is not changed."""
         ...
 
     def episodes(self, iteration: int, name: str, episodes: Sequence[Trajectory]) -> None:
-        """Show episodes as traces: one span a turn."""
+        """Record episodes as traces with one span per turn."""
         ...
 
     def artifact(self, path: Path) -> None:
-        """Keep a file."""
+        """Upload a file."""
         ...
 
     def model(self, folder: Path, name: str) -> None:
-        """Register the model in `folder` (transformers' layout) under `name`."""
+        """Register the model in `folder` (Hugging Face transformers layout) under `name`."""
         ...
 
     def close(self, status: str) -> list[str]:
-        """Send what is left, within a deadline. `status` is FINISHED, FAILED or KILLED, or RUNNING
-        where another process goes on. Returns what could not be recorded, a line each."""
+        """Send what is queued, within a deadline.
+
+        `status` is FINISHED, FAILED or KILLED, or RUNNING if another process continues the run.
+        Returns one line for each thing that could not be recorded."""
         ...
 
 
 class SilentTracker:
-    """Records nothing: for processes whose partner does, and where there is no tracker."""
+    """Records nothing: for runs without a tracker and for processes whose partner records."""
 
     def params(self, values: Mapping[str, str]) -> None:
         pass
@@ -62,7 +64,7 @@ class SilentTracker:
 
 
 class MemoryTracker:
-    """Keeps everything in lists, for tests."""
+    """Keeps everything in memory, for tests."""
 
     def __init__(self) -> None:
         self.recorded: dict[int, dict[str, float]] = {}

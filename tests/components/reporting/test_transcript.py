@@ -1,8 +1,7 @@
 import pytest
 from played import episode
 
-from agentrl_components.reporting.printable import clean
-from agentrl_components.reporting.transcript import fold, lines, replay
+from agentrl_components.reporting.transcript import clean, fold, lines, replay
 from agentrl_components.trajectory.record import Ending
 
 
@@ -30,8 +29,8 @@ def test_a_reply_without_a_valid_action_is_marked():
 @pytest.mark.parametrize(
     ("ending", "turns", "note", "outcome"),
     [
-        (Ending.TERMINATED, 1, "", "failed for good after 1 turn"),
-        (Ending.TRUNCATED, 2, "", "not solved in 2 turns, all it had"),
+        (Ending.TERMINATED, 1, "", "failed after 1 turn: the environment ended the episode"),
+        (Ending.TRUNCATED, 2, "", "not solved in 2 turns, the turn limit"),
         (Ending.TRUNCATED, 1, "no tokens left", "not solved in 1 turn, no tokens left"),
         (Ending.LOST, 1, "", "lost after 1 turn: the environment failed, not the agent"),
     ],

@@ -1,4 +1,4 @@
-"""What a store knows is told to a tracker again, so that an outage or a kill leaves no hole."""
+"""The store's records are sent again, so that an outage or a kill leaves no gap in MLflow."""
 
 import json
 import sys
@@ -69,7 +69,7 @@ def told(store: MemoryStore):
     return metrics.iterations, shown
 
 
-def test_every_iteration_and_evaluation_is_told_as_it_was_at_the_time(store):
+def test_every_iteration_and_evaluation_becomes_metrics(store):
     metrics, _ = told(store)
     assert metrics == {
         0: (5000, {"heldout/random": 0.2, "heldout/success": 0.4, "heldout/wellformed": 0.5}),
@@ -96,7 +96,7 @@ def test_every_iteration_and_evaluation_is_told_as_it_was_at_the_time(store):
     }
 
 
-def test_kept_episodes_are_shown_where_they_were_played(store):
+def test_stored_episodes_are_shown_at_their_iteration(store):
     _, shown = told(store)
     assert all(isinstance(job, Episodes) and job.time_ms == 5000 for job in shown)
     assert sorted((job.name, job.iteration) for job in shown) == [
@@ -108,7 +108,7 @@ def test_kept_episodes_are_shown_where_they_were_played(store):
     ]
 
 
-def test_of_many_evaluations_the_newest_and_the_named_ones_are_shown(store):
+def test_episodes_of_the_newest_and_the_named_evaluations_are_shown(store):
     for number in range(2, 30):
         keep(store, keys.evaluation_after(number), 0.5)
     _, shown = told(store)
@@ -118,7 +118,7 @@ def test_of_many_evaluations_the_newest_and_the_named_ones_are_shown(store):
     assert names[0] == "heldout iteration-000025"
 
 
-def test_what_is_damaged_is_left_out(store):
+def test_damaged_records_are_left_out(store):
     store.replace(keys.iteration(0), b"{")
     store.replace(keys.evaluation("after"), b"{}")
     store.replace(keys.episodes("random"), b"nothing")
@@ -128,7 +128,7 @@ def test_what_is_damaged_is_left_out(store):
     assert {"heldout random", "heldout after"}.isdisjoint(job.name for job in shown)
 
 
-def test_a_run_that_has_done_nothing_has_no_past():
+def test_an_empty_store_gives_no_jobs():
     assert list(past(MemoryStore(), 5000)) == []
 
 
@@ -144,15 +144,17 @@ while True:
     pickle.dump(Reply(ANSWER), sys.stdout.buffer)
     sys.stdout.buffer.flush()
 """
-WELL, DOWN = "run_id='run-1'", "error='connection refused', passing=True"
+WELL, DOWN = "run_id='run-1'", "error='connection refused', transient=True"
 
 
-def opened(folder, answer: str, past_of, deadline_s: float = 300.0) -> MlflowTracker:
+def opened(folder, answer: str, backfill, deadline_s: float = 300.0) -> MlflowTracker:
     worker = (sys.executable, "-c", WORKER.replace("ANSWER", answer))
-    return MlflowTracker(folder, past=past_of, pause_s=0.05, deadline_s=deadline_s, worker=worker)
+    return MlflowTracker(
+        folder, backfill=backfill, pause_s=0.05, deadline_s=deadline_s, worker=worker
+    )
 
 
-def test_a_run_that_nobody_recorded_is_recorded_by_the_same_command_again(tmp_path, store):
+def test_an_unrecorded_run_is_recorded_by_the_same_command_again(tmp_path, store):
     asked: list[int] = []
 
     def kept(time_ms: int):
@@ -169,7 +171,7 @@ def test_a_run_that_nobody_recorded_is_recorded_by_the_same_command_again(tmp_pa
     assert "connection refused" in problem
     assert left == [
         "not recorded: metrics of iterations 2 to 2",
-        "the same command again records what the run's store holds of this",
+        "run the same command again to record what the run's store holds",
     ]
     assert asked == []  # a tracker that is down costs the store nothing
     (tmp_path / "mlflow.log").unlink()
@@ -184,7 +186,7 @@ def test_a_run_that_nobody_recorded_is_recorded_by_the_same_command_again(tmp_pa
     assert sum(line.startswith("Episodes(") for line in diary) == 5
 
 
-def test_what_is_new_wins_over_what_was_kept(tmp_path, store):
+def test_new_values_take_precedence_over_the_backfill(tmp_path, store):
     tracker = opened(tmp_path, WELL, lambda time_ms: past(store, time_ms))
     tracker.metrics(2, {"success": 0.8, "seconds/update": 1.5})
     tracker.params({"seed": "0"})
@@ -193,13 +195,13 @@ def test_what_is_new_wins_over_what_was_kept(tmp_path, store):
     assert "'seconds/update': 2.5" in (tmp_path / "mlflow.log").read_text()
 
 
-def test_a_store_that_cannot_be_read_is_told_and_stops_nothing(tmp_path):
+def test_an_unreadable_store_is_reported_and_stops_nothing(tmp_path):
     def broken(time_ms: int):
         raise StoreError(f"iterations/: refused at {time_ms > 0}")
 
     tracker = opened(tmp_path, WELL, broken)
     tracker.metrics(1, {"success": 0.5})
     assert tracker.close("FINISHED") == [
-        "what the run's store holds could not be told again: iterations/: refused at True"
+        "earlier records of the run could not be read: iterations/: refused at True"
     ]
     assert "'success': 0.5" in (tmp_path / "mlflow.log").read_text()

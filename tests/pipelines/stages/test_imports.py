@@ -72,8 +72,8 @@ def test_the_fork_server_preloads_no_more_than_workers_need():
 
 def test_the_mlflow_process_loads_no_more_than_recording_needs():
     program = (
-        "import sys; from agentrl_components.tracking.mlflow.light_import import lighten; "
-        "lighten('http://mlflow'); from mlflow import MlflowClient; "
+        "import sys; from agentrl_components.tracking.mlflow.light_import import lighten_import; "
+        "lighten_import('http://mlflow'); from mlflow import MlflowClient; "
         "print(*[name for name, module in sys.modules.items() if module])"
     )
     done = subprocess.run(

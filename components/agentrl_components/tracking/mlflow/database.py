@@ -1,7 +1,7 @@
-"""MLflow's own database in a run's folder: there whole, or not there.
+"""Create the SQLite database of MLflow in a run's folder atomically.
 
-MLflow makes it in dozens of steps, and can use none that was left half made: a worker that is
-killed in the seconds which that takes would leave a run that MLflow never shows.
+MLflow creates it in dozens of migration steps over several seconds and cannot use a partial one. If
+the worker were killed meanwhile, the run could never be shown in MLflow.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import tempfile
 from pathlib import Path
 
 MEMORY = ":memory:"
-"""What SQLite calls a database that is no file."""
+"""SQLite's name of an in-memory database."""
 
 
-def make_database(uri: str) -> None:
-    """Make it beside where `uri` says, if it names a file that is not there, and give it its name
-    when it is whole. Raises what MLflow raises."""
+def create_database(uri: str) -> None:
+    """Create the database that `uri` names, if it is a SQLite file that does not exist.
+
+    It is created under a temporary name and renamed when complete. Raises what MLflow raises."""
     if not uri.startswith("sqlite:"):
         return
     from mlflow import MlflowClient
@@ -26,8 +27,8 @@ def make_database(uri: str) -> None:
     if path.exists() or path.name == MEMORY:
         return
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
-        whole = Path(folder) / path.name
-        beside = url.set(database=str(whole)).render_as_string(hide_password=False)
-        MlflowClient(beside).search_experiments(max_results=1)
-        if not path.exists():  # else another process was quicker
-            whole.rename(path)
+        complete = Path(folder) / path.name
+        temporary = url.set(database=str(complete)).render_as_string(hide_password=False)
+        MlflowClient(temporary).search_experiments(max_results=1)
+        if not path.exists():  # another process may have created it
+            complete.rename(path)

@@ -1,8 +1,8 @@
-"""MLflow's client in half the time: of what MLflow loads with it, two parts are left out.
+"""Halve the import time of the MLflow client by leaving out two of its imports.
 
-`import mlflow` loads what judges and optimises language models, and pandas for data sets that are
-tables. Recording on a server needs neither; MLflow's own database does. The first is loaded when
-something asks for it, the second is said not to be installed, as with MLflow's `skinny` form.
+`import mlflow` loads `mlflow.genai` (LLM judges) and pandas (tabular data sets). Recording on a
+tracking server needs neither; a local database needs both. `mlflow.genai` is loaded lazily, and
+pandas is reported as not installed, as in `mlflow-skinny`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from types import ModuleType
 
-LATER = "mlflow.genai"
-NEVER = "pandas"
+LAZY = "mlflow.genai"
+BLOCKED = "pandas"
 
 
-class Later(MetaPathFinder):
-    """Finds `LATER`, to be loaded at the first use of anything in it."""
+class LazyFinder(MetaPathFinder):
+    """Finds the module `LAZY` and defers loading it to the first attribute access."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != LATER:
+        if fullname != LAZY:
             return None
         found = PathFinder.find_spec(fullname, path, target)
         if found is not None and found.loader is not None:
@@ -32,9 +32,9 @@ class Later(MetaPathFinder):
         return found
 
 
-def lighten(uri: str) -> None:
-    """For a process that only records at `uri`, before it imports MLflow."""
+def lighten_import(uri: str) -> None:
+    """Apply to the current process, before it imports MLflow, if `uri` is a tracking server."""
     if not uri.startswith(("http://", "https://")):
         return
-    sys.meta_path.insert(0, Later())
-    sys.modules.setdefault(NEVER, None)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, LazyFinder())
+    sys.modules.setdefault(BLOCKED, None)  # type: ignore[arg-type]

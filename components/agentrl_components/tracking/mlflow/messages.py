@@ -1,5 +1,4 @@
-"""What the tracker and the process that speaks to MLflow say to each other: where to record, and
-how each job went."""
+"""Messages between the tracker and its worker process, and the worker's environment."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DATABASE = "mlflow.db"
-"""MLflow's database in a run's folder, where no server is named."""
+"""File name of MLflow's database in a run's folder, used if no server is set."""
 
 _CHILD_ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -18,44 +17,44 @@ _CHILD_ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "OMP_NUM_THREADS": "1",
 }
-"""For the worker alone, where the person has set nothing else."""
+"""Defaults of the worker's environment; variables that the user has set take precedence."""
 
-_OF_A_TASK = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID")
-_OF_A_SERVER = ("MLFLOW_TRACKING_AUTH", "MLFLOW_WORKSPACE")
-"""What a KFP backend with MLflow (2.17) may put into a task's pod: its own run for that task, and
-how its own server is spoken to."""
+_TASK_VARIABLES = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID")
+_SERVER_VARIABLES = ("MLFLOW_TRACKING_AUTH", "MLFLOW_WORKSPACE")
+"""Variables that a KFP backend with MLflow (2.17) may set in a task's pod: its MLflow run for the
+task, and the authentication of its server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where to record."""
+    """The MLflow run to record in. Sent as the first message."""
 
     uri: str
     """Tracking URI."""
     artifacts: str | None
-    """Where a new experiment keeps its files. None: where the server says."""
+    """Artifact location of a new experiment. None: the server's default."""
     experiment: str
     run_name: str
     run_id: str | None
-    """Resume this run. None, or there is no such run: a new one."""
+    """Resume this run, if it exists; else create one."""
     uid: str | None
-    """Resume the run that was created with this tag, where `run_id` does not tell."""
+    """Without `run_id`: resume the run that was created with this tag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The last job: FINISHED, FAILED or KILLED, or RUNNING where another process goes on."""
+    """The last message. `status`: FINISHED, FAILED, KILLED; RUNNING if another process goes on."""
 
     status: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The worker's answer to one job."""
+    """The worker's reply to one message."""
 
     error: str | None = None
-    passing: bool = False
-    """The error may go away by itself."""
+    transient: bool = False
+    """The error may go away, so the job is sent again."""
     run_id: str | None = None
 
 
@@ -67,9 +66,11 @@ def target(
     run_id: str | None,
     uid: str | None,
 ) -> Target:
-    """Where to record, given what the person and the environment say."""
-    given = os.environ.get("MLFLOW_RUN_ID") if uri is None else None
-    if given:
+    """The target from the manifest's tracking fields and the environment variables of MLflow.
+
+    Without `uri`, MLFLOW_RUN_ID names a run to resume; else the database in `folder` is used."""
+    from_environment = os.environ.get("MLFLOW_RUN_ID") if uri is None else None
+    if from_environment:
         uri = os.environ.get("MLFLOW_TRACKING_URI")
     local = uri is None
     return Target(
@@ -77,7 +78,7 @@ def target(
         artifacts=(folder / "mlartifacts").as_uri() if local else None,
         experiment=experiment,
         run_name=run_name,
-        run_id=run_id or given,
+        run_id=run_id or from_environment,
         uid=uid,
     )
 
@@ -88,9 +89,10 @@ def database_uri(folder: Path) -> str:
 
 
 def worker_environment(uri: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """The worker's variables: `uri` is its server, and those that are of another run, or of another
-    server, are left out."""
-    other = environment.get("MLFLOW_TRACKING_URI", uri).rstrip("/") != uri.rstrip("/")
-    foreign = _OF_A_TASK + (_OF_A_SERVER if other else ())
-    kept = {name: value for name, value in environment.items() if name not in foreign}
+    """The worker's environment variables, with `uri` as its server.
+
+    Variables that refer to another run or to another server are left out."""
+    other_server = environment.get("MLFLOW_TRACKING_URI", uri).rstrip("/") != uri.rstrip("/")
+    excluded = _TASK_VARIABLES + (_SERVER_VARIABLES if other_server else ())
+    kept = {name: value for name, value in environment.items() if name not in excluded}
     return {**_CHILD_ENVIRONMENT, **kept, "MLFLOW_TRACKING_URI": uri}

@@ -1,8 +1,8 @@
-"""Episodes as MLflow traces: a root span for the episode, a span for each turn.
+"""Record episodes as MLflow traces: a root span per episode and a child span per turn.
 
-Ids of traces and spans are hashes of what they show, so that showing an episode again changes
-nothing. All spans of a call go in one request. A trajectory keeps no clock, so every turn is shown
-as 1 ms.
+Ids of traces and spans are hashes of what they show, so that recording an episode again changes
+nothing. All spans of a batch are sent in one request. A trajectory holds no times, so that every
+turn has a duration of 1 ms.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from agentrl_components.tracking.send_queue import Episodes
 from agentrl_components.trajectory.record import Trajectory, Turn
 
 _TURN_NS = 1_000_000
-_PREVIEW = 1000
-"""Characters MLflow keeps of a trace's request and response in its table."""
+_PREVIEW_LENGTH = 1000
+"""Maximum characters of the request and response previews in MLflow's table of traces."""
 
 
-def record(uri: str, experiment_id: str, run_id: str, shown: Episodes) -> None:
-    """Send the episodes. Raises what MLflow raises."""
+def record_episodes(uri: str, experiment_id: str, run_id: str, batch: Episodes) -> None:
+    """Send the traces of a batch of episodes. Raises what MLflow raises."""
     from mlflow.tracing.client import TracingClient
 
     client = TracingClient(uri)
     episodes = [
-        (_trace_id(run_id, shown, episode), episode) for episode in shown.episodes if episode.turns
+        (_trace_id(run_id, batch, episode), episode) for episode in batch.episodes if episode.turns
     ]
-    if not episodes or _kept(client, episodes[-1][0]):
+    if not episodes or _is_recorded(client, episodes[-1][0]):
         return
     spans = [
         span
         for trace_id, episode in episodes
-        for span in _spans(trace_id, shown.name, episode, shown.time_ms)
+        for span in _spans(trace_id, batch.name, episode, batch.time_ms)
     ]
     client.log_spans(experiment_id, spans)
     for trace_id, episode in episodes:
-        client.start_trace(_info(trace_id, experiment_id, run_id, shown, episode))
+        client.start_trace(_info(trace_id, experiment_id, run_id, batch, episode))
 
 
-def _kept(client: Any, trace_id: int) -> bool:
-    """Whether MLflow has all of this trace. Its tags come last, and the last trace after others."""
+def _is_recorded(client: Any, trace_id: int) -> bool:
+    """Whether MLflow has the complete trace. Tags are written last, in the order of the batch."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -57,12 +57,12 @@ def _kept(client: Any, trace_id: int) -> bool:
 
 
 def run_lengths(mask: NDArray[np.bool_]) -> str:
-    """`[F F T T T F]` as `2-3+1-`: how many tokens in a row were sampled (+) or not (-)."""
+    """Run-length encoding of a token mask, (+) sampled and (-) not: `[F F T T T F]` is `2-3+1-`."""
     return "".join(f"{len(list(run))}{'+' if on else '-'}" for on, run in groupby(mask.tolist()))
 
 
 def turn_attributes(episode: Trajectory, turn: Turn) -> dict[str, Any]:
-    """What is shown beside one action."""
+    """Attributes of a turn's span."""
     reply = slice(turn.start, turn.end)
     mask = episode.mask[reply]
     sampled = episode.logprobs[reply][mask]
@@ -78,7 +78,7 @@ def turn_attributes(episode: Trajectory, turn: Turn) -> dict[str, Any]:
 
 
 def episode_attributes(episode: Trajectory) -> dict[str, Any]:
-    """What is shown beside the whole episode."""
+    """Attributes of an episode's root span."""
     return {
         "environment": episode.environment,
         "task": episode.task,
@@ -165,7 +165,7 @@ def _span(
             context=context(index),
             parent=context(0) if index else None,
             resource=Resource.get_empty(),
-            # as text, not as escapes, so that MLflow's search finds it
+            # no ASCII escapes, so that MLflow's search finds the text
             attributes={
                 key: json.dumps(value, ensure_ascii=False) for key, value in values.items()
             },
@@ -177,7 +177,7 @@ def _span(
 
 
 def _info(
-    trace_id: int, experiment_id: str, run_id: str, shown: Episodes, episode: Trajectory
+    trace_id: int, experiment_id: str, run_id: str, batch: Episodes, episode: Trajectory
 ) -> Any:
     from mlflow.entities import TraceInfo, TraceLocation, TraceState
     from mlflow.tracing.constant import TraceMetadataKey, TraceTagKey
@@ -186,16 +186,16 @@ def _info(
     return TraceInfo(
         trace_id=_text_id(trace_id),
         trace_location=TraceLocation.from_experiment_id(experiment_id),
-        request_time=shown.time_ms,
+        request_time=batch.time_ms,
         execution_duration=len(episode.turns) * _TURN_NS // 1_000_000,
         state=TraceState.OK,
-        request_preview=first[:_PREVIEW],
+        request_preview=first[:_PREVIEW_LENGTH],
         response_preview=_outcome(episode),
         trace_metadata={TraceMetadataKey.SOURCE_RUN: run_id},
         tags={
-            TraceTagKey.TRACE_NAME: f"{shown.name}: {episode.category}",
-            "shown": shown.name,
-            "iteration": str(shown.iteration),
+            TraceTagKey.TRACE_NAME: f"{batch.name}: {episode.category}",
+            "shown": batch.name,
+            "iteration": str(batch.iteration),
             "category": episode.category,
             "success": str(episode.success).lower(),
             "horizon": str(episode.max_turns),
@@ -203,8 +203,8 @@ def _info(
     )
 
 
-def _trace_id(run_id: str, shown: Episodes, episode: Trajectory) -> int:
-    parts = [run_id, shown.iteration, shown.name, episode.task, episode.group, episode.sample]
+def _trace_id(run_id: str, batch: Episodes, episode: Trajectory) -> int:
+    parts = [run_id, batch.iteration, batch.name, episode.task, episode.group, episode.sample]
     return _number(json.dumps(parts), 16)
 
 

@@ -1,9 +1,9 @@
-"""MLflow as the tracker of a run.
+"""Tracker that records in MLflow through a worker process.
 
-MLflow runs in a process of its own (`mlflow_worker`): importing it takes seconds of the
-interpreter's lock, and a server that hangs can be left behind only with a process. Here is a thread
-that hands it one job at a time. What a call costs the caller is a dict update; nothing raises,
-nothing waits but `close`, which has a deadline.
+MLflow runs in a process of its own (`mlflow/worker.py`), since importing it holds the GIL for
+seconds, and only a process can be abandoned if a server hangs. A thread of this process sends it
+one job at a time. A call costs the caller a dict update. No method raises, and only `close` waits,
+with a deadline.
 """
 
 from __future__ import annotations
@@ -28,31 +28,33 @@ from agentrl_components.tracking.mlflow.messages import (
     target,
     worker_environment,
 )
-from agentrl_components.tracking.send_queue import Artifact, Job, Model, Outbox, describe
+from agentrl_components.tracking.send_queue import Artifact, Job, Model, SendQueue, describe
 from agentrl_components.trajectory.record import Trajectory
 
 WORKER = (sys.executable, "-P", "-m", "agentrl_components.tracking.mlflow.worker")
-"""The command of the process that speaks to MLflow. -P: files in the person's current folder must
-not be taken for modules."""
+"""Command of the worker process. -P: files in the current folder must not shadow modules."""
 
 
 class MlflowTracker:
     """A `Tracker` that records in MLflow.
 
-    `folder` holds `mlflow.db` and `mlartifacts/` where no `uri` is given, and the worker's log,
-    `mlflow.log`, in any case. `on_run` is told the id of the run as soon as there is one, from
-    another thread; give it back as `run_id` to resume. Without `run_id` and `uri`, MLFLOW_RUN_ID is
-    resumed where it is set. With a `uri` it is not: what a KFP backend with MLflow sets there is a
-    run of one task, and a run here goes over many.
+    Args:
+        folder: holds the worker's log `mlflow.log`, and without `uri` also `mlflow.db` and
+            `mlartifacts/`.
+        uri: tracking URI. Without `uri` and `run_id`, the run MLFLOW_RUN_ID is resumed if set. With
+            a `uri` it is not: a KFP backend with MLflow sets it to the run of one task.
+        run_id: the MLflow run to resume.
+        uid: tag by which the MLflow run is found if there is no `run_id`.
+        on_run_id: called with the id of the MLflow run as soon as it is known, in the tracker's
+            thread. Store it and pass it as `run_id` to resume.
+        backfill: called once with the time in ms, in the tracker's thread, when MLflow has
+            answered. Returns jobs for everything that was recorded earlier, since the
+            process that did it may have been killed, or the server may have been down.
+        deadline_s: `close` gives up after this many seconds. Unreachable servers are noticed
+            earlier; the deadline is for a busy machine on which the niced worker hardly runs.
+        pause_s: pause between two jobs, in which metrics accumulate.
 
-    `past`, given the time in ms, is asked once, from that thread too, as soon as MLflow answers:
-    for all that was done before, since who did it may have been killed or have met a server that
-    was down.
-
-    The thread starts with the first thing to record, the worker with it or with `prepare`.
-
-    `close` gives up after `deadline_s`. A server that is away is known sooner, from its requests;
-    the rest is for a machine so busy that the worker, which gives way to all others, hardly runs.
+    The thread starts with the first record, the worker with the thread or with `prepare`.
     """
 
     def __init__(
@@ -64,32 +66,32 @@ class MlflowTracker:
         run_name: str = "agentrl",
         run_id: str | None = None,
         uid: str | None = None,
-        on_run: Callable[[str], None] | None = None,
-        past: Callable[[int], Iterable[Job]] | None = None,
+        on_run_id: Callable[[str], None] | None = None,
+        backfill: Callable[[int], Iterable[Job]] | None = None,
         deadline_s: float = 300.0,
         pause_s: float = 1.0,
         worker: Sequence[str] = WORKER,
     ) -> None:
         self._folder = folder.absolute()
         self._target = target(self._folder, uri, experiment, run_name, run_id, uid)
-        self._on_run = on_run
-        self._past = past
-        self._told_past = False
+        self._on_run_id = on_run_id
+        self._backfill = backfill
+        self._backfilled = False
         self._sending: Job | None = None
         self._deadline_s = deadline_s
         self._pause_s = pause_s
         self._worker = worker
-        self._outbox = Outbox()
+        self._queue = SendQueue()
         self._failed: list[str] = []
         self._status: str | None = None
         self._run_id: str | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._beginning = threading.Lock()
+        self._process_lock = threading.Lock()
         self._given_up = False
-        """Nobody waits for a worker any more: none is started."""
+        """`close` has given up: no worker is started any more."""
         self._connected = False
         self.problem: str | None = None
-        """Why nothing is recorded at present, for a person who watches. None: all is well."""
+        """Why nothing can be recorded at present. None: no problem."""
         self._thread = threading.Thread(target=self._send_all, name="mlflow", daemon=True)
 
     @property
@@ -99,63 +101,65 @@ class MlflowTracker:
 
     @property
     def run_id(self) -> str | None:
-        """Of the MLflow run; None until the tracker has answered."""
+        """Id of the MLflow run; None until MLflow has answered."""
         return self._run_id
 
     def prepare(self) -> None:
-        """Start the worker now: it loads MLflow while the caller loads its model."""
-        with contextlib.suppress(OSError):  # it is tried again, and told, in the thread
-            self._begin()
+        """Start the worker now, so that it imports MLflow while the caller loads its model."""
+        with contextlib.suppress(OSError):  # retried, and reported, in the thread
+            self._ensure_worker()
 
     def params(self, values: Mapping[str, str]) -> None:
-        """They come first, and the thread would wait for the lock that the caller's imports hold:
-        so the worker is started here."""
+        """Record the flattened manifest. The first call of a run: it starts the worker here, since
+        the thread would wait for the import lock that the caller may hold."""
         self.prepare()
-        self._waiting().params(values)
+        self._started_queue().params(values)
 
     def metrics(self, iteration: int, values: Mapping[str, float]) -> None:
-        self._waiting().metrics(iteration, _now_ms(), values)
+        self._started_queue().metrics(iteration, _now_ms(), values)
 
     def episodes(self, iteration: int, name: str, episodes: Sequence[Trajectory]) -> None:
-        self._waiting().episodes(iteration, name, _now_ms(), episodes)
+        self._started_queue().episodes(iteration, name, _now_ms(), episodes)
 
     def artifact(self, path: Path) -> None:
-        self._waiting().add(Artifact(path=path.absolute()))
+        self._started_queue().add(Artifact(path=path.absolute()))
 
     def model(self, folder: Path, name: str) -> None:
-        self._waiting().add(Model(folder=folder.absolute(), name=name))
+        self._started_queue().add(Model(folder=folder.absolute(), name=name))
 
     def close(self, status: str) -> list[str]:
         self._status = self._status or status
-        self._waiting().close()
+        self._started_queue().close()
         self._thread.join(self._deadline_s)
         if self._thread.is_alive():
-            known = self.problem
+            problem = self.problem
             self._give_up()
             self._thread.join(5.0)
-            self.problem = known or f"MLflow at {self.uri} did not answer in time"
+            self.problem = problem or f"MLflow at {self.uri} did not answer in time"
         failed, self._failed = self._failed, []
-        if self._outbox.dropped:
-            failed.append(f"{self._outbox.dropped} batches of episodes that had waited too long")
-        under_way = self._sending  # by a thread that did not even see its process die
-        waiting = ([describe(under_way)] if under_way is not None else []) + self._outbox.left()
-        left = [f"not recorded: {line}" for line in waiting]
-        if left and self._past is not None:
-            left.append("the same command again records what the run's store holds of this")
-        return failed + ([self.problem] if left and self.problem else []) + left
+        if self._queue.dropped:
+            failed.append(
+                f"{self._queue.dropped} batches of episodes were dropped from the full queue"
+            )
+        unfinished = self._sending  # the thread may still be waiting for its reply
+        waiting = ([describe(unfinished)] if unfinished is not None else []) + self._queue.drain()
+        unrecorded = [f"not recorded: {line}" for line in waiting]
+        if unrecorded and self._backfill is not None:
+            unrecorded.append("run the same command again to record what the run's store holds")
+        return failed + ([self.problem] if unrecorded and self.problem else []) + unrecorded
 
-    def _waiting(self) -> Outbox:
-        """What is to be sent, and that it is being sent."""
-        with self._beginning:
+    def _started_queue(self) -> SendQueue:
+        """The queue, with the thread that sends it started."""
+        with self._process_lock:
             if self._thread.ident is None:
                 self._thread.start()
-        return self._outbox
+        return self._queue
 
     def _send_all(self) -> None:
         pause_s = self._pause_s
         try:
-            while (job := self._outbox.take()) is not None:
-                closing = self._outbox.closed
+            while (job := self._queue.take()) is not None:
+                closing = self._queue.closed
                 self._sending = job
                 sent = self._send(job)
                 self._sending = None
@@ -165,72 +169,72 @@ class MlflowTracker:
                     return
                 else:
                     pause_s = min(2 * pause_s + 0.1, 60.0)
-                # Between two jobs metrics pile up, so that a fast run makes few requests.
-                self._outbox.wait_closed(pause_s)
+                # Metrics accumulate meanwhile, so that a fast run makes few requests.
+                self._queue.wait_closed(pause_s)
             if self._status is not None and self._connected:
-                self._note(self._ask(Finish(status=self._status)), "the run's status")
+                self._keep_error(self._ask(Finish(status=self._status)), "the run's status")
         finally:
-            self._stop()
+            self._stop_worker()
 
     def _send(self, job: Job) -> bool:
-        """False: not now; the job waits again."""
+        """Send one job. False: it could not be sent now and was returned to the queue."""
         reply = Reply() if self._connected else self._connect()
         if reply.error is None:
             reply = self._ask(job)
-            if not reply.passing:
+            if not reply.transient:
                 self.problem = None
-                self._note(reply, describe(job))
+                self._keep_error(reply, describe(job))
                 return True
         self.problem = f"MLflow at {self.uri}: {reply.error}"
-        self._outbox.put_back(job)
+        self._queue.put_back(job)
         return False
 
     def _connect(self) -> Reply:
         try:
-            self._begin()
+            self._ensure_worker()
         except OSError as error:
-            return Reply(error=str(error), passing=True)
+            return Reply(error=str(error), transient=True)
         reply = self._ask(self._target)
         if reply.run_id is None:
             return reply
         self._connected = True
         self._run_id = reply.run_id
         self._target = replace(self._target, run_id=reply.run_id)
-        if self._on_run is not None:
+        if self._on_run_id is not None:
             try:
-                self._on_run(reply.run_id)
+                self._on_run_id(reply.run_id)
             except RunError as error:
-                self._failed.append(f"the run's id could not be kept: {error}")
-        self._tell_past()
+                self._failed.append(f"the id of the MLflow run could not be stored: {error}")
+        self._add_backfill()
         return reply
 
-    def _tell_past(self) -> None:
-        """Once; what was done since then is newer, and wins."""
-        if self._past is None or self._told_past:
+    def _add_backfill(self) -> None:
+        """Queue the backfill, once. Values that are queued already take precedence."""
+        if self._backfill is None or self._backfilled:
             return
-        self._told_past = True
+        self._backfilled = True
         try:
-            for job in self._past(_now_ms()):
-                self._outbox.put_back(job)
+            for job in self._backfill(_now_ms()):
+                self._queue.put_back(job)
         except RunError as error:
-            self._failed.append(f"what the run's store holds could not be told again: {error}")
+            self._failed.append(f"earlier records of the run could not be read: {error}")
 
-    def _begin(self) -> None:
-        """The worker, unless it runs already. Raises `OSError` where it cannot be started."""
-        with self._beginning:
+    def _ensure_worker(self) -> None:
+        """Start the worker, unless it runs. Raises `OSError` if it cannot be started."""
+        with self._process_lock:
             if self._given_up:
-                raise ConnectionAbortedError("there was no answer in time")
+                raise ConnectionAbortedError("MLflow did not answer in time")
             if self._process is None:
-                self._process = self._start()
+                self._process = self._start_worker()
 
     def _give_up(self) -> None:
-        """End the worker, whatever it does. The thread must not start another for what waits."""
-        with self._beginning:
+        """Kill the worker, and keep the thread from starting another one."""
+        with self._process_lock:
             self._given_up = True
             if self._process is not None:
                 self._process.kill()
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start_worker(self) -> subprocess.Popen[bytes]:
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / "mlflow.log").open("ab") as log:
             return subprocess.Popen(
@@ -251,23 +255,25 @@ class MlflowTracker:
             process.stdin.flush()
             reply: Any = pickle.load(process.stdout)
         except (EOFError, OSError, pickle.PickleError):
-            self._stop()
-            return Reply(error=f"the worker died; see {self._folder / 'mlflow.log'}", passing=True)
+            self._stop_worker()
+            return Reply(
+                error=f"the worker process died; see {self._folder / 'mlflow.log'}", transient=True
+            )
         assert isinstance(reply, Reply)
         return reply
 
-    def _note(self, reply: Reply, what: str) -> None:
+    def _keep_error(self, reply: Reply, what: str) -> None:
         if reply.error is not None:
             self._failed.append(f"{what}: {TrackerError(reply.error)}")
 
-    def _stop(self) -> None:
-        """Of what it has answered nothing is left to do, so the worker need not end by itself."""
-        with self._beginning:
+    def _stop_worker(self) -> None:
+        """Kill the worker. Every job that it has replied to is complete."""
+        with self._process_lock:
             process, self._process, self._connected = self._process, None, False
         if process is None:
             return
         process.kill()
-        with contextlib.suppress(OSError), process:  # closes the pipes, and waits
+        with contextlib.suppress(OSError), process:  # closes the pipes and waits
             pass
 
 

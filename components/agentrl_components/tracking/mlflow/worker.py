@@ -1,7 +1,7 @@
-"""The process that speaks to MLflow: `python -m agentrl_components.tracking.mlflow.worker`.
+"""The worker process of the MLflow tracker: `python -m agentrl_components.tracking.mlflow.worker`.
 
-Reads pickled jobs from its input and writes a pickled reply to each. It ends with its input, so it
-never outlives the run. Every job may be done twice and is recorded once.
+Reads pickled jobs from stdin and writes a pickled reply to each to stdout. It ends when stdin is
+closed, so it never outlives the run. Jobs are idempotent: one that is sent twice is recorded once.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agentrl_components.tracking.mlflow.database import make_database
-from agentrl_components.tracking.mlflow.light_import import lighten
+from agentrl_components.tracking.mlflow.database import create_database
+from agentrl_components.tracking.mlflow.light_import import lighten_import
 from agentrl_components.tracking.mlflow.messages import Finish, Reply, Target
 from agentrl_components.tracking.send_queue import Artifact, Episodes, Job, Metrics, Model, Params
 from agentrl_components.workers.imports import loading
 
-_FOREIGN = re.compile(r"[^\w\-. :/]+", re.ASCII)
+_INVALID_CHARACTERS = re.compile(r"[^\w\-. :/]+", re.ASCII)
 _DOTS = re.compile(r"\.{2,}")
-_PARAM_LENGTH = 6000
-_METRICS_A_REQUEST = 1000
-_PARAMS_A_REQUEST = 100
+_MAX_PARAM_LENGTH = 6000
+_METRICS_PER_REQUEST = 1000
+_PARAMS_PER_REQUEST = 100
 _UID_TAG = "agentrl.uid"
 _HASH_TAG = "agentrl.sha256"
 
 
 class Recorder:
-    """One MLflow run."""
+    """Records jobs in one MLflow run."""
 
     def __init__(self, target: Target) -> None:
         from mlflow import MlflowClient
 
-        make_database(target.uri)
+        create_database(target.uri)
         self._client = MlflowClient(tracking_uri=target.uri, registry_uri=target.uri)
         self._uri = target.uri
-        run = self._resumed(target) or self._created(target)
+        run = self._resume_run(target) or self._create_run(target)
         self.run_id: str = run.info.run_id
         self._experiment_id: str = run.info.experiment_id
         self._artifacts: str = run.info.artifact_uri
@@ -51,26 +51,26 @@ class Recorder:
             history = self._client.get_metric_history(self.run_id, key)
             self._recorded[key] = {metric.step for metric in history}
 
-    def do(self, job: Job | Finish) -> None:
-        """Record one job."""
+    def record(self, job: Job | Finish) -> None:
+        """Record one job. Raises what MLflow raises."""
         match job:
             case Params():
-                self._params(job.values)
+                self._record_params(job.values)
             case Metrics():
-                self._metrics(job.iterations)
+                self._record_metrics(job.iterations)
             case Episodes():
-                from agentrl_components.tracking.mlflow.traces import record
+                from agentrl_components.tracking.mlflow.traces import record_episodes
 
-                record(self._uri, self._experiment_id, self.run_id, job)
+                record_episodes(self._uri, self._experiment_id, self.run_id, job)
             case Artifact():
                 self._client.log_artifact(self.run_id, str(job.path))
             case Model():
-                self._model(job.folder, job.name)
+                self._register_model(job.folder, job.name)
             case Finish():
                 if job.status != "RUNNING":
                     self._client.set_terminated(self.run_id, job.status)
 
-    def _resumed(self, target: Target) -> Any:
+    def _resume_run(self, target: Target) -> Any:
         from mlflow.exceptions import MlflowException
 
         run_id = target.run_id
@@ -97,7 +97,7 @@ class Recorder:
         self._client.update_run(run_id, status="RUNNING")
         return run
 
-    def _created(self, target: Target) -> Any:
+    def _create_run(self, target: Target) -> Any:
         from mlflow.exceptions import MlflowException
 
         experiment = self._client.get_experiment_by_name(target.experiment)
@@ -116,14 +116,14 @@ class Recorder:
             tags[_UID_TAG] = target.uid
         return self._client.create_run(experiment_id, run_name=target.run_name, tags=tags)
 
-    def _params(self, values: Mapping[str, str]) -> None:
+    def _record_params(self, values: Mapping[str, str]) -> None:
         from mlflow.entities import Param
 
-        params = [Param(_name(key), value[:_PARAM_LENGTH]) for key, value in values.items()]
-        for batch in _batches(params, _PARAMS_A_REQUEST):
+        params = [Param(_name(key), value[:_MAX_PARAM_LENGTH]) for key, value in values.items()]
+        for batch in _batches(params, _PARAMS_PER_REQUEST):
             self._client.log_batch(self.run_id, params=batch)
 
-    def _metrics(self, iterations: Mapping[int, tuple[int, Mapping[str, float]]]) -> None:
+    def _record_metrics(self, iterations: Mapping[int, tuple[int, Mapping[str, float]]]) -> None:
         from mlflow.entities import Metric
 
         new = [
@@ -132,34 +132,36 @@ class Recorder:
             for key, value in values.items()
             if iteration not in self._recorded.get(_name(key), ())
         ]
-        for batch in _batches(new, _METRICS_A_REQUEST):
+        for batch in _batches(new, _METRICS_PER_REQUEST):
             self._client.log_batch(self.run_id, metrics=batch)
             for metric in batch:
                 self._recorded.setdefault(metric.key, set()).add(metric.step)
 
-    def _model(self, folder: Path, name: str) -> None:
+    def _register_model(self, folder: Path, name: str) -> None:
         from mlflow.exceptions import MlflowException
-        from mlflow.models import Model as Description
+        from mlflow.models import Model as ModelDescription
 
         digest = _digest(folder)
-        place = f"model/{digest[:12]}"
-        with contextlib.suppress(MlflowException):  # it is there already, or the next call says why
+        path = f"model/{digest[:12]}"
+        with contextlib.suppress(
+            MlflowException
+        ):  # it exists, or the next call fails in the same way
             self._client.create_registered_model(name)
         for version in self._client.search_model_versions(f"name = '{name}'"):
             if version.run_id == self.run_id and version.tags.get(_HASH_TAG) == digest:
                 return
-        self._client.log_artifacts(self.run_id, str(folder), place)
+        self._client.log_artifacts(self.run_id, str(folder), path)
         with tempfile.TemporaryDirectory() as scratch:
-            # Without this description of the folder, MLflow's own tools do not take it for a model.
-            Description(artifact_path=place, run_id=self.run_id).save(f"{scratch}/MLmodel")
-            self._client.log_artifact(self.run_id, f"{scratch}/MLmodel", place)
+            # MLflow's tools recognise a model by this file.
+            ModelDescription(artifact_path=path, run_id=self.run_id).save(f"{scratch}/MLmodel")
+            self._client.log_artifact(self.run_id, f"{scratch}/MLmodel", path)
         self._client.create_model_version(
-            name, f"{self._artifacts}/{place}", self.run_id, tags={_HASH_TAG: digest}
+            name, f"{self._artifacts}/{path}", self.run_id, tags={_HASH_TAG: digest}
         )
 
 
 def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
-    """Answer every job until the input ends."""
+    """Reply to every job until `jobs` ends."""
     with loading():
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
@@ -174,33 +176,33 @@ def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
             if isinstance(job, Target):
                 recorder = Recorder(job)
             elif recorder is not None:
-                recorder.do(job)
+                recorder.record(job)
             reply = Reply(run_id=recorder.run_id if recorder else None)
         except MlflowException as error:
             status = error.get_http_status_code()
-            reply = Reply(error=_line(error), passing=status >= 500 or status in (408, 429))
+            reply = Reply(error=_line(error), transient=status >= 500 or status in (408, 429))
         except (OSError, SQLAlchemyError) as error:
-            # A file that is gone stays gone; a server or a disk may come back.
-            gone = isinstance(error, FileNotFoundError) and not isinstance(job, Target)
-            reply = Reply(error=_line(error), passing=not gone)
+            # A missing file stays missing; a server or a disk may come back.
+            missing = isinstance(error, FileNotFoundError) and not isinstance(job, Target)
+            reply = Reply(error=_line(error), transient=not missing)
         pickle.dump(reply, replies)
         replies.flush()
 
 
 def main() -> None:
-    """Serve on the standard streams."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's to handle
+    """Serve on stdin and stdout."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run handles Ctrl-C
     os.nice(10)
-    lighten(os.environ.get("MLFLOW_TRACKING_URI", ""))
-    # MLflow prints; what it prints belongs in the log.
+    lighten_import(os.environ.get("MLFLOW_TRACKING_URI", ""))
+    # MLflow prints to stdout: redirect that to stderr, which is the log.
     with os.fdopen(os.dup(1), "wb") as replies:
         os.dup2(2, 1)
         serve(sys.stdin.buffer, replies)
 
 
 def _name(key: str) -> str:
-    """A param's or metric's name, in the letters that MLflow allows."""
-    return _DOTS.sub(".", _FOREIGN.sub(".", key)).strip(".")
+    """`key` with the characters that MLflow does not allow in names replaced."""
+    return _DOTS.sub(".", _INVALID_CHARACTERS.sub(".", key)).strip(".")
 
 
 def _batches(values: list[Any], size: int) -> Iterable[list[Any]]:

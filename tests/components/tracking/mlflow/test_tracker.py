@@ -1,6 +1,6 @@
-"""The tracker never raises and never waits, whatever becomes of the process behind it.
+"""The tracker never raises and never blocks, whatever happens to its worker process.
 
-The workers here are a few lines each; `test_mlflow_worker` runs the real one.
+The workers here are stubs of a few lines; `test_worker.py` runs the real one.
 """
 
 import subprocess
@@ -38,7 +38,7 @@ def answer(job):
 serve(answer)
 """
 )
-REFUSES = SERVE + "serve(lambda job: Reply(error='connection refused', passing=True))"
+REFUSES = SERVE + "serve(lambda job: Reply(error='connection refused', transient=True))"
 RECOVERS = (
     SERVE
     + """
@@ -47,7 +47,7 @@ def answer(job):
     global asked
     asked += 1
     if asked <= 2:
-        return Reply(error="starting up", passing=True)
+        return Reply(error="starting up", transient=True)
     print(job, file=sys.stderr, flush=True)
     return Reply(run_id="run-1")
 serve(answer)
@@ -73,16 +73,16 @@ def tracker(folder: Path, script: str, **options: object) -> MlflowTracker:
 
 
 def until(wanted: Callable[[], bool]) -> None:
-    """On a busy machine a worker is long in answering at all."""
+    """Polls, since a worker may take long to answer on a busy machine."""
     deadline = time.monotonic() + 300
     while not wanted():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def test_jobs_arrive_and_the_run_is_finished(tmp_path: Path) -> None:
+def test_jobs_arrive_and_the_run_is_terminated(tmp_path: Path) -> None:
     told: list[str] = []
-    tracking: Tracker = tracker(tmp_path, DIARY, on_run=told.append)
+    tracking: Tracker = tracker(tmp_path, DIARY, on_run_id=told.append)
     tracking.params({"seed": "0"})
     tracking.metrics(0, {"success": 0.25})
     assert tracking.close("FINISHED") == []
@@ -94,16 +94,20 @@ def test_jobs_arrive_and_the_run_is_finished(tmp_path: Path) -> None:
     assert diary[3] == "Finish(status='FINISHED')"
 
 
-def test_a_run_that_records_nothing_starts_nothing(tmp_path: Path) -> None:
+def test_a_tracker_without_records_starts_no_worker(tmp_path: Path) -> None:
     assert tracker(tmp_path, DIARY).close("FINISHED") == []
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("script", "reason"),
-    [(REFUSES, "connection refused"), (HANGS, "did not answer in time"), (DIES, "worker died")],
+    [
+        (REFUSES, "connection refused"),
+        (HANGS, "did not answer in time"),
+        (DIES, "worker process died"),
+    ],
 )
-def test_a_tracker_that_is_down_costs_nothing_and_says_what_is_missing(
+def test_an_unreachable_server_blocks_nothing_and_is_reported(
     tmp_path: Path, script: str, reason: str
 ) -> None:
     tracking = tracker(tmp_path, script, deadline_s=1.0)
@@ -123,7 +127,7 @@ def test_a_tracker_that_is_down_costs_nothing_and_says_what_is_missing(
 TELLS_ITS_START = "import sys; print('started', file=sys.stderr, flush=True); " + HANGS
 
 
-def test_a_worker_that_was_given_up_is_not_followed_by_another(tmp_path: Path) -> None:
+def test_no_worker_is_started_after_giving_up(tmp_path: Path) -> None:
     tracking = tracker(tmp_path, TELLS_ITS_START, deadline_s=0.1)
     tracking.metrics(0, {"success": 0.5})
     log = tmp_path / "mlflow.log"
@@ -132,7 +136,7 @@ def test_a_worker_that_was_given_up_is_not_followed_by_another(tmp_path: Path) -
     assert log.read_text() == "started\n"
 
 
-def test_a_tracker_that_comes_back_gets_everything(tmp_path: Path) -> None:
+def test_a_server_that_comes_back_gets_everything(tmp_path: Path) -> None:
     tracking = tracker(tmp_path, RECOVERS)
     tracking.metrics(0, {"success": 0.5})
     until(lambda: tracking.run_id is not None)
@@ -144,25 +148,25 @@ def test_a_tracker_that_comes_back_gets_everything(tmp_path: Path) -> None:
     assert "{'success': 0.75}" in diary
 
 
-def test_what_is_refused_for_good_is_told_and_not_tried_again(tmp_path: Path) -> None:
+def test_a_permanent_error_is_reported_and_not_retried(tmp_path: Path) -> None:
     tracking = tracker(tmp_path, PICKY)
     tracking.metrics(0, {"loss": float("nan")})
     tracking.params({"seed": "0"})
     assert tracking.close("FINISHED") == ["metrics of iterations 0 to 0: nan"]
 
 
-def test_a_run_id_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+def test_a_run_id_that_cannot_be_stored_is_reported(tmp_path: Path) -> None:
     def refuse(run_id: str) -> None:
         raise StoreError(f"tracker.json: full, {run_id}")
 
-    tracking = tracker(tmp_path, DIARY, on_run=refuse)
+    tracking = tracker(tmp_path, DIARY, on_run_id=refuse)
     tracking.params({"seed": "0"})
     assert tracking.close("FINISHED") == [
-        "the run's id could not be kept: tracker.json: full, run-1"
+        "the id of the MLflow run could not be stored: tracker.json: full, run-1"
     ]
 
 
-def test_closing_twice_is_fine(tmp_path: Path) -> None:
+def test_close_may_be_called_twice(tmp_path: Path) -> None:
     tracking = tracker(tmp_path, DIARY)
     tracking.params({"seed": "0"})
     assert tracking.close("KILLED") == []
@@ -170,7 +174,7 @@ def test_closing_twice_is_fine(tmp_path: Path) -> None:
     assert "Finish(status='KILLED')" in (tmp_path / "mlflow.log").read_text()
 
 
-def test_the_run_that_a_pipeline_names_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_named_by_the_environment_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path("/run")
     monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
@@ -185,7 +189,7 @@ def test_the_run_that_a_pipeline_names_is_resumed(monkeypatch: pytest.MonkeyPatc
     assert (resumed.uri, resumed.run_id) == ("http://other", "mine")
 
 
-def test_a_run_with_a_server_of_its_own_does_not_end_up_in_the_run_of_a_kubeflow_task(
+def test_a_tracking_uri_takes_precedence_over_the_run_of_a_kfp_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MLFLOW_RUN_ID", "of-the-task-evaluate")
@@ -194,7 +198,7 @@ def test_a_run_with_a_server_of_its_own_does_not_end_up_in_the_run_of_a_kubeflow
     assert (same.uri, same.run_id, same.uid) == ("http://mlflow:5000", None, "uid")
 
 
-def test_the_worker_takes_nothing_from_kubeflow_that_is_of_another_server_or_run() -> None:
+def test_the_worker_ignores_kfp_variables_of_another_server_or_run() -> None:
     injected = {
         "MLFLOW_RUN_ID": "of-the-task",
         "MLFLOW_EXPERIMENT_ID": "1",
@@ -215,7 +219,7 @@ from pathlib import Path
 from agentrl_components.tracking.mlflow.tracker import MlflowTracker
 told = []
 worker = (sys.executable, "-c", sys.argv[2])
-tracker = MlflowTracker(Path(sys.argv[1]), worker=worker, on_run=told.append)
+tracker = MlflowTracker(Path(sys.argv[1]), worker=worker, on_run_id=told.append)
 tracker.params({"seed": "0"})
 while not told:
     time.sleep(0.01)
@@ -224,7 +228,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 TELLS_ITS_END = (
     "import atexit, sys; atexit.register(print, 'ended', file=sys.stderr, flush=True)" + DIARY
 )
-"""However it ends: a worker may be about to answer when nobody is there any more."""
+"""The exit code is not checked: the worker may fail to write a reply."""
 
 
 def test_the_worker_ends_when_the_run_is_killed(tmp_path: Path) -> None:

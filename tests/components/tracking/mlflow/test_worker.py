@@ -24,7 +24,7 @@ from agentrl_components.trajectory.record import Ending, Trajectory, Turn
 
 
 class Worker:
-    """Speaks with the process."""
+    """Sends jobs to the process and reads its replies."""
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         self.process = process
@@ -125,8 +125,8 @@ def episode(sample: int = 0) -> Trajectory:
     )
 
 
-def test_a_database_has_its_name_when_it_is_whole(worker: Worker, tmp_path: Path) -> None:
-    """MLflow cannot use one that a killed worker left half made."""
+def test_the_database_is_created_atomically(worker: Worker, tmp_path: Path) -> None:
+    """MLflow cannot use a partially created database."""
     made = Worker(worker.process, tmp_path)
     database = tmp_path / "mlflow.db"
     tables = "select name from sqlite_master where type = 'table'"
@@ -171,7 +171,7 @@ def test_params_metrics_and_files_are_recorded(worker: Worker) -> None:
     assert len(list(worker.folder.glob(f"mlartifacts/{run_id}/artifacts/curve.png"))) == 1
 
 
-def test_a_resumed_run_goes_on_and_doubles_nothing(worker: Worker) -> None:
+def test_a_resumed_run_duplicates_nothing(worker: Worker) -> None:
     run_id = worker.start()
     worker.ask(Metrics(iterations={0: (1000, {"success": 0.25}), 1: (1001, {"success": 0.5})}))
     worker.ask(Finish(status="KILLED"))
@@ -192,7 +192,7 @@ def test_a_resumed_run_goes_on_and_doubles_nothing(worker: Worker) -> None:
     assert worker.rows("select status from runs where run_uuid = ?", run_id) == [("RUNNING",)]
 
 
-def test_numbers_that_are_not_finite_are_recorded(worker: Worker) -> None:
+def test_non_finite_metrics_are_recorded(worker: Worker) -> None:
     run_id = worker.start()
     values = {"a": float("nan"), "b": float("inf"), "c@10%": 1.0}
     assert worker.ask(Metrics(iterations={0: (1000, values)})).error is None
@@ -202,18 +202,18 @@ def test_numbers_that_are_not_finite_are_recorded(worker: Worker) -> None:
     assert found == [("a", 1, 0), ("b", 0, 1), ("c.10", 0, 0)]
 
 
-def test_a_run_is_found_by_its_uid_and_an_unknown_id_is_a_new_run(worker: Worker) -> None:
+def test_a_run_is_found_by_its_uid_and_an_unknown_id_creates_a_run(worker: Worker) -> None:
     run_id = worker.start(uid="3f2a")
     assert worker.start(uid="3f2a") == run_id
     assert worker.start(uid="4b1c") != run_id
     assert worker.start(run_id="0" * 32) not in ("0" * 32, run_id)
 
 
-def test_episodes_become_traces_with_a_span_for_each_turn(worker: Worker) -> None:
+def test_episodes_become_traces_with_one_span_per_turn(worker: Worker) -> None:
     run_id = worker.start()
     shown = Episodes(iteration=3, name="train", time_ms=5000, episodes=(episode(0), episode(1)))
     assert worker.ask(shown).error is None
-    assert worker.ask(replace(shown, time_ms=9000)).error is None  # told again, after a restart
+    assert worker.ask(replace(shown, time_ms=9000)).error is None  # sent again, after a restart
     traces = worker.rows(
         "select i.request_id, i.request_preview, i.response_preview, i.timestamp_ms"
         " from trace_info i"
@@ -258,22 +258,22 @@ def test_a_model_is_registered_once_for_the_same_weights(worker: Worker) -> None
     assert (source / "MLmodel").exists()
 
 
-def test_a_file_that_is_gone_is_an_error_for_good(worker: Worker) -> None:
+def test_a_missing_file_is_a_permanent_error(worker: Worker) -> None:
     worker.start()
     reply = worker.ask(Artifact(path=worker.folder / "gone.png"))
     assert reply.error is not None
     assert "gone.png" in reply.error
-    assert not reply.passing
+    assert not reply.transient
 
 
-def test_a_changed_param_is_an_error_for_good(worker: Worker) -> None:
+def test_a_changed_param_is_a_permanent_error(worker: Worker) -> None:
     worker.start()
     assert worker.ask(Params(values={"seed": "0"})).error is None
     assert worker.ask(Params(values={"seed": "0"})).error is None
     reply = worker.ask(Params(values={"seed": "1"}))
     assert reply.error is not None
     assert "seed" in reply.error
-    assert not reply.passing
+    assert not reply.transient
 
 
 def elsewhere(uri: str) -> Target:
@@ -282,17 +282,17 @@ def elsewhere(uri: str) -> Target:
     )
 
 
-def test_a_server_that_is_not_there_may_come_back(worker: Worker) -> None:
+def test_an_unreachable_server_is_a_transient_error(worker: Worker) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     reply = worker.ask(elsewhere(f"http://127.0.0.1:{port}"))
     assert reply.error is not None
     assert "refused" in reply.error
-    assert reply.passing
+    assert reply.transient
 
 
-def test_a_server_that_hangs_is_given_up(worker: Worker) -> None:
+def test_a_hanging_server_is_a_transient_error(worker: Worker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         held: list[socket.socket] = []
         thread = threading.Thread(target=lambda: held.append(listener.accept()[0]))
@@ -302,14 +302,14 @@ def test_a_server_that_hangs_is_given_up(worker: Worker) -> None:
         for connection in held:
             connection.close()
     assert reply.error is not None
-    assert reply.passing
+    assert reply.transient
 
 
-def test_a_disk_that_cannot_be_written_may_come_back(worker: Worker) -> None:
+def test_an_unwritable_disk_is_a_transient_error(worker: Worker) -> None:
     reply = worker.ask(elsewhere("sqlite:////proc/nowhere/mlflow.db"))
     assert reply.error is not None
-    assert reply.passing
+    assert reply.transient
 
 
-def test_a_uri_of_no_known_kind_is_an_error(worker: Worker) -> None:
+def test_an_unknown_uri_scheme_is_a_permanent_error(worker: Worker) -> None:
     assert worker.ask(elsewhere("gopher://mlflow")).error is not None

@@ -145,8 +145,8 @@ class SendQueue:
             return self._pop()
 
     def put_back(self, job: Job) -> None:
-        """Return a job that could not be sent. It is taken before newer jobs of its kind. Values that
-        were added meanwhile take precedence over its own."""
+        """Return a job that could not be sent: it is taken before newer jobs of its kind. Values
+        that were added meanwhile take precedence over those of the job."""
         with self._changed:
             match job:
                 case Params():

@@ -31,8 +31,11 @@ EVERY_SECONDS = 15.0
 
 
 def view_for(console: Console) -> View:
-    """The live view if `console` is a terminal, else the plain view."""
-    live = console.is_terminal and not console.is_dumb_terminal
+    """The live view if `console` writes to a terminal, else the plain view.
+
+    `Console.is_terminal` alone is not enough: variables such as FORCE_COLOR, which CI systems set,
+    make it true for a log file."""
+    live = console.is_terminal and console.file.isatty() and not console.is_dumb_terminal
     return RichView(console) if live else PlainView(console)
 
 
@@ -126,10 +129,14 @@ class PlainView:
         self._done = 0
         self._total: int | None = None
         self._shown: Shown | None = None
+        self._training = ""
+        """The stage of the last iteration."""
 
     def stage(self, name: str, total: int | None = None) -> None:
-        self._name, self._done, self._total, self._shown = name, 0, total, None
-        self._print(name)
+        resumed = self._shown is not None and name == self._training
+        self._name, self._done, self._total = name, 0, total
+        if not resumed:  # training is interrupted by evaluations, and then goes on
+            self._print(name)
 
     def advance(self, done: int = 1) -> None:
         self._done += done
@@ -145,9 +152,9 @@ class PlainView:
             or shown.iteration - self._shown.iteration >= EVERY_ITERATIONS
             or self._clock() - self._printed_at >= EVERY_SECONDS
         ):
-            self._shown = shown
+            self._shown, self._training = shown, self._name or "train"
             self._print(
-                f"{self._name or 'train'}: phase {shown.phase + 1}/{shown.phases}, "
+                f"{self._training}: phase {shown.phase + 1}/{shown.phases}, "
                 f"{shown.max_turns} turns, iteration {_numbers(shown)}"
             )
 

@@ -37,7 +37,8 @@ def show(report: Report, root: Path, console: Console) -> None:
         single = alarm.first == alarm.last
         when = f"{alarm.first}" if single else f"{alarm.first} to {alarm.last}"
         console.print(Text(f"alarm at iteration {when}: {alarm.message} ({alarm.action})"))
-    console.print(_locations(report, root), soft_wrap=True)
+    for line in _locations(report, root):
+        console.print(line, soft_wrap=True)  # never broken, so that it can be copied
 
 
 def heldout_table(report: Report) -> Table:
@@ -125,21 +126,22 @@ def _styled(line: str, played: Replay) -> Text:
     return Text(line)
 
 
-def _locations(report: Report, root: Path) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_row("learning curve", Text(short_path(root.absolute() / "curve.png")))
-    table.add_row("report", Text(short_path(root.absolute() / "report.html")))
-    for kept in report.checkpoints:
-        if kept.best or kept.last:
-            table.add_row(_checkpoint_label(kept), Text(kept.url))
+def _locations(report: Report, root: Path) -> list[Text]:
+    """A line for each file and link: its name and its path, URL or command."""
+    rows = [
+        ("learning curve", short_path(root.absolute() / "curve.png")),
+        ("report", short_path(root.absolute() / "report.html")),
+    ]
+    rows += [
+        (_checkpoint_label(kept), kept.url) for kept in report.checkpoints if kept.best or kept.last
+    ]
     # MLflow's process may create the database after the report is written.
     uri = report.mlflow.uri or database(root)
     if uri is not None:
         served = urlsplit(uri).scheme in ("http", "https")
-        table.add_row("metrics, episodes", Text(uri if served else mlflow_command(uri)))
-    return table
+        rows.append(("metrics, episodes", uri if served else mlflow_command(uri)))
+    width = max(len(name) for name, _ in rows)
+    return [Text(f"{name:<{width}}  {location}") for name, location in rows]
 
 
 def _checkpoint_label(kept: Kept) -> str:

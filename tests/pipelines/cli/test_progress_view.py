@@ -16,9 +16,18 @@ class Clock:
         return self.now
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 def console(terminal):
     return Console(
-        file=io.StringIO(), force_terminal=terminal, width=80, color_system=None, _environ={}
+        file=Terminal() if terminal else io.StringIO(),
+        force_terminal=terminal,
+        width=80,
+        color_system=None,
+        _environ={},
     )
 
 
@@ -42,6 +51,24 @@ def shown(iteration, phase=0, max_turns=3):
 def plain():
     where, clock = console(False), Clock()
     return PlainView(where, clock), where, clock
+
+
+def test_a_log_file_gets_plain_lines_also_with_force_color():
+    where = Console(file=io.StringIO(), _environ={"FORCE_COLOR": "1", "TERM": "xterm"})
+    assert where.is_terminal
+    assert isinstance(view_for(where), PlainView)
+
+
+def test_the_plain_view_does_not_announce_training_again_after_each_evaluation():
+    view, where, _ = plain()
+    view.stage("train", 40)
+    for iteration in range(1, 10):
+        view.iteration(shown(iteration))
+        view.stage(f"evaluate: iteration-{iteration}")
+        view.stage("train", 40)
+    lines = [line.split("  ", 3)[-1] for line in written(where)]
+    assert sum("evaluate" in line for line in lines) == 9
+    assert len(lines) == 2 + 9  # train, the first iteration, and the evaluations
 
 
 def test_a_terminal_gets_the_live_view_and_a_pipe_plain_lines():

@@ -157,8 +157,16 @@ def test_an_mlflow_server_is_named_by_its_url():
 
 
 def test_only_paths_are_wider_than_80_columns():
-    text = printed(report())
+    text, locations = printed(report()).split("learning curve")
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert max(len(line.rstrip()) for line in locations.splitlines()[:-1]) <= 80
+
+
+def test_paths_and_commands_are_not_broken_into_lines_so_that_they_can_be_copied():
+    lines = printed(report(), width=40).splitlines()
+    (command,) = [line for line in lines if line.startswith("metrics, episodes")]
+    assert command.endswith("mlflow ui --backend-store-uri sqlite:////r/mlflow.db")
+    assert "report             runs/babyai/report.html" in lines
 
 
 def test_the_mlflow_command_is_from_this_python_environment():

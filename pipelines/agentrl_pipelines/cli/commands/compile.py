@@ -12,7 +12,7 @@ UID = "00000000-0000-0000-0000-000000000000"
 """Placeholder for the uid that the cluster assigns."""
 
 
-@click.command(name="compile")
+@click.command(name="compile", short_help="Write the KFP pipeline of one phase.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option(
     "--platform",

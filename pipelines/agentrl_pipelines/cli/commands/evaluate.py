@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agentrl_pipelines.local.evaluation import EvaluationResult
 
 
-@click.command("eval")
+@click.command("eval", short_help="Evaluate a model, a checkpoint or an endpoint.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--model", metavar="SOURCE", help="Model source, as in spec.model.source.")
 @click.option(

@@ -28,7 +28,7 @@ LogLine = tuple[str, str]
 """Stage and text."""
 
 
-@click.command()
+@click.command(short_help="Print the logs of a run's stages.")
 @click.argument("name")
 @click.option("--namespace", "-n", help="Namespace.  [default: the context's]")
 @click.option("--context", help="Context of the kubeconfig.  [default: the current context]")

@@ -19,7 +19,7 @@ FIELDS = ("iteration", "phase", "max_turns", "metrics")
 """The fields of a line. None of them depends on a clock."""
 
 
-@click.command()
+@click.command(short_help="Print the metrics of a run as JSON lines.")
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
 def metrics(root: Path) -> None:
     """Print the metrics of a run, one JSON object per iteration and line.

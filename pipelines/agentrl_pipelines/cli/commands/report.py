@@ -9,7 +9,7 @@ import click
 from agentrl_pipelines.cli.errors import exit_on_error
 
 
-@click.command()
+@click.command(short_help="Rebuild the report of a run and print its summary.")
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
 def report(root: Path) -> None:
     """Rebuild report.json, report.html and curve.png of a run, and print the summary.

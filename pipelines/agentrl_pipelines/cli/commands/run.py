@@ -10,7 +10,7 @@ import click
 from agentrl_pipelines.cli.errors import exit_on_error
 
 
-@click.command()
+@click.command(short_help="Train on this machine.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option(
     "--root",

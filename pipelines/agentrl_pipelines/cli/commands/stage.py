@@ -12,7 +12,7 @@ from agentrl_components.workers.imports import loading
 from agentrl_pipelines.cli.errors import exit_on_error
 
 
-@click.command()
+@click.command(short_help="Run one stage; the command of the pods.")
 @click.argument("name")
 @click.option("--manifest", required=True, help="The manifest as JSON, or @FILE.")
 @click.option("--phase", required=True, type=click.IntRange(0), help="Index of the phase, from 0.")

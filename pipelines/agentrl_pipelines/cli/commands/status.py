@@ -20,7 +20,7 @@ STYLES = {"Running": "cyan", "Succeeded": "green", "Failed": "red", "Suspended":
 BAD_WHEN_TRUE = ("Failed",)
 
 
-@click.command()
+@click.command(short_help="Show the status of a run on the cluster.")
 @click.argument("name")
 @click.option("--namespace", "-n", help="Namespace.  [default: the context's]")
 @click.option("--context", help="Context of the kubeconfig.  [default: the current context]")

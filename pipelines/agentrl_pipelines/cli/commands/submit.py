@@ -19,7 +19,7 @@ POLL_S = 2.0
 ENDED = ("Succeeded", "Failed")
 
 
-@click.command()
+@click.command(short_help="Train on a cluster: create an AgentRLRun.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--namespace", "-n", help="Namespace.  [default: the manifest's, else the context's]")
 @click.option("--context", help="Context of the kubeconfig.  [default: the current context]")

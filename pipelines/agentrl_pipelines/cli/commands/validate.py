@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from agentrl_components.spec import AgentRLRun
 
 
-@click.command()
+@click.command(short_help="Check a manifest without starting anything.")
 @click.argument("file", type=click.Path())
 @click.option(
     "--set",

@@ -34,11 +34,11 @@ from rich.console import Console
 from agentrl_components.errors import Stopped
 from agentrl_components.evaluation.heldout import RANDOM
 from agentrl_components.run.context import RunContext
-from agentrl_components.run.progress import SilentView
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.fields.horizon import Horizon, Phase
 from agentrl_components.spec.parsing.load import load
-from agentrl_components.stages.before_training import BEFORE, begin
+from agentrl_components.stages.before_training import BEFORE, prepare
 from agentrl_components.stages.evaluate import AFTER, evaluate
 from agentrl_components.stages.provision import provision
 from agentrl_components.stages.train import train
@@ -122,8 +122,8 @@ def warmed(run: AgentRLRun, store: DirectoryStore) -> tuple[float, float]:
     """Make the warm start, if it is not there. Returns held-out success after it and of random
     play."""
     with opened(run, store, lambda: None) as context:
-        context.crew.home.run(provision(run, context.crew.worlds, context.journal))
-        begin(context)
+        context.workers.loop.run(provision(run, context.workers.worlds, context.journal))
+        prepare(context)
         return evaluate(context, BEFORE).success, evaluate(context, RANDOM).success
 
 
@@ -204,7 +204,7 @@ class Spent:
 def opened(run: AgentRLRun, store: DirectoryStore, should_stop: object) -> Iterator[RunContext]:
     """A run's context, with nobody watching."""
     assert callable(should_stop)
-    context = RunContext(run, store, MemoryTracker(), SilentView(), should_stop)
+    context = RunContext(run, store, MemoryTracker(), SilentProgressView(), should_stop)
     with context:
         yield context
 

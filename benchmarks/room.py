@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agentrl_components.engines.prefix_check import CheckedEngine
 from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.rollout.episode import Job, Rules
-from agentrl_components.rollout.session_pool import Rollout
+from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.workers.worker import Worker
 from agentrl_envs.env import Observation, Split, Step, Task, content_id
@@ -110,6 +110,6 @@ def jobs(load: Load, iteration: int) -> list[Job]:
 def play(worker: Worker, some: list[Job], rules: Rules, latency_ms: float) -> list[Trajectory]:
     """A worker's share of a phase, with the product's own rollout and engine."""
     worlds = {NAME: RoomWorld(latency_ms / 1e3)}
-    rollout = Rollout(worlds, worker.dialogue, worker.spec.rollout.retries, len(some))
+    rollout = TokenRollout(worlds, worker.dialogue, worker.spec.rollout.retries, len(some))
     engine = CheckedEngine(TorchEngine(worker.decoder))
     return asyncio.run(rollout.play(some, rules, engine))

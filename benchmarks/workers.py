@@ -11,8 +11,8 @@ from typing import Any
 
 from agentrl_components.spec import RunSpec
 from agentrl_components.update.learner import Learner
-from agentrl_components.workers.group import Crew
-from agentrl_components.workers.pool import Pool
+from agentrl_components.workers.group import WorkerGroup
+from agentrl_components.workers.pool import WorkerPool
 from agentrl_components.workers.trainers import PoolTrainers
 
 
@@ -20,7 +20,7 @@ from agentrl_components.workers.trainers import PoolTrainers
 class Workers:
     """At the ready."""
 
-    pool: Pool
+    pool: WorkerPool
     learner: Learner
 
 
@@ -39,7 +39,7 @@ def opened(folder: Path, count: int, **parts: dict[str, Any]) -> Iterator[Worker
         }
     )
     with tempfile.TemporaryDirectory(prefix="agentrl-bench-") as scratch:
-        crew = Crew(spec, Path(scratch))
+        crew = WorkerGroup(spec, Path(scratch))
         try:
             trainers = PoolTrainers(spec, crew.lead, crew.pool)
             yield Workers(pool=crew.pool, learner=Learner(spec, trainers))

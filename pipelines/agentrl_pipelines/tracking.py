@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from agentrl_components.schedule.history import IterationRecord, best_checkpoint
+from agentrl_components.schedule.history import best_checkpoint
+from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.spec import AgentRLRun, RunSpec
 from agentrl_components.storage import checkpoint, keys
 from agentrl_components.storage.records import read_tracked

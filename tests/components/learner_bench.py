@@ -10,7 +10,7 @@ from agentrl_components.trajectory.record import Ending, Trajectory, Turn
 from agentrl_components.update.learner import Learner
 from agentrl_components.update.logprobs import score
 from agentrl_components.update.packing import Example, pack
-from agentrl_components.workers.pool import InProcess
+from agentrl_components.workers.pool import InProcessPool
 from agentrl_components.workers.trainers import PoolTrainers
 from agentrl_components.workers.worker import Setup, Worker
 
@@ -37,7 +37,7 @@ class Bench:
     def __init__(self, folder, **changes) -> None:
         self.spec = spec(**changes)
         self.worker = Worker(Setup(spec=self.spec, folder=folder, device="cpu"))
-        self.pool = InProcess(self.worker)
+        self.pool = InProcessPool(self.worker)
         self.trainers = PoolTrainers(self.spec, self.worker, self.pool)
         self.learner = Learner(self.spec, self.trainers)
 

@@ -15,8 +15,8 @@ from agentrl_components.dialogue.word_tokenizer import word_tokenizer
 from agentrl_components.engines.engine import ScriptedEngine
 from agentrl_components.reporting.schema import Heldout
 from agentrl_components.rollout.episode import Job, Rules
-from agentrl_components.rollout.session_pool import Rollout
-from agentrl_components.run.progress import SilentView
+from agentrl_components.rollout.token_rollout import TokenRollout
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec.parsing.load import parse
 from agentrl_components.tracking.tracker import MemoryTracker
 from agentrl_components.warmstart.conversations import line
@@ -93,7 +93,7 @@ def test_an_algorithm_learns_the_corridor(name: str, seed: int) -> None:
     root = CURVES / f"{name}-{seed}"
     shutil.rmtree(root, ignore_errors=True)
     run = parse(manifest(ALGORITHMS[name], seed))
-    report = run_local(run, root, SilentView(), MemoryTracker())
+    report = run_local(run, root, SilentProgressView(), MemoryTracker())
     heldout = report.heldout
     assert heldout.random is not None
     assert heldout.after is not None
@@ -123,7 +123,7 @@ def solved(count: int) -> str:
         seed=0,
         purpose="demonstration",
     )
-    players = Rollout({"corridor": LocalWorld(tasks)}, dialogue, 0, 1)
+    players = TokenRollout({"corridor": LocalWorld(tasks)}, dialogue, 0, 1)
 
     async def shown(index: int) -> str:
         task = tasks.task("train", index)
@@ -156,7 +156,7 @@ def warmed(name: str, seed: int, warm: dict[str, Any], model: Path | None = None
     if model is not None:
         source = f"file://{model.absolute()}"
         told["spec"]["model"] = {"source": source, "context": 256, "template": "plain"}
-    return run_local(parse(told), root, SilentView(), MemoryTracker()).heldout
+    return run_local(parse(told), root, SilentProgressView(), MemoryTracker()).heldout
 
 
 @pytest.mark.slow

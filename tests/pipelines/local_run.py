@@ -8,7 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner
 from corridor_run import FORK
 
-from agentrl_components.run.progress import SilentView
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
@@ -17,8 +17,8 @@ from agentrl_pipelines.cli.main import main
 from agentrl_pipelines.local.run import run_local
 
 
-def run_to_end(run: AgentRLRun, root: Path, view: SilentView | None = None) -> None:
-    run_local(run, root, view or SilentView(), MemoryTracker())
+def run_to_end(run: AgentRLRun, root: Path, view: SilentProgressView | None = None) -> None:
+    run_local(run, root, view or SilentProgressView(), MemoryTracker())
 
 
 def run_with_sigint(run: AgentRLRun, root: Path) -> None:
@@ -29,7 +29,9 @@ def run_with_sigint(run: AgentRLRun, root: Path) -> None:
 
 def run_and_kill(run: AgentRLRun, root: Path, after_s: float) -> bool:
     """Start the run and kill it after `after_s` seconds. Returns whether it was still running."""
-    process = FORK.Process(target=run_local, args=(run, root, SilentView(), MemoryTracker()))
+    process = FORK.Process(
+        target=run_local, args=(run, root, SilentProgressView(), MemoryTracker())
+    )
     process.start()
     process.join(after_s)
     process.kill()

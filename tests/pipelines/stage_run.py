@@ -8,7 +8,7 @@ from pathlib import Path
 import corridor_run
 
 from agentrl_components.run.journal import Journal
-from agentrl_components.run.progress import SilentView
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
@@ -40,7 +40,7 @@ def stage_context(
         attempt=0,
         scratch=scratch,
         artifacts=Artifacts(executor_input, scratch),
-        view=SilentView(),
+        view=SilentProgressView(),
     )
 
 

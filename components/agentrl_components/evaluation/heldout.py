@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agentrl_components.evaluation.summary import Evaluated, share, summarise
-from agentrl_components.rollout.collector import Call
-from agentrl_components.rollout.metrics import check_lost, played
-from agentrl_components.rollout.tasks import Drawn
+from agentrl_components.rollout.metrics import check_lost, completed
+from agentrl_components.rollout.request import CollectRequest
+from agentrl_components.rollout.tasks import DrawnTask
 from agentrl_components.spec import RunSpec
 from agentrl_components.trajectory.record import Trajectory
 
@@ -20,7 +20,7 @@ RANDOM = "random"
 class Exam:
     """What is asked. Every policy meets the same tasks and the same random numbers."""
 
-    drawn: Sequence[Drawn]
+    tasks: Sequence[DrawnTask]
     samples: int
     """Tries at each task."""
     max_turns: int
@@ -32,24 +32,24 @@ class Exam:
     seed: int
 
     def sit(
-        self, name: str, play: Callable[[Call], Sequence[Trajectory]]
+        self, name: str, play: Callable[[CollectRequest], Sequence[Trajectory]]
     ) -> tuple[Evaluated, Sequence[Trajectory]]:
         """What the policy that `play` plays with scored, and its episodes. Raises `RunError` where
         too many of them were lost."""
         episodes = self._played(name, play, self.max_turns)
         sweep = {
-            turns: share(played(self._played(name, play, turns)), self.seed)
+            turns: share(completed(self._played(name, play, turns)), self.seed)
             for turns in self.turn_sweep
         }
         found = summarise(name, episodes, self.samples, self.seed)
         return found.model_copy(update={"turn_sweep": sweep}), episodes
 
     def _played(
-        self, name: str, play: Callable[[Call], Sequence[Trajectory]], max_turns: int
+        self, name: str, play: Callable[[CollectRequest], Sequence[Trajectory]], max_turns: int
     ) -> Sequence[Trajectory]:
         episodes = play(
-            Call(
-                drawn=self.drawn,
+            CollectRequest(
+                tasks=self.tasks,
                 samples=self.samples,
                 max_turns=max_turns,
                 temperature=self.temperature,
@@ -57,15 +57,15 @@ class Exam:
                 purpose="random" if name == RANDOM else "evaluation",
             )
         )
-        check_lost(episodes, self.max_lost_share, prefix=f"evaluation {name}: ", some=True)
+        check_lost(episodes, self.max_lost_share, prefix=f"evaluation {name}: ", require_some=True)
         return episodes
 
 
-def exam(spec: RunSpec, drawn: Sequence[Drawn]) -> Exam:
+def exam(spec: RunSpec, tasks: Sequence[DrawnTask]) -> Exam:
     """The exam that a manifest asks for, on these tasks."""
     evaluation = spec.evaluation
     return Exam(
-        drawn=drawn,
+        tasks=tasks,
         samples=evaluation.samples,
         max_turns=evaluation.max_turns or spec.horizon.phases[-1].max_turns,
         temperature=evaluation.temperature,

@@ -1,7 +1,7 @@
-"""The process at the other end of the store: waiting for it, as long as it lives.
+"""Heartbeats in the store: wait for the other process of a run for as long as it is alive.
 
-Each side writes a pulse that changes every few seconds. Only change is looked at, by the reader's
-own clock, so the clocks of two machines need not agree.
+Each side writes a value that changes every few seconds. A reader only looks at whether the value
+changed, by its own clock, so the clocks of two machines need not agree.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ T = TypeVar("T")
 Role = Literal["rollout", "update"]
 
 
-class Partner:
-    """A context manager: while it is open, the partner sees that this side lives."""
+class Heartbeat:
+    """Sends this process's heartbeat and watches the other's. A context manager: sends while it is
+    open."""
 
     def __init__(
         self,
         store: Store,
         role: Role,
         *,
-        patience_s: float = 1800.0,
-        pulse_s: float = 5.0,
+        timeout_s: float = 1800.0,
+        interval_s: float = 5.0,
         poll_s: float = 0.05,
     ) -> None:
-        """`patience_s` without a pulse are the partner's end: longer than a pod takes to be
-        scheduled anew and to load its model."""
+        """`timeout_s` without a heartbeat mean that the other process is dead: longer than a pod
+        takes to be rescheduled and to load its model."""
         self._store, self._role = store, role
         self._other: Role = "update" if role == "rollout" else "rollout"
-        self._patience_s, self._pulse_s, self._poll_s = patience_s, pulse_s, poll_s
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
-        self._heard = b""
-        self._heard_at = self._looked_at = time.monotonic()
+        self._timeout_s, self._interval_s, self._poll_s = timeout_s, interval_s, poll_s
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._send, name="heartbeat", daemon=True)
+        self._last_value = b""
+        self._changed_at = self._checked_at = time.monotonic()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -55,38 +56,39 @@ class Partner:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._ended.set()
+        self._closed.set()
         self._thread.join()
 
-    def until(self, ready: Callable[[], T | None]) -> T:
-        """What `ready` answers, once it does. Raises `RunError` when the partner has failed for
-        good, or has not been heard for too long."""
+    def wait_for(self, condition: Callable[[], T | None]) -> T:
+        """Poll `condition` until it returns a value, and return that value. Raises `RunError` if
+        the other process has failed for good, or sends no heartbeat for too long."""
         while True:
-            answer = ready()
-            if answer is not None:
-                return answer
-            self._listen()
+            value = condition()
+            if value is not None:
+                return value
+            self._check_other()
             time.sleep(self._poll_s)
 
-    def _listen(self) -> None:
+    def _check_other(self) -> None:
         now = time.monotonic()
-        if now - self._looked_at < self._pulse_s:
+        if now - self._checked_at < self._interval_s:
             return
-        self._looked_at = now
+        self._checked_at = now
         state = read_state(self._store)
         if state.final:
             raise RunError(f"{self._other} has failed for good: {state.message}")
-        key = keys.pulse(self._other)
-        pulse = self._store.get(key) if self._store.exists(key) else b""
-        if pulse != self._heard:
-            self._heard, self._heard_at = pulse, now
-        elif now - self._heard_at > self._patience_s:
-            raise RunError(f"{self._other} has not been heard for {self._patience_s:g} s")
+        key = keys.heartbeat(self._other)
+        value = self._store.get(key) if self._store.exists(key) else b""
+        if value != self._last_value:
+            self._last_value, self._changed_at = value, now
+        elif now - self._changed_at > self._timeout_s:
+            raise RunError(f"{self._other} has sent no heartbeat for {self._timeout_s:g} s")
 
-    def _beat(self) -> None:
+    def _send(self) -> None:
         began = time.time_ns()
         for count in itertools.count():
-            with contextlib.suppress(StoreError):  # it is away; whoever waits for it will say so
-                self._store.replace(keys.pulse(self._role), f"{began} {count}".encode())
-            if self._ended.wait(self._pulse_s):
+            # While the store is unreachable, whoever waits for it reports that.
+            with contextlib.suppress(StoreError):
+                self._store.replace(keys.heartbeat(self._role), f"{began} {count}".encode())
+            if self._closed.wait(self._interval_s):
                 return

@@ -1,9 +1,8 @@
-"""The weight channel: new policies, from the process that learns to the one that plays, through the
-store.
+"""Weight channel: new policies, from the learning to the playing process, through the store.
 
-A policy is its trainable parameters, as the vector that the optimizer moves, in the type that the
-player holds them in; base weights under adapters are not sent. What it is for is written last:
-without that it is not there.
+A policy is the vector of its trainable parameters, in the data type that the playing process uses;
+with LoRA the frozen base weights are not sent. The description is written last: a policy without it
+does not exist yet.
 """
 
 from __future__ import annotations
@@ -14,61 +13,62 @@ from dataclasses import asdict, dataclass
 import torch
 
 from agentrl_components.errors import AbsentError
-from agentrl_components.schedule.staleness import Ahead
+from agentrl_components.schedule.staleness import PlayWindow
 from agentrl_components.storage import keys, tensors
 from agentrl_components.storage.store import Store
 
 VECTOR = "vector.safetensors"
 PUBLISHED = "published.json"
 SPARE = 1
-"""Policies kept beyond those that may still be played with: whoever is late may be reading one."""
+"""Policies kept beyond those that may still be needed: a slow reader may be reading one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What may be played from this policy on, up to the next."""
+    """What may be played once this policy is there, until the next one."""
 
-    ahead: Ahead
-    """Iterations. The policy's own number is that of the first."""
+    window: PlayWindow
+    """The iterations. The number of the policy is that of the first."""
     version: int
-    """Updates that the policy has seen."""
+    """Updates that the weights have seen."""
     phase: int
-    """Of those iterations."""
+    """Phase of those iterations."""
     max_turns: int
-    """Of that phase."""
+    """Horizon of that phase."""
     finished: bool
-    """Nothing is to be played any more."""
+    """No further iteration is played."""
 
 
 class WeightChannel:
-    """Policies by their number: so many iterations were done."""
+    """Policies by number: the number of iterations done before them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.url = store.url
 
     def publish(self, published: Published, vector_P: torch.Tensor) -> None:
-        """Hand over a policy. One that is there stays as it is: it may have been played with."""
-        number, lag = published.ahead.number, published.ahead.most
+        """Write a policy, and delete old ones. An existing one is not replaced: it may have been
+        used already."""
+        number, lag = published.window.number, published.window.max_lag
         if self.read(number) is None:
             key = keys.policy(number, VECTOR)
             self._store.replace(key, pack(vector_P, key))
-            told = json.dumps(asdict(published)).encode()
-            self._store.put(keys.policy(number, PUBLISHED), told)
+            description = json.dumps(asdict(published)).encode()
+            self._store.put(keys.policy(number, PUBLISHED), description)
         for old in self._numbers()[: -(lag + 1 + SPARE)]:
             for name in (PUBLISHED, VECTOR):
                 self._store.delete(keys.policy(old, name))
 
     def read(self, number: int) -> Published | None:
-        """What policy `number` is for; None: it is not there."""
+        """The description of policy `number`. None: there is no such policy."""
         try:
-            told = json.loads(self._store.get(keys.policy(number, PUBLISHED)))
+            data = json.loads(self._store.get(keys.policy(number, PUBLISHED)))
         except AbsentError:
             return None
-        return Published(**told | {"ahead": Ahead(**told["ahead"])})
+        return Published(**data | {"window": PlayWindow(**data["window"])})
 
     def newest(self) -> Published | None:
-        """The latest policy, if there is any."""
+        """The newest policy, if there is one."""
         numbers = self._numbers()
         return self.read(numbers[-1]) if numbers else None
 
@@ -77,12 +77,12 @@ class WeightChannel:
         return tensors.unpack(self._store.get(keys.policy(number, VECTOR)))["vector"]
 
     def clear(self) -> None:
-        """Take back every policy."""
+        """Delete every policy."""
         for key in list(self._store.list(keys.POLICIES)):
             self._store.delete(key)
 
     def _numbers(self) -> list[int]:
-        """Policies that are there, in order."""
+        """Numbers of the existing policies, in order."""
         ends = f"/{PUBLISHED}"
         return [
             int(key.removeprefix(keys.POLICIES).removesuffix(ends))
@@ -92,7 +92,7 @@ class WeightChannel:
 
 
 def pack(vector_P: torch.Tensor, name: str) -> bytes:
-    """The vector as a file's bytes."""
+    """The vector [P] as the bytes of a safetensors file."""
     packed = tensors.pack({"vector": vector_P}, name)
-    assert isinstance(packed, bytes)  # without a folder to spool to, it is held in memory
+    assert isinstance(packed, bytes)  # small tensors are packed in memory
     return packed

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from agentrl_components.evaluation.summary import Evaluated
-from agentrl_components.reporting.read import Iteration, read
+from agentrl_components.reporting.read import read
 from agentrl_components.reporting.schema import (
     Alarmed,
     Between,
@@ -24,10 +24,10 @@ from agentrl_components.reporting.schema import (
     Pair,
     PhaseTold,
     Report,
-    Step,
 )
 from agentrl_components.reporting.transcript import Replay
-from agentrl_components.schedule.history import IterationRecord, best_checkpoint
+from agentrl_components.schedule.history import best_checkpoint
+from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.spec import AgentRLRun, Horizon
 from agentrl_components.storage import checkpoint, keys
 from agentrl_components.storage.open import DirectoryStore
@@ -48,7 +48,7 @@ def build(store: Store, run: AgentRLRun, root: Path | None = None) -> Report:
     Raises `StoreError`, which names the key, where something in the store is damaged."""
     spec = run.spec
     records = read(store)
-    steps = tuple(_step(one) for one in records.iterations)
+    steps = tuple(_finite(record) for record in records.iterations)
     found = records.evaluations
     return Report(
         name=run.metadata.name,
@@ -85,23 +85,13 @@ def write(report: Report, root: Path) -> None:
     folder.replace("report.json", (report.model_dump_json(indent=1) + "\n").encode())
 
 
-def _step(one: Iteration) -> Step:
-
-    def metric(name: str) -> float | None:
-        value = one.metrics.get(name)
-        return value if value is not None and isfinite(value) else None
-
-    return Step(
-        iteration=one.iteration,
-        phase=one.phase,
-        max_turns=one.max_turns,
-        success=metric("train/success"),
-        score=metric("train/score"),
-        turns=metric("train/turns"),
-        capped=metric("train/capped"),
-        wellformed=metric("train/wellformed"),
-        entropy=metric("update/entropy"),
-    )
+def _finite(record: IterationRecord) -> IterationRecord:
+    """The record without metrics that are not finite: they cannot be drawn."""
+    finite = {
+        name: value if value is not None and isfinite(value) else None
+        for name, value in record.metrics.items()
+    }
+    return record.model_copy(update={"metrics": finite})
 
 
 def _between(found: Mapping[str, Evaluated]) -> tuple[Between, ...]:
@@ -113,13 +103,20 @@ def _between(found: Mapping[str, Evaluated]) -> tuple[Between, ...]:
 
 
 def _phases(
-    horizon: Horizon, iterations: Sequence[Iteration], steps: Sequence[Step], state: State
+    horizon: Horizon,
+    iterations: Sequence[IterationRecord],
+    steps: Sequence[IterationRecord],
+    state: State,
 ) -> tuple[PhaseTold, ...]:
     current = iterations[-1].phase if iterations else 0
     told = []
     for number, phase in enumerate(horizon.phases):
         done = [one for one in iterations if one.phase == number]
-        success = [s.success for s in steps if s.phase == number and s.success is not None]
+        success = [
+            s.success
+            for s in steps
+            if s.phase == number and s.metrics.get("train/success") is not None
+        ]
         told.append(
             PhaseTold(
                 phase=number,
@@ -134,7 +131,7 @@ def _phases(
     return tuple(told)
 
 
-def _ended(done: Sequence[Iteration], phase: int, current: int, state: State) -> str:
+def _ended(done: Sequence[IterationRecord], phase: int, current: int, state: State) -> str:
     if not done:
         return "not begun" if phase > current or state.status == "running" else "not played"
     decision = done[-1].decision
@@ -143,20 +140,21 @@ def _ended(done: Sequence[Iteration], phase: int, current: int, state: State) ->
     return "is over" if phase < current else state.status
 
 
-def _alarms(iterations: Iterable[Iteration]) -> tuple[Alarmed, ...]:
+def _alarms(iterations: Iterable[IterationRecord]) -> tuple[Alarmed, ...]:
     rang: list[Alarmed] = []
     for one in iterations:
-        for ring in one.decision.rings if one.decision else ():
+        for ring in one.decision.alarms if one.decision else ():
             latest = next((a for a in reversed(rang) if a.signal == ring.signal), None)
             if latest and latest.last == one.iteration - 1 and latest.action == ring.action:
                 rang[rang.index(latest)] = latest.model_copy(update={"last": one.iteration})
                 continue
-            rang.append(Alarmed(first=one.iteration, last=one.iteration, **ring.model_dump()))
+            fields = ring.model_dump(include={"signal", "action", "message"})
+            rang.append(Alarmed(first=one.iteration, last=one.iteration, **fields))
     return tuple(rang)
 
 
 def _checkpoints(
-    store: Store, steps: Sequence[Step], found: Mapping[str, Evaluated], window: int
+    store: Store, steps: Sequence[IterationRecord], found: Mapping[str, Evaluated], window: int
 ) -> tuple[Kept, ...]:
     there = checkpoint.complete(store)
     records = []
@@ -165,13 +163,11 @@ def _checkpoints(
         name = "after" if step is steps[-1] and "after" in found else keys.evaluation_after(done)
         heldout = found.get(name)
         records.append(
-            IterationRecord(
-                iteration=step.iteration,
-                phase=step.phase,
-                max_turns=step.max_turns,
-                success=step.success or 0.0,
-                heldout=heldout.success if heldout else None,
-                checkpointed=done in there,
+            step.model_copy(
+                update={
+                    "heldout": heldout.success if heldout else None,
+                    "checkpointed": done in there,
+                }
             )
         )
     best = best_checkpoint(records, window)

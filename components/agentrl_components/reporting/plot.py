@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from agentrl_components.evaluation.summary import Evaluated
-    from agentrl_components.reporting.schema import PhaseTold, Report, Step
+    from agentrl_components.reporting.schema import PhaseTold, Report
+    from agentrl_components.schedule.record import IterationRecord
 
 INK = "#1f2733"
 """Lines and texts. On a page it becomes the page's own colour."""
@@ -95,7 +96,9 @@ def smooth(values: Sequence[float | None], window: int) -> NDArray[np.float64]:
     return np.where(n > 0, (sums[high] - sums[low]) / np.maximum(n, 1), np.nan)
 
 
-def _smoothed(steps: Sequence[Step], values: Sequence[float | None]) -> NDArray[np.float64]:
+def _smoothed(
+    steps: Sequence[IterationRecord], values: Sequence[float | None]
+) -> NDArray[np.float64]:
     """`values` smoothed within each phase, since the horizon changes what is measured."""
     window = max(5, len(steps) // 15)
     changes = [place for place, (a, b) in enumerate(pairwise(steps), 1) if a.phase != b.phase]
@@ -158,11 +161,12 @@ def _success(axes: Axes, report: Report, span: int) -> None:
     steps = report.training
     if steps:
         x = [step.iteration + 0.5 for step in steps]
-        raw = [np.nan if step.success is None else step.success for step in steps]
+        success = [step.metrics.get("train/success") for step in steps]
+        raw = [np.nan if value is None else value for value in success]
         axes.plot(x, raw, color=LEARNING, alpha=0.35, linewidth=0.9)
         axes.plot(
             x,
-            _smoothed(steps, [step.success for step in steps]),
+            _smoothed(steps, success),
             color=LEARNING,
             linewidth=2.2,
             label="training, at the phase's horizon",
@@ -228,14 +232,16 @@ def _named(axes: Axes, report: Report, span: int) -> None:
             )
 
 
-def _most(steps: Sequence[Step]) -> tuple[float, float]:
+def _most(steps: Sequence[IterationRecord]) -> tuple[float, float]:
     """The most that turns and entropy reach; 1 where nothing was measured."""
     turns = max((step.max_turns for step in steps), default=1)
     entropy = max((step.entropy for step in steps if step.entropy), default=1.0)
     return float(turns), entropy
 
 
-def _line(axes: Axes, steps: Sequence[Step], values: Sequence[float | None], title: str) -> None:
+def _line(
+    axes: Axes, steps: Sequence[IterationRecord], values: Sequence[float | None], title: str
+) -> None:
     axes.set_title(title, loc="left", color=INK, fontsize=10)
     x = [step.iteration + 0.5 for step in steps]
     known = [np.nan if value is None else value for value in values]
@@ -243,7 +249,7 @@ def _line(axes: Axes, steps: Sequence[Step], values: Sequence[float | None], tit
     axes.plot(x, _smoothed(steps, values), color=LEARNING, linewidth=1.6)
 
 
-def _caps(axes: Axes, steps: Sequence[Step]) -> None:
+def _caps(axes: Axes, steps: Sequence[IterationRecord]) -> None:
     """The horizon as a stepped line: what the episodes were allowed."""
     if steps:
         edges = [step.iteration for step in steps] + [steps[-1].iteration + 1]

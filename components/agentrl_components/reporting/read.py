@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from agentrl_components.evaluation.summary import Evaluated
 from agentrl_components.reporting.transcript import Replay, replay
+from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import (
     State,
-    Stored,
     Tracked,
     checked,
     known,
@@ -23,38 +23,12 @@ from agentrl_components.storage.store import Store
 from agentrl_components.trajectory.codec import decode
 
 
-class Ring(Stored):
-    """An alarm that rang after an iteration."""
-
-    signal: str
-    action: str
-    message: str
-
-
-class Decided(Stored):
-    """What was decided after an iteration."""
-
-    action: str
-    reason: str
-    rings: tuple[Ring, ...] = ()
-
-
-class Iteration(Stored):
-    """One iteration."""
-
-    iteration: int
-    phase: int
-    max_turns: int
-    metrics: dict[str, float | None]
-    decision: Decided | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
     """All of it."""
 
     state: State
-    iterations: Sequence[Iteration]
+    iterations: Sequence[IterationRecord]
     """In order."""
     evaluations: Mapping[str, Evaluated]
     """By name."""
@@ -73,7 +47,7 @@ def read(store: Store) -> Records:
         name = key.removeprefix(keys.EVALUATIONS).removesuffix(".json")
         if key == keys.evaluation(name):
             evaluations[name] = checked(store, key, Evaluated)
-    iterations = [known(store, key, Iteration) for key in store.list(keys.ITERATIONS)]
+    iterations = [known(store, key, IterationRecord) for key in store.list(keys.ITERATIONS)]
     return Records(
         state=read_state(store),
         iterations=[one for one in iterations if one is not None],

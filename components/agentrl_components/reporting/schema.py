@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agentrl_components.evaluation.summary import Evaluated
 from agentrl_components.reporting.transcript import Replay
+from agentrl_components.schedule.record import IterationRecord
 
 
 class Told(BaseModel):
@@ -23,20 +24,6 @@ class Heldout(Told):
     """Before reinforcement learning, after the warm start."""
     after: Evaluated | None = None
     """At the end."""
-
-
-class Step(Told):
-    """One iteration of training. None: not measured."""
-
-    iteration: int
-    phase: int
-    max_turns: int
-    success: float | None
-    score: float | None
-    turns: float | None
-    capped: float | None
-    wellformed: float | None
-    entropy: float | None
 
 
 class Between(Told):
@@ -126,7 +113,7 @@ class Report(Told):
     alarms: tuple[Alarmed, ...]
     checkpoints: tuple[Kept, ...]
     mlflow: Mlflow
-    training: tuple[Step, ...]
+    training: tuple[IterationRecord, ...]
     evaluations: tuple[Between, ...]
     """Those between before and after."""
     episodes: tuple[Pair, ...]

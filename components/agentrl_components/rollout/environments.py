@@ -1,4 +1,4 @@
-"""The worlds of a manifest, opened."""
+"""Opens the environments of a manifest, in this process or over HTTP."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from agentrl_envs.world import LocalWorld, World
 
 
 async def open_worlds(environments: Sequence[Environment]) -> dict[str, World]:
-    """A world for each environment, by name. Raises `SpecError` for options an environment
+    """A `World` for each environment, by name. Raises `SpecError` for options that an environment
     refuses."""
     return {e.name: await open_world(e, i) for i, e in enumerate(environments)}
 
 
 async def open_world(environment: Environment, index: int = 0) -> World:
-    """One world."""
+    """The `World` of one environment; `index` is its position in `spec.environments`."""
     if environment.builtin is not None:
         try:
             return LocalWorld(task_set(environment.builtin, environment.options))
@@ -43,8 +43,9 @@ async def open_world(environment: Environment, index: int = 0) -> World:
 
 
 async def servers(url: str) -> list[str]:
-    """An address for each server behind a name: a session lives on one of them, so a name that
-    leads now here, now there would lose it. Raises `SessionError` while there is none."""
+    """One URL for each server behind a host name. A session belongs to one server, so requests must
+    not follow a name that resolves to varying addresses. Raises `SessionError` if the name does not
+    resolve."""
     parts = urlsplit(url)
     port = parts.port or {"http": 80, "https": 443}[parts.scheme]
     try:

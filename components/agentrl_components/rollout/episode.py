@@ -1,7 +1,7 @@
-"""One episode: an agent and a world, turn about.
+"""Plays one episode: the agent and the environment take turns.
 
-Nothing here waits for another episode. Where a turn ends, tokens are appended and never touched
-again.
+Tokens are appended at the end of each turn and never changed afterwards. No episode waits for
+another.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from agentrl_envs.world import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How the episodes of one call are played."""
+    """How the episodes of one request are played."""
 
     max_turns: int
     context: int
-    """Most tokens of an episode."""
+    """Maximum tokens of an episode."""
     max_tokens_per_turn: int
     temperature: float
     top_p: float
     admissible: bool
-    """Confine replies to the actions that the world admits."""
+    """Restrict replies to the actions that the environment admits."""
     seed: int
-    """The run's."""
+    """Seed of the run."""
     purpose: str
-    """Part of every seed, so that training and evaluation share no stream."""
+    """Part of every seed, so that training and evaluation share no random stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,19 +48,19 @@ class Job:
 
 
 @dataclass(slots=True)
-class Play:
-    """An episode under way."""
+class EpisodeState:
+    """An episode in progress."""
 
     buffer: TokenBuffer = field(default_factory=TokenBuffer)
-    """Stays empty where the agent speaks text."""
+    """Stays empty if the agent replies in text without token ids."""
     turns: list[Turn] = field(default_factory=list)
     ending: Ending = Ending.TRUNCATED
     success: bool = False
     raw_score: float = 0.0
     note: str = ""
 
-    def record(self, turn: Turn, step: Step) -> bool:
-        """Add a turn and what its step says about the whole. True: the world ended the episode."""
+    def add(self, turn: Turn, step: Step) -> bool:
+        """Append a turn and take over the outcome of its step. True: the episode is over."""
         self.turns.append(turn)
         self.success = step.success
         self.raw_score = step.raw_score
@@ -70,8 +70,8 @@ class Play:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What the agent looks at before it replies."""
+class Shown:
+    """What the agent sees before it replies."""
 
     observation: Observation
     state: str | None
@@ -80,11 +80,11 @@ class Seen:
 async def play(
     job: Job, rules: Rules, number: int, session: Session, engine: Engine, dialogue: Dialogue
 ) -> Trajectory:
-    """Play `job` to its end. `number` names the episode towards the engine.
+    """Play `job` to its end and return its trajectory. `number` is the engine's session id.
 
-    Raises `SessionError` when the world is lost and `EngineError` when the sampler is: the caller
-    plays the episode again or records it as lost."""
-    played = Play()
+    Raises `SessionError` if the environment fails and `EngineError` if the sampler fails; the
+    caller replays the episode or records it as lost."""
+    played = EpisodeState()
     try:
         await _turns(job, rules, number, session, engine, dialogue, played)
     finally:
@@ -99,10 +99,10 @@ async def _turns(
     session: Session,
     engine: Engine,
     dialogue: Dialogue,
-    played: Play,
+    played: EpisodeState,
 ) -> None:
-    # Every episode of a task begins in the same state, so the task names it.
-    seen = Seen(await session.reset(job.task), job.task.id)
+    # Every episode of a task starts in the same state, so the task id identifies it.
+    seen = Shown(await session.reset(job.task), job.task.id)
     buffer = played.buffer
     buffer.open(dialogue.opening(job.instructions, seen.observation.text))
     for turn in range(rules.max_turns):
@@ -116,14 +116,14 @@ async def _turns(
         span = buffer.reply(reply)
         text = dialogue.text(reply.ids)
         step = await session.step(text)
-        if played.record(_turn(reply, span, text, seen, step), step):
+        if played.add(_turn(reply, span, text, seen, step), step):
             return
-        seen = Seen(step.observation, step.state)
+        seen = Shown(step.observation, step.state)
         if turn + 1 < rules.max_turns:
             buffer.observe(dialogue.following(reply.ids, seen.observation.text))
 
 
-def _turn(reply: Generation, span: tuple[int, int], text: str, seen: Seen, step: Step) -> Turn:
+def _turn(reply: Generation, span: tuple[int, int], text: str, seen: Shown, step: Step) -> Turn:
     return Turn(
         start=span[0],
         end=span[1],
@@ -147,7 +147,8 @@ def request(
     observation: Observation,
     dialogue: Dialogue,
 ) -> Request:
-    """The request for one reply. Its seed is a function of what the reply is for, not of when."""
+    """The engine request for one reply. Its seed depends on what the reply is for, not on when
+    it is sampled."""
     admissible = None
     if rules.admissible and observation.admissible:
         admissible = [dialogue.encode_action(action) for action in observation.admissible]
@@ -166,8 +167,8 @@ def request(
     )
 
 
-def trajectory(job: Job, rules: Rules, played: Play) -> Trajectory:
-    """What was played, as the record that is trained on."""
+def trajectory(job: Job, rules: Rules, played: EpisodeState) -> Trajectory:
+    """The trajectory of an episode, as it is trained on."""
     return Trajectory(
         environment=job.environment,
         task=job.task.id,
@@ -187,6 +188,6 @@ def trajectory(job: Job, rules: Rules, played: Play) -> Trajectory:
     )
 
 
-def lost(job: Job, rules: Rules, note: str) -> Trajectory:
-    """The record of an episode that infrastructure took away: no tokens, no score, a reason."""
-    return trajectory(job, rules, Play(ending=Ending.LOST, note=note))
+def lost_trajectory(job: Job, rules: Rules, note: str) -> Trajectory:
+    """The trajectory of an episode lost to infrastructure: no tokens, no score, a reason."""
+    return trajectory(job, rules, EpisodeState(ending=Ending.LOST, note=note))

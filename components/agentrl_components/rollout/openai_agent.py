@@ -1,7 +1,7 @@
 """An agent behind an OpenAI-compatible endpoint: vLLM, llama.cpp, a provider's API.
 
-The `openai` package does retries, back-off and timeouts. The key comes from an environment variable
-and is told to nobody.
+The `openai` package does retries, backoff and timeouts. The key is read from an environment
+variable and is never logged.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING, Any, cast
 import openai
 
 from agentrl_components.errors import EngineError, RunError, SpecError
-from agentrl_components.rollout.text_rollout import Ask
+from agentrl_components.rollout.text_rollout import ReplyRequest
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionMessageParam
 
 KEY = "OPENAI_API_KEY"
-"""The variable that holds the key where no other is named."""
+"""Environment variable with the key, if no other is named."""
 NO_KEY = "none"
-"""What servers that ask for no key are sent."""
+"""Sent to servers that need no key."""
 SEED_BITS = 31
-"""Of a seed: what every server takes."""
+"""Bits of a seed that every server accepts."""
 PERMANENT = (
     openai.AuthenticationError,
     openai.PermissionDeniedError,
     openai.NotFoundError,
 )
-"""No retry and no other episode will help."""
+"""Errors that neither a retry nor another episode can fix."""
 
 
 def api_key(variable: str | None) -> str:
-    """The key in `variable`. Raises `SpecError` where a variable is named and not set."""
+    """The key in `variable`. Raises `SpecError` if a variable is named but not set."""
     key = os.environ.get(variable or KEY)
     if key is None and variable is not None:
         raise SpecError([f"--key-env: {variable} is not set; set it to the endpoint's key"])
@@ -41,7 +41,7 @@ def api_key(variable: str | None) -> str:
 
 
 class OpenAIAgent:
-    """Replies with chat completions. To be used on one event loop, and closed there."""
+    """Replies with chat completions. Used and closed on one event loop."""
 
     def __init__(
         self, url: str, model: str, key: str, *, timeout_s: float = 60.0, retries: int = 4
@@ -51,26 +51,26 @@ class OpenAIAgent:
             base_url=url, api_key=key, timeout=timeout_s, max_retries=retries
         )
 
-    async def reply(self, ask: Ask) -> str:
+    async def reply(self, request: ReplyRequest) -> str:
         messages: Iterable[dict[str, Any]] = [
-            {"role": message.role, "content": message.content} for message in ask.messages
+            {"role": message.role, "content": message.content} for message in request.messages
         ]
         try:
             completion = await self._client.chat.completions.create(
                 model=self._model,
                 messages=cast("Iterable[ChatCompletionMessageParam]", messages),
-                temperature=ask.temperature,
-                top_p=ask.top_p,
-                # The newer name, max_completion_tokens, is unknown to many servers.
-                max_tokens=ask.max_tokens,
-                seed=ask.seed >> (63 - SEED_BITS),
+                temperature=request.temperature,
+                top_p=request.top_p,
+                # Many servers do not know the newer name, max_completion_tokens.
+                max_tokens=request.max_tokens,
+                seed=request.seed >> (63 - SEED_BITS),
             )
         except PERMANENT as error:
             raise RunError(
-                f"--openai: {self._url} refused model {self._model!r}: {said(error)}"
+                f"--openai: {self._url} refused model {self._model!r}: {error_text(error)}"
             ) from error
         except openai.OpenAIError as error:
-            raise EngineError(f"{self._url}: {said(error)}") from error
+            raise EngineError(f"{self._url}: {error_text(error)}") from error
         if not completion.choices:
             raise EngineError(f"{self._url}: a completion without a choice")
         return completion.choices[0].message.content or ""
@@ -80,8 +80,9 @@ class OpenAIAgent:
         await self._client.close()
 
 
-def said(error: openai.OpenAIError) -> str:
-    """The error in one line. Servers repeat a refused key in their message; it is not shown."""
+def error_text(error: openai.OpenAIError) -> str:
+    """The error in one line. Servers repeat a refused key in their message, so that message is not
+    shown."""
     if isinstance(error, openai.AuthenticationError):
         return "the key is missing or wrong; name its variable with --key-env"
     return " ".join(str(error).split())[:300] or type(error).__name__

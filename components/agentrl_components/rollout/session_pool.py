@@ -1,28 +1,27 @@
-"""Many episodes at once, none waiting for another.
+"""Plays many episodes concurrently on a pool of environment sessions.
 
-Each episode is a coroutine: while one waits for its world, others are sampled. A session that is
-lost is replaced and the episode played again with the same seeds; one that is lost too often is
+Each episode is a coroutine: while one waits for its environment, others are sampled. A failed
+session is replaced and its episode replayed with the same seeds. An episode that fails too often is
 recorded as lost, which is not a score of 0.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from agentrl_components.dialogue.protocol import Dialogue
-from agentrl_components.engines.engine import Engine
 from agentrl_components.errors import EngineError
-from agentrl_components.rollout import episode
-from agentrl_components.rollout.episode import Job, Rules
+from agentrl_components.rollout.episode import Job, Rules, lost_trajectory
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_envs.errors import SessionError
 from agentrl_envs.world import Session, World
 
+PlayEpisode = Callable[[Job, Session], Awaitable[Trajectory]]
+"""Plays one episode in a session."""
 
-class Sessions:
-    """Plays jobs in the worlds of a run, keeping sessions open from one episode to the next."""
+
+class SessionPool:
+    """Plays jobs in the environments of a run and keeps sessions open between episodes."""
 
     def __init__(self, worlds: Mapping[str, World], retries: int, concurrency: int) -> None:
         self._worlds = worlds
@@ -30,29 +29,26 @@ class Sessions:
         self._concurrency = concurrency
         self._idle: dict[str, list[Session]] = {name: [] for name in worlds}
         self._open: set[Session] = set()
-        """Idle, at work, or left behind by an episode that was broken off."""
+        """All open sessions: idle, in use, or left behind by an episode that was cancelled."""
 
     async def play(
-        self,
-        jobs: Sequence[Job],
-        rules: Rules,
-        one: Callable[[Job, Session], Awaitable[Trajectory]],
+        self, jobs: Sequence[Job], rules: Rules, play_episode: PlayEpisode
     ) -> list[Trajectory]:
-        """The trajectories of `jobs`, in their order, each as `one` plays it."""
+        """The trajectories of `jobs`, in their order, each played by `play_episode`."""
         gate = asyncio.Semaphore(self._concurrency)
 
-        async def gated(job: Job) -> Trajectory:
+        async def limited(job: Job) -> Trajectory:
             async with gate:
-                return await self._persistently(job, rules, one)
+                return await self._play_with_retries(job, rules, play_episode)
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(gated(job)) for job in jobs]
+                tasks = [group.create_task(limited(job)) for job in jobs]
         except ExceptionGroup as failed:
-            # Episodes fail alike: a broken contract, ids that drifted. One of them says it all.
+            # Episodes fail for the same cause (a broken contract, token drift): report one.
             raise failed.exceptions[0] from None
         if not rules.purpose.startswith("train"):
-            await self.close()  # places that the next iteration does not need are given back
+            await self.close()  # frees server capacity that the next iteration does not need
         return [task.result() for task in tasks]
 
     async def close(self) -> None:
@@ -62,46 +58,22 @@ class Sessions:
         for idle in self._idle.values():
             idle.clear()
 
-    async def _persistently(
-        self, job: Job, rules: Rules, one: Callable[[Job, Session], Awaitable[Trajectory]]
+    async def _play_with_retries(
+        self, job: Job, rules: Rules, play_episode: PlayEpisode
     ) -> Trajectory:
-        """Play until it works or the retries are used up."""
+        """Play until it succeeds or the retries are used up."""
         reason = ""
         for _ in range(self._retries + 1):
             idle = self._idle[job.environment]
             session = idle.pop() if idle else self._worlds[job.environment].session()
             self._open.add(session)
             try:
-                played = await one(job, session)
+                trajectory = await play_episode(job, session)
             except (SessionError, EngineError) as error:
                 reason = f"{type(error).__name__}: {error}"
                 self._open.discard(session)
                 await session.close()
                 continue
             idle.append(session)
-            return played
-        return episode.lost(job, rules, f"{reason} (tried {self._retries + 1} times)")
-
-
-class Rollout:
-    """Episodes of an engine's tokens."""
-
-    def __init__(
-        self, worlds: Mapping[str, World], dialogue: Dialogue, retries: int, concurrency: int
-    ) -> None:
-        self._sessions = Sessions(worlds, retries, concurrency)
-        self._dialogue = dialogue
-        self._numbers = itertools.count(1)
-
-    async def play(self, jobs: Sequence[Job], rules: Rules, engine: Engine) -> list[Trajectory]:
-        """The trajectories of `jobs`, in their order."""
-
-        async def one(job: Job, session: Session) -> Trajectory:
-            number = next(self._numbers)
-            return await episode.play(job, rules, number, session, engine, self._dialogue)
-
-        return await self._sessions.play(jobs, rules, one)
-
-    async def close(self) -> None:
-        """Close every session."""
-        await self._sessions.close()
+            return trajectory
+        return lost_trajectory(job, rules, f"{reason} (tried {self._retries + 1} times)")

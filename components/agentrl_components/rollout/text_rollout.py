@@ -1,6 +1,6 @@
-"""Episodes of agents that speak text: a model behind somebody's API, the random policy.
+"""Episodes of agents that reply in text: a model behind an API, the random policy.
 
-No token ids are known, so such an episode can be scored and replayed but not trained on: its
+Token ids are not known, so such an episode can be scored and displayed but not trained on: its
 trajectory has turns and no tokens.
 """
 
@@ -12,9 +12,9 @@ from typing import Literal, Protocol
 
 from agentrl_components.engines.random_policy import chosen
 from agentrl_components.errors import EngineError
-from agentrl_components.rollout.collector import Call, jobs_of, rules_of
-from agentrl_components.rollout.episode import Job, Play, Rules, trajectory
-from agentrl_components.rollout.session_pool import Sessions
+from agentrl_components.rollout.episode import EpisodeState, Job, Rules, trajectory
+from agentrl_components.rollout.request import CollectRequest
+from agentrl_components.rollout.session_pool import SessionPool
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import RunSpec
 from agentrl_components.trajectory.record import Trajectory, Turn
@@ -22,7 +22,7 @@ from agentrl_envs.env import Observation
 from agentrl_envs.world import Session, World
 
 NO_VERSION = -1
-"""The policy version of an agent that has no weights here."""
+"""Policy version of an agent whose weights are not ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,51 +34,54 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """One reply to give."""
+class ReplyRequest:
+    """A request for one reply."""
 
     messages: Sequence[Message]
     admissible: tuple[str, ...] | None
-    """Every valid action, where the world names them."""
+    """Every valid action, if the environment names them."""
     seed: int
-    """63 bits, a function of what the reply is for."""
+    """63 bits; depends on what the reply is for, not on when it is asked."""
     temperature: float
     top_p: float
     max_tokens: int
 
 
 class TextAgent(Protocol):
-    """Whoever replies."""
+    """An agent that replies in text."""
 
-    async def reply(self, ask: Ask) -> str:
-        """The reply, whole. Raises `EngineError` where this one cannot be had, and `RunError` where
-        no reply ever can."""
+    async def reply(self, request: ReplyRequest) -> str:
+        """The complete reply. Raises `EngineError` if this reply failed, and `RunError` if no reply
+        can ever succeed (a wrong key, an unknown model)."""
         ...
 
 
 class RandomAgent:
-    """One of the admissible actions, each as likely as the others: what `RandomEngine` plays."""
+    """Draws an admissible action uniformly, like `RandomEngine`."""
 
-    async def reply(self, ask: Ask) -> str:
-        if not ask.admissible:
-            raise EngineError("the random policy needs a world that names its admissible actions")
-        return ask.admissible[chosen(ask.seed, len(ask.admissible))]
+    async def reply(self, request: ReplyRequest) -> str:
+        if not request.admissible:
+            raise EngineError(
+                "the random policy needs an environment that names its admissible actions"
+            )
+        return request.admissible[chosen(request.seed, len(request.admissible))]
 
 
-class TextPlayers:
-    """Plays calls with an agent that speaks text. Every method runs on the loop of `worlds`."""
+class TextCollector:
+    """Collects episodes of an agent that replies in text. All methods run on the event loop of
+    `worlds`."""
 
     def __init__(self, spec: RunSpec, worlds: Mapping[str, World]) -> None:
         self._spec = spec
         self._instructions = {name: world.instructions() for name, world in worlds.items()}
-        self._sessions = Sessions(worlds, spec.rollout.retries, spec.rollout.concurrency)
+        self._sessions = SessionPool(worlds, spec.rollout.retries, spec.rollout.concurrency)
 
-    async def play(self, call: Call, agent: TextAgent) -> list[Trajectory]:
-        """The episodes of `call`, ordered by group and sample."""
-        rules = rules_of(self._spec, call)
-        jobs = jobs_of(call, self._instructions, range(len(call.drawn)))
+    async def collect(self, request: CollectRequest, agent: TextAgent) -> list[Trajectory]:
+        """The episodes of `request`, ordered by group and sample."""
+        rules = request.rules(self._spec)
+        jobs = request.jobs(self._instructions)
         return await self._sessions.play(
-            jobs, rules, lambda job, session: played(job, rules, session, agent)
+            jobs, rules, lambda job, session: play_text(job, rules, session, agent)
         )
 
     async def close(self) -> None:
@@ -86,16 +89,16 @@ class TextPlayers:
         await self._sessions.close()
 
 
-async def played(job: Job, rules: Rules, session: Session, agent: TextAgent) -> Trajectory:
-    """Play `job` to its end. Raises `SessionError` when the world is lost and `EngineError` when
-    the agent is."""
+async def play_text(job: Job, rules: Rules, session: Session, agent: TextAgent) -> Trajectory:
+    """Play `job` to its end. Raises `SessionError` if the environment fails and `EngineError` if
+    the agent fails."""
     seen = await session.reset(job.task)
-    said = [Message(role="system", content=job.instructions)] if job.instructions else []
-    play = Play()
+    messages = [Message(role="system", content=job.instructions)] if job.instructions else []
+    state = EpisodeState()
     for number in range(rules.max_turns):
-        said.append(Message(role="user", content=shown(seen, rules.admissible)))
-        action = await agent.reply(ask(job, rules, number, tuple(said), seen))
-        said.append(Message(role="assistant", content=action))
+        messages.append(Message(role="user", content=prompt(seen, rules.admissible)))
+        action = await agent.reply(reply_request(job, rules, number, tuple(messages), seen))
+        messages.append(Message(role="assistant", content=action))
         step = await session.step(action)
         turn = Turn(
             start=0,
@@ -106,24 +109,26 @@ async def played(job: Job, rules: Rules, session: Session, agent: TextAgent) -> 
             observation=seen.text,
             version=NO_VERSION,
         )
-        if play.record(turn, step):
+        if state.add(turn, step):
             break
         seen = step.observation
-    return trajectory(job, rules, play)
+    return trajectory(job, rules, state)
 
 
-def shown(seen: Observation, admissible: bool) -> str:
-    """What the agent is told. Where a policy's decoding would be confined to the admissible
-    actions, they are named: text cannot be confined."""
+def prompt(seen: Observation, admissible: bool) -> str:
+    """The message for an observation. If replies are restricted to admissible actions, it lists
+    them, since a text API cannot restrict decoding."""
     if not admissible or not seen.admissible:
         return seen.text
     return "\n".join([seen.text, "", "Reply with one of these actions:", *seen.admissible])
 
 
-def ask(job: Job, rules: Rules, turn: int, messages: Sequence[Message], seen: Observation) -> Ask:
-    """The question of one turn, with the seed that an engine's request would have."""
+def reply_request(
+    job: Job, rules: Rules, turn: int, messages: Sequence[Message], seen: Observation
+) -> ReplyRequest:
+    """The request of one turn, with the seed that the engine request would have."""
     path = (rules.purpose, job.iteration, job.environment, job.task.id, job.sample, turn)
-    return Ask(
+    return ReplyRequest(
         messages=messages,
         admissible=seen.admissible,
         seed=derive(rules.seed, *path),

@@ -1,4 +1,4 @@
-"""Everything a stage works with, opened once and kept warm for the whole run."""
+"""Everything that a stage works with, opened once and kept open for the whole run."""
 
 from __future__ import annotations
 
@@ -11,68 +11,59 @@ from types import TracebackType
 from typing import Self
 
 from agentrl_components.errors import Stopped
-from agentrl_components.model.load import WEIGHTS
-from agentrl_components.rollout.tasks import Drawn, Upcoming
+from agentrl_components.rollout.tasks import DrawnTask, TaskPrefetcher
+from agentrl_components.run import saved_state
 from agentrl_components.run.journal import Journal
-from agentrl_components.run.pace import Pace
-from agentrl_components.run.progress import View
-from agentrl_components.schedule.history import IterationRecord, best_checkpoint, records
-from agentrl_components.schedule.staleness import Ahead, ahead
+from agentrl_components.run.progress import ProgressView, TimeLeft
+from agentrl_components.run.saved_state import TrainingState
+from agentrl_components.schedule.record import Decision, IterationRecord
+from agentrl_components.schedule.staleness import PlayWindow, play_window
 from agentrl_components.spec import AgentRLRun
-from agentrl_components.storage import checkpoint, keys, tensors
-from agentrl_components.storage.checkpoint import Checkpoint
+from agentrl_components.storage import checkpoint
 from agentrl_components.storage.store import Store
 from agentrl_components.tracking.tracker import Tracker
 from agentrl_components.update.learner import Learner
-from agentrl_components.workers.group import Crew
-from agentrl_components.workers.pool import Hands
+from agentrl_components.workers.group import WorkerGroup
+from agentrl_components.workers.pool import PendingWorkers
 from agentrl_components.workers.trainers import PoolTrainers
-
-MODEL_FILES_LIMIT = 64 * 2**20
-"""Files of a model folder that are carried along into each checkpoint: configs and tokenizers."""
 
 
 class RunContext:
-    """One run at work. A context manager: closes workers and worlds."""
+    """One run, opened for work. A context manager: closes workers and environments."""
 
     def __init__(
         self,
         run: AgentRLRun,
         store: Store,
         tracker: Tracker,
-        view: View,
+        view: ProgressView,
         should_stop: Callable[[], str | None],
         *,
         learns: bool = True,
-        hands: Hands | None = None,
+        pending: PendingWorkers | None = None,
     ) -> None:
-        """`should_stop` says why the run should end at the next safe point, or None. A process
-        that does not learn plays for one that does: what the run remembers is not its own. `hands`
-        are as `Crew` takes them."""
+        """`should_stop` returns the reason why the run should end at the next safe point, or None.
+        `learns` is false for a process that only plays: another one owns the training state.
+        `pending` are worker processes as `WorkerGroup` takes them."""
         self.run, self.spec = run, run.spec
         self.store, self.tracker, self.view = store, tracker, view
         self.journal = Journal(store)
         self.journal.devices = self.spec.compute.gpus
-        self.history: list[IterationRecord] = []
-        self.rolled_back: list[int] = []
-        self.version = 0
-        """Updates that the weights have seen, a warm start's rounds included."""
-        self.saved = -1
-        """Iterations that the newest checkpoint covers; -1: there is none."""
-        self.covered = 0
-        """Iterations that every checkpoint covers which the run may soon have to go back to."""
-        self.restored = False
+        self.training = TrainingState()
+        self.newest_checkpoint = -1
+        """Number of the newest checkpoint: the iterations it covers. -1: there is none."""
+        self.oldest_needed = 0
+        """Iterations covered by every checkpoint that the run may still have to resume from."""
+        self.resumed = False
         """A checkpoint was found when the run was opened."""
-        self.returned = False
-        """The next iteration begins from an older checkpoint."""
-        self.anew = False
-        """What was played ahead for the next iteration is gone: the lag begins again."""
-        self.heldout: Sequence[Drawn] | None = None
+        self.restart_lag = False
+        """Episodes played ahead for the next iteration are gone: the lag restarts at 0."""
+        self.heldout: Sequence[DrawnTask] | None = None
         """Held-out tasks, once drawn."""
-        self.pace = Pace()
+        self.time_left = TimeLeft()
         self._should_stop = should_stop
         self._learns = learns
-        self._hands = hands
+        self._pending = pending
         self._scratch = TemporaryDirectory(prefix="agentrl-")
         self.scratch = Path(self._scratch.name)
 
@@ -80,15 +71,15 @@ class RunContext:
         with contextlib.ExitStack() as opened:
             opened.callback(self._scratch.cleanup)
             self.journal.check(self.run)
-            crew = Crew(self.spec, self.scratch, self._hands)
-            self.crew = opened.enter_context(contextlib.closing(crew))
-            self.lead, self.players = self.crew.lead, self.crew.players
-            self.players.note = self.view.note
-            upcoming = Upcoming(self.crew.draw, self.spec.rollout.tasks)
-            self.tasks = opened.enter_context(contextlib.closing(upcoming))
-            self.learner = Learner(self.spec, PoolTrainers(self.spec, self.lead, self.crew.pool))
+            workers = WorkerGroup(self.spec, self.scratch, self._pending)
+            self.workers = opened.enter_context(contextlib.closing(workers))
+            self.lead, self.collector = workers.lead, workers.collector
+            self.collector.note = self.view.note
+            tasks = TaskPrefetcher(workers.draw, self.spec.rollout.tasks)
+            self.tasks = opened.enter_context(contextlib.closing(tasks))
+            self.learner = Learner(self.spec, PoolTrainers(self.spec, self.lead, workers.pool))
             if self._learns:
-                self.restore()
+                self.resume()
             self._opened = opened.pop_all()
         return self
 
@@ -100,104 +91,90 @@ class RunContext:
     ) -> None:
         self._opened.close()
 
+    @property
+    def history(self) -> list[IterationRecord]:
+        """The records of all iterations so far."""
+        return self.training.history
+
     @contextlib.contextmanager
     def stage(self, name: str, total: int | None = None) -> Iterator[None]:
-        """Show a stage and count the seconds of work in it."""
+        """Show a stage and count its wall-clock seconds."""
         self.view.stage(name, total)
-        with self.counted(name):
+        with self.timed(name):
             yield
 
     @contextlib.contextmanager
-    def counted(self, name: str) -> Iterator[None]:
-        """Count the seconds of work within."""
+    def timed(self, name: str) -> Iterator[None]:
+        """Add the wall-clock seconds of the block to stage `name`."""
         began = time.monotonic()
         try:
             yield
         finally:
-            wall = self.journal.wall_seconds
-            wall[name] = wall.get(name, 0.0) + time.monotonic() - began
+            self.add_seconds(name, time.monotonic() - began)
 
-    def pause_point(self) -> None:
-        """Raise `Stopped` here if the run should end."""
+    def add_seconds(self, name: str, seconds: float) -> None:
+        """Add wall-clock seconds to stage `name`."""
+        wall = self.journal.wall_seconds
+        wall[name] = wall.get(name, 0.0) + seconds
+
+    def check_stop(self) -> None:
+        """Raise `Stopped` if the run should end here."""
         reason = self._should_stop()
         if reason is not None:
             raise Stopped(reason)
 
-    def ahead(self) -> Ahead:
-        """The iterations that may be played now, and with which weights."""
-        return ahead(self.spec, self.history, anew=self.returned or self.anew)
+    def play_window(self) -> PlayWindow:
+        """The iterations that may be played now, and the policy that plays each."""
+        restart_lag = self.training.after_rollback or self.restart_lag
+        return play_window(self.spec, self.history, restart_lag=restart_lag)
+
+    def commit(self, record: IterationRecord, decision: Decision) -> IterationRecord:
+        """Make an iteration and its decision durable: write the journal, roll back if that was
+        decided, and save a checkpoint if one is due. Returns the record as written."""
+        due = (record.iteration + 1) % self.spec.update.checkpoint_every == 0
+        saved = due or decision.action not in ("continue", "hold")
+        # After a rollback the checkpoint holds the restored weights, not this iteration's.
+        checkpointed = saved and decision.action != "rollback"
+        record = record.model_copy(update={"decision": decision, "checkpointed": checkpointed})
+        self.training.after_rollback = self.restart_lag = False
+        self.history.append(record)
+        self.journal.write_iteration(record)
+        if decision.checkpoint is not None:
+            self.roll_back(decision.checkpoint)
+        if saved:
+            self.save()
+        return record
 
     def save(self) -> None:
-        """A checkpoint of the run as it stands between two iterations."""
-        with self.counted("checkpoint"):
-            self._save()
+        """Save a checkpoint of the run as it stands between two iterations."""
+        with self.timed("checkpoint"):
+            saved_state.save(self.store, self.workers.folder, self.learner, self.training)
+            best = self._note_checkpoint()
+            saved_state.prune(self.store, self.spec, self.history, best)
 
-    def _save(self) -> None:
-        files: tensors.Files = {
-            path.name: path.read_bytes()
-            for path in sorted(self.crew.folder.iterdir())
-            if path.is_file()
-            and path.suffix not in (".safetensors", ".bin")
-            # The folder may be a checkpoint of ours, whose manifest is of other files.
-            and path.name not in ("model.safetensors.index.json", keys.MANIFEST)
-            and path.stat().st_size <= MODEL_FILES_LIMIT
-        }
-        files[WEIGHTS] = tensors.pack(self.learner.weights(), WEIGHTS)
-        files |= self.learner.state()
-        checkpoint.save(
-            self.store,
-            Checkpoint(
-                iteration=len(self.history),
-                files=files,
-                progress={
-                    "version": self.version,
-                    "rolled_back": self.rolled_back,
-                    "returned": self.returned,
-                    "history": [vars_of(record) for record in self.history],
-                },
-            ),
-        )
-        ends = {
-            record.iteration + 1
-            for record, after in zip(self.history, self.history[1:], strict=False)
-            if record.phase != after.phase
-        }
-        kept = {0, *ends, self._covered()}
-        checkpoint.prune(self.store, self.spec.update.keep_last, kept)
-
-    def _covered(self) -> int:
-        """Note that a checkpoint covers the whole history; the answer is the best one."""
-        best = best_checkpoint(self.history, self.spec.horizon.window)
-        number = best.iteration + 1 if best is not None else 0
-        self.saved = len(self.history)
-        whole = checkpoint.complete(self.store)[-self.spec.update.keep_last :]
-        self.covered = min(self.saved, *whole)
-        self.journal.best(number)
-        return number
-
-    def restore(self) -> None:
-        """Go on from the newest whole checkpoint, where there is one."""
+    def resume(self) -> None:
+        """Continue from the newest intact checkpoint, if there is one."""
         found = checkpoint.latest(self.store, self.view.note)
         if found is None:
             return
-        self.learner.restore(found.files)
-        self.version = found.progress["version"]
-        self.rolled_back = list(found.progress["rolled_back"])
-        self.returned = found.progress["returned"]
-        self.history = records(found.progress["history"])
-        self._covered()
-        self.restored = True
-        self.journal.forget_after(len(self.history))
+        self.training = saved_state.restore(found, self.learner)
+        self._note_checkpoint()
+        self.resumed = True
+        self.journal.truncate(len(self.history))
         self.view.note(f"resumed after iteration {len(self.history)} from {self.store.url}")
 
-    def return_to(self, iteration: int) -> None:
-        """Take the weights and the optimizer of the checkpoint after `iteration`, and nothing
-        else of it: the schedule goes on and random numbers are new."""
+    def roll_back(self, iteration: int) -> None:
+        """Restore the weights and the optimizer of the checkpoint after `iteration`, and nothing
+        else of it: the schedule continues, and random streams are new."""
         self.learner.restore(checkpoint.load(self.store, iteration + 1).files)
-        self.rolled_back.append(self.history[-1].phase)
-        self.returned = True
+        self.training.rolled_back.append(self.history[-1].phase)
+        self.training.after_rollback = True
 
-
-def vars_of(record: IterationRecord) -> dict[str, object]:
-    """A record as JSON."""
-    return {name: getattr(record, name) for name in record.__slots__}
+    def _note_checkpoint(self) -> int:
+        """Record that a checkpoint covers the whole history. Returns the best checkpoint."""
+        best = saved_state.best_number(self.spec, self.history)
+        self.newest_checkpoint = len(self.history)
+        resumable = checkpoint.complete(self.store)[-self.spec.update.keep_last :]
+        self.oldest_needed = min(self.newest_checkpoint, *resumable)
+        self.journal.set_best(best)
+        return best

@@ -1,65 +1,69 @@
-"""What a run tells the person who watches it."""
+"""How a run shows its progress to a person."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
+REMEMBERED = 20
+"""Iterations that the remaining time is estimated from."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """One iteration, as far as a person who waits wants to know."""
+class IterationProgress:
+    """One finished iteration, as it is displayed."""
 
     iteration: int
     """Iterations done."""
     iterations: int
-    """Iterations of the whole run, at most."""
+    """Maximum iterations of the whole run."""
     phase: int
-    """From 0."""
+    """Counted from 0."""
     phases: int
     max_turns: int
     """The horizon."""
     success: float
     """Training success, a moving mean."""
     tokens_per_s: float
-    """Sampled tokens a second."""
+    """Sampled tokens per second."""
     seconds_left: float | None = None
-    """Until training ends. None: not known yet."""
+    """Estimated seconds until training ends. None: not known yet."""
 
 
-class View(Protocol):
-    """Where progress is shown. No method raises, and none waits."""
+class ProgressView(Protocol):
+    """Where progress is displayed. Methods neither raise nor block."""
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """A stage begins, and the one before it is done. `total`: what it will `advance` to."""
+        """A stage begins and the previous one is done. `total`: the sum of its `advance` calls."""
         ...
 
     def advance(self, done: int = 1) -> None:
-        """So much more of the stage is done."""
+        """`done` more units of the stage are done."""
         ...
 
-    def iteration(self, shown: Shown) -> None:
-        """An iteration of training is done."""
+    def iteration(self, progress: IterationProgress) -> None:
+        """A training iteration is done."""
         ...
 
     def note(self, text: str) -> None:
-        """A line that stays: the horizon grows, an alarm rings, the run was resumed."""
+        """Show a line that stays: the horizon grows, an alarm fires, the run was resumed."""
         ...
 
     def close(self) -> None:
-        """Nothing more will be shown. May be called again."""
+        """Nothing more will be shown. May be called twice."""
         ...
 
 
-class SilentView:
-    """Shows nothing, and remembers what it was told, for tests."""
+class SilentProgressView:
+    """Displays nothing and records what it was called with, for tests."""
 
     def __init__(self) -> None:
         self.stages: list[str] = []
-        self.iterations: list[Shown] = []
+        self.iterations: list[IterationProgress] = []
         self.notes: list[str] = []
         self.done = 0
-        """Of the stage that is under way."""
+        """Units done of the current stage."""
         self.closed = False
 
     def stage(self, name: str, total: int | None = None) -> None:
@@ -69,11 +73,23 @@ class SilentView:
     def advance(self, done: int = 1) -> None:
         self.done += done
 
-    def iteration(self, shown: Shown) -> None:
-        self.iterations.append(shown)
+    def iteration(self, progress: IterationProgress) -> None:
+        self.iterations.append(progress)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
 
     def close(self) -> None:
         self.closed = True
+
+
+class TimeLeft:
+    """Estimates the remaining time from the duration of recent iterations."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[float] = deque(maxlen=REMEMBERED)
+
+    def estimate(self, iterations: int, seconds: float) -> float:
+        """Seconds that `iterations` more iterations will take, after one that took `seconds`."""
+        self._seconds.append(seconds)
+        return iterations * sum(self._seconds) / len(self._seconds)

@@ -1,64 +1,40 @@
-"""Signs of collapse, read from the history.
+"""Alarms: signs of training collapse, detected in the history.
 
-A signal rings when it is past its bound over the alarm's whole last `window`: both its mean and its
-median, so that one spike is not yet a collapse and a collapse is not hidden by one good iteration.
-Fewer records than a window never ring. Records before a rollback are those of other weights and do
-not count. What the signals look like in a real collapse: success falls while episodes are pinned at
-the cap, gradient norms spike, entropy goes to 0 (AgentGym-RL, arXiv 2509.08755, figure 7);
-within-group reward deviation falls off a cliff first (RAGEN, arXiv 2504.20073).
+An alarm fires if its signal is beyond its bound over the alarm's whole last `window`, in both mean
+and median: a single spike is not a collapse, and one good iteration does not hide a collapse. With
+fewer records than a window, nothing fires. Records before a rollback belong to other weights and
+are ignored. In a real collapse, success falls while episodes are pinned at the turn limit, gradient
+norms spike and entropy goes to 0 (AgentGym-RL, arXiv 2509.08755, figure 7); the reward deviation
+within groups drops first (RAGEN, arXiv 2504.20073).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import inf, isnan
 from statistics import fmean, median
-from typing import Literal
 
-from agentrl_components.schedule.history import IterationRecord, since_restored
+from agentrl_components.schedule.history import since_rollback
+from agentrl_components.schedule.record import FiredAlarm, IterationRecord, Signal
 from agentrl_components.spec.fields.horizon import Alarm
 
-Signal = Literal[
-    "turns_pinned",
-    "reward_drop",
-    "wellformed_below",
-    "entropy_below",
-    "grad_norm_above",
-    "reward_std_below",
-    "mismatch_kl_above",
-]
-
 FALLING = 0.02
-"""How much lower than the window before success must be to count as falling: less is noise."""
+"""Success counts as falling if it is this much below the previous window: less is noise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ring:
-    """An alarm that rings now."""
-
-    alarm: int
-    """Its place in `horizon.alarms`."""
-    signal: Signal
-    action: Literal["record", "hold", "stop", "rollback"]
-    value: float
-    """The mean over the window; for `reward_drop` the share that success has lost."""
-    bound: float
-    message: str
-    """A sentence for people, with the numbers."""
-
-
-def ringing(alarms: Sequence[Alarm], history: Sequence[IterationRecord]) -> tuple[Ring, ...]:
-    """The alarms that ring after the last record, in the manifest's order."""
-    current = since_restored(history)
-    rings: list[Ring] = []
-    for place, alarm in enumerate(alarms):
+def fired_alarms(
+    alarms: Sequence[Alarm], history: Sequence[IterationRecord]
+) -> tuple[FiredAlarm, ...]:
+    """The alarms that fire after the last record, in the manifest's order."""
+    current = since_rollback(history)
+    fired: list[FiredAlarm] = []
+    for index, alarm in enumerate(alarms):
         if len(current) < alarm.window:
             continue
         for signal, value, bound, message in _findings(alarm, current):
-            rings.append(
-                Ring(
-                    alarm=place,
+            fired.append(
+                FiredAlarm(
+                    alarm=index,
                     signal=signal,
                     action=alarm.action,
                     value=value,
@@ -66,14 +42,15 @@ def ringing(alarms: Sequence[Alarm], history: Sequence[IterationRecord]) -> tupl
                     message=message,
                 )
             )
-    return tuple(rings)
+    return tuple(fired)
 
 
 Finding = tuple[Signal, float, float, str]
+"""Signal, value, bound, message."""
 
 
 def _findings(alarm: Alarm, history: Sequence[IterationRecord]) -> Iterator[Finding]:
-    """What one alarm finds, at most one finding per signal."""
+    """The findings of one alarm, at most one per signal."""
     last = history[-alarm.window :]
     yield from _pinned(alarm, history)
     yield from _dropped(alarm, history)
@@ -107,10 +84,10 @@ def _bounded(
     signal: Signal, name: str, values: Sequence[float | None], bound: float | None
 ) -> Iterator[Finding]:
     above = signal.endswith("_above")
-    # A number that is not one, such as the norm of a broken gradient, is past every bound.
+    # NaN, such as the norm of a broken gradient, is beyond every bound.
     broken = inf if above else -inf
     measured = [broken if isnan(value) else value for value in values if value is not None]
-    # A window in which most iterations measured nothing is no evidence.
+    # A window without a measurement in most of its iterations is no evidence.
     if bound is None or 2 * len(measured) <= len(values):
         return
     mean, middle = fmean(measured), median(measured)

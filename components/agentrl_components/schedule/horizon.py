@@ -1,8 +1,8 @@
-"""Where a run stands in its schedule: a pure function of the schedule and the history.
+"""Where a run stands in its horizon schedule: a pure function of schedule and history.
 
-There is no counter to save or restore. A run that resumes asks the same question of the same
-records and gets the same answer as one that was never interrupted. A record's own `phase` is what
-was played; the schedule only says whether that phase is over.
+There is no counter to save or restore. A resumed run evaluates the same function on the same
+records and gets the same result as one that was never interrupted. The phase of past iterations is
+what their records say; the schedule only decides whether the current phase is over.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from agentrl_components.schedule.alarms import moving_means, ringing
-from agentrl_components.schedule.history import IterationRecord, since_restored
+from agentrl_components.schedule.alarms import fired_alarms, moving_means
+from agentrl_components.schedule.history import since_rollback
+from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.spec.fields.horizon import Horizon, Phase
-
-__all__ = ["PAPER_SCHEDULES", "IterationRecord", "Position", "position"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,28 +22,29 @@ class Position:
     """The iteration that comes next."""
 
     phase: int
-    """From 0. The last one's where the run is finished."""
+    """Counted from 0; the last phase if the run is finished."""
     iteration_in_phase: int
-    """Iterations of the phase that are done."""
+    """Iterations of that phase that are done."""
     max_turns: int
-    """Turns its episodes may take."""
+    """Horizon: the most turns an episode may take."""
     finished: bool = False
-    """Nothing comes next."""
+    """No iteration follows."""
     held: bool = False
     """The phase is over by its own rule, but an alarm with `action: hold` keeps the horizon."""
 
 
 def position(horizon: Horizon, history: Sequence[IterationRecord]) -> Position:
-    """What the schedule says after the last record.
+    """The position after the last record.
 
-    A phase ends after its iterations, or earlier as `advance` says, and not while a `hold` alarm
-    rings. Held time is taken from the phases that follow: a run never takes more iterations than
-    its phases together. Time before a rollback counts as spent; success before it does not count.
+    A phase ends after its `iterations`, or earlier if `advance` says so, but not while a `hold`
+    alarm fires. Iterations spent on hold are taken from later phases: a run never has more
+    iterations than its phases together. Iterations before a rollback count as spent, but their
+    success does not count.
     """
     last = len(horizon.phases) - 1
     phase = min(history[-1].phase, last) if history else 0
     records = [record for record in history if record.phase == phase]
-    spent = len(history) >= sum(p.iterations for p in horizon.phases)
+    spent = len(history) >= total_iterations(horizon)
     over = _ended(horizon, phase, records)
     finished = spent or (over and phase == last)
     held = over and not finished and _held(horizon, history)
@@ -61,17 +61,17 @@ def position(horizon: Horizon, history: Sequence[IterationRecord]) -> Position:
 
 def _held(horizon: Horizon, history: Sequence[IterationRecord]) -> bool:
     holding = [alarm for alarm in horizon.alarms if alarm.action == "hold"]
-    return bool(ringing(holding, history))
+    return bool(fired_alarms(holding, history))
 
 
 def _ended(horizon: Horizon, phase: int, records: Sequence[IterationRecord]) -> bool:
-    """Whether a phase that holds these records is over by its own rule."""
+    """Whether a phase with these records is over by its own rule."""
     limits: Phase = horizon.phases[phase]
     if len(records) >= limits.iterations:
         return True
     if horizon.advance == "iterations" or len(records) < limits.min_iterations:
         return False
-    means = moving_means([r.success for r in since_restored(records)], horizon.window)
+    means = moving_means([r.success for r in since_rollback(records)], horizon.window)
     if horizon.advance == "success":
         return means != [] and means[-1] >= horizon.success_above
     recent, earlier = means[-horizon.window :], means[: -horizon.window]
@@ -79,6 +79,11 @@ def _ended(horizon: Horizon, phase: int, records: Sequence[IterationRecord]) -> 
         return False
     rise = max(recent) - max(earlier)
     return rise <= 0 or rise < horizon.plateau_delta
+
+
+def total_iterations(horizon: Horizon) -> int:
+    """The most iterations a run can have: those of all phases together."""
+    return sum(phase.iterations for phase in horizon.phases)
 
 
 def _schedule(turns: tuple[int, ...], iterations: tuple[int, ...]) -> Horizon:
@@ -95,6 +100,6 @@ PAPER_SCHEDULES: Mapping[str, Horizon] = MappingProxyType(
         "webarena": _schedule((8, 12, 15), (80, 80, 115)),
     }
 )
-"""ScalingInter-RL's schedules (AgentGym-RL's training scripts), per environment. The scripts count
-in epochs; the last phase's iterations follow from the size of each training set, searchqa's from
-the length of the paper's figure 7."""
+"""ScalingInter-RL's schedule for each environment, from AgentGym-RL's training scripts. The scripts
+count epochs; the iterations of the last phase follow from the size of each training set, those of
+searchqa from the length of figure 7 of the paper (arXiv 2509.08755)."""

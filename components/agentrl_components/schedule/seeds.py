@@ -1,7 +1,7 @@
-"""Every random number of a run, as a pure function of where it is used.
+"""Random seeds as pure functions of what they are used for.
 
-A seed is a hash of the run's seed and of names and indices, so nothing depends on the order in
-which things happen, and no two uses share a stream.
+A seed is a hash of the run's seed and of names and indices, so nothing depends on execution order,
+and no two uses share a stream.
 """
 
 from __future__ import annotations

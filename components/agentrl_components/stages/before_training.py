@@ -1,4 +1,4 @@
-"""What comes before the first phase: the random policy's measure, the warm start and its own."""
+"""What precedes the first phase: evaluate the random policy, warm start, evaluate the result."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from pydantic import RootModel
 from agentrl_components.evaluation.heldout import RANDOM
 from agentrl_components.run.context import RunContext
 from agentrl_components.stages.evaluate import evaluate
-from agentrl_components.stages.warm_start import imitate
+from agentrl_components.stages.warm_start import warm_start
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import Stored, checked
 
+BEFORE = "before"
+"""Name of the evaluation before training."""
 
-class World(Stored):
-    """Of what provision recorded of an environment, what matters here."""
+
+class EnvironmentLineage(Stored):
+    """The field of an environment's recorded lineage that is needed here."""
 
     admissible: bool
+    """The environment names its admissible actions."""
 
 
-class Lineage(RootModel[dict[str, World]]):
-    """It of all environments, by name."""
+class Lineage(RootModel[dict[str, EnvironmentLineage]]):
+    """The lineage of all environments, by name, as `provision` recorded it."""
 
 
-BEFORE = "before"
-"""The name of the evaluation before training."""
-
-
-def begin(context: RunContext) -> None:
-    """Evaluate the random policy, warm up, evaluate what that gave. Nothing is done twice."""
-    worlds = checked(context.store, keys.phase(0, keys.LINEAGE), Lineage).root.values()
-    if context.spec.evaluation.random_policy and all(one.admissible for one in worlds):
+def prepare(context: RunContext) -> None:
+    """Evaluate the random policy, run the warm start, and evaluate its result. What the store holds
+    already is not repeated."""
+    lineage = checked(context.store, keys.phase(0, keys.LINEAGE), Lineage).root.values()
+    if context.spec.evaluation.random_policy and all(one.admissible for one in lineage):
         evaluate(context, RANDOM)
-    imitate(context)
+    warm_start(context)
     if not context.history:
         evaluate(context, BEFORE)

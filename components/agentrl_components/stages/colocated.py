@@ -1,4 +1,4 @@
-"""Playing in the process that learns, between two updates."""
+"""Rollouts in the process that learns, between two updates."""
 
 from __future__ import annotations
 
@@ -9,87 +9,95 @@ from agentrl_components.errors import StoreError
 from agentrl_components.exchange.trajectory_queue import TrajectoryQueue
 from agentrl_components.exchange.weight_channel import WeightChannel
 from agentrl_components.run.context import RunContext
-from agentrl_components.schedule.decision import Decision
-from agentrl_components.schedule.staleness import Ahead
-from agentrl_components.stages.rollout import rollout
-from agentrl_components.storage.store import Store
+from agentrl_components.schedule.record import Decision
+from agentrl_components.stages.iteration import NextIteration
+from agentrl_components.stages.rollout import play_iteration
 from agentrl_components.trajectory.record import Trajectory
 
 
-class Colocated:
-    """Plays with the weights as they are: this iteration, or, where the weights may lag, whatever
-    these weights play. What is played ahead waits in the store, where a run that is started again
-    finds it."""
+class ColocatedRollouts:
+    """Plays with the learner's weights, which the workers share in memory.
 
-    def __init__(self, store: Store) -> None:
-        self._queue, self._channel = TrajectoryQueue(store), WeightChannel(store)
-        self._covered = -1
+    Without staleness it plays the iteration that is asked for. With `rollout.maxStaleness` it plays
+    every iteration that the current weights play, and keeps those played ahead in the store, where
+    a restarted run finds them."""
 
-    def resume(self, context: RunContext) -> None:
-        mend(context, self._queue, self._channel)
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._queue = TrajectoryQueue(context.store)
+        self._channel = WeightChannel(context.store)
+        self._pruned_at = -1
 
-    def play(self, context: RunContext, ahead: Ahead, max_turns: int) -> Sequence[Trajectory]:
-        """The episodes of iteration `ahead.number`."""
-        if not ahead.most:
-            return rollout(context, ahead.number, max_turns)
-        for number, policy in ahead.plays():
+    def resume(self) -> None:
+        """Restart the lag if episodes that were played ahead are gone."""
+        recover_window(self._context, self._queue, self._channel)
+
+    def collect(self, it: NextIteration) -> Sequence[Trajectory]:
+        """The episodes of an iteration, played now or taken from the store."""
+        context = self._context
+        if not it.window.max_lag:
+            return play_iteration(context, it.number, it.max_turns)
+        for number, policy in it.window.iterations():
             if not self._queue.has(number, policy):
-                with played_by(context, self._channel, policy, ahead.number):
-                    self._queue.put(number, policy, rollout(context, number, max_turns))
-        return self._queue.take(ahead.number, ahead.policy(ahead.number))
+                with loaded_policy(context, self._channel, policy, current=it.number):
+                    self._queue.put(number, policy, play_iteration(context, number, it.max_turns))
+        return self._queue.take(it.number, it.policy)
 
-    def moved(self, context: RunContext, decision: Decision) -> None:
-        """Drop what checkpoints cover."""
-        if context.spec.rollout.max_staleness and context.saved != self._covered:
-            forget(context, self._queue, decision)
-            self._covered = context.saved
+    def load_weights(self, decision: Decision) -> None:
+        """Nothing to copy: the workers share the learner's weights. Drops episodes in the store
+        that checkpoints cover."""
+        context = self._context
+        if context.spec.rollout.max_staleness and context.newest_checkpoint != self._pruned_at:
+            prune_queue(context, self._queue, decision)
+            self._pruned_at = context.newest_checkpoint
 
 
-def mend(context: RunContext, queue: TrajectoryQueue, channel: WeightChannel) -> None:
-    """Where damaged checkpoints made the run go back farther than episodes are kept, play again
-    from there, as at the beginning of a phase."""
-    ahead, newest = context.ahead(), channel.newest()
-    number, policy = ahead.number, ahead.policy(ahead.number)
+def recover_window(context: RunContext, queue: TrajectoryQueue, channel: WeightChannel) -> None:
+    """Restart the lag at 0, as at the start of a phase, if damaged checkpoints made the run resume
+    from before the episodes or policies that are kept."""
+    window, newest = context.play_window(), channel.newest()
+    number, policy = window.number, window.policy(window.number)
     if queue.has(number, policy):
         return
-    forgotten = newest is not None and newest.ahead.number > number
+    forgotten = newest is not None and newest.window.number > number
     if forgotten or (policy != number and channel.read(policy) is None):
-        context.anew = True
+        context.restart_lag = True
         channel.clear()
 
 
-def forget(context: RunContext, queue: TrajectoryQueue, decision: Decision) -> None:
-    """Drop episodes that are not wanted any more, however the run goes on."""
-    ahead = context.ahead()
-    oldest = ahead.policy(ahead.number)
-    if decision.action in ("finish", "stop"):
-        oldest = ahead.number + 1  # nothing is played any more, by whatever policy
-    queue.forget(context.covered, ahead.number, oldest)
+def prune_queue(context: RunContext, queue: TrajectoryQueue, decision: Decision) -> None:
+    """Delete stored episodes that no resume can need."""
+    window = context.play_window()
+    oldest_policy = window.policy(window.number)
+    if decision.ends_run:
+        oldest_policy = window.number + 1  # nothing is played any more, by any policy
+    queue.forget(context.oldest_needed, window.number, oldest_policy)
 
 
 @contextlib.contextmanager
-def played_by(
-    context: RunContext, channel: WeightChannel, policy: int, present: int
+def loaded_policy(
+    context: RunContext, channel: WeightChannel, policy: int, current: int
 ) -> Iterator[None]:
-    """The weights of `policy` for a while; `present` are those in place. Others are wanted only by
-    a run whose player was another process until now: they are where it found them."""
-    if policy == present:
+    """Load the weights of `policy` for the block; `current` is the policy that is loaded now.
+    Another one is needed only by a run whose rollouts were in another process until now; its
+    weights are in the channel."""
+    if policy == current:
         yield
         return
-    vector, version = context.lead.policy.shared.vector, context.version
+    vector, version = context.lead.policy.shared.vector, context.training.version
     own = vector.clone()
-    take_weights(context, channel, policy)
+    load_policy(context, channel, policy)
     try:
         yield
     finally:
         vector.copy_(own)
-        context.version = version
+        context.training.version = version
 
 
-def take_weights(context: RunContext, channel: WeightChannel, policy: int) -> None:
-    """Put the weights of `policy` in place. Raises `StoreError` where they are gone."""
+def load_policy(context: RunContext, channel: WeightChannel, policy: int) -> None:
+    """Load the weights of `policy` from the channel. Raises `StoreError` if they are gone."""
     published = channel.read(policy)
     if published is None:
-        raise StoreError(f"{channel.url}: policy {policy} is gone")
+        raise StoreError(f"{channel.url}: the weights of policy {policy} are gone")
     context.lead.policy.shared.vector.copy_(channel.fetch(policy))
-    context.version = published.version
+    context.training.version = published.version

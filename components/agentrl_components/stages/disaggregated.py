@@ -1,107 +1,112 @@
-"""rollout and update in a process each, meeting in the store.
+"""rollout and update in separate processes that meet in the store.
 
-Who plays is told which iterations may be played, and by which weights. How far that is ahead of
-what is learnt from is a matter of the schedule (`lag`), so the numbers are those of the colocated
-form, to the bit on CPU. Either side may die at any moment and come back.
+The playing side is told which iterations it may play, and with which weights. How far it is ahead
+of the learning side is fixed by the schedule (`schedule.staleness`), so the metrics equal those of
+the colocated form, bit for bit on CPU. Either side may be killed at any time and restarted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentrl_components.exchange.heartbeat import Partner
+from agentrl_components.exchange.heartbeat import Heartbeat
 from agentrl_components.exchange.trajectory_queue import TrajectoryQueue
 from agentrl_components.exchange.weight_channel import Published, WeightChannel
 from agentrl_components.run.context import RunContext
-from agentrl_components.schedule.decision import Decision
-from agentrl_components.schedule.staleness import Ahead
-from agentrl_components.stages.before_training import begin
-from agentrl_components.stages.colocated import forget, mend, take_weights
-from agentrl_components.stages.rollout import rollout
+from agentrl_components.schedule.record import Decision
+from agentrl_components.stages.before_training import prepare
+from agentrl_components.stages.colocated import load_policy, prune_queue, recover_window
+from agentrl_components.stages.iteration import NextIteration
+from agentrl_components.stages.rollout import play_iteration
 from agentrl_components.stages.train import train
-from agentrl_components.storage.store import Store
 from agentrl_components.trajectory.record import Trajectory
 
 
 def play_phase(context: RunContext, phase: int) -> int:
-    """The playing side: play what may be played until `phase` is over. Returns how many iterations
-    were played since this process began."""
+    """The playing side: play until `phase` is over. Returns the number of iterations played by this
+    process."""
     played, loaded = 0, -1
     queue, channel = TrajectoryQueue(context.store), WeightChannel(context.store)
-    with Partner(context.store, "rollout") as partner:
-        at = partner.until(channel.newest)
-        while not at.finished and at.phase <= phase:
-            wanted = missing(at, queue, channel)
-            newer = other(channel, at)
+    with Heartbeat(context.store, "rollout") as heartbeat:
+        published = heartbeat.wait_for(channel.newest)
+        while not published.finished and published.phase <= phase:
+            missing = first_missing(published, queue, channel)
+            newer = newer_policy(channel, published)
             if newer is not None:
-                at = newer  # what it is past may be forgotten by now, and is not missing
-            elif wanted is None:
-                at = partner.until(lambda at=at: other(channel, at))  # type: ignore[misc]
+                # The learner may have deleted what it is past, so that is not missing.
+                published = newer
+            elif missing is None:
+                published = heartbeat.wait_for(
+                    lambda seen=published: newer_policy(channel, seen)  # type: ignore[misc]
+                )
             else:
-                number, policy = wanted
+                number, policy = missing
                 if policy != loaded:
-                    take_weights(context, channel, policy)
+                    load_policy(context, channel, policy)
                     loaded = policy
-                queue.put(number, policy, rollout(context, number, at.max_turns))
+                episodes = play_iteration(context, number, published.max_turns)
+                queue.put(number, policy, episodes)
                 context.view.advance()
                 played += 1
-                context.pause_point()
+                context.check_stop()
     return played
 
 
-def missing(
-    at: Published, queue: TrajectoryQueue, channel: WeightChannel
+def first_missing(
+    published: Published, queue: TrajectoryQueue, channel: WeightChannel
 ) -> tuple[int, int] | None:
-    """The first iteration that may be played and is not, and the policy that plays it."""
-    for number, policy in at.ahead.plays():
+    """The first (iteration, policy) that may be played, was not played, and whose weights are
+    there."""
+    for number, policy in published.window.iterations():
         if not queue.has(number, policy) and channel.read(policy) is not None:
             return number, policy
     return None
 
 
-def other(channel: WeightChannel, than: Published) -> Published | None:
-    """The newest policy, if it is another."""
+def newer_policy(channel: WeightChannel, than: Published) -> Published | None:
+    """The newest published policy, if it is not `than`."""
     newest = channel.newest()
     return None if newest == than else newest
 
 
 def learn_phase(context: RunContext, phase: int) -> Decision:
-    """The learning side: what comes before the first phase, then iteration after iteration of what
-    the other side has played."""
-    with Partner(context.store, "update") as partner:
-        begin(context)
-        return train(context, phase, Apart(context.store, partner))
+    """The learning side: prepare the run if it is new, then train on what the other side plays."""
+    with Heartbeat(context.store, "update") as heartbeat:
+        prepare(context)
+        return train(context, phase, RemoteRollouts(context, heartbeat))
 
 
-class Apart:
-    """A player that is met in the store: episodes from the queue, weights into the channel."""
+class RemoteRollouts:
+    """Rollouts of another process: takes episodes from the queue, publishes weights in the
+    channel."""
 
-    def __init__(self, store: Store, partner: Partner) -> None:
-        self._partner = partner
-        self._queue, self._channel = TrajectoryQueue(store), WeightChannel(store)
-        self._covered = -1
+    def __init__(self, context: RunContext, heartbeat: Heartbeat) -> None:
+        self._context, self._heartbeat = context, heartbeat
+        self._queue = TrajectoryQueue(context.store)
+        self._channel = WeightChannel(context.store)
+        self._pruned_at = -1
 
-    def resume(self, context: RunContext) -> None:
-        """Begin the lag again where what was played is gone."""
-        mend(context, self._queue, self._channel)
+    def resume(self) -> None:
+        """Restart the lag if episodes that were played ahead are gone."""
+        recover_window(self._context, self._queue, self._channel)
 
-    def play(self, context: RunContext, ahead: Ahead, max_turns: int) -> Sequence[Trajectory]:
-        """The episodes of iteration `ahead.number`, waited for."""
-        number, policy = ahead.number, ahead.policy(ahead.number)
-        self._partner.until(lambda: self._queue.has(number, policy) or None)
-        return self._queue.take(number, policy)
+    def collect(self, it: NextIteration) -> Sequence[Trajectory]:
+        """The episodes of an iteration. Waits until the other process has played them."""
+        self._heartbeat.wait_for(lambda: self._queue.has(it.number, it.policy) or None)
+        return self._queue.take(it.number, it.policy)
 
-    def moved(self, context: RunContext, decision: Decision) -> None:
-        """Publish the weights as they are, and drop what checkpoints cover."""
+    def load_weights(self, decision: Decision) -> None:
+        """Publish the weights, and drop episodes in the store that checkpoints cover."""
+        context = self._context
         weights = context.lead.policy
         published = Published(
-            ahead=context.ahead(),
-            version=context.version,
+            window=context.play_window(),
+            version=context.training.version,
             phase=decision.phase,
             max_turns=decision.max_turns,
-            finished=decision.action in ("finish", "stop"),
+            finished=decision.ends_run,
         )
         self._channel.publish(published, weights.shared.vector.to(weights.dtype))
-        if context.saved != self._covered:
-            forget(context, self._queue, decision)
-            self._covered = context.saved
+        if context.newest_checkpoint != self._pruned_at:
+            prune_queue(context, self._queue, decision)
+            self._pruned_at = context.newest_checkpoint

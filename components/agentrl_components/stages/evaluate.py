@@ -1,4 +1,4 @@
-"""evaluate: play held-out tasks and say how well it went."""
+"""evaluate: play held-out tasks and measure success."""
 
 from __future__ import annotations
 
@@ -6,57 +6,71 @@ from collections.abc import Sequence
 
 from agentrl_components.evaluation.heldout import RANDOM, exam
 from agentrl_components.evaluation.summary import Evaluated
-from agentrl_components.rollout.collector import RANDOM_POLICY
-from agentrl_components.rollout.tasks import Drawn
+from agentrl_components.rollout.request import RANDOM_POLICY
+from agentrl_components.rollout.tasks import DrawnTask
 from agentrl_components.run.context import RunContext
-from agentrl_components.schedule.decision import Decision
+from agentrl_components.schedule.horizon import total_iterations
+from agentrl_components.schedule.record import Decision, IterationRecord
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import Found, checked
 from agentrl_components.tracking import backfill
 from agentrl_components.trajectory import codec
 
 AFTER = "after"
-"""The name of the evaluation at the end of the run."""
-SHOWN = 8
-"""Episodes kept for people to read, of each evaluation: the same tasks every time."""
+"""Name of the evaluation at the end of the run."""
+KEPT_GROUPS = 8
+"""Tasks of each evaluation whose first episode is kept for people to read: always the same ones."""
 
 
 def evaluate(context: RunContext, name: str) -> Evaluated:
-    """Evaluate the policy as it is, or the random one where `name` is "random". What the store
-    has under that name already is not played again."""
+    """Evaluate the current policy, or the random policy if `name` is "random". A result that the
+    store holds under that name is returned without playing."""
     key = keys.evaluation(name)
     if context.store.exists(key):
-        return kept(context, checked(context.store, key, Evaluated))
-    version = RANDOM_POLICY if name == RANDOM else context.version
+        return _noted(context, checked(context.store, key, Evaluated))
+    version = RANDOM_POLICY if name == RANDOM else context.training.version
     with context.stage(f"evaluate: {name}"):
         result, episodes = exam(context.spec, heldout(context)).sit(
-            name, lambda call: context.players.play(call, version)
+            name, lambda request: context.collector.collect(request, version)
         )
-        shown = [e for e in episodes if e.group < SHOWN and e.sample == 0]
-        context.store.replace(keys.episodes(name), codec.encode(shown))
+        kept = [e for e in episodes if e.group < KEPT_GROUPS and e.sample == 0]
+        context.store.replace(keys.episodes(name), codec.encode(kept))
         context.store.replace(key, result.model_dump_json(indent=1).encode())
     at, metrics = backfill.evaluated(result, len(context.history))
     context.tracker.metrics(at, metrics)
-    context.tracker.episodes(at, backfill.title(name), shown)
-    return kept(context, result)
+    context.tracker.episodes(at, backfill.title(name), kept)
+    return _noted(context, result)
 
 
-def kept(context: RunContext, result: Evaluated) -> Evaluated:
-    """The result, which the run's standing shows unless it is the random policy's."""
+def _noted(context: RunContext, result: Evaluated) -> Evaluated:
+    """The result, after making it the state's newest evaluation unless it is the random
+    policy's."""
     if result.name != RANDOM:
-        known = {field: getattr(result, field) for field in Found.model_fields}
-        context.journal.evaluated(Found(**known))
+        fields = {field: getattr(result, field) for field in Found.model_fields}
+        context.journal.set_heldout(Found(**fields))
     return result
 
 
 def evaluate_phase(context: RunContext, decision: Decision) -> Evaluated:
-    """Evaluate the policy that a phase ended with; `decision` is what follows it."""
+    """Evaluate the policy at the end of a phase; `decision` is the decision that ended it."""
     finished = decision.action == "finish"
     return evaluate(context, AFTER if finished else keys.evaluation_after(len(context.history)))
 
 
-def heldout(context: RunContext) -> Sequence[Drawn]:
-    """The held-out tasks of this run: always the same."""
+def with_heldout(context: RunContext, record: IterationRecord) -> IterationRecord:
+    """The record with held-out success, if an evaluation is due (`evaluation.every`)."""
+    every = context.spec.evaluation.every
+    done, total = record.iteration + 1, total_iterations(context.spec.horizon)
+    if not every or done % every or done >= total:
+        return record
+    success = evaluate(context, keys.evaluation_after(done)).success
+    context.view.stage("train", total)
+    context.view.advance(done)
+    return record.model_copy(update={"heldout": success})
+
+
+def heldout(context: RunContext) -> Sequence[DrawnTask]:
+    """The held-out tasks of this run, always the same."""
     if context.heldout is None:
-        context.heldout = context.crew.draw("heldout", context.spec.evaluation.tasks)
+        context.heldout = context.workers.draw("heldout", context.spec.evaluation.tasks)
     return context.heldout

@@ -1,14 +1,12 @@
-"""expand: what follows a phase, written down for whoever drives the phases."""
+"""expand: decide what follows a phase, and store the decision for whoever drives the phases."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 
 from agentrl_components.run.journal import Journal
-from agentrl_components.schedule.decision import Decision, decide
-from agentrl_components.schedule.history import IterationRecord
+from agentrl_components.schedule.decision import decide
+from agentrl_components.schedule.record import Decision, IterationRecord
 from agentrl_components.spec import Horizon
 from agentrl_components.storage import keys
 
@@ -20,12 +18,14 @@ def expand(
     rolled_back: Collection[int],
     phase: int,
 ) -> Decision:
-    """The decision after `phase`; a pure function of schedule and history, so asking twice answers
-    the same. Raises `ValueError` where the phase is not over."""
+    """Store and return the decision after `phase`. It is a pure function of schedule and history,
+    so a repeated call gives the same decision. Raises `ValueError` if the phase is not over."""
     decision = decide(horizon, history, rolled_back)
-    if decision.action not in ("finish", "stop") and decision.phase == phase:
+    if not decision.ends_phase(phase):
         raise ValueError(f"phase {phase} is not over: {decision.reason}")
-    data = json.dumps(asdict(decision), indent=1).encode()
+    data = decision.model_dump_json(indent=1).encode()
     journal.store.replace(keys.phase(phase, keys.DECISION), data)
-    journal.state("running", decision.reason, phase=decision.phase, max_turns=decision.max_turns)
+    journal.write_state(
+        "running", decision.reason, phase=decision.phase, max_turns=decision.max_turns
+    )
     return decision

@@ -1,5 +1,4 @@
-"""provision: wait until the worlds answer, check that they keep the contract, record what they
-are."""
+"""provision: wait for the environments, check their contract, and record their lineage."""
 
 from __future__ import annotations
 
@@ -15,28 +14,30 @@ from agentrl_envs.env import Observation
 from agentrl_envs.world import World
 
 SAMPLE = 8
-"""Held-out tasks that stand for a task set."""
+"""Held-out tasks whose ids identify a task set."""
 
 
 async def provision(
     run: AgentRLRun, worlds: Mapping[str, World], journal: Journal, phase: int = 0
 ) -> None:
-    """Record each world's lineage. Raises `ContractError` naming what a world did that it may
-    not."""
-    lineage = await describe(run, worlds)
+    """Store the lineage of each environment. Raises `ContractError` if an environment breaks the
+    contract."""
+    lineage = await environment_lineage(run, worlds)
     journal.begin(run)
-    journal.state("running", "the environments answer")
+    journal.write_state("running", "the environments are ready")
     data = json.dumps(lineage, indent=1).encode()
     journal.store.replace(keys.phase(phase, keys.LINEAGE), data)
 
 
-async def describe(run: AgentRLRun, worlds: Mapping[str, World]) -> dict[str, dict[str, object]]:
-    """What each world is: tasks, and a hash that stands for them. Raises `SpecError` for one that
-    does not name the admissible actions that the manifest asks for."""
+async def environment_lineage(
+    run: AgentRLRun, worlds: Mapping[str, World]
+) -> dict[str, dict[str, object]]:
+    """The number of tasks of each environment and a hash that identifies them. Raises `SpecError`
+    for an environment that does not name admissible actions although the manifest needs them."""
     lineage: dict[str, dict[str, object]] = {}
     for i, environment in enumerate(run.spec.environments):
         world = worlds[environment.name]
-        seen = await probe(world)
+        seen = await first_observation(world)
         if seen.admissible is None and run.spec.rollout.actions == "admissible":
             raise SpecError(
                 [
@@ -56,9 +57,9 @@ async def describe(run: AgentRLRun, worlds: Mapping[str, World]) -> dict[str, di
     return lineage
 
 
-async def probe(world: World) -> Observation:
-    """What one reset shows; one step is taken after it. Sessions check every answer; `agentrl envs
-    check` checks far more."""
+async def first_observation(world: World) -> Observation:
+    """The first observation of a task, after one reset and one step. Sessions check every answer;
+    `agentrl envs check` checks far more."""
     session = world.session()
     try:
         seen = await session.reset(await world.task("heldout", 0))

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from agentrl_components.rollout.collector import Call
-from agentrl_components.rollout.metrics import check_lost, groups, played
+from agentrl_components.rollout.metrics import check_lost, completed_groups
+from agentrl_components.rollout.request import CollectRequest
 from agentrl_components.run.context import RunContext
+from agentrl_components.stages.iteration import silent_groups
 from agentrl_components.trajectory.record import Trajectory
 
 
-def rollout(context: RunContext, number: int, max_turns: int) -> list[Trajectory]:
-    """The episodes of iteration `number`, by the policy as it is. Groups that say nothing are
-    replaced by other tasks, as often as allowed; an episode that is lost was played again before
-    (`Players`), and too many that stay lost end the run."""
+def play_iteration(context: RunContext, number: int, max_turns: int) -> list[Trajectory]:
+    """The episodes of iteration `number`, played by the current policy. Groups without a learning
+    signal are replaced by other tasks, up to `algorithm.refillRounds` times. Raises `RunError` if
+    too many episodes stay lost after their replays (`Collector`)."""
     spec = context.spec
     rounds = spec.algorithm.refill_rounds
     episodes: list[Trajectory] = []
     wanted = spec.rollout.tasks
     for attempt in range(rounds + 1):
-        call = Call(
-            drawn=context.tasks.take(number * (rounds + 1) + attempt)[:wanted],
+        request = CollectRequest(
+            tasks=context.tasks.take(number * (rounds + 1) + attempt)[:wanted],
             samples=spec.rollout.group_size,
             max_turns=max_turns,
             temperature=spec.rollout.temperature,
@@ -28,16 +27,12 @@ def rollout(context: RunContext, number: int, max_turns: int) -> list[Trajectory
             purpose=f"train/{attempt}",
             first_group=attempt * spec.rollout.tasks,
         )
-        episodes += context.players.play(call, context.version)
+        episodes += context.collector.collect(request, context.training.version)
         if attempt == rounds:
             break
-        wanted = spec.rollout.tasks - len(groups(episodes) - silent(context, episodes))
+        useful = completed_groups(episodes) - silent_groups(context, episodes)
+        wanted = spec.rollout.tasks - len(useful)
         if wanted <= 0:
             break
     check_lost(episodes, spec.rollout.max_lost_share, of=f" of iteration {number}")
     return episodes
-
-
-def silent(context: RunContext, episodes: Sequence[Trajectory]) -> frozenset[int]:
-    """Groups whose episodes all earned the same, where that matters."""
-    return context.learner.silent_groups(played(episodes))

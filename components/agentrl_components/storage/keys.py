@@ -8,7 +8,7 @@
                                         another process plays or they are played ahead
     policy/000120/                      policy 120, the weights after 120 iterations, where another
                                         process plays
-    pulses/<role>                       changes while the process of that role lives
+    heartbeats/<role>                   changes while the process of that role is alive
     phases/02/<name>                    lineage and decision of a phase
     evaluations/<name>.json             what an evaluation found: random, before, after, and
                                         iteration-000120 after 120 iterations
@@ -31,7 +31,7 @@ ITERATIONS = "iterations/"
 TRAJECTORIES = "trajectories/"
 POLICIES = "policy/"
 EVALUATIONS = "evaluations/"
-PULSES = "pulses/"
+HEARTBEATS = "heartbeats/"
 PHASES = "phases/"
 OWN = (
     RUN,
@@ -42,7 +42,7 @@ OWN = (
     TRAJECTORIES,
     POLICIES,
     EVALUATIONS,
-    PULSES,
+    HEARTBEATS,
     PHASES,
 )
 """What every key of a run starts with."""
@@ -78,9 +78,9 @@ def policy(number: int, name: str) -> str:
     return f"{POLICIES}{number:06d}/{name}"
 
 
-def pulse(role: str) -> str:
-    """What changes while a process lives."""
-    return f"{PULSES}{role}"
+def heartbeat(role: str) -> str:
+    """The heartbeat of the process in `role`."""
+    return f"{HEARTBEATS}{role}"
 
 
 def phase(number: int, name: str) -> str:

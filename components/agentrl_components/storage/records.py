@@ -9,6 +9,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentrl_components.errors import AbsentError, StoreError
+from agentrl_components.schedule.record import Decision
 from agentrl_components.storage import keys
 from agentrl_components.storage.store import Store
 
@@ -69,27 +70,14 @@ class Tracked(Stored):
     uri: str | None = None
 
 
-class Verdict(Stored):
-    """What follows a phase."""
-
-    action: str
-    """advance, finish or stop."""
-    phase: int
-    """The next one; the last one where there is no next."""
-    max_turns: int
-    """Of that phase."""
-    reason: str
-    """A sentence for people."""
-
-
 def read_state(store: Store) -> State:
     """Where the run in `store` is. Raises `StoreError` where that is damaged."""
     return known(store, keys.STATE, State) or State()
 
 
-def read_verdict(store: Store, phase: int) -> Verdict | None:
+def read_decision(store: Store, phase: int) -> Decision | None:
     """What follows `phase`; None: it is not over. Raises `StoreError` where that is damaged."""
-    return known(store, keys.phase(phase, keys.DECISION), Verdict)
+    return known(store, keys.phase(phase, keys.DECISION), Decision)
 
 
 def read_tracked(store: Store) -> Tracked:

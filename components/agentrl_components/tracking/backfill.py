@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from agentrl_components.errors import StoreError
 from agentrl_components.evaluation.summary import Evaluated
-from agentrl_components.reporting.read import Iteration
+from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import checked
 from agentrl_components.storage.store import Store
@@ -34,7 +34,7 @@ def past(store: Store, time_ms: int) -> Iterator[Job]:
     where the store cannot be read at all."""
     values: defaultdict[int, dict[str, float]] = defaultdict(dict)
     for key in list(store.list(keys.ITERATIONS)):
-        if (one := _read(store, key, Iteration)) is not None:
+        if (one := _read(store, key, IterationRecord)) is not None:
             values[one.iteration + 1] |= iterated(one)
     done = max(values, default=0)
     names: list[tuple[bool, int, str]] = []
@@ -61,7 +61,7 @@ def past(store: Store, time_ms: int) -> Iterator[Job]:
             yield Episodes(iteration=at, name=name, time_ms=time_ms, episodes=episodes)
 
 
-def iterated(one: Iteration) -> dict[str, float]:
+def iterated(one: IterationRecord) -> dict[str, float]:
     """An iteration's metrics as a tracker shows them."""
     told = {name: value for name, value in one.metrics.items() if value is not None}
     return told | horizon(one.phase, one.max_turns)

@@ -1,9 +1,9 @@
-"""Where worker processes come from: a process that has loaded what they need, and forks them.
+"""Multiprocessing contexts whose processes start with torch already imported.
 
-Loading torch and all that goes with it takes a second of processor time. A fork of a process that
-has done so has it for nothing, and shares its memory. But a fork of a process with threads may
-catch one of them halfway. So a process that has no other threads yet forks its workers itself, and
-any other asks a server, which has loaded the same, has no threads and computes nothing.
+Importing torch and its dependencies takes a second of CPU time. A fork of a process that has
+imported them gets them for free and shares their memory. Forking a process that has several threads
+is unsafe, so a process without other threads forks its workers itself, and any other process uses a
+fork server that has imported the same modules and runs no threads.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 
-LOADED = "agentrl_components.workers.preload"
+PRELOAD = "agentrl_components.workers.preload"
 """The module that imports what workers need."""
 
 
-def own() -> BaseContext | None:
-    """Processes that are forks of this one; None where it cannot be forked safely."""
+def fork_context() -> BaseContext | None:
+    """A context that forks this process. None: this process cannot be forked safely."""
     if sys.platform != "linux" or threading.active_count() > 1:
         return None
     return multiprocessing.get_context("fork")
 
 
-def server() -> BaseContext:
-    """Processes that are forks of a server. Elsewhere than on Linux each loads for itself: system
-    libraries may not be used there after a fork."""
+def fork_server_context() -> BaseContext:
+    """A context that forks a preloaded server. On platforms other than Linux each process imports
+    for itself, because system libraries may not be used there after a fork."""
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
-    made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload([LOADED])
-    with uninterrupted():
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([PRELOAD])
+    with sigint_blocked():
         forkserver.ensure_running()
-    return made
+    return context
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Processes that are started within do not see Ctrl-C: it reaches the whole process group, and
-    only the parent decides what it means."""
-    resource_tracker.ensure_running()  # it would lift the block as it starts
+def sigint_blocked() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C. It is sent to the whole process group, and only the
+    parent decides how to react."""
+    resource_tracker.ensure_running()  # starting it later would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

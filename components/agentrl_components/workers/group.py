@@ -1,4 +1,5 @@
-"""A model at work in its worlds: what training and a lone evaluation both need."""
+"""The workers of a run with their model, environments and tasks. Training and a separate evaluation
+both use it."""
 
 from __future__ import annotations
 
@@ -11,86 +12,93 @@ from pathlib import Path
 import torch
 
 from agentrl_components.model.sources import fetch_model
-from agentrl_components.rollout.collector import Players
+from agentrl_components.rollout.collector import Collector
 from agentrl_components.rollout.environments import open_worlds
-from agentrl_components.rollout.tasks import Drawn, TaskSource
+from agentrl_components.rollout.tasks import DrawnTask, TaskSource
 from agentrl_components.spec import Compute, RunSpec
-from agentrl_components.workers import fork_server
-from agentrl_components.workers.loop_thread import Home
-from agentrl_components.workers.pool import Hands, InProcess, Pool, Processes, keep_memory
+from agentrl_components.workers.fork_server import fork_context, fork_server_context
+from agentrl_components.workers.loop_thread import LoopThread
+from agentrl_components.workers.pool import (
+    InProcessPool,
+    PendingWorkers,
+    ProcessPool,
+    WorkerPool,
+    keep_freed_memory,
+)
+from agentrl_components.workers.samplers import PoolSamplers
 from agentrl_components.workers.worker import Setup, Worker
 from agentrl_envs.env import Split
 from agentrl_envs.world import World
 
 
-class Crew:
-    """The workers of a run, their model and their tasks, kept warm until `close`."""
+class WorkerGroup:
+    """Keeps workers, model and environments open until `close`."""
 
-    def __init__(self, spec: RunSpec, scratch: Path, hands: Hands | None = None) -> None:
-        """`scratch` is a folder for a model that is made or fetched; `hands` are processes for its
-        workers, made here where they are wanted and none are given. Raises what opening a world or
-        a model raises, and leaves nothing open then but the hands it was given."""
-        keep_memory()
-        self.home = Home()
+    def __init__(self, spec: RunSpec, scratch: Path, pending: PendingWorkers | None = None) -> None:
+        """`scratch` is a folder for a model that is created or downloaded. `pending` are worker
+        processes that were started early; without them they are started here if needed. Raises
+        what opening an environment or a model raises, and then closes everything but `pending`."""
+        keep_freed_memory()
+        self.loop = LoopThread()
         with ExitStack() as opened:
-            opened.callback(self.home.close)
-            self.worlds: dict[str, World] = self.home.run(open_worlds(spec.environments))
+            opened.callback(self.loop.close)
+            self.worlds: dict[str, World] = self.loop.run(open_worlds(spec.environments))
             for world in self.worlds.values():
-                opened.callback(partial(self._leave, world))
+                opened.callback(partial(self._close_world, world))
             words = vocabulary(self.worlds)
             self.folder = fetch_model(spec.model, words, spec.seed, scratch / "model")
             setup = Setup(spec=spec, folder=self.folder, device=device(spec.compute))
             self.lead = Worker(setup)
             self._opened = opened.pop_all()
-        self.pool: Pool = open_pool(self.lead, setup, hands)
+        self.pool: WorkerPool = open_pool(self.lead, setup, pending)
         self.instructions = {name: w.instructions() for name, w in self.worlds.items()}
-        self.players = Players(spec, self.pool, self.instructions)
+        self.collector = Collector(spec, PoolSamplers(self.pool), self.instructions)
         self.source = TaskSource(spec.environments, self.worlds)
 
-    def draw(self, split: Split, count: int, batch: int = 0) -> Sequence[Drawn]:
-        """Tasks, as `TaskSource.draw` deals them."""
-        return self.home.run(self.source.draw(split, count, batch))
+    def draw(self, split: Split, count: int, batch: int = 0) -> Sequence[DrawnTask]:
+        """Tasks, as `TaskSource.draw` returns them."""
+        return self.loop.run(self.source.draw(split, count, batch))
 
-    def _leave(self, world: World) -> None:
-        self.home.run(world.close())
+    def _close_world(self, world: World) -> None:
+        self.loop.run(world.close())
 
     def close(self) -> None:
-        """Close workers and worlds."""
+        """Close workers and environments."""
         self.pool.close()
         self._opened.close()
 
 
-def open_pool(lead: Worker, setup: Setup, hands: Hands | None) -> Pool:
-    """As many workers as the manifest asks for."""
-    size = processes(setup.spec.compute)
+def open_pool(lead: Worker, setup: Setup, pending: PendingWorkers | None) -> WorkerPool:
+    """A pool with as many workers as the manifest asks for."""
+    size = worker_count(setup.spec.compute)
     if size == 1:
-        return InProcess(lead)
-    return Processes(lead, setup, hands or Hands(size, fork_server.server()))
+        return InProcessPool(lead)
+    return ProcessPool(lead, setup, pending or PendingWorkers(size, fork_server_context()))
 
 
-def early_hands(compute: Compute) -> Hands | None:
-    """Processes for workers, before there is a model: forks of this process, if it has no other
-    threads yet. None: there is no use for them, or no way to have them now."""
-    size = processes(compute)
-    context = fork_server.own() if size > 1 else None
-    return Hands(size, context) if context is not None else None
+def start_workers_early(compute: Compute) -> PendingWorkers | None:
+    """Start worker processes before the model is there, as forks of this process. None: one worker
+    suffices, or this process has other threads already."""
+    size = worker_count(compute)
+    context = fork_context() if size > 1 else None
+    return PendingWorkers(size, context) if context is not None else None
 
 
-def processes(compute: Compute) -> int:
-    """How many workers there are; on a GPU one, in this process."""
+def worker_count(compute: Compute) -> int:
+    """How many workers there are: on a GPU one, in this process."""
     if device(compute) != "cpu":
         return 1
     return compute.workers or min(2, os.cpu_count() or 1)
 
 
 def vocabulary(worlds: dict[str, World]) -> list[str]:
-    """Every word of every world; empty when one has no closed vocabulary."""
+    """All words of all environments, sorted; empty if one of them has no closed vocabulary."""
     words = [world.vocabulary() for world in worlds.values()]
     return sorted({word for some in words for word in some or ()})
 
 
 def device(compute: Compute) -> str:
-    """cpu or cuda."""
+    """`cpu` or `cuda`."""
     if compute.device != "auto":
         return compute.device
     return "cuda" if torch.cuda.is_available() else "cpu"

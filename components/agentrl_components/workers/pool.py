@@ -1,7 +1,7 @@
-"""Where workers live: in this process, or one process each, side by side.
+"""Pools of workers: one in this process, or several processes side by side.
 
-Both give the same results to the bit. Jobs are cut into as many parts as there are workers and any
-worker may take any part; a part's result depends on the part alone.
+Both give bit-identical results. Work is split into parts, any worker may take any part, and the
+result of a part depends on the part alone.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from multiprocessing.context import BaseContext
 from multiprocessing.queues import SimpleQueue
 from typing import Protocol, TypeVar
 
-import torch.multiprocessing  # noqa: F401  tensors in a setup are shared, not copied
+import torch.multiprocessing  # noqa: F401  shares the tensors of a setup instead of copying
 
 from agentrl_components.errors import RunError
-from agentrl_components.workers import fork_server
+from agentrl_components.workers.fork_server import sigint_blocked
 from agentrl_components.workers.worker import Setup, Worker
 
 T = TypeVar("T")
@@ -30,22 +30,22 @@ T = TypeVar("T")
 DIED = "a worker process died (out of memory?); run the same command again to resume"
 
 
-class Pool(Protocol):
-    """Runs a method of `Worker` once for each tuple of arguments."""
+class WorkerPool(Protocol):
+    """Calls a method of `Worker` once for each tuple of arguments."""
 
     size: int
 
     def map(self, method: Callable[..., T], calls: Sequence[tuple[object, ...]]) -> list[T]:
-        """Results in the order of `calls`."""
+        """The results, in the order of `calls`. Raises `RunError` if a worker process died."""
         ...
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         ...
 
 
-class InProcess:
-    """One worker, here."""
+class InProcessPool:
+    """One worker, in this process."""
 
     size = 1
 
@@ -59,12 +59,12 @@ class InProcess:
         self._worker.close()
 
 
-class Hands:
-    """Worker processes that wait to be told what they are made from."""
+class PendingWorkers:
+    """Worker processes that were started and wait for their `Setup`."""
 
     def __init__(self, size: int, context: BaseContext) -> None:
-        """`context` is one of `nursery`. All start now, side by side, while this process goes on.
-        Raises `RunError` where the server that they come from has died."""
+        """Start `size` processes of a context from `fork_server`, without waiting for them. Raises
+        `RunError` if the fork server has died."""
         self.size = size
         self._setups = context.SimpleQueue()
         self._waiting = True
@@ -72,46 +72,45 @@ class Hands:
             size, mp_context=context, initializer=_start, initargs=(self._setups,)
         )
         try:
-            with fork_server.uninterrupted():
+            with sigint_blocked():
                 self._starting = [self.executor.submit(_call, _ready) for _ in range(size)]
         except (EOFError, OSError) as error:
             self.close()
             raise RunError(DIED) from error
 
-    def tell(self, setup: Setup | None) -> None:
-        """What they are made from. None: they were not needed."""
+    def send(self, setup: Setup | None) -> None:
+        """Send every process its setup. None: the processes are not needed."""
         self._waiting = False
         for _ in range(self.size):
             self._setups.put(setup)
 
     def close(self) -> None:
-        """End them. May be called twice."""
+        """Stop the processes. May be called twice."""
         if self._waiting:
-            self.tell(None)
+            self.send(None)
         self.executor.shutdown(cancel_futures=True)
 
 
-class Processes:
-    """Several workers, each a process with one thread of arithmetic. `lead` is a worker of this
-    process whose weights they share; it does no work itself, so this process stays free to
-    record."""
+class ProcessPool:
+    """Several worker processes with one compute thread each. They share the weights of `lead`, a
+    worker of this process that does no work itself, so that this process stays responsive."""
 
-    def __init__(self, lead: Worker, setup: Setup, hands: Hands) -> None:
-        self.size = hands.size
+    def __init__(self, lead: Worker, setup: Setup, pending: PendingWorkers) -> None:
+        self.size = pending.size
         self._lead = lead
-        self._hands = hands
+        self._pending = pending
         critic = lead.values.shared if lead.critic is not None else None
-        hands.tell(replace(setup, policy=lead.policy.shared, critic=critic))
+        pending.send(replace(setup, policy=lead.policy.shared, critic=critic))
 
     def map(self, method: Callable[..., T], calls: Sequence[tuple[object, ...]]) -> list[T]:
-        futures = [self._hands.executor.submit(_call, method, *arguments) for arguments in calls]
+        futures = [self._pending.executor.submit(_call, method, *arguments) for arguments in calls]
         try:
             return [future.result() for future in futures]
         except BrokenProcessPool as error:
             raise RunError(DIED) from error
 
     def close(self) -> None:
-        self._hands.close()
+        self._pending.close()
         self._lead.close()
 
 
@@ -119,10 +118,10 @@ _worker: Worker | None = None
 
 
 def _start(setups: SimpleQueue[Setup | None]) -> None:
-    """Make this process's worker, once it is told from what."""
+    """Create the worker of this process once its setup arrives."""
     global _worker
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    keep_memory()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    keep_freed_memory()
     setup = setups.get()
     if setup is not None:
         _worker = Worker(setup)
@@ -137,17 +136,17 @@ def _call(method: Callable[..., T], *arguments: object) -> T:
     return method(_worker, *arguments)
 
 
-def _end_with_parent() -> None:
-    """A parent that is killed outright closes nothing; its workers must not linger."""
+def _exit_with_parent() -> None:
+    """Exit when the parent process ends: a parent killed by SIGKILL cannot stop its workers."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])
     os._exit(1)
 
 
-def keep_memory() -> None:
-    """Tell glibc to keep freed memory: passes of ever new shapes otherwise give it back and ask
-    for it again, page by page. A few per cent; nothing where the C library is another."""
+def keep_freed_memory() -> None:
+    """Make glibc keep freed memory: passes of varying shapes would otherwise return it to the
+    kernel and request it again, page by page. Saves a few per cent; a no-op without glibc."""
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except OSError:

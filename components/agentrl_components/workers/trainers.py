@@ -16,7 +16,7 @@ from agentrl_components.update.objectives import ModelName, Objective, Sums, acc
 from agentrl_components.update.optimizer import Optimizer
 from agentrl_components.update.packing import Example, Pack, pack, plan
 from agentrl_components.update.trainers import Column
-from agentrl_components.workers.pool import Pool
+from agentrl_components.workers.pool import WorkerPool
 from agentrl_components.workers.worker import Worker
 
 
@@ -27,7 +27,7 @@ class PoolTrainers:
     worker, and lanes are summed in a fixed order, so results are bit for bit independent of the
     number of workers. Weights and gradients are vectors in memory that all workers share."""
 
-    def __init__(self, spec: RunSpec, lead: Worker, pool: Pool) -> None:
+    def __init__(self, spec: RunSpec, lead: Worker, pool: WorkerPool) -> None:
         """`lead` is this process's worker, whose vectors the workers of `pool` share."""
         self._spec, self._lead, self._pool = spec, lead, pool
         self.policy = Optimizer(lead.policy.shared, spec.update)

@@ -1,7 +1,7 @@
-"""One process's share of the work: it plays episodes and differentiates packs.
+"""A worker: plays episodes and computes gradients of packs in one process.
 
-A worker holds a copy of the model's structure whose weights are everybody's, the worlds, and an
-engine. It keeps all of this warm for the whole run; a call brings only jobs or packs.
+A worker holds a model whose weights are shared with the other workers, the environments, and an
+engine. All of it stays loaded for the whole run; a call transfers only jobs or packs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from agentrl_components.model.load import export_weights, open_decoder
 from agentrl_components.model.value_model import Critic
 from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.episode import Job, Rules
-from agentrl_components.rollout.session_pool import Rollout
+from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import RunSpec
 from agentrl_components.trajectory.record import Trajectory
@@ -44,28 +44,27 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What a worker is made from. Travels to another process; the vectors are shared, not
-    copied."""
+    """What a worker is created from. Sent to another process; the vectors are in shared memory."""
 
     spec: RunSpec
     folder: Path
-    """The model, in transformers' layout."""
+    """The model folder, in transformers' layout."""
     device: str
     policy: Shared | None = None
-    """Weights and gradients of the policy. None: made here."""
+    """Weights and gradients of the policy. None: the worker allocates them."""
     critic: Shared | None = None
-    """Those of the critic, for PPO."""
+    """Weights and gradients of the critic, for PPO."""
 
 
 class Worker:
-    """Plays and differentiates. Not thread-safe."""
+    """Plays episodes and computes gradients. Not thread-safe."""
 
     def __init__(self, setup: Setup) -> None:
         spec = setup.spec
         self.spec = spec
         device = torch.device(setup.device)
         if device.type == "cpu":
-            # One thread: bits then do not depend on the batch (docs/determinism.md).
+            # With one thread, results do not depend on the batch (docs/determinism.md).
             torch.set_num_threads(1)
         dtype = DTYPES[spec.model.dtype]
         self.decoder = open_decoder(setup.folder, dtype, device)
@@ -86,24 +85,26 @@ class Worker:
                 open_worlds(spec.environments)
             )
             opened.pop_all()
-        self._rollout = Rollout(
+        self._rollout = TokenRollout(
             self.worlds, self.dialogue, spec.rollout.retries, spec.rollout.concurrency
         )
         self._random = RandomEngine()
         self._torch = TorchEngine(self.decoder)
         self._vllm: VllmEngine | None = None
         self._loaded = -1
-        """Policy version that vLLM holds."""
+        """Policy version loaded in vLLM."""
         self._reference: Decoder | None = None
         self._setup = setup
 
     def play(self, jobs: Sequence[Job], rules: Rules, version: int) -> list[Trajectory]:
-        """Play with the policy as it is now; version -1 is the random policy."""
+        """The trajectories of `jobs`, played with the current weights, whose version is `version`;
+        `RANDOM_POLICY` (-1) plays the random policy."""
         checked = CheckedEngine(self._random if version < 0 else self._sampler(version))
         return self._loop.run_until_complete(self._rollout.play(jobs, rules, checked))
 
     def differentiate(self, objective: Objective, packs: Sequence[Pack], lane: int) -> Sums:
-        """Set a lane's gradient to the sum over `packs`, and return the sums to be watched."""
+        """Set gradient lane `lane` to the sum of the gradients of `packs`, and return the sums of
+        the objective's metrics."""
         values = objective.model == "critic"
         flat = self.values if values else self.policy
         module: nn.Module | None = self.critic if values else self.decoder
@@ -125,13 +126,13 @@ class Worker:
         return total
 
     def _sampler(self, version: int) -> Engine:
-        """The engine of the manifest, with the weights as they are now."""
+        """The engine of the manifest, loaded with the current weights."""
         self.policy.refresh()
         if self.spec.rollout.engine == "torch":
             self._torch.renew(version)
             return self._torch
         if self._vllm is None:
-            # Started when first played with: a worker that only differentiates never needs it.
+            # Started on first use: a worker that only computes gradients never needs it.
             model, device = self.spec.model, torch.device(self._setup.device).type
             options = VllmOptions(
                 device="cuda" if device == "cuda" else "cpu",
@@ -145,14 +146,14 @@ class Worker:
         return self._vllm
 
     def _drop(self, lane: int, pack: Pack) -> None:
-        """Turn dropout on; what it drops is a function of the run's seed and the pack."""
+        """Turn dropout on. The dropout mask depends on the run's seed and the pack alone."""
         self.decoder.train()
         torch.manual_seed(derive(self.spec.seed, "dropout", lane, zlib.crc32(pack.ids_N.tobytes())))
 
     @torch.no_grad()
     def logprobs(self, packs: Sequence[Pack], reference: bool) -> list[Tensor]:
-        """Log-probabilities [S] of each pack under the policy, or under the weights it began
-        with."""
+        """Log-probabilities [S] of the sampled tokens of each pack, under the policy or under the
+        reference policy."""
         decoder = self._first() if reference else self.decoder
         if not reference:
             self.policy.refresh()
@@ -160,13 +161,13 @@ class Worker:
 
     @torch.no_grad()
     def estimates(self, packs: Sequence[Pack]) -> list[Tensor]:
-        """The critic's values [S] of each pack."""
+        """The critic's values [S] at the sampled tokens of each pack."""
         assert self.critic is not None
         self.values.refresh()
         return [self.critic.value(states(self.critic.decoder, pack)).cpu() for pack in packs]
 
     def close(self) -> None:
-        """Close sessions, worlds and engines."""
+        """Close sessions, environments and engines."""
         if self._vllm is not None:
             self._loop.run_until_complete(self._vllm.close())
         self._loop.run_until_complete(self._rollout.close())
@@ -175,7 +176,7 @@ class Worker:
         self._loop.close()
 
     def _first(self) -> Decoder:
-        """The reference policy: the weights in the folder, opened when first asked for."""
+        """The reference policy: the weights in the model folder, loaded on first use."""
         if self._reference is None:
             device = self.decoder.model.embed_tokens.weight.device
             dtype = DTYPES[self.spec.model.dtype]

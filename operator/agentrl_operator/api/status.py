@@ -9,14 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from agentrl_operator.api.conditions import (
-    Condition,
-    Kind,
-    Reason,
-    Time,
-    Truth,
-    with_condition,
-)
+from agentrl_operator.api.conditions import Condition, Kind, Reason, Time, Truth, with_condition
 
 
 class _Part(BaseModel):

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import AgentRLRun, Storage
-from agentrl_components.storage.records import State, Verdict
+from agentrl_components.storage.records import State
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.clients.pods import Pod
@@ -200,7 +201,7 @@ class Stores(Protocol):
         """The state that the stages last recorded; None if none has recorded any."""
         ...
 
-    async def read_decision(self, storage: Storage, phase: int) -> Verdict | None:
+    async def read_decision(self, storage: Storage, phase: int) -> Decision | None:
         """The decision at the end of a phase; None if the phase has not decided."""
         ...
 

@@ -13,10 +13,11 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from agentrl_components.errors import StoreError
+from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import Storage
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import open_store
-from agentrl_components.storage.records import State, Verdict, known, read_tracked, read_verdict
+from agentrl_components.storage.records import State, known, read_decision, read_tracked
 from agentrl_components.storage.s3 import S3Store, credentials
 from agentrl_components.storage.store import Store
 from agentrl_operator.errors import RunStoreError
@@ -45,8 +46,8 @@ class RunStores:
     async def read_state(self, storage: Storage) -> State | None:
         return await self._run(storage, lambda store: known(store, keys.STATE, State))
 
-    async def read_decision(self, storage: Storage, phase: int) -> Verdict | None:
-        return await self._run(storage, lambda store: read_verdict(store, phase))
+    async def read_decision(self, storage: Storage, phase: int) -> Decision | None:
+        return await self._run(storage, lambda store: read_decision(store, phase))
 
     async def read_mlflow_run(self, storage: Storage) -> str | None:
         return (await self._run(storage, read_tracked)).run_id

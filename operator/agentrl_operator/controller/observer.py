@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import Storage
-from agentrl_components.storage.records import State, Verdict
+from agentrl_components.storage.records import State
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource, tracking_uri
@@ -166,7 +167,7 @@ class Observer:
         except RunStoreError as error:
             return Unknown(message=str(error))
 
-    async def _decision(self, storage: Storage, phase: int) -> Verdict | Unknown | None:
+    async def _decision(self, storage: Storage, phase: int) -> Decision | Unknown | None:
         try:
             return await self._clients.stores.read_decision(storage, phase)
         except RunStoreError as error:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from agentrl_components.storage.records import State, Verdict
+from agentrl_components.schedule.record import Decision
+from agentrl_components.storage.records import State
 from agentrl_operator.api.conditions import Kind
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
@@ -64,7 +65,7 @@ class Observation:
     """Environment servers, by name of the Deployment."""
     run_state: State | Unknown | None = None
     """The state that the stages keep in the run's store. None: not written yet, or not observed."""
-    decision: Verdict | Unknown | None = None
+    decision: Decision | Unknown | None = None
     """The stored decision that ends the phase. None: not made yet, or not observed."""
     workload: Workload | None = None
     """The run's Kueue Workload. None: it does not exist, or was not observed."""

@@ -15,8 +15,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import AgentRLRun
-from agentrl_components.storage.records import State, Verdict
+from agentrl_components.storage.records import State
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
@@ -208,7 +209,7 @@ def _start_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
 
 
 def _decision_plan(
-    situation: Situation, run: AgentRLRun, status: Status, decision: Verdict
+    situation: Situation, run: AgentRLRun, status: Status, decision: Decision
 ) -> Plan:
     """Carry out the decision that ended the phase: the next phase, or the end of the run."""
     last = len(run.spec.horizon.phases) - 1

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import Storage
-from agentrl_components.storage.records import State, Verdict
+from agentrl_components.storage.records import State
 from agentrl_operator.errors import MlflowError, RunStoreError
 
 
@@ -14,7 +15,7 @@ class RunData:
     """The stored data of one run."""
 
     state: State | None = None
-    decisions: dict[int, Verdict] = field(default_factory=dict)
+    decisions: dict[int, Decision] = field(default_factory=dict)
     mlflow_run: str | None = None
 
 
@@ -33,7 +34,7 @@ class MemoryStores:
     async def read_state(self, storage: Storage) -> State | None:
         return self._run(storage).state
 
-    async def read_decision(self, storage: Storage, phase: int) -> Verdict | None:
+    async def read_decision(self, storage: Storage, phase: int) -> Decision | None:
         return self._run(storage).decisions.get(phase)
 
     async def read_mlflow_run(self, storage: Storage) -> str | None:

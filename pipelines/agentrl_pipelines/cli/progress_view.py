@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from agentrl_components.run.progress import Shown, View
+from agentrl_components.run.progress import IterationProgress, ProgressView
 
 Clock = Callable[[], float]
 
@@ -30,7 +30,7 @@ EVERY_SECONDS = 15.0
 """A plain view prints at one of these intervals, whichever is reached first."""
 
 
-def view_for(console: Console) -> View:
+def view_for(console: Console) -> ProgressView:
     """The live view if `console` writes to a terminal, else the plain view.
 
     `Console.is_terminal` alone is not enough: variables such as FORCE_COLOR, which CI systems set,
@@ -69,7 +69,7 @@ class RichView:
         if self._task is not None:
             self._progress.advance(self._task, done)
 
-    def iteration(self, shown: Shown) -> None:
+    def iteration(self, shown: IterationProgress) -> None:
         if self._task is None:
             self.stage("train")
         assert self._task is not None
@@ -128,7 +128,7 @@ class PlainView:
         self._name = ""
         self._done = 0
         self._total: int | None = None
-        self._shown: Shown | None = None
+        self._shown: IterationProgress | None = None
         self._training = ""
         """The stage of the last iteration."""
 
@@ -144,7 +144,7 @@ class PlainView:
             of = "" if self._total is None else f" of {self._total:,}"
             self._print(f"{self._name}: {self._done:,}{of}")
 
-    def iteration(self, shown: Shown) -> None:
+    def iteration(self, shown: IterationProgress) -> None:
         if (
             self._shown is None
             or shown.phase != self._shown.phase
@@ -177,7 +177,7 @@ def clock_time(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _numbers(shown: Shown) -> str:
+def _numbers(shown: IterationProgress) -> str:
     left = "" if shown.seconds_left is None else f" · {clock_time(shown.seconds_left)} left"
     return (
         f"{shown.iteration}/{shown.iterations} · success {shown.success * 100:.0f} %"

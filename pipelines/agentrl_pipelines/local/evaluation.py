@@ -16,16 +16,16 @@ from agentrl_components.evaluation.heldout import RANDOM, exam
 from agentrl_components.evaluation.summary import Evaluated
 from agentrl_components.reporting import build
 from agentrl_components.reporting.transcript import Replay, replay
-from agentrl_components.rollout.collector import RANDOM_POLICY
 from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.openai_agent import OpenAIAgent
+from agentrl_components.rollout.request import RANDOM_POLICY
 from agentrl_components.rollout.tasks import TaskSource
-from agentrl_components.rollout.text_rollout import RandomAgent, TextAgent, TextPlayers
-from agentrl_components.run.progress import View
+from agentrl_components.rollout.text_rollout import RandomAgent, TextAgent, TextCollector
+from agentrl_components.run.progress import ProgressView
 from agentrl_components.spec import AgentRLRun, Model, RunSpec
 from agentrl_components.storage import checkpoint
 from agentrl_components.trajectory.record import Trajectory
-from agentrl_components.workers.group import Crew
+from agentrl_components.workers.group import WorkerGroup
 from agentrl_envs.world import World
 from agentrl_pipelines.local.run_folder import open_run
 
@@ -47,26 +47,30 @@ class EvaluationResult:
     """Replays of some episodes of `policy`."""
 
 
-def evaluate_model(run: AgentRLRun, view: View) -> EvaluationResult:
+def evaluate_model(run: AgentRLRun, view: ProgressView) -> EvaluationResult:
     """Evaluate the model of the manifest. Raises `ModelError` if it cannot be loaded."""
     with TemporaryDirectory(prefix="agentrl-") as scratch:
         view.stage("open the model")
-        crew = Crew(run.spec, Path(scratch))
+        workers = WorkerGroup(run.spec, Path(scratch))
         try:
-            asked = exam(run.spec, crew.draw("heldout", run.spec.evaluation.tasks))
+            asked = exam(run.spec, workers.draw("heldout", run.spec.evaluation.tasks))
             random = None
-            if crew.home.run(offers_random(run.spec, crew.worlds)):
+            if workers.loop.run(offers_random(run.spec, workers.worlds)):
                 view.stage("play the random policy")
-                random, _ = asked.sit(RANDOM, lambda call: crew.players.play(call, RANDOM_POLICY))
+                random, _ = asked.sit(
+                    RANDOM, lambda request: workers.collector.collect(request, RANDOM_POLICY)
+                )
             view.stage("play the policy")
-            policy, episodes = asked.sit(POLICY, lambda call: crew.players.play(call, 0))
+            policy, episodes = asked.sit(
+                POLICY, lambda request: workers.collector.collect(request, 0)
+            )
         finally:
-            crew.close()
+            workers.close()
     return EvaluationResult(policy=policy, random=random, episodes=sampled_replays(episodes))
 
 
 def evaluate_endpoint(
-    run: AgentRLRun, url: str, model: str, key: str, view: View
+    run: AgentRLRun, url: str, model: str, key: str, view: ProgressView
 ) -> EvaluationResult:
     """Evaluate a model behind an OpenAI-compatible endpoint.
 
@@ -75,7 +79,7 @@ def evaluate_endpoint(
     view.stage("open the environments")
     with asyncio.Runner() as runner:
         worlds = runner.run(open_worlds(run.spec.environments))
-        players = TextPlayers(run.spec, worlds)
+        collector = TextCollector(run.spec, worlds)
         agent = OpenAIAgent(url, model, key)
         try:
             source = TaskSource(run.spec.environments, worlds)
@@ -83,7 +87,7 @@ def evaluate_endpoint(
             asked = exam(run.spec, drawn)
 
             def sit(name: str, who: TextAgent) -> tuple[Evaluated, Sequence[Trajectory]]:
-                return asked.sit(name, lambda call: runner.run(players.play(call, who)))
+                return asked.sit(name, lambda request: runner.run(collector.collect(request, who)))
 
             random = None
             if runner.run(offers_random(run.spec, worlds)):
@@ -92,7 +96,7 @@ def evaluate_endpoint(
             view.stage("ask the endpoint")
             policy, episodes = sit(POLICY, agent)
         finally:
-            runner.run(players.close())
+            runner.run(collector.close())
             runner.run(agent.close())
             for world in worlds.values():
                 runner.run(world.close())

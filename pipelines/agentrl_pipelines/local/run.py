@@ -18,11 +18,11 @@ from agentrl_components.errors import CollapseError, Stopped, TrackerError
 from agentrl_components.reporting import build
 from agentrl_components.reporting.build import Report
 from agentrl_components.run.context import RunContext
-from agentrl_components.run.progress import View
-from agentrl_components.schedule.decision import Decision
+from agentrl_components.run.progress import ProgressView
+from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.parsing.load import flatten
-from agentrl_components.stages.before_training import begin
+from agentrl_components.stages.before_training import prepare
 from agentrl_components.stages.evaluate import evaluate_phase
 from agentrl_components.stages.expand import expand
 from agentrl_components.stages.provision import provision
@@ -34,7 +34,9 @@ from agentrl_pipelines.local.run_folder import store_errors
 from agentrl_pipelines.tracking import best_model, open_tracker
 
 
-def run_local(run: AgentRLRun, root: Path, view: View, tracker: Tracker | None = None) -> Report:
+def run_local(
+    run: AgentRLRun, root: Path, view: ProgressView, tracker: Tracker | None = None
+) -> Report:
     """Run, or resume, `run` in folder `root`, and return its report. `tracker` defaults to MLflow.
 
     Raises:
@@ -69,25 +71,25 @@ def run_stages(context: RunContext, root: Path) -> Report:
     """Run every stage of every phase, write the report and register the model."""
     try:
         with context.stage("provision"):
-            worlds = context.crew.worlds
-            context.crew.home.run(provision(context.run, worlds, context.journal))
+            worlds = context.workers.worlds
+            context.workers.loop.run(provision(context.run, worlds, context.journal))
         if context.spec.storage.url is not None:
             # With this copy `agentrl report` and `metrics` find the store of the run.
             DirectoryStore(root).replace(keys.RUN, context.store.get(keys.RUN))
         context.tracker.params(flatten(context.run))
-        begin(context)
+        prepare(context)
         decision = run_phases(context)
         if decision.action == "stop":
             done = len(context.history)
             raise CollapseError(f"stopped after iteration {done}: {decision.reason}")
     except Stopped as stopped:
-        context.journal.state("stopped", str(stopped))
+        context.journal.write_state("stopped", str(stopped))
         raise
     except CollapseError as collapse:
-        context.journal.state("failed", str(collapse))
+        context.journal.write_state("failed", str(collapse))
         publish_report(context, root)
         raise
-    context.journal.state("succeeded", f"{len(context.history)} iterations")
+    context.journal.write_state("succeeded", f"{len(context.history)} iterations")
     report = publish_report(context, root)
     registered = context.spec.tracking.register_as
     if registered is not None:
@@ -103,7 +105,7 @@ def run_phases(context: RunContext) -> Decision:
     while True:
         evaluate_phase(context, train(context, phase))
         horizon, history = context.spec.horizon, context.history
-        decision = expand(context.journal, horizon, history, context.rolled_back, phase)
+        decision = expand(context.journal, horizon, history, context.training.rolled_back, phase)
         if decision.action != "advance":
             return decision
         phase = decision.phase
@@ -120,7 +122,9 @@ def publish_report(context: RunContext, root: Path) -> Report:
 
 
 @contextmanager
-def handle_signals(deadline_s: int | None, view: View) -> Iterator[Callable[[], str | None]]:
+def handle_signals(
+    deadline_s: int | None, view: ProgressView
+) -> Iterator[Callable[[], str | None]]:
     """Handle SIGINT and SIGTERM, and watch the deadline.
 
     Yields a function that returns the reason to stop, or None. The run asks it at the points from

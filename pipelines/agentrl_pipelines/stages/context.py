@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentrl_components.run.progress import View
-from agentrl_components.schedule.decision import Decision, decide
+from agentrl_components.run.progress import ProgressView
+from agentrl_components.schedule.decision import decide
+from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import AgentRLRun, flatten
 from agentrl_components.storage.open import open_store
 from agentrl_components.storage.store import Store
-from agentrl_components.workers.imports import loading
+from agentrl_components.workers.imports import collection_disabled
 from agentrl_pipelines.stages.artifacts import Artifacts
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class StageContext:
     scratch: Path
     """A folder that does not outlive the pod."""
     artifacts: Artifacts
-    view: View
+    view: ProgressView
     started: float = field(default_factory=time.monotonic)
     """Start of the process: seconds of the monotonic clock."""
 
@@ -67,17 +68,17 @@ def open_run_context(
     with ExitStack() as stack:
         stack.callback(lambda: close_tracker(recorder, status, stage.view))
         # Imported after MLflow's process was started: both imports take about the same time.
-        with loading():
+        with collection_disabled():
             from agentrl_components.run.context import RunContext
-            from agentrl_components.workers.group import early_hands
+            from agentrl_components.workers.group import start_workers_early
 
         # Workers are forked while this process has one thread; `params` starts another.
-        hands = early_hands(run.spec.compute)
-        if hands is not None:
-            stack.callback(hands.close)
+        pending = start_workers_early(run.spec.compute)
+        if pending is not None:
+            stack.callback(pending.close)
         recorder.params(flatten(run))
         context = RunContext(
-            run, store, recorder, stage.view, lambda: None, learns=learns, hands=hands
+            run, store, recorder, stage.view, lambda: None, learns=learns, pending=pending
         )
         with context:
             stage.view.note(f"ready after {time.monotonic() - stage.started:.1f} s")
@@ -99,7 +100,7 @@ def open_stage_tracker(stage: StageContext, store: Store) -> Tracker:
     return tracker
 
 
-def close_tracker(tracker: Tracker, status: str, view: View) -> None:
+def close_tracker(tracker: Tracker, status: str, view: ProgressView) -> None:
     """Send what is queued, and report what could not be sent."""
     for line in tracker.close(status):
         view.note(f"tracking: {line}")
@@ -107,4 +108,4 @@ def close_tracker(tracker: Tracker, status: str, view: View) -> None:
 
 def current_decision(context: RunContext) -> Decision:
     """The decision after the last iteration."""
-    return decide(context.spec.horizon, context.history, context.rolled_back)
+    return decide(context.spec.horizon, context.history, context.training.rolled_back)

@@ -65,6 +65,6 @@ def _report_failure(
     with contextlib.suppress(RunError):  # the store may be what failed
         journal = Journal(stage.store())
         # A permanent failure of the partner stage is the cause of this one: do not overwrite it.
-        if permanent or not (journal.standing.status == "failed" and journal.standing.final):
-            journal.state("failed", message, reason=reason, final=permanent)
+        if permanent or not (journal.current.status == "failed" and journal.current.final):
+            journal.write_state("failed", message, reason=reason, final=permanent)
     return 2 if permanent else 1

@@ -8,16 +8,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from agentrl_components.errors import StoreError
 from agentrl_components.run.journal import Journal
-from agentrl_components.schedule.history import records
+from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.storage import checkpoint, keys
-from agentrl_components.storage.records import read_verdict
+from agentrl_components.storage.records import read_decision
 from agentrl_envs.errors import SessionError
 from agentrl_envs.world import World
 from agentrl_pipelines.stages.context import StageContext, current_decision, open_run_context
@@ -68,10 +67,10 @@ def provision(stage: StageContext) -> None:
 def train(stage: StageContext) -> None:
     """Roll out and update in this process (`placement: colocated`)."""
     with open_run_context(stage) as context:
-        from agentrl_components.stages.before_training import begin
+        from agentrl_components.stages.before_training import prepare
         from agentrl_components.stages.train import train as train_phase
 
-        begin(context)
+        prepare(context)
         train_phase(context, stage.phase)
         iterations = [r.iteration for r in context.history if r.phase == stage.phase]
         put_trajectories(stage, context, len(iterations))
@@ -109,7 +108,7 @@ def evaluate(stage: StageContext) -> None:
 
         decision = current_decision(context)
         result = evaluate_phase(context, decision)
-        context.journal.state("running", f"held-out success {result.success:.1%}")
+        context.journal.write_state("running", f"held-out success {result.success:.1%}")
         build.write(build.build(context.store, stage.run), stage.scratch)
         for name in ("report.json", "report.html", "curve.png"):
             context.tracker.artifact(stage.scratch / name)
@@ -129,16 +128,16 @@ def expand(stage: StageContext) -> None:
 
     store = stage.store()
     progress = checkpoint.progress(store, checkpoint.complete(store)[-1])
-    history = records(progress["history"])
+    history = [IterationRecord.model_validate(one) for one in progress["history"]]
     journal = Journal(store)
     horizon = stage.run.spec.horizon
     decision = record_decision(journal, horizon, history, progress["rolled_back"], stage.phase)
-    stage.artifacts.put("decision", json.dumps(asdict(decision), indent=1).encode())
+    stage.artifacts.put("decision", decision.model_dump_json(indent=1).encode())
     if decision.action == "finish":
-        journal.state("succeeded", f"{len(history)} iterations")
+        journal.write_state("succeeded", f"{len(history)} iterations")
     elif decision.action == "stop":
         message = f"stopped after iteration {len(history)}: {decision.reason}"
-        journal.state("failed", message, reason="CollapseError", final=True)
+        journal.write_state("failed", message, reason="CollapseError", final=True)
 
 
 def settle(stage: StageContext) -> None:
@@ -146,8 +145,8 @@ def settle(stage: StageContext) -> None:
     stopped."""
     store = stage.store()
     journal = Journal(store)
-    if journal.standing.status == "running" and read_verdict(store, stage.phase) is None:
-        journal.state("stopped", f"phase {stage.phase} ended before it was complete")
+    if journal.current.status == "running" and read_decision(store, stage.phase) is None:
+        journal.write_state("stopped", f"phase {stage.phase} ended before it was complete")
 
 
 STAGES: dict[str, Callable[[StageContext], None]] = {
@@ -176,7 +175,7 @@ def put_trajectories(stage: StageContext, context: RunContext, iterations: int) 
     }
     key, store = keys.phase(stage.phase, keys.PLAYED), context.store
     episodes = codec.decode(store.get(key)) if store.exists(key) else ()
-    instructions = context.crew.instructions
+    instructions = context.workers.instructions
     lines = "".join(f"{line(one, instructions[one.environment])}\n" for one in episodes)
     stage.artifacts.put("trajectories", lines.encode(), metadata)
 
@@ -188,8 +187,12 @@ def put_checkpoint(stage: StageContext, context: RunContext) -> None:
     Raises:
         StoreError: the phase left no checkpoint.
     """
-    if context.saved < 0:
+    if context.newest_checkpoint < 0:
         raise StoreError(f"{context.store.url}: the phase left no checkpoint")
-    url = f"{context.store.url.rstrip('/')}/{keys.checkpoint(context.saved)}"
-    metadata = {"url": url, "iteration": context.saved, "version": context.version}
+    url = f"{context.store.url.rstrip('/')}/{keys.checkpoint(context.newest_checkpoint)}"
+    metadata = {
+        "url": url,
+        "iteration": context.newest_checkpoint,
+        "version": context.training.version,
+    }
     stage.artifacts.put("checkpoint", json.dumps(metadata, indent=1).encode(), metadata)

@@ -5,7 +5,7 @@ from corridor_rules import RULES
 
 from agentrl_components.errors import StoreError
 from agentrl_components.exchange.trajectory_queue import TrajectoryQueue
-from agentrl_components.rollout.episode import Job, Play, trajectory
+from agentrl_components.rollout.episode import EpisodeState, Job, trajectory
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import MemoryStore
 from agentrl_components.trajectory.record import Trajectory
@@ -17,7 +17,7 @@ def episode(iteration: int) -> Trajectory:
     job = Job(
         environment="corridor", instructions="", task=task, group=0, sample=0, iteration=iteration
     )
-    return trajectory(job, RULES, Play())
+    return trajectory(job, RULES, EpisodeState())
 
 
 def filled(*played: tuple[int, int]) -> tuple[TrajectoryQueue, MemoryStore]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from agentrl_components.exchange.weight_channel import VECTOR, Published, WeightChannel
-from agentrl_components.schedule.staleness import Ahead
+from agentrl_components.schedule.staleness import PlayWindow
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import MemoryStore
 
@@ -13,8 +13,8 @@ VECTOR_P = torch.linspace(-1, 1, 1000)
 
 
 def published(number: int, most: int = 0) -> Published:
-    ahead = Ahead(number=number, lag=min(most, number), last=number + most, most=most)
-    return Published(ahead=ahead, version=number + 2, phase=0, max_turns=4, finished=False)
+    window = PlayWindow(number=number, lag=min(most, number), last=number + most, max_lag=most)
+    return Published(window=window, version=number + 2, phase=0, max_turns=4, finished=False)
 
 
 def test_a_policy_is_read_as_it_was_published():

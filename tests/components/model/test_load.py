@@ -10,13 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from agentrl_components.dialogue.open import open_dialogue, open_tokenizer
 from agentrl_components.errors import ModelError
 from agentrl_components.model import architecture
-from agentrl_components.model.load import (
-    INDEX,
-    WEIGHTS,
-    export_weights,
-    open_decoder,
-    read_weights,
-)
+from agentrl_components.model.load import INDEX, WEIGHTS, export_weights, open_decoder, read_weights
 from agentrl_components.model.sources import fetch_model, make_tiny
 from agentrl_components.spec import Model
 from agentrl_components.spec.fields.model import Tiny

@@ -94,7 +94,18 @@ def keep(store, found):
     store.put(keys.evaluation(found.name), found.model_dump_json().encode())
 
 
-def iterate(store, iteration, phase, max_turns, success, action="continue", reason="", rings=()):
+def fired(signal):
+    return {
+        "alarm": 0,
+        "signal": signal,
+        "action": "record",
+        "value": 0.1,
+        "bound": 0.2,
+        "message": f"{signal} fired",
+    }
+
+
+def iterate(store, iteration, phase, max_turns, success, action="continue", reason="", alarms=()):
     record = {
         "iteration": iteration,
         "phase": phase,
@@ -103,11 +114,10 @@ def iterate(store, iteration, phase, max_turns, success, action="continue", reas
         "metrics": {"train/success": success, "train/turns": 2.0, "update/loss": 0.1},
         "decision": {
             "action": action,
+            "phase": phase,
+            "max_turns": max_turns,
             "reason": reason,
-            "rings": [
-                {"alarm": 0, "signal": signal, "action": "record", "message": f"{signal} rang"}
-                for signal in rings
-            ],
+            "alarms": [fired(signal) for signal in alarms],
         },
     }
     store.put(keys.iteration(iteration), json.dumps(record).encode())
@@ -122,8 +132,8 @@ def store():
     keep(store, evaluated("after", 0.5, 0.45, 0.55, OpenDoor=0.5))
     iterate(store, 0, 0, 3, 0.2)
     iterate(store, 1, 0, 3, 0.4, "advance", "the horizon goes from 3 to 5 turns")
-    iterate(store, 2, 1, 5, 0.6, rings=["entropy_below"])
-    iterate(store, 3, 1, 5, 0.5, "stop", "reward fell", rings=["entropy_below", "reward_drop"])
+    iterate(store, 2, 1, 5, 0.6, alarms=["entropy_below"])
+    iterate(store, 3, 1, 5, 0.5, "stop", "reward fell", alarms=["entropy_below", "reward_drop"])
     for number in (2, 4):
         store.put(keys.checkpoint(number, keys.MANIFEST), b"{}")
     state = {"status": "stopped", "message": "reward fell", "wall_seconds": {"train": 83.4}}
@@ -261,7 +271,12 @@ def test_the_page_stands_alone_and_obeys_no_text_of_a_model(store, tmp_path):
 def test_a_number_that_is_not_one_does_not_spoil_the_json(store, tmp_path):
     iterate(store, 4, 2, 8, float("nan"))
     write(build(store, RUN), tmp_path)
-    assert json.loads((tmp_path / "report.json").read_bytes())["training"][4]["success"] is None
+    assert (
+        json.loads((tmp_path / "report.json").read_bytes())["training"][4]["metrics"][
+            "train/success"
+        ]
+        is None
+    )
 
 
 @pytest.mark.parametrize(

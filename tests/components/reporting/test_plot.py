@@ -3,11 +3,12 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from iteration_records import iteration_record
 from numpy.testing import assert_allclose
 
 from agentrl_components.evaluation.summary import Evaluated
 from agentrl_components.reporting import plot
-from agentrl_components.reporting.schema import Between, Heldout, Mlflow, PhaseTold, Report, Step
+from agentrl_components.reporting.schema import Between, Heldout, Mlflow, PhaseTold, Report
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -57,7 +58,7 @@ def report(steps=(), phases=(), heldout=None, evaluations=()):
 
 
 def step(iteration, phase, max_turns, success):
-    return Step(
+    return iteration_record(
         iteration=iteration,
         phase=phase,
         max_turns=max_turns,

@@ -10,13 +10,14 @@ import pytest
 from agentrl_components.dialogue.plain import PlainDialogue
 from agentrl_components.dialogue.word_tokenizer import word_tokenizer
 from agentrl_components.engines.random_policy import RandomEngine
-from agentrl_components.rollout.collector import RANDOM_POLICY, ROUNDS, Call, Players
-from agentrl_components.rollout.session_pool import Rollout
-from agentrl_components.rollout.tasks import Drawn
+from agentrl_components.rollout.collector import REPLAYS, Collector
+from agentrl_components.rollout.request import RANDOM_POLICY, CollectRequest
+from agentrl_components.rollout.tasks import DrawnTask
+from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.run.context import RunContext
-from agentrl_components.run.progress import SilentView
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import AgentRLRun, RunSpec, parse
-from agentrl_components.stages.rollout import rollout
+from agentrl_components.stages.rollout import play_iteration
 from agentrl_components.stages.train import train
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import MemoryStore
@@ -65,34 +66,32 @@ def manifest(algorithm: dict, world=None, **rolled) -> AgentRLRun:
     )
 
 
-class Two:
-    """A pool of two workers that play at random in worlds of their own."""
+class TwoSamplers:
+    """Two samplers that play at random, each in a world of its own."""
 
     size = 2
 
     def __init__(self, *worlds) -> None:
         self.asked: list[int] = []
-        self._players = [Rollout({"corridor": world}, DIALOGUE, 0, 64) for world in worlds]
+        self._rollouts = [TokenRollout({"corridor": world}, DIALOGUE, 0, 64) for world in worlds]
 
-    def map(self, method, calls):
-        self.asked.append(sum(len(jobs) for jobs, _, _ in calls))
+    def play(self, shares, rules, version):
+        assert version == RANDOM_POLICY
+        self.asked.append(sum(len(share) for share in shares))
         return [
-            asyncio.run(player.play(jobs, rules, RandomEngine()))
-            for player, (jobs, rules, _) in zip(self._players, calls, strict=False)
+            asyncio.run(rollout.play(share, rules, RandomEngine()))
+            for rollout, share in zip(self._rollouts, shares, strict=False)
         ]
 
-    def close(self) -> None:
-        pass
 
-
-def played(pool, notes=None):
+def collected(samplers, notes=None):
     spec: RunSpec = manifest({"name": "ppo"}).spec
-    players = Players(spec, pool, {"corridor": TASKS.instructions()}, pause_s=0.0)
+    collector = Collector(spec, samplers, {"corridor": TASKS.instructions()}, pause_s=0.0)
     if notes is not None:
-        players.note = notes.append
-    drawn = [Drawn("corridor", TASKS.task("train", index)) for index in range(5)]
-    call = Call(
-        drawn=drawn,
+        collector.note = notes.append
+    tasks = [DrawnTask("corridor", TASKS.task("train", index)) for index in range(5)]
+    request = CollectRequest(
+        tasks=tasks,
         samples=4,
         max_turns=4,
         temperature=1.0,
@@ -100,7 +99,7 @@ def played(pool, notes=None):
         purpose="warm start",
         first_group=7,
     )
-    return players.play(call, RANDOM_POLICY)
+    return collector.collect(request, RANDOM_POLICY)
 
 
 def same(one, other) -> bool:
@@ -113,31 +112,31 @@ def same(one, other) -> bool:
 
 
 def test_a_lost_episode_is_played_again_and_is_the_one_it_would_have_been():
-    still = Two(LocalWorld(TASKS), LocalWorld(TASKS))
-    before = played(still)
-    shaken = Two(
+    still = TwoSamplers(LocalWorld(TASKS), LocalWorld(TASKS))
+    before = collected(still)
+    shaken = TwoSamplers(
         LocalWorld(FaultyTaskSet(TASKS, Faults(seed=1, lose_reset=0.15, lose_step=0.05))),
         LocalWorld(FaultyTaskSet(TASKS, Faults(seed=2, lose_reset=0.15, lose_step=0.05))),
     )
     notes: list[str] = []
-    after = played(shaken, notes)
+    after = collected(shaken, notes)
     assert still.asked == [20]
     assert shaken.asked[0] == 20
     assert 0 < sum(shaken.asked[1:]) < 20  # some were lost, and only those were played again
     assert [(e.group, e.sample) for e in after] == [(g, s) for g in range(7, 12) for s in range(4)]
     assert all(same(one, other) for one, other in zip(before, after, strict=True))
-    assert notes[0].startswith(f"{shaken.asked[1]} of 20 episodes were lost and begin anew")
+    assert notes[0].startswith(f"replaying {shaken.asked[1]} of 20 episodes that were lost")
     assert "on purpose" in notes[0]
 
 
 def test_what_stays_lost_is_played_a_bounded_number_of_times():
-    pool = Two(
+    pool = TwoSamplers(
         LocalWorld(FaultyTaskSet(TASKS, Faults(lose_reset=1.0))),
         LocalWorld(TASKS),
     )
-    episodes = played(pool)
+    episodes = collected(pool)
     # Groups 7, 9 and 11 are the first world's; of what it lost, it meets the half again each time.
-    assert len(pool.asked) == 1 + ROUNDS
+    assert len(pool.asked) == 1 + REPLAYS
     assert pool.asked[:3] == [20, 12, 8]
     assert {e.group for e in episodes if e.ending is Ending.LOST} == {7}
     assert len(episodes) == 20
@@ -163,7 +162,7 @@ class Broken(CorridorEnvironment):
 @contextmanager
 def at_work(run: AgentRLRun, store: MemoryStore | None = None) -> Iterator[RunContext]:
     store = store or MemoryStore()
-    with RunContext(run, store, SilentTracker(), SilentView(), lambda: None) as context:
+    with RunContext(run, store, SilentTracker(), SilentProgressView(), lambda: None) as context:
         yield context
 
 
@@ -194,9 +193,9 @@ def scores(episodes) -> dict[int, list[float]]:
 def test_silent_groups_are_replaced_by_other_tasks_as_often_as_allowed():
     usual = {"tasks": 6, "groupSize": 3}
     with at_work(manifest({"name": "grpo"}, **usual)) as context:
-        alone = rollout(context, 0, 3)
+        alone = play_iteration(context, 0, 3)
     with at_work(manifest({"name": "grpo", "refillRounds": 2}, **usual)) as context:
-        refilled = rollout(context, 0, 3)
+        refilled = play_iteration(context, 0, 3)
         updated = context.learner.update(refilled, 0, 1e-3)
     told = scores(refilled)
     speaking = {group for group, some in told.items() if len(set(some)) > 1}
@@ -214,7 +213,7 @@ def test_silent_groups_are_replaced_by_other_tasks_as_often_as_allowed():
 def test_refilling_ends_when_every_group_speaks():
     run = manifest({"name": "grpo", "refillRounds": 8}, tasks=1, groupSize=16)
     with at_work(run) as context:
-        episodes = rollout(context, 0, 4)
+        episodes = play_iteration(context, 0, 4)
     told = scores(episodes)
     assert len(set(told[max(told)])) > 1
     assert all(len(set(told[group])) == 1 for group in told if group != max(told))

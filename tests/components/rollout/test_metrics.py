@@ -1,4 +1,4 @@
-"""Too many lost episodes are no result; what played is how old it is."""
+"""Too many lost episodes are no result; staleness is measured over completed episodes."""
 
 from dataclasses import replace
 
@@ -6,8 +6,13 @@ import pytest
 from corridor_rules import RULES
 
 from agentrl_components.errors import RunError
-from agentrl_components.rollout.episode import Job, Play, lost, trajectory
-from agentrl_components.rollout.metrics import check_lost, measured, played, staleness
+from agentrl_components.rollout.episode import EpisodeState, Job, lost_trajectory, trajectory
+from agentrl_components.rollout.metrics import (
+    check_lost,
+    completed,
+    mean_staleness,
+    training_metrics,
+)
 from agentrl_components.trajectory.record import Turn
 from agentrl_envs.environments.corridor import CorridorTasks
 
@@ -20,8 +25,10 @@ def job(group: int) -> Job:
 
 
 def episodes(whole: int, gone: int):
-    kept = [trajectory(job(i), RULES, Play()) for i in range(whole)]
-    return kept + [lost(job(whole + i), RULES, "its server went away") for i in range(gone)]
+    kept = [trajectory(job(i), RULES, EpisodeState()) for i in range(whole)]
+    return kept + [
+        lost_trajectory(job(whole + i), RULES, "its server went away") for i in range(gone)
+    ]
 
 
 def test_a_share_of_lost_episodes_is_borne_and_one_more_is_not():
@@ -38,13 +45,13 @@ def test_the_message_says_which_episodes():
 def test_where_some_must_be_left_losing_all_is_never_borne():
     check_lost(episodes(0, 2), 1.0)
     with pytest.raises(RunError, match="2 of 2"):
-        check_lost(episodes(0, 2), 1.0, some=True)
+        check_lost(episodes(0, 2), 1.0, require_some=True)
 
 
 def test_lost_episodes_are_counted_and_nothing_else_of_them():
-    told = measured(episodes(whole=1, gone=3), silent=0)
+    told = training_metrics(episodes(whole=1, gone=3), silent_groups=0)
     assert (told["train/episodes"], told["train/lost"]) == (1.0, 3.0)
-    assert len(played(episodes(whole=1, gone=3))) == 1
+    assert len(completed(episodes(whole=1, gone=3))) == 1
 
 
 def test_staleness_is_the_mean_age_of_replies_in_updates():
@@ -52,5 +59,5 @@ def test_staleness_is_the_mean_age_of_replies_in_updates():
     turn = Turn(start=0, end=1, reward=0.0, wellformed=True, action="go", observation="", version=4)
     one, two = episodes(whole=2, gone=0)
     lagging = [replace(one, turns=(turn,) * 3), replace(two, turns=(replace(turn, version=6),))]
-    assert staleness([*lagging, *episodes(whole=0, gone=1)], version=7) == 2.5
-    assert staleness([], version=7) == 0.0
+    assert mean_staleness([*lagging, *episodes(whole=0, gone=1)], version=7) == 2.5
+    assert mean_staleness([], version=7) == 0.0

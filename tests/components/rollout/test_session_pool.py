@@ -9,7 +9,7 @@ from agentrl_components.engines.prefix_check import CheckedEngine
 from agentrl_components.engines.random_policy import RandomEngine
 from agentrl_components.errors import DriftError
 from agentrl_components.rollout.episode import Job, Rules
-from agentrl_components.rollout.session_pool import Rollout
+from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.trajectory.record import Ending
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Step
@@ -60,8 +60,8 @@ def solution(task):
     return [payload["side"]] * walk + [verb]
 
 
-def rollout(world=None, retries=2, concurrency=64) -> Rollout:
-    return Rollout({"corridor": world or LocalWorld(TASKS)}, DIALOGUE, retries, concurrency)
+def rollout(world=None, retries=2, concurrency=64) -> TokenRollout:
+    return TokenRollout({"corridor": world or LocalWorld(TASKS)}, DIALOGUE, retries, concurrency)
 
 
 def scripted(words) -> ScriptedEngine:

@@ -51,8 +51,8 @@ def test_another_run_is_refused_by_the_names_of_what_differs():
     with pytest.raises(SpecError) as refused:
         Journal(store).begin(run("other", seed=3))
     assert refused.value.mistakes == [
-        f"{path}: memory: holds a run that began with {old}, not {new}; restore the value, or make "
-        "a new run (on one machine: give another --root)"
+        f"{path}: memory: holds a run that began with {old}, not {new}; restore the value, or "
+        "start a new run (on one machine: use another --root)"
         for path, old, new in (
             ("spec.seed", "0", "3"),
             ("spec.update.learningRate", "0.001", "1e-06"),
@@ -65,10 +65,10 @@ def test_who_goes_on_does_not_write_over_why_its_partner_failed_for_good():
     """As where the playing side fails while the learning side is busy with the last iteration."""
     store = MemoryStore()
     learning = Journal(store)
-    learning.state("running", "", iteration=3)
-    Journal(store).state("failed", "rollout: no such task", reason="TaskError", final=True)
+    learning.write_state("running", "", iteration=3)
+    Journal(store).write_state("failed", "rollout: no such task", reason="TaskError", final=True)
     for done in (4, 5):
-        learning.state("running", "the horizon grows", iteration=done)
+        learning.write_state("running", "the horizon grows", iteration=done)
         state = read_state(store)
         assert (state.status, state.message) == ("failed", "rollout: no such task")
         assert (state.reason, state.final, state.iteration) == ("TaskError", True, done)
@@ -76,7 +76,7 @@ def test_who_goes_on_does_not_write_over_why_its_partner_failed_for_good():
 
 def test_who_begins_after_a_failure_begins_anew():
     store = MemoryStore()
-    Journal(store).state("failed", "rollout: no such task", reason="TaskError", final=True)
-    Journal(store).state("running", "the environments answer")
+    Journal(store).write_state("failed", "rollout: no such task", reason="TaskError", final=True)
+    Journal(store).write_state("running", "the environments answer")
     state = read_state(store)
     assert (state.status, state.reason, state.final) == ("running", "", False)

@@ -3,16 +3,16 @@ from __future__ import annotations
 import math
 
 import pytest
+from iteration_records import iteration_record
 
-from agentrl_components.schedule.alarms import ringing
-from agentrl_components.schedule.history import IterationRecord
+from agentrl_components.schedule.alarms import fired_alarms
 from agentrl_components.spec.fields.horizon import Alarm
 
 
 def history(successes, restored_at=None, **signals):
     """One record per success; a signal is one number for all or a list with one for each."""
     return [
-        IterationRecord(
+        iteration_record(
             iteration=i,
             phase=0,
             max_turns=8,
@@ -25,7 +25,7 @@ def history(successes, restored_at=None, **signals):
 
 
 def signals(alarm, records):
-    return [ring.signal for ring in ringing([alarm], records)]
+    return [ring.signal for ring in fired_alarms([alarm], records)]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_each_bounded_signal_rings_past_its_bound_and_not_at_it(bound, measure, 
 def test_a_ring_says_in_a_sentence_what_was_seen():
     # (.2 + .1 + .0) / 3 = .1
     records = history([0.5] * 3, entropy=[0.2, 0.1, 0.0])
-    (ring,) = ringing([Alarm(), Alarm(action="stop", window=3, entropy_below=0.15)], records)
+    (ring,) = fired_alarms([Alarm(), Alarm(action="stop", window=3, entropy_below=0.15)], records)
     assert (ring.alarm, ring.action, ring.bound) == (1, "stop", 0.15)
     assert ring.value == pytest.approx(0.1)
     assert ring.message == (
@@ -66,7 +66,7 @@ def test_one_spike_is_not_a_collapse():
 def test_a_norm_that_is_not_a_number_is_past_every_bound():
     alarm = Alarm(window=3, grad_norm_above=5.0)
     broken = history([0.5] * 3, grad_norm=[1.0, math.nan, math.nan])
-    (ring,) = ringing([alarm], broken)
+    (ring,) = fired_alarms([alarm], broken)
     assert ring.value == math.inf
     assert signals(alarm, history([0.5] * 3, grad_norm=[math.nan, 1.0, 1.0])) == []
 
@@ -80,7 +80,7 @@ def test_a_window_in_which_most_iterations_measured_nothing_is_no_evidence():
 def test_success_that_lost_a_share_of_its_best_window_rings():
     # windows of two: .6, .8, .55, .3: 1 - .3 / .8 = .625
     records = history([0.4, 0.8, 0.8, 0.3, 0.3])
-    (ring,) = ringing([Alarm(window=2, reward_drop=0.6)], records)
+    (ring,) = fired_alarms([Alarm(window=2, reward_drop=0.6)], records)
     assert ring.value == pytest.approx(0.625)
     assert ring.message == (
         "success over 2 iterations fell from 80.0% at its best to 30.0%, a loss of 62.5% "
@@ -100,7 +100,7 @@ def test_the_papers_collapse_is_heard():
     assert signals(alarm, rising) == []
     collapsed = history([0.4, 0.5, 0.53, 0.53, 0.29, 0.28], capped=[0.1, 0.2, 0.3, 0.6, 0.9, 0.96])
     # pinned: (.9 + .96) / 2 = .93; success (.53 + .53) / 2 -> (.29 + .28) / 2 = 28.5 %
-    pinned, dropped = ringing([alarm], collapsed)
+    pinned, dropped = fired_alarms([alarm], collapsed)
     assert (pinned.signal, dropped.signal) == ("turns_pinned", "reward_drop")
     assert pinned.message == (
         "93.0% of episodes ended at the cap over the last 2 iterations (bound 90.0%) while success "
@@ -123,4 +123,4 @@ def test_what_was_before_a_rollback_is_not_counted():
 
 def test_a_bound_that_is_not_given_is_not_watched():
     records = history([0.9, 0.9, 0.0, 0.0], capped=1.0, entropy=0.0, grad_norm=1e9)
-    assert ringing([Alarm(window=1)], records) == ()
+    assert fired_alarms([Alarm(window=1)], records) == ()

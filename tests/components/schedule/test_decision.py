@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from iteration_records import iteration_record
 
 from agentrl_components.schedule.decision import decide
-from agentrl_components.schedule.history import IterationRecord
 from agentrl_components.spec.fields.horizon import Alarm, Horizon, Phase
 
 
@@ -17,7 +17,7 @@ def horizon(*alarms, advance="iterations"):
 
 
 def record(iteration, phase, **signals):
-    return IterationRecord(
+    return iteration_record(
         iteration=iteration,
         phase=phase,
         max_turns=(3, 5)[phase],
@@ -52,7 +52,7 @@ def test_a_phase_goes_on_until_it_is_over_then_the_horizon_grows_then_the_run_en
     assert seen[1].reason == (
         "phase 1 is over after its 2 iterations: the horizon goes from 3 to 5 turns"
     )
-    assert seen[4].reason == "the schedule is done after 5 iterations"
+    assert seen[4].reason == "the schedule is complete after 5 iterations"
 
 
 def test_success_that_is_reached_is_named():
@@ -66,7 +66,7 @@ def test_success_that_is_reached_is_named():
 def test_an_alarm_that_only_records_changes_nothing_but_is_reported():
     decision = decide(horizon(collapsing("record")), TWO)
     assert decision.action == "advance"
-    assert [ring.signal for ring in decision.rings] == ["entropy_below"]
+    assert [ring.signal for ring in decision.alarms] == ["entropy_below"]
 
 
 def test_an_alarm_that_holds_keeps_the_horizon_and_nothing_else():
@@ -96,7 +96,7 @@ def test_a_rollback_goes_to_the_best_checkpoint_once_per_phase():
     assert decision.reason.endswith("back to the checkpoint of iteration 0")
     again = decide(back, FIVE[:3], rolled_back_phases={1})
     assert (again.action, again.checkpoint) == ("continue", None)
-    assert [ring.action for ring in again.rings] == ["rollback"]
+    assert [ring.action for ring in again.alarms] == ["rollback"]
     assert decide(back, FIVE[:3], rolled_back_phases={0}).action == "rollback"
 
 

@@ -5,9 +5,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from iteration_records import iteration_record
 
 from agentrl_components.schedule.history import best_checkpoint
-from agentrl_components.schedule.horizon import PAPER_SCHEDULES, IterationRecord, Position, position
+from agentrl_components.schedule.horizon import PAPER_SCHEDULES, Position, position
 from agentrl_components.spec.fields.horizon import Alarm, Horizon, Phase
 
 STAGED = Horizon(
@@ -27,7 +28,7 @@ def play(horizon, successes, history=(), **signals):
         if at.finished:
             break
         history.append(
-            IterationRecord(
+            iteration_record(
                 iteration=len(history),
                 phase=at.phase,
                 max_turns=at.max_turns,
@@ -172,7 +173,7 @@ def test_a_held_phase_takes_its_time_from_the_phases_that_follow():
 
 def test_the_best_checkpoint_is_the_one_that_did_best_on_heldout_tasks():
     def record(iteration, success, heldout, saved=True):
-        return IterationRecord(
+        return iteration_record(
             iteration=iteration,
             phase=0,
             max_turns=3,

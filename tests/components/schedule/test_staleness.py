@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 import pytest
+from iteration_records import iteration_record
 
-from agentrl_components.schedule.history import IterationRecord
-from agentrl_components.schedule.staleness import Ahead, ahead
+from agentrl_components.schedule.record import IterationRecord
+from agentrl_components.schedule.staleness import PlayWindow, play_window
 from agentrl_components.spec import RunSpec
 
 
@@ -20,10 +21,10 @@ def spec(most: int, *iterations: int, **horizon: object) -> RunSpec:
     )
 
 
-def record(at: Ahead, phase: int, **known: object) -> IterationRecord:
+def record(at: PlayWindow, phase: int, **known: object) -> IterationRecord:
     told = {"success": 0.0, "reward_std": 0.5} | known
     known = {"iteration": at.number, "phase": phase, "max_turns": 2, "staleness": at.lag}
-    return IterationRecord(**known | told)
+    return iteration_record(**known | told)
 
 
 def scheduled(run: RunSpec, phases: Sequence[int]) -> list[tuple[int, int]]:
@@ -31,7 +32,7 @@ def scheduled(run: RunSpec, phases: Sequence[int]) -> list[tuple[int, int]]:
     history: list[IterationRecord] = []
     out = []
     for phase in phases:
-        at = ahead(run, history)
+        at = play_window(run, history)
         out.append((at.number, at.policy(at.number)))
         history.append(record(at, phase))
     return out
@@ -55,8 +56,8 @@ def test_what_may_be_played_before_the_next_update():
     history: list[IterationRecord] = []
     told = []
     for phase in [0] * 5 + [1]:
-        at = ahead(run, history)
-        told.append(list(at.plays()))
+        at = play_window(run, history)
+        told.append(list(at.iterations()))
         history.append(record(at, phase))
     assert told == [
         [(0, 0), (1, 0), (2, 0), (3, 0)],
@@ -76,8 +77,8 @@ def test_what_is_told_ahead_is_what_is_told_when_it_is_time(most):
     history: list[IterationRecord] = []
     known: dict[int, int] = {}
     for phase in [0] * 7 + [1] * 3:
-        at = ahead(run, history)
-        for number, policy in at.plays():
+        at = play_window(run, history)
+        for number, policy in at.iterations():
             assert known.setdefault(number, policy) == policy
             assert at.number - most <= policy <= at.number
         history.append(record(at, phase))
@@ -88,30 +89,30 @@ def test_a_run_that_resumes_is_told_what_it_was_told_before():
     run = spec(2, 6)
     history: list[IterationRecord] = []
     for _ in range(4):
-        history.append(record(ahead(run, history), 0))
-    assert ahead(run, history) == Ahead(number=4, lag=2, last=5, most=2)
-    assert ahead(run, history[:2]) == Ahead(number=2, lag=2, last=4, most=2)
+        history.append(record(play_window(run, history), 0))
+    assert play_window(run, history) == PlayWindow(number=4, lag=2, last=5, max_lag=2)
+    assert play_window(run, history[:2]) == PlayWindow(number=2, lag=2, last=4, max_lag=2)
 
 
 def test_the_lag_begins_again_after_a_rollback():
     run = spec(2, 9)
     history: list[IterationRecord] = []
     for _ in range(4):
-        history.append(record(ahead(run, history), 0))
-    returned = ahead(run, history, anew=True)
-    assert list(returned.plays()) == [(4, 4), (5, 4), (6, 4)]
+        history.append(record(play_window(run, history), 0))
+    returned = play_window(run, history, restart_lag=True)
+    assert list(returned.iterations()) == [(4, 4), (5, 4), (6, 4)]
     history.append(record(returned, 0, restored=True))
-    assert list(ahead(run, history).plays()) == [(5, 4), (6, 4), (7, 5)]
+    assert list(play_window(run, history).iterations()) == [(5, 4), (6, 4), (7, 5)]
 
 
 def test_a_phase_that_ends_early_leaves_what_was_played_for_it_aside():
     """Two iterations of success end the phase of 5; iterations 2 and 3 were begun at its horizon,
     by policy 0 and 1. The next phase plays them by policy 2."""
     run = spec(2, 5, 5, advance="success", window=2, successAbove=0.5)
-    history = [record(ahead(run, []), 0, success=1.0)]
-    assert list(ahead(run, history).plays()) == [(1, 0), (2, 0), (3, 1)]
-    history.append(record(ahead(run, history), 0, success=1.0))
-    assert list(ahead(run, history).plays()) == [(2, 2), (3, 2), (4, 2)]
+    history = [record(play_window(run, []), 0, success=1.0)]
+    assert list(play_window(run, history).iterations()) == [(1, 0), (2, 0), (3, 1)]
+    history.append(record(play_window(run, history), 0, success=1.0))
+    assert list(play_window(run, history).iterations()) == [(2, 2), (3, 2), (4, 2)]
 
 
 def test_iterations_that_an_alarm_adds_are_played_by_the_weights_before_them():
@@ -120,10 +121,10 @@ def test_iterations_that_an_alarm_adds_are_played_by_the_weights_before_them():
     run = spec(2, 3, 3, alarms=[alarm])
     history: list[IterationRecord] = []
     for _ in range(3):
-        history.append(record(ahead(run, history), 0, reward_std=0.0))
-    assert list(ahead(run, history).plays()) == [(3, 3)]
-    history.append(record(ahead(run, history), 0, reward_std=0.0))
-    assert list(ahead(run, history).plays()) == [(4, 4)]
-    history.append(record(ahead(run, history), 0, reward_std=0.5))
+        history.append(record(play_window(run, history), 0, reward_std=0.0))
+    assert list(play_window(run, history).iterations()) == [(3, 3)]
+    history.append(record(play_window(run, history), 0, reward_std=0.0))
+    assert list(play_window(run, history).iterations()) == [(4, 4)]
+    history.append(record(play_window(run, history), 0, reward_std=0.5))
     # One of the second phase's three iterations is left, since two were held.
-    assert list(ahead(run, history).plays()) == [(5, 5)]
+    assert list(play_window(run, history).iterations()) == [(5, 5)]

@@ -8,9 +8,9 @@ import yaml
 
 from agentrl_components.errors import SpecError
 from agentrl_components.run.context import RunContext
-from agentrl_components.run.progress import SilentView
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import parse
-from agentrl_components.stages.warm_start import hindsight
+from agentrl_components.stages.warm_start import from_hindsight
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.tracking.tracker import MemoryTracker
 from agentrl_components.update.packing import Example
@@ -50,13 +50,13 @@ def served(tasks: TaskSet, requests: list[str]) -> Iterator[str]:
 
 
 def told(where: str, folder: Path) -> list[Example]:
-    """What the hindsight warm start would imitate."""
+    """What the hindsight warm start trains on."""
     run = parse(yaml.safe_load(MANIFEST.replace("WHERE", where)))
     warm = run.spec.warm_start
     assert warm is not None
     store = DirectoryStore(folder)
-    with RunContext(run, store, MemoryTracker(), SilentView(), lambda: None) as context:
-        return hindsight(context, warm, 0)
+    with RunContext(run, store, MemoryTracker(), SilentProgressView(), lambda: None) as context:
+        return from_hindsight(context, warm, 0)
 
 
 def test_hindsight_learns_the_same_from_a_server_as_in_process(tmp_path):

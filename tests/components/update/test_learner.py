@@ -15,7 +15,7 @@ from agentrl_components.update.learner import Learner
 from agentrl_components.update.logprobs import score
 from agentrl_components.update.packing import Example, pack
 from agentrl_components.workers import fork_server
-from agentrl_components.workers.pool import Hands, Processes
+from agentrl_components.workers.pool import PendingWorkers, ProcessPool
 from agentrl_components.workers.trainers import PoolTrainers
 from agentrl_components.workers.worker import Setup, Worker
 from agentrl_envs.environments.corridor import CorridorTasks
@@ -233,7 +233,7 @@ def test_two_processes_give_the_bits_of_one(folder):
         alone = bench.vector
     setup = Setup(spec=spec(**changes), folder=folder, device="cpu")
     lead = Worker(setup)
-    pool = Processes(lead, setup, Hands(2, fork_server.server()))
+    pool = ProcessPool(lead, setup, PendingWorkers(2, fork_server.fork_server_context()))
     try:
         learner = Learner(setup.spec, PoolTrainers(setup.spec, lead, pool))
         for iteration in range(2):

@@ -5,7 +5,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 import pytest
 
 from agentrl_components.errors import RunError
-from agentrl_components.workers.pool import Hands
+from agentrl_components.workers.pool import PendingWorkers
 
 
 class Orphan(ForkServerProcess):
@@ -21,4 +21,4 @@ class ServerDied(ForkServerContext):
 
 def test_a_server_of_workers_that_has_died_is_told_as_a_worker_that_has() -> None:
     with pytest.raises(RunError, match=r"^a worker process died .*run the same command again"):
-        Hands(2, ServerDied())
+        PendingWorkers(2, ServerDied())

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from apiserver import PATIENCE_S, Refused
 from demo_run import SPEC
 
-from agentrl_components.storage.records import State, Verdict
+from agentrl_components.schedule.record import Decision
+from agentrl_components.storage.records import State
 from agentrl_operator.app import Options, operate
 from agentrl_operator.clients.kubernetes import KubernetesApi
 from agentrl_operator.clients.protocols import Clients
@@ -78,7 +79,7 @@ class Outside:
         run_data = self.stores.run(f"s3://mlpipeline/agentrl/{NAMESPACE}/{name}-{uid[:8]}")
         run_data.state = State(status="running", phase=phase, iteration=2)
         following = min(phase + 1, len(spec["horizon"]["phases"]) - 1)
-        run_data.decisions[phase] = Verdict(action=action, phase=following, max_turns=6, reason="")
+        run_data.decisions[phase] = Decision(action=action, phase=following, max_turns=6, reason="")
         self.kfp.end(run["status"]["kfpRun"], "SUCCEEDED")
 
 

@@ -9,7 +9,8 @@ from cluster_runs import MERGE, RULES, condition, state, until, until_gone
 from demo_run import SPEC
 from kfp_stub import KfpStub
 
-from agentrl_components.storage.records import State, Verdict
+from agentrl_components.schedule.record import Decision
+from agentrl_components.storage.records import State
 from agentrl_envs.server.run import running
 from agentrl_operator.app import Options, operate
 from agentrl_operator.clients.kfp import KfpApi
@@ -166,7 +167,7 @@ class Lab:
                 await asyncio.sleep(0.05)
 
     async def make_room(self, run, **update):
-        """Set an admission check to Ready with these changes to the pods, as its controller does."""
+        """Set an admission check to Ready with these changes to pods, as its controller does."""
         stamp = {"lastTransitionTime": "2026-11-21T12:00:00Z"}
         active = {"type": "Active", "status": "True", "reason": "Lab", "message": ""} | stamp
         await self.ask("PATCH", f"{CHECKS}/room/status", {"status": {"conditions": [active]}})
@@ -183,7 +184,7 @@ class Lab:
         name, uid = run["metadata"]["name"], run["metadata"]["uid"]
         run_data = self.stores.run(f"s3://mlpipeline/agentrl/{LAB}/{name}-{uid[:8]}")
         run_data.state = State(status="running", phase=0, iteration=2)
-        run_data.decisions[0] = Verdict(action="finish", phase=1, max_turns=6, reason="")
+        run_data.decisions[0] = Decision(action="finish", phase=1, max_turns=6, reason="")
         self.stub.end(run["status"]["kfpRun"], "SUCCEEDED")
 
     def posted(self, run):

@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from agentrl_components.storage.records import State, Verdict
+from agentrl_components.schedule.record import Decision
+from agentrl_components.storage.records import State
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.controller import Controller
 from agentrl_operator.testing.memory import MemoryCluster, MemoryKfp
@@ -91,7 +92,7 @@ class World:
             run_data = self.stores.run(STORE)
             if state == "SUCCEEDED":
                 action = "advance" if phase < 2 else "finish"
-                run_data.decisions[phase] = Verdict(
+                run_data.decisions[phase] = Decision(
                     action=action, phase=min(phase + 1, 2), max_turns=3, reason=""
                 )
             run_data.state = State(status="running", phase=phase, iteration=2 * phase + 2)

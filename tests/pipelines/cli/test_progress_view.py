@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from agentrl_components.run.progress import Shown, SilentView
+from agentrl_components.run.progress import IterationProgress, SilentProgressView
 from agentrl_pipelines.cli.progress_view import PlainView, RichView, clock_time, view_for
 
 
@@ -36,7 +36,7 @@ def written(where):
 
 
 def shown(iteration, phase=0, max_turns=3):
-    return Shown(
+    return IterationProgress(
         iteration=iteration,
         iterations=40,
         phase=phase,
@@ -167,7 +167,7 @@ def test_times_are_printed_as_minutes_and_seconds():
 
 
 def test_a_silent_view_records_its_calls():
-    view = SilentView()
+    view = SilentProgressView()
     view.stage("train", 3)
     view.advance()
     view.note("the horizon grows")

@@ -15,7 +15,7 @@ from corridor_run import FORK, manifest
 from local_run import run_and_kill, run_to_end, run_with_sigint
 
 from agentrl_components.errors import Stopped
-from agentrl_components.run.progress import SilentView
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import Compute, dump
 from agentrl_components.storage import checkpoint, keys
 from agentrl_components.storage.open import DirectoryStore
@@ -98,7 +98,9 @@ def test_ctrl_c_stops_the_run_at_a_checkpoint(tmp_path):
 @NEEDS_PROC
 def test_workers_exit_when_the_run_is_killed(tmp_path):
     run = manifest(compute={"workers": 2})
-    process = FORK.Process(target=run_local, args=(run, tmp_path, SilentView(), MemoryTracker()))
+    process = FORK.Process(
+        target=run_local, args=(run, tmp_path, SilentProgressView(), MemoryTracker())
+    )
     process.start()
     assert wait_until(lambda: len(children(process.pid)) >= 2, 300)
     workers = children(process.pid)

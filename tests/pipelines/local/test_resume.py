@@ -13,7 +13,7 @@ from corridor_run import FORK, manifest
 from local_run import copy_run, results, run_and_kill, run_to_end
 
 from agentrl_components.errors import SpecError, StoreError
-from agentrl_components.run.progress import SilentView
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.storage import checkpoint, keys
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.tracking.tracker import MemoryTracker
@@ -24,7 +24,9 @@ from agentrl_pipelines.local.run import run_local
 def undisturbed(tmp_path_factory) -> tuple[Path, float]:
     """The folder of an undisturbed run, and its duration in seconds."""
     root = tmp_path_factory.mktemp("undisturbed")
-    process = FORK.Process(target=run_local, args=(manifest(), root, SilentView(), MemoryTracker()))
+    process = FORK.Process(
+        target=run_local, args=(manifest(), root, SilentProgressView(), MemoryTracker())
+    )
     process.start()  # starts the fork server
     process.kill()
     process.join()
@@ -59,7 +61,7 @@ def test_a_changed_manifest_is_refused_and_the_field_is_named(undisturbed):
 def test_a_completed_run_repeats_no_stage(undisturbed):
     root, _ = undisturbed
     before = results(root)
-    view = SilentView()
+    view = SilentProgressView()
     run_to_end(manifest(), root, view)
     assert [name for name in view.stages if name != "provision"] == []
     assert results(root) == before
@@ -83,7 +85,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(undisturb
     store = copy_run(reference, tmp_path, *after)
     newest = tmp_path / "store" / keys.checkpoint(10, "model.safetensors")
     newest.write_bytes(newest.read_bytes()[:-1])
-    view = SilentView()
+    view = SilentProgressView()
     run_to_end(manifest(), tmp_path, view)
     assert "checkpoints/000010/model.safetensors" in view.notes[0]
     assert "damaged" in view.notes[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 from stage_run import manifest, stage_context
 
 from agentrl_components.run.context import RunContext
-from agentrl_components.run.progress import SilentView
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.stages.disaggregated import play_phase
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
@@ -43,7 +43,9 @@ def test_consumed_and_deleted_episodes_are_not_played_again(tmp_path):
 
     def play() -> None:
         store = DelayedStore(tmp_path / "kept")
-        context = RunContext(run, store, SilentTracker(), SilentView(), lambda: None, learns=False)
+        context = RunContext(
+            run, store, SilentTracker(), SilentProgressView(), lambda: None, learns=False
+        )
         with context:
             played.append(play_phase(context, 0))
 

@@ -12,12 +12,12 @@ import corridor_run
 import pytest
 from stage_run import manifest, run_disaggregated, stage_context
 
-from agentrl_components.run.progress import SilentView
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import AgentRLRun
-from agentrl_components.stages import NAMES
+from agentrl_components.stages.names import STAGE_NAMES
 from agentrl_components.storage import checkpoint, keys
 from agentrl_components.storage.open import DirectoryStore
-from agentrl_components.storage.records import read_state, read_verdict
+from agentrl_components.storage.records import read_decision, read_state
 from agentrl_components.tracking.tracker import MemoryTracker
 from agentrl_pipelines.local.run import run_local
 from agentrl_pipelines.stages.runner import run_and_exit, run_stage
@@ -42,7 +42,7 @@ def lag(request) -> int:
 def whole(lag, tmp_path_factory) -> tuple[Sequence[bytes], dict, bytes]:
     """The results of the run in one process."""
     root = tmp_path_factory.mktemp("whole")
-    run_local(manifest(root / "kept", lag=lag), root / "run", SilentView(), MemoryTracker())
+    run_local(manifest(root / "kept", lag=lag), root / "run", SilentProgressView(), MemoryTracker())
     return records(root / "kept")
 
 
@@ -53,13 +53,13 @@ def test_stages_run_one_by_one_equal_a_run_in_one_process(whole, lag, tmp_path):
             assert run_stage(name, stage_context(run, tmp_path / "scratch", phase)) == 0
     assert records(tmp_path / "kept") == whole
     store = DirectoryStore(tmp_path / "kept")
-    assert [read_verdict(store, phase).action for phase in (0, 1)] == ["advance", "finish"]
+    assert [read_decision(store, phase).action for phase in (0, 1)] == ["advance", "finish"]
     state = read_state(store)
     assert (state.status, state.iteration, state.heldout.name) == ("succeeded", 10, "after")
 
 
 def test_every_stage_has_a_function():
-    assert tuple(STAGES) == NAMES
+    assert tuple(STAGES) == STAGE_NAMES
 
 
 def test_a_completed_stage_is_not_repeated(tmp_path):
@@ -128,7 +128,7 @@ def test_a_disaggregated_run_can_be_resumed_in_one_process(whole, lag, tmp_path)
         side.kill()
         side.join()
     one = manifest(tmp_path / "kept", lag=lag)
-    run_local(one, tmp_path / "run", SilentView(), MemoryTracker())
+    run_local(one, tmp_path / "run", SilentProgressView(), MemoryTracker())
     assert records(tmp_path / "kept") == whole
 
 
@@ -139,14 +139,14 @@ def test_lost_episodes_are_played_again(whole, lag, placement, tmp_path):
     folder, scratch = tmp_path / "kept", tmp_path / "scratch"
     run = manifest(folder, placement, lag, update={"keepLast": 1})
     if placement == "colocated":
-        run_local(run, tmp_path / "run", SilentView(), MemoryTracker())
+        run_local(run, tmp_path / "run", SilentProgressView(), MemoryTracker())
     else:
         run_disaggregated(run, scratch)
     newest = folder / keys.checkpoint(10, "model.safetensors")
     newest.write_bytes(newest.read_bytes()[:-1])
     (folder / keys.evaluation("after")).unlink()
     if placement == "colocated":
-        run_local(run, tmp_path / "run", SilentView(), MemoryTracker())
+        run_local(run, tmp_path / "run", SilentProgressView(), MemoryTracker())
     else:
         run_disaggregated(run, scratch)
     assert records(folder) == whole

@@ -6,7 +6,7 @@ import threading
 import pytest
 from stage_run import iteration_records, manifest, run_disaggregated, stage_context
 
-from agentrl_components.run.progress import SilentView
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.tracking.tracker import MemoryTracker
@@ -20,7 +20,7 @@ def test_episodes_played_for_a_phase_that_ended_early_are_dropped(tmp_path):
     phases = [{"maxTurns": turns, "iterations": 8, "minIterations": 3} for turns in (2, 4)]
     early = {"phases": phases, "advance": "success", "successAbove": 0.1, "window": 2}
     run = manifest(tmp_path / "one", lag=3, horizon=early)
-    run_local(run, tmp_path / "run", SilentView(), MemoryTracker())
+    run_local(run, tmp_path / "run", SilentProgressView(), MemoryTracker())
     history = [json.loads(line) for line in iteration_records(tmp_path / "one")]
     assert [line["max_turns"] for line in history] == [2] * 6 + [4] * 3
     measured = [line["metrics"]["train/staleness"] for line in history]
@@ -38,7 +38,7 @@ def test_episodes_played_ahead_are_dropped_after_a_rollback(tmp_path):
     phases = [{"maxTurns": 4, "iterations": 8}]
     changes = {"horizon": {"phases": phases, "alarms": [alarm]}, "update": {"keepLast": 20}}
     run = manifest(tmp_path / "one", lag=2, **changes)
-    run_local(run, tmp_path / "run", SilentView(), MemoryTracker())
+    run_local(run, tmp_path / "run", SilentProgressView(), MemoryTracker())
     history = [json.loads(line) for line in iteration_records(tmp_path / "one")]
     assert [line["decision"]["action"] for line in history].index("rollback") == 4
     assert [line["metrics"]["train/staleness"] for line in history] == [0.0, 1, 2, 2, 2, 0, 1, 2]

@@ -22,7 +22,7 @@ from agentrl_components.tracking.mlflow.database import create_database
 from agentrl_components.tracking.mlflow.light_import import lighten_import
 from agentrl_components.tracking.mlflow.messages import Finish, Reply, Target
 from agentrl_components.tracking.send_queue import Artifact, Episodes, Job, Metrics, Model, Params
-from agentrl_components.workers.imports import loading
+from agentrl_components.workers.imports import collection_disabled
 
 _INVALID_CHARACTERS = re.compile(r"[^\w\-. :/]+", re.ASCII)
 _DOTS = re.compile(r"\.{2,}")
@@ -162,7 +162,7 @@ class Recorder:
 
 def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
     """Reply to every job until `jobs` ends."""
-    with loading():
+    with collection_disabled():
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
 

@@ -11,7 +11,7 @@ import click
 from agentrl_pipelines.cli.errors import exit_on_error
 
 if TYPE_CHECKING:
-    from agentrl_components.run.progress import View
+    from agentrl_components.run.progress import ProgressView
     from agentrl_components.spec import AgentRLRun
     from agentrl_pipelines.local.evaluation import EvaluationResult
 
@@ -169,7 +169,7 @@ def evaluate_and_report(
     model: str,
     actions: str,
     folder: Path,
-    evaluate: Callable[[View], EvaluationResult],
+    evaluate: Callable[[ProgressView], EvaluationResult],
 ) -> None:
     """Call `evaluate`, print the table and write eval.json and eval.html to `folder`."""
     from rich.console import Console

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentrl_components.stages import NAMES as STAGES
+from agentrl_components.stages.names import STAGE_NAMES
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.log_noise import NoiseFilter
 
@@ -32,7 +32,7 @@ LogLine = tuple[str, str]
 @click.argument("name")
 @click.option("--namespace", "-n", help="Namespace.  [default: the context's]")
 @click.option("--context", help="Context of the kubeconfig.  [default: the current context]")
-@click.option("--stage", type=click.Choice(STAGES), help="Only this stage.")
+@click.option("--stage", type=click.Choice(STAGE_NAMES), help="Only this stage.")
 @click.option("--follow", "-f", is_flag=True, help="Follow the logs until the run ends.")
 @click.option("--tail", type=click.IntRange(min=1), help="Last lines to print, per pod.")
 @click.option(
@@ -62,8 +62,8 @@ def logs(
         lines = read(cluster, name, stage, tail, include_noise=include_noise)
         try:
             for name_of_stage, line in lines:
-                known = name_of_stage in STAGES
-                colour = COLOURS[STAGES.index(name_of_stage) if known else -1]
+                known = name_of_stage in STAGE_NAMES
+                colour = COLOURS[STAGE_NAMES.index(name_of_stage) if known else -1]
                 click.echo(click.style(f"{name_of_stage:<9} ", fg=colour) + clean(line))
         except KeyboardInterrupt:
             sys.exit(130)  # Ctrl-C ends this command, not the run

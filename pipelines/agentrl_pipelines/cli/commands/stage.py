@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from agentrl_components.workers.imports import loading
+from agentrl_components.workers.imports import collection_disabled
 from agentrl_pipelines.cli.errors import exit_on_error
 
 
@@ -42,7 +42,7 @@ def stage(
     A stage that is already complete is not repeated."""
     started = time.monotonic()
     with exit_on_error():
-        with loading():
+        with collection_disabled():
             import yaml
 
             from agentrl_components.errors import SpecError
@@ -51,7 +51,7 @@ def stage(
         text = Path(manifest[1:]).read_text("utf-8") if manifest.startswith("@") else manifest
         run = parse(yaml.safe_load(text))
 
-        with loading():
+        with collection_disabled():
             import logging
 
             from rich.console import Console

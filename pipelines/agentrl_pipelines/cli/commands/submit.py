@@ -12,7 +12,7 @@ import click
 from agentrl_pipelines.cli.errors import exit_on_error
 
 if TYPE_CHECKING:
-    from agentrl_components.run.progress import View
+    from agentrl_components.run.progress import ProgressView
     from agentrl_pipelines.cli.kube_client import Cluster
 
 POLL_S = 2.0
@@ -96,7 +96,9 @@ def _wait_for_end(cluster: Cluster, name: str, command: str) -> int:
     return 0
 
 
-def watch(cluster: Cluster, name: str, view: View, poll_s: float = POLL_S) -> dict[str, Any]:
+def watch(
+    cluster: Cluster, name: str, view: ProgressView, poll_s: float = POLL_S
+) -> dict[str, Any]:
     """Show changes of the run's status in `view` until the run ends. Returns the last status."""
     shown: dict[str, Any] = {}
     while True:
@@ -110,7 +112,7 @@ def watch(cluster: Cluster, name: str, view: View, poll_s: float = POLL_S) -> di
 
 
 def _show_changes(
-    view: View, phases: list[dict[str, int]], before: dict[str, Any], now: dict[str, Any]
+    view: ProgressView, phases: list[dict[str, int]], before: dict[str, Any], now: dict[str, Any]
 ) -> None:
     """Show what changed between two statuses: phase, iterations, success, message."""
     index = now.get("phaseIndex", 0)

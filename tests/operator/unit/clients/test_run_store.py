@@ -3,9 +3,10 @@ import threading
 import pytest
 
 from agentrl_components.errors import StoreError
+from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import Storage
 from agentrl_components.storage.open import MemoryStore
-from agentrl_components.storage.records import Found, State, Verdict
+from agentrl_components.storage.records import Found, State
 from agentrl_operator.clients.run_store import RunStores, open_run_store
 from agentrl_operator.errors import RunStoreError
 
@@ -39,7 +40,7 @@ async def test_state_and_decision_are_read_and_unknown_fields_ignored(stores, st
     )
     store.replace(
         "phases/01/decision.json",
-        b'{"action": "advance", "phase": 2, "max_turns": 9, "reason": "over", "rings": []}',
+        b'{"action": "advance", "phase": 2, "max_turns": 9, "reason": "over", "alarms": []}',
     )
 
     assert await stores.read_state(STORAGE) == State(
@@ -54,7 +55,7 @@ async def test_state_and_decision_are_read_and_unknown_fields_ignored(stores, st
         wall_seconds={"train": 1},
         heldout=Found(name="after", success=0.5, low=0.4, high=0.6, n=40),
     )
-    assert await stores.read_decision(STORAGE, 1) == Verdict(
+    assert await stores.read_decision(STORAGE, 1) == Decision(
         action="advance", phase=2, max_turns=9, reason="over"
     )
 
@@ -83,7 +84,7 @@ async def test_deleting_run_data_leaves_nothing(stores, store):
 
 async def test_objects_of_others_are_not_deleted(stores, store):
     others = ("kubeflow/other-6a1b2c3d/run.json", "notes.txt", "checkpoints.txt")
-    for key in (*others, "run.json", "state.json", "phases/00/decision.json", "pulses/play"):
+    for key in (*others, "run.json", "state.json", "phases/00/decision.json", "heartbeats/play"):
         store.put(key, b"x")
 
     assert await stores.delete_run_data(STORAGE)

@@ -2,7 +2,8 @@
 
 from demo_run import NOW, PLATFORM, SERVED, UID, plan, run, started
 
-from agentrl_components.storage.records import Found, State, Verdict
+from agentrl_components.schedule.record import Decision
+from agentrl_components.storage.records import Found, State
 from agentrl_operator.api import resource
 from agentrl_operator.api import status as statuses
 from agentrl_operator.api.conditions import Kind, Reason
@@ -158,7 +159,7 @@ def test_problems_of_pods_are_shown_in_the_message():
 
 
 def test_a_finished_phase_is_followed_by_the_next():
-    decision = Verdict(action="advance", phase=1, max_turns=6, reason="on")
+    decision = Decision(action="advance", phase=1, max_turns=6, reason="on")
     observed = Observation(kfp=KfpRun(state="SUCCEEDED"), decision=decision)
     got = plan(status=started(), observed=observed)
 
@@ -174,7 +175,7 @@ def test_a_finished_phase_is_followed_by_the_next():
 def test_a_finished_schedule_succeeds_and_finishes_the_mlflow_run():
     observed = Observation(
         kfp=KfpRun(state="SUCCEEDED"),
-        decision=Verdict(
+        decision=Decision(
             action="finish",
             phase=1,
             max_turns=6,

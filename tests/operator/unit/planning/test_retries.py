@@ -5,7 +5,8 @@ from datetime import timedelta
 
 from demo_run import NOW, UID, plan, started
 
-from agentrl_components.storage.records import State, Verdict
+from agentrl_components.schedule.record import Decision
+from agentrl_components.storage.records import State
 from agentrl_operator.api import resource
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.kfp_run import KfpRun
@@ -35,7 +36,7 @@ def test_a_phase_that_decides_to_stop_ends_by_itself():
 
 
 def test_a_stop_decision_fails_the_run():
-    decision = Verdict(action="stop", phase=0, max_turns=3, reason="entropy below 0.02")
+    decision = Decision(action="stop", phase=0, max_turns=3, reason="entropy below 0.02")
     observed = Observation(kfp=KfpRun(state="FAILED"), decision=decision)
     got = plan(status=started(), observed=observed)
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from demo_run import NOW, SERVED, SPEC, UID, plan, started
 
-from agentrl_components.storage.records import Verdict
+from agentrl_components.schedule.record import Decision
 from agentrl_operator.api import resource
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.kfp_run import KfpRun
@@ -73,7 +73,7 @@ def test_a_run_out_of_time_is_stopped_and_then_fails():
 
 def test_a_phase_finished_before_the_deadline_counts_when_observed_late():
     spec = SPEC | {"activeDeadlineSeconds": 60}
-    decision = Verdict(action="finish", phase=1, max_turns=6, reason="done")
+    decision = Decision(action="finish", phase=1, max_turns=6, reason="done")
     observed = Observation(kfp=KfpRun(state="SUCCEEDED"), decision=decision)
     late = NOW + timedelta(seconds=61)
 

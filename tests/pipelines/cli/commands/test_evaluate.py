@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from agentrl_components.run.progress import SilentView
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import parse
 from agentrl_components.tracking.tracker import MemoryTracker
 from agentrl_envs.environments.corridor import VERBS
@@ -140,7 +140,7 @@ def test_an_option_without_effect_is_named(tmp_path, options, named):
 
 def test_the_evaluation_of_a_checkpoint_equals_that_of_the_run(tmp_path):
     root = tmp_path / "root"
-    run_local(parse(MANIFEST), root, SilentView(), MemoryTracker())
+    run_local(parse(MANIFEST), root, SilentProgressView(), MemoryTracker())
     after = json.loads((root / "report.json").read_text())["heldout"]
     result = evaluated(tmp_path, "--root", str(root), "--checkpoint", "last")
     assert result.exit_code == 0, result.output

@@ -39,7 +39,7 @@ def root(tmp_path):
             "max_turns": 3,
             "version": iteration + 1,
             "metrics": {"update/loss": float("nan"), "train/success": 0.5},
-            "decision": {"action": "continue", "reason": "", "rings": []},
+            "decision": {"action": "continue", "phase": 0, "max_turns": 3, "reason": ""},
         }
         store.put(keys.iteration(iteration), json.dumps(record).encode())
     return tmp_path

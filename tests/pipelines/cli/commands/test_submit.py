@@ -3,7 +3,7 @@
 import pytest
 from kubernetes_stub import Api, agentrl, cluster, status
 
-from agentrl_components.run.progress import SilentView
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_pipelines.cli.commands.submit import watch
 from agentrl_pipelines.cli.kube_client import Cluster
 
@@ -110,7 +110,7 @@ COURSE = [
 
 
 def test_watch_shows_phase_by_phase_until_the_run_ends(tmp_path, monkeypatch, manifest):
-    view = SilentView()
+    view = SilentProgressView()
     with cluster(tmp_path, monkeypatch, Api(statuses=list(COURSE))):
         agentrl("submit", manifest)
         end = watch(Cluster.open(), "first-try", view, poll_s=0.0)

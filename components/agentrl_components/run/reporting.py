@@ -1,0 +1,70 @@
+"""Reports a finished iteration to the tracker and the progress view.
+
+Clock readings are reported here and stored nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agentrl_components.rollout.metrics import mean
+from agentrl_components.run.context import RunContext
+from agentrl_components.run.progress import IterationProgress
+from agentrl_components.schedule.horizon import total_iterations
+from agentrl_components.schedule.record import IterationRecord
+from agentrl_components.storage import keys
+from agentrl_components.tracking import backfill
+from agentrl_components.trajectory import codec
+from agentrl_components.trajectory.record import Trajectory
+
+SMOOTHED = 10
+"""Iterations that the displayed success is averaged over."""
+
+
+def report_iteration(
+    context: RunContext,
+    record: IterationRecord,
+    episodes: Sequence[Trajectory],
+    seconds: Mapping[str, float],
+) -> None:
+    """Send an iteration to the tracker and the view. `seconds` are wall-clock seconds by stage."""
+    for name, value in seconds.items():
+        context.add_seconds(name, value)
+    timings = {f"seconds/{name}": value for name, value in seconds.items()}
+    context.tracker.metrics(record.iteration + 1, backfill.iterated(record) | timings)
+    _report_episodes(context, record, episodes)
+    context.view.iteration(_progress(context, record, sum(seconds.values())))
+    decision = record.decision
+    assert decision is not None
+    if decision.action != "continue":
+        context.view.note(decision.reason)
+    for alarm in decision.alarms:
+        context.view.note(f"alarm: {alarm.message}")
+
+
+def _report_episodes(
+    context: RunContext, record: IterationRecord, episodes: Sequence[Trajectory]
+) -> None:
+    """Send a sample of the episodes, if it is due; keep that of a phase's last iteration."""
+    tracking, decision = context.spec.tracking, record.decision
+    last = decision is not None and decision.ends_phase(record.phase)
+    if tracking.episodes and (last or record.iteration % tracking.episodes_every == 0):
+        sample = episodes[: tracking.episodes]
+        context.tracker.episodes(record.iteration + 1, "train", sample)
+        if last:
+            context.store.replace(keys.phase(record.phase, keys.PLAYED), codec.encode(sample))
+
+
+def _progress(context: RunContext, record: IterationRecord, seconds: float) -> IterationProgress:
+    total = total_iterations(context.spec.horizon)
+    done = record.iteration + 1
+    return IterationProgress(
+        iteration=done,
+        iterations=total,
+        phase=record.phase,
+        phases=len(context.spec.horizon.phases),
+        max_turns=record.max_turns,
+        success=mean([r.success for r in context.history[-SMOOTHED:]]),
+        tokens_per_s=(record.metrics.get("train/tokens") or 0.0) / max(seconds, 1e-9),
+        seconds_left=context.time_left.estimate(total - done, seconds),
+    )

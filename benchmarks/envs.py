@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from agentrl_envs import registry
-from agentrl_envs.client.remote_world import RemoteSession, RemoteTaskSet
+from agentrl_envs.client.remote_world import RemoteSession, RemoteWorld
 from agentrl_envs.env import Observation
 
 SERVE = "from agentrl_pipelines.cli.commands.envs import envs; envs()"
@@ -105,7 +105,7 @@ async def measured(
     name: str, url: str, pid: int, count: int, seconds: float, *, workers: int, local: float
 ) -> Result:
     """Open the sessions, weigh them, then load the server for `seconds`."""
-    async with RemoteTaskSet.connected(url) as world:
+    async with RemoteWorld.connected(url) as world:
         warm = [world.session() for _ in range(max(1, workers))]
         for session in warm:  # what the first session imports is not a session's memory
             await session.reset(await world.task("train", 0))
@@ -146,7 +146,7 @@ async def measured(
 
 
 async def play(
-    world: RemoteTaskSet,
+    world: RemoteWorld,
     session: RemoteSession,
     observation: Observation,
     index: int,

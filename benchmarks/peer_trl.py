@@ -60,7 +60,7 @@ class Tokenizer(PreTrainedTokenizerFast):
         return {"role": "assistant", "content": text, "tool_calls": calls}
 
 
-class Room:
+class EnvironmentPool:
     """The world of room.py, as TRL wants a world."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ def trainer(
         dataloader_num_workers=0,
     )
     prompts = [[{"role": "user", "content": f"go north {i % 7}"}] for i in range(512)]
-    extra: dict[str, Any] = {"environment_factory": Room} if env else {}
+    extra: dict[str, Any] = {"environment_factory": EnvironmentPool} if env else {}
     return GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
         args=config,

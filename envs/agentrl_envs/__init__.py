@@ -1,2 +1,0 @@
-"""The world: environments, their server and their client. Speaks text and HTTP, knows no
-trainer."""

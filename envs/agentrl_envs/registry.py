@@ -1,9 +1,9 @@
-"""The environments that are built in, by name.
+"""Registry of the built-in environments.
 
     tasks = task_set("corridor", {"turns": 8})
 
-A name's module is imported when its task set is asked for, so listing names costs nothing and one
-environment's dependencies are not needed for another's.
+An environment's module is imported only when its options or its task set are requested, so listing
+names is cheap and one environment does not need the dependencies of another.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from agentrl_envs.env import TaskSet
 
 
 class OptionError(ValueError):
-    """An environment's name or option is wrong. One line a mistake: field, reason, fix."""
+    """The name or an option of an environment is wrong. One line per error: field, reason, fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltIn:
-    """Where an environment is."""
+    """A registered environment."""
 
-    line: str
-    """What it is."""
+    summary: str
+    """One line for listings."""
     module: str
     options: str
-    """Name of its options, a pydantic model whose every field has a default."""
+    """Class name of its options, a pydantic model whose fields all have defaults."""
     tasks: str
-    """Name of its task set, made from the options."""
+    """Class name of its task set, constructed from the options."""
 
     def options_model(self) -> type[BaseModel]:
         model: type[BaseModel] = getattr(importlib.import_module(self.module), self.options)
@@ -48,19 +48,19 @@ class BuiltIn:
 
 BUILT_IN = {
     "babyai": BuiltIn(
-        line="grid rooms with doors, keys, balls and boxes; goals in words",
+        summary="grid rooms with doors, keys, balls and boxes; goals in words",
         module="agentrl_envs.environments.babyai",
         options="BabyAIOptions",
         tasks="BabyAITasks",
     ),
     "textcraft": BuiltIn(
-        line="craft an item from Minecraft recipes, ingredient by ingredient",
+        summary="craft an item from Minecraft recipes, ingredient by ingredient",
         module="agentrl_envs.environments.textcraft",
         options="TextCraftOptions",
         tasks="TextCraftTasks",
     ),
     "corridor": BuiltIn(
-        line="walk to a door and open it; tiny, for tests and first tries",
+        summary="walk to a door and open it; tiny, for tests and first tries",
         module="agentrl_envs.environments.corridor",
         options="CorridorOptions",
         tasks="CorridorTasks",
@@ -69,27 +69,27 @@ BUILT_IN = {
 
 
 def names() -> dict[str, str]:
-    """Every built-in environment and what it is, in one line each."""
-    return {name: built_in.line for name, built_in in BUILT_IN.items()}
+    """The one-line summary of every built-in environment, by name."""
+    return {name: built_in.summary for name, built_in in BUILT_IN.items()}
 
 
 def options(name: str) -> dict[str, str]:
-    """Every option of an environment: what it takes, its default and what it is for, in a line.
-    Raises `OptionError`."""
-    schema = _named(name).options_model().model_json_schema()
+    """One line per option of an environment, by option: type, default and description. Raises
+    `OptionError` for an unknown name."""
+    schema = _lookup(name).options_model().model_json_schema()
     return {
-        field: f"{_taken(one)}, default {json.dumps(one['default'])}. "
+        field: f"{_type_name(one)}, default {json.dumps(one['default'])}. "
         + " ".join(one.get("description", "").split())
         for field, one in schema["properties"].items()
     }
 
 
-def _taken(schema: Mapping[str, Any]) -> str:
-    """What a value is, in words of YAML."""
+def _type_name(schema: Mapping[str, Any]) -> str:
+    """The type of a JSON schema, in words."""
     if "enum" in schema:
         return " or ".join(map(str, schema["enum"]))
     if schema.get("type") == "array":
-        return f"list of {_taken(schema.get('items', {}))}s"
+        return f"list of {_type_name(schema.get('items', {}))}s"
     kinds = {"integer": "whole number", "string": "text", "boolean": "true or false"}
     kind = str(schema.get("type", "value"))
     return kinds.get(kind, kind)
@@ -98,46 +98,46 @@ def _taken(schema: Mapping[str, Any]) -> str:
 def task_set(name: str, options: Mapping[str, Any] | None = None) -> TaskSet:
     """The task set of a built-in environment.
 
-    Raises `OptionError` for an unknown name, an unknown option, or a value out of bounds."""
-    built_in = _named(name)
+    Raises `OptionError` for an unknown name, an unknown option or an invalid value."""
+    built_in = _lookup(name)
     try:
         return built_in.task_set(built_in.options_model().model_validate(dict(options or {})))
     except ValidationError as error:
-        wrong = (f"{name}.options.{line}" for line in _reworded(name, error))
-        raise OptionError("\n".join(wrong)) from None
+        lines = (f"{name}.options.{line}" for line in _error_lines(name, error))
+        raise OptionError("\n".join(lines)) from None
 
 
-def option_mistakes(name: str, options: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the options of a built-in environment, a line each: option, reason, fix.
-    Nothing where its packages are not installed: they are where it runs."""
+def option_errors(name: str, options: Mapping[str, Any]) -> list[str]:
+    """One line per error in the options of a built-in environment: option, reason, fix. Empty if
+    the environment's packages are not installed here: they are where it runs."""
     try:
-        model = _named(name).options_model()
+        model = _lookup(name).options_model()
     except ModuleNotFoundError:
         return []
     try:
         model.model_validate(dict(options))
     except ValidationError as error:
-        return _reworded(name, error)
+        return _error_lines(name, error)
     return []
 
 
-def _named(name: str) -> BuiltIn:
+def _lookup(name: str) -> BuiltIn:
     if name not in BUILT_IN:
         raise OptionError(
-            f"environment: there is no {name!r}; use one of {', '.join(sorted(BUILT_IN))}"
+            f"environment: {name!r} is not built in; use one of {', '.join(sorted(BUILT_IN))}"
         )
     return BUILT_IN[name]
 
 
-def _reworded(name: str, error: ValidationError) -> list[str]:
+def _error_lines(name: str, error: ValidationError) -> list[str]:
     lines = []
-    for mistake in error.errors(include_url=False):
-        field = ".".join(str(part) for part in mistake["loc"]) or "options"
-        if mistake["type"] == "extra_forbidden":
+    for each in error.errors(include_url=False):
+        field = ".".join(str(part) for part in each["loc"]) or "options"
+        if each["type"] == "extra_forbidden":
             reason, fix = f"{name} has no such option", f"see `agentrl envs list {name}`"
         else:
-            said = mistake["msg"].removeprefix("Value error, ")
-            reason = (said[:1].lower() + said[1:]).replace("a valid tuple", "a list")
-            fix = f"change it from {mistake['input']!r}"
+            message = each["msg"].removeprefix("Value error, ")
+            reason = (message[:1].lower() + message[1:]).replace("a valid tuple", "a list")
+            fix = f"change it from {each['input']!r}"
         lines.append(f"{field}: {reason}; {fix}")
     return lines

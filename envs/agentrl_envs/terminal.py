@@ -1,4 +1,4 @@
-"""A person plays an environment in the terminal: type an action, its number, or `q` to quit."""
+"""Plays an environment interactively in the terminal."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from rich.text import Text
 
 from agentrl_envs.env import Observation, Split, Step, TaskSet
 
-MOST_SHOWN = 40
-"""Admissible actions that are listed; any can be typed."""
+MAX_LISTED_ACTIONS = 40
+"""Admissible actions that are listed; the others can be typed too."""
 
 Ask = Callable[[], str]
-"""The person's next line. Raises `EOFError` when there is none."""
+"""Reads the next line of input. Raises `EOFError` at the end of input."""
 
 
 def play(task_set: TaskSet, *, split: Split, index: int, console: Console, ask: Ask) -> Step | None:
-    """Play one task to its end. Returns the last step; None: the person left before the first."""
+    """Play one task to its end. Returns the last step, None if the player quit before the first."""
     task = task_set.task(split, index)
     environment = task_set.environment()
     console.print(f"[bold]{escape(task.id)}[/]  {escape(task.category)}")
@@ -48,10 +48,10 @@ def _show(console: Console, observation: Observation) -> None:
     console.print()
     console.print(Text(observation.text))
     admissible = observation.admissible or ()
-    for number, action in enumerate(admissible[:MOST_SHOWN], start=1):
+    for number, action in enumerate(admissible[:MAX_LISTED_ACTIONS], start=1):
         console.print(Text(f"  {number:>2}  {action}", style="cyan"))
-    if len(admissible) > MOST_SHOWN:
-        console.print(f"  and {len(admissible) - MOST_SHOWN} more", style="dim")
+    if len(admissible) > MAX_LISTED_ACTIONS:
+        console.print(f"  and {len(admissible) - MAX_LISTED_ACTIONS} more", style="dim")
 
 
 def _chosen(reply: str, observation: Observation) -> str:

@@ -1,8 +1,8 @@
-"""Sessions as a rollout sees them: asynchronous, wherever the world runs.
+"""The asynchronous interface of an environment, as rollouts use it.
 
 A `World` deals tasks and opens sessions. `LocalWorld` wraps a `TaskSet` of this process and calls
-it directly, with no thread between: right for worlds whose steps take microseconds to a
-millisecond. `client.RemoteTaskSet` is the same for a world behind HTTP.
+it directly on the event loop: suitable for environments whose steps take less than about a
+millisecond. `client.remote_world.RemoteWorld` implements the same interface over HTTP.
 """
 
 from __future__ import annotations
@@ -17,28 +17,27 @@ from agentrl_envs.errors import TaskError
 
 @runtime_checkable
 class Session(Protocol):
-    """One agent's place in a world. Episode after episode through `reset`.
+    """One session of a world, reused through `reset`.
 
     Every call may raise `SessionError` (the episode is lost, not failed) and `ContractError` (the
-    world answered what the contract does not allow); `reset` also `TaskError` and
-    `CapacityError`."""
+    environment violated the contract); `reset` also raises `TaskError` and `CapacityError`."""
 
     async def reset(self, task: Task) -> Observation:
-        """Set a task up."""
+        """Set up a task and return its first observation."""
         ...
 
     async def step(self, text: str) -> Step:
-        """Take the agent's reply, whole."""
+        """Take the agent's whole reply."""
         ...
 
     async def close(self) -> None:
-        """Give the place back. May be called twice; never raises for a session that is gone."""
+        """Close the session. May be called twice; does not raise for a session that is lost."""
         ...
 
 
 @runtime_checkable
 class World(Protocol):
-    """A supply of tasks and of sessions to play them in."""
+    """Deals tasks and opens sessions."""
 
     @property
     def name(self) -> str: ...
@@ -52,26 +51,26 @@ class World(Protocol):
     async def task(self, split: Split, index: int) -> Task: ...
 
     def session(self) -> Session:
-        """A new session. Costs nothing until its first `reset`."""
+        """A new session. It holds no resources before its first `reset`."""
         ...
 
     @property
     def relabels(self) -> bool:
-        """Whether goals can be rewritten here."""
+        """Whether `relabel` is supported."""
         ...
 
     async def relabel(self, openings: Sequence[tuple[str, str]]) -> list[str]:
-        """For each (first observation, goal) that observation with that goal. Raises `TaskError`
-        where goals cannot be rewritten, or a text is not a first observation."""
+        """For each (first observation, goal): the observation with that goal in place of its own.
+        Raises `TaskError` if relabeling is not supported or a text is not a first observation."""
         ...
 
     async def close(self) -> None:
-        """Give back what the world holds here."""
+        """Release the resources of this client."""
         ...
 
 
 class LocalSession:
-    """An environment of this process."""
+    """A session of an environment in this process."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -88,7 +87,7 @@ class LocalSession:
 
 
 class LocalWorld:
-    """A task set of this process."""
+    """A task set in this process."""
 
     def __init__(self, task_set: TaskSet) -> None:
         self.task_set = task_set
@@ -118,8 +117,8 @@ class LocalWorld:
 
     async def relabel(self, openings: Sequence[tuple[str, str]]) -> list[str]:
         if not isinstance(self.task_set, Relabels):
-            raise TaskError(f"{self.name}: goals cannot be rewritten in this environment")
+            raise TaskError(f"{self.name}: this environment does not support relabeling")
         return [self.task_set.relabel(observation, goal) for observation, goal in openings]
 
     async def close(self) -> None:
-        """Nothing is held: sessions are closed by who opened them."""
+        """Does nothing: sessions are closed by those who opened them."""

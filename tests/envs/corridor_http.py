@@ -8,7 +8,7 @@ import httpx
 from agentrl_envs.env import TaskSet
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
 
 RED_LEFT_2 = {
@@ -32,7 +32,7 @@ def served(
     tasks: TaskSet | None = None, clock: Watch | None = None, **options
 ) -> Iterator[httpx.Client]:
     tasks = tasks or CorridorTasks()
-    app = create_app(tasks, ThreadHost(tasks), ServerOptions(**options), clock=clock)
+    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(**options), clock=clock)
     with running(app) as url, httpx.Client(base_url=url, timeout=300) as http:
         yield http
 

@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agentrl_envs.client.http import Patience
+from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.env import Task, TaskSet, content_id
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.leases import Clock
 from agentrl_envs.server.run import running
 
-PATIENT = Patience(call_s=300.0, retry_s=300.0, capacity_s=300.0, look_s=0.05)
+PATIENT = ClientOptions(call_s=300.0, retry_s=300.0, capacity_s=300.0, discovery_s=0.05)
 """For what comes in the end, on a machine that is busy or stands still for seconds."""
-HURRIED = Patience(call_s=300.0, retry_s=0.3, capacity_s=0.3, look_s=0.05)
+HURRIED = ClientOptions(call_s=300.0, retry_s=0.3, capacity_s=0.3, discovery_s=0.05)
 """For what never comes."""
 
 
@@ -25,6 +25,6 @@ def red_left_2() -> Task:
 @contextmanager
 def served(tasks: TaskSet | None = None, clock: Clock | None = None, **options) -> Iterator[str]:
     tasks = tasks or CorridorTasks()
-    app = create_app(tasks, ThreadHost(tasks), ServerOptions(**options), clock=clock)
+    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(**options), clock=clock)
     with running(app) as url:
         yield url

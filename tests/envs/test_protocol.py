@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from agentrl_envs.client.remote_world import RemoteTaskSet
+from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.env import Task
 from agentrl_envs.errors import ContractError
 from agentrl_envs.server.run import running
@@ -92,12 +92,12 @@ def old_step(**info) -> dict[str, object]:
             r"observation\.admissible is \('a', 'a'\)",
         ),
         ({"reward": 1.0}, "step"),
-        ("text", "the answer is"),
+        ("text", "the response is"),
     ],
 )
 async def test_a_lie_is_a_contract_error_that_names_call_and_value(answer, finding):
     with running(Liar(answer).app()) as url:
-        async with RemoteTaskSet.connected(url, patience=HURRIED) as remote:
+        async with RemoteWorld.connected(url, options=HURRIED) as remote:
             session = remote.session()
             await session.reset(Task(id="x-0", category="x", payload={}))
             with pytest.raises(ContractError, match=finding):
@@ -108,15 +108,15 @@ async def test_a_proxy_that_says_503_is_asked_again():
     liar = Liar(said())
     liar.busy = 2
     with running(liar.app()) as url:
-        async with RemoteTaskSet.connected(url) as remote:
+        async with RemoteWorld.connected(url) as remote:
             assert remote.name == "liar"
 
 
 async def test_a_server_of_before_takes_each_step_alone():
     info = {"wellformed": True, "success": False, "raw_score": 3.0, "achieved": ["a"]}
     with running(Liar(old_step(**info)).app()) as url:
-        async with RemoteTaskSet.connected(url, patience=HURRIED) as remote:
-            assert (remote.served.most_steps, remote.relabels) == (0, False)
+        async with RemoteWorld.connected(url, options=HURRIED) as remote:
+            assert (remote.description.most_steps, remote.relabels) == (0, False)
             sessions = [remote.session() for _ in range(3)]
             task = Task(id="x-0", category="x", payload={})
             await asyncio.gather(*(session.reset(task) for session in sessions))

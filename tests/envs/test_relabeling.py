@@ -6,7 +6,7 @@ import pytest
 from corridor_server import served
 
 from agentrl_envs.client.blocking import BlockingTaskSet
-from agentrl_envs.client.remote_world import RemoteTaskSet
+from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.env import Relabels
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import TaskError
@@ -25,7 +25,7 @@ class Rewriting(CorridorTasks):
 async def test_goals_are_rewritten_over_http_as_in_process():
     openings = [(f"corridor {n}", f"reach {n}") for n in range(150)]
     with served(Rewriting()) as url:
-        async with RemoteTaskSet.connected(url) as remote:
+        async with RemoteWorld.connected(url) as remote:
             local = LocalWorld(Rewriting())
             assert remote.relabels
             assert local.relabels
@@ -38,10 +38,10 @@ async def test_goals_are_rewritten_over_http_as_in_process():
 
 async def test_a_world_that_rewrites_no_goals_says_so():
     with served() as url:
-        async with RemoteTaskSet.connected(url) as remote:
+        async with RemoteWorld.connected(url) as remote:
             for world in (remote, LocalWorld(CorridorTasks())):
                 assert not world.relabels
-                with pytest.raises(TaskError, match="goals cannot be rewritten"):
+                with pytest.raises(TaskError, match="support relabeling"):
                     await world.relabel([("corridor", "a")])
 
 

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import Environment
-from agentrl_envs.client.http import Patience
-from agentrl_envs.client.remote_world import RemoteTaskSet
+from agentrl_envs.client.http import ClientOptions
+from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.errors import SessionError
 from agentrl_envs.registry import OptionError, task_set
 from agentrl_envs.world import LocalWorld, World
@@ -33,13 +33,13 @@ async def open_world(environment: Environment, index: int = 0) -> World:
             where = f"spec.environments[{index}]"
             raise SpecError([f"{where}: {line}" for line in str(error).splitlines()]) from error
     token = os.environ.get(environment.token_env) if environment.token_env else None
-    patience = Patience(call_s=environment.timeout_s)
+    options = ClientOptions(call_s=environment.timeout_s)
     url = str(environment.url)
     if environment.replicas > 1:
-        return await RemoteTaskSet.connect(
-            find=partial(servers, url), token=token, patience=patience
+        return await RemoteWorld.connect(
+            discovery=partial(servers, url), token=token, options=options
         )
-    return await RemoteTaskSet.connect(url, token=token, patience=patience)
+    return await RemoteWorld.connect(url, token=token, options=options)
 
 
 async def servers(url: str) -> list[str]:

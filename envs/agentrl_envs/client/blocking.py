@@ -1,5 +1,5 @@
-"""A remote world as an ordinary `TaskSet`, for code that is not asynchronous: the conformance
-checker and the terminal player. One event loop serves every call, so connections are kept alive.
+"""A remote world as an ordinary `TaskSet`, for synchronous code: the conformance checker and the
+terminal. All calls share one event loop, so connections are kept alive.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from agentrl_envs.client.http import Patience
-from agentrl_envs.client.remote_world import RemoteSession, RemoteTaskSet
+from agentrl_envs.client.http import ClientOptions
+from agentrl_envs.client.remote_world import RemoteSession, RemoteWorld
 from agentrl_envs.env import Observation, Split, Step, Task
 
 
@@ -18,17 +18,15 @@ class BlockingTaskSet:
     """To be used from one thread, as a context manager."""
 
     def __init__(
-        self, url: str, *, token: str | None = None, patience: Patience | None = None
+        self, url: str, *, token: str | None = None, options: ClientOptions | None = None
     ) -> None:
         self._runner = asyncio.Runner()
-        with ExitStack() as opened:
-            opened.callback(self._runner.close)
-            self._world = self._runner.run(
-                RemoteTaskSet.connect(url, token=token, patience=patience)
-            )
-            opened.pop_all()
+        with ExitStack() as cleanup:
+            cleanup.callback(self._runner.close)
+            self._world = self._runner.run(RemoteWorld.connect(url, token=token, options=options))
+            cleanup.pop_all()
         self.name = self._world.name
-        if self._world.relabels:  # a task set that cannot has no such method: see `env.Relabels`
+        if self._world.relabels:  # `env.Relabels` is told by whether the method exists
             self.relabel = self._relabel
 
     def __enter__(self) -> Self:

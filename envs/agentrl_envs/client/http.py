@@ -1,15 +1,15 @@
-"""Transport: one environment server, called over HTTP, with every way to fail given its class.
+"""HTTP client of one environment server. Maps every failure to an error class.
 
-    cannot be reached, a proxy's 502/503/504   tried again with jitter, then UnreachableError
+    connection error, a proxy's 502/503/504    retried with jitter, then UnreachableError
     no answer in time                          UnreachableError
     429                                        CapacityError, with the server's Retry-After
     404, 409, 5xx of the server                SessionError: the session is lost
     422 for a task                             TaskError
-    401, no such route, not such a server      WorldError: no retry will help
-    an answer that is not the protocol's       ContractError
+    401, unknown route, not such a server      WorldError: a retry cannot help
+    a response that violates the protocol      ContractError
 
-Trying again is safe for every call: see `wire`. A name that has no address counts as a server that
-cannot be reached. Names are looked up anew for every new connection; nothing here keeps addresses.
+Retries are safe because every call is idempotent: see `protocol`. A host name that does not resolve
+counts as a connection error. Names are resolved for every new connection; addresses are not cached.
 """
 
 from __future__ import annotations
@@ -43,78 +43,81 @@ from agentrl_envs.protocol import ErrorDetail, ErrorResponse
 
 M = TypeVar("M", bound=BaseModel)
 
-POOLS = 32
-"""Connection pools of one server."""
-
 JSON_BODY = {"content-type": "application/json"}
 
-GATEWAY = (502, 503, 504)
-"""What a proxy answers for a server that is starting, stopping or gone."""
+GATEWAY_STATUS = (502, 503, 504)
+"""Status codes of a proxy whose server is starting, stopping or gone."""
+
+MAX_VALUE_CHARS = 200
+"""Characters of a wrong value that an error message shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long a caller waits, in seconds."""
+class ClientOptions:
+    """Timeouts in seconds, and how requests are sent."""
 
     call_s: float = 60.0
-    """For one call, tries and waits together."""
+    """Timeout of one call, retries included."""
     retry_s: float = 15.0
-    """For a server that cannot be reached, before the session counts as lost."""
-    look_s: float = 1.0
-    """Between two looks for the servers of a world, at the least."""
+    """How long an unreachable server is retried before the session counts as lost."""
+    discovery_s: float = 1.0
+    """Minimum time between two discoveries of the servers of a world."""
     capacity_s: float = 120.0
-    """For a place in a server that is full."""
+    """How long to wait for a session on a full server."""
+    pools: int = 32
+    """Connection pools per server. httpx scans all connections of a pool for every request, so that
+    many small pools are faster than a large one; `benchmarks/client.py` measures it."""
+    batch_steps: bool = True
+    """Send concurrent steps to one server in one request; `benchmarks/client.py` measures it."""
 
 
 class _GatewayError(Exception):
-    """A proxy answered in the server's place."""
+    """A proxy answered in place of the server."""
 
 
-class Server:
-    """One server. Connections are pooled and kept alive."""
+class ServerClient:
+    """Client of one server. Connections are pooled and kept alive."""
 
-    def __init__(self, url: str, *, token: str | None, patience: Patience) -> None:
+    def __init__(self, url: str, *, token: str | None, options: ClientOptions) -> None:
         self.url = url.rstrip("/")
-        self._patience = patience
-        # A pool looks through all its connections for every call, so many small ones are quicker
-        # than a large one: with 64 sessions, more than twice as quick (benchmarks/envs.py).
-        # Loading certificates takes long: once, and not where there is nothing to verify.
+        self._options = options
+        # Loading certificates is slow: do it once for all pools, and only where TLS is used.
         verify = httpx.create_ssl_context() if self.url.startswith("https") else False
-        self._pools = [self._pool(token, verify) for _ in range(POOLS)]
-        self._busy = [0] * POOLS
+        self._pools = [self._new_pool(token, verify) for _ in range(options.pools)]
+        self._busy = [0] * options.pools
 
-    async def get(self, path: str, answer: type[M], *, patient: bool = True, **params: int) -> M:
-        """A GET whose answer is of the given model; tried once where it is not `patient`."""
-        response = await self._call("GET", path, patient=patient, params=params)
-        return self._read(response, f"GET {path}", answer)
+    async def get(self, path: str, model: type[M], *, retry: bool = True, **params: int) -> M:
+        """GET a response of the given model."""
+        response = await self._call("GET", path, retry=retry, params=params)
+        return self._read(response, f"GET {path}", model)
 
-    async def post(self, path: str, body: BaseModel, answer: type[M], *, patient: bool = True) -> M:
-        """A POST of one model whose answer is another; tried once where it is not `patient`."""
+    async def post(self, path: str, body: BaseModel, model: type[M], *, retry: bool = True) -> M:
+        """POST a model and return a response of another."""
         content = body.model_dump_json()
-        response = await self._call("POST", path, patient=patient, content=content)
-        return self._read(response, f"POST {path}", answer)
+        response = await self._call("POST", path, retry=retry, content=content)
+        return self._read(response, f"POST {path}", model)
 
     @asynccontextmanager
     async def lines(self, path: str, body: BaseModel) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A POST of one model whose answer comes line by line. It is not tried again: raises
-        `SessionError` for every way in which lines may stay away."""
+        """POST a model and stream the lines of the response. Not retried: raises `SessionError`
+        if the stream fails for any reason."""
         try:
             async with (
-                self._pooled() as pool,
+                self._least_busy_pool() as pool,
                 pool.stream(
                     "POST", path, content=body.model_dump_json(), headers=JSON_BODY
                 ) as response,
             ):
                 if response.status_code != 200:
                     raise SessionError(f"{self.url}: POST {path} answered {response.status_code}")
-                yield _split(response.aiter_bytes())
+                yield _lines(response.aiter_bytes())
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
-            raise SessionError(f"{self.url}: POST {path} broke off ({reason})") from None
+            raise SessionError(f"{self.url}: POST {path} was interrupted ({reason})") from None
 
-    async def delete(self, path: str, *, patient: bool = True) -> None:
-        """A DELETE; nothing comes back. Tried once where it is not `patient`."""
-        await self._call("DELETE", path, patient=patient)
+    async def delete(self, path: str, *, retry: bool = True) -> None:
+        """DELETE; the response has no content."""
+        await self._call("DELETE", path, retry=retry)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -126,31 +129,31 @@ class Server:
         method: str,
         path: str,
         *,
-        patient: bool,
+        retry: bool,
         content: str | None = None,
         params: dict[str, int] | None = None,
     ) -> httpx.Response:
         headers = {} if content is None else JSON_BODY
-        async with self._named_failures(f"{method} {path}"):
-            async for attempt in self._attempts(patient):
+        async with self._mapped_failures(f"{method} {path}"):
+            async for attempt in self._attempts(retry):
                 with attempt:
-                    response = await self._sent(
+                    response = await self._send(
                         method, path, content=content, params=params, headers=headers
                     )
                     detail = _detail(response)
-                    if detail is None and response.status_code in GATEWAY:
+                    if detail is None and response.status_code in GATEWAY_STATUS:
                         raise _GatewayError(f"status {response.status_code}")
         if response.status_code >= 400:
             raise self._error(response, detail, f"{method} {path}")
         return response
 
-    async def _sent(self, method: str, path: str, **request: Any) -> httpx.Response:
-        async with self._pooled() as pool:
+    async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        async with self._least_busy_pool() as pool:
             return await pool.request(method, path, **request)
 
     @asynccontextmanager
-    async def _pooled(self) -> AsyncIterator[httpx.AsyncClient]:
-        """The pool with the fewest calls under way."""
+    async def _least_busy_pool(self) -> AsyncIterator[httpx.AsyncClient]:
+        """The pool with the fewest running calls, reserved for one more."""
         index = self._busy.index(min(self._busy))
         self._busy[index] += 1
         try:
@@ -158,36 +161,36 @@ class Server:
         finally:
             self._busy[index] -= 1
 
-    def _pool(self, token: str | None, verify: ssl.SSLContext | bool) -> httpx.AsyncClient:
+    def _new_pool(self, token: str | None, verify: ssl.SSLContext | bool) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             base_url=self.url,
             headers={} if token is None else {"authorization": f"Bearer {token}"},
             verify=verify,
-            timeout=httpx.Timeout(self._patience.call_s, connect=min(5.0, self._patience.call_s)),
+            timeout=httpx.Timeout(self._options.call_s, connect=min(5.0, self._options.call_s)),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
         )
 
-    def _attempts(self, patient: bool) -> AsyncRetrying:
+    def _attempts(self, retry: bool) -> AsyncRetrying:
         return AsyncRetrying(
             retry=retry_if_exception_type((httpx.TransportError, _GatewayError)),
             wait=wait_random_exponential(multiplier=0.1, max=2.0),
-            stop=stop_after_delay(self._patience.retry_s) if patient else stop_after_attempt(1),
+            stop=stop_after_delay(self._options.retry_s) if retry else stop_after_attempt(1),
             reraise=True,
         )
 
     @asynccontextmanager
-    async def _named_failures(self, call: str) -> AsyncIterator[None]:
+    async def _mapped_failures(self, call: str) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(self._patience.call_s):
+            async with asyncio.timeout(self._options.call_s):
                 yield
         except TimeoutError:
             raise UnreachableError(
-                f"{self.url}: {call} got no answer in {self._patience.call_s:g} s"
+                f"{self.url}: {call} got no answer in {self._options.call_s:g} s"
             ) from None
         except (httpx.TransportError, _GatewayError) as error:
             reason = str(error) or type(error).__name__
             raise UnreachableError(
-                f"{self.url}: {call} cannot reach the server ({reason}); is it up at this URL?"
+                f"{self.url}: {call} cannot reach the server ({reason}); check that it is running"
             ) from None
         except httpx.InvalidURL as error:
             raise WorldError(f"url: {self.url!r} is not a URL ({error})") from None
@@ -195,13 +198,13 @@ class Server:
     def _error(self, response: httpx.Response, detail: ErrorDetail | None, call: str) -> WorldError:
         if detail is None:
             return WorldError(
-                f"{self.url}: {call} answered {response.status_code}, not as an environment server "
-                "does; is the URL right?"
+                f"{self.url}: {call} answered {response.status_code}, but not as an environment "
+                "server; check the URL"
             )
         return self.error(detail, call, _retry_after_s(response))
 
     def error(self, detail: ErrorDetail, call: str, retry_after_s: float = 1.0) -> WorldError:
-        """What the server refused, as the class that its type stands for."""
+        """The exception for an error that the server reported."""
         message = f"{self.url}: {call}: {detail.message}"
         match detail.type:
             case "capacity":
@@ -213,39 +216,39 @@ class Server:
             case "contract" | "invalid":
                 return ContractError(message)
             case "unauthorized":
-                return WorldError(f"token: {message}; is the token right?")
+                return WorldError(f"token: {message}; check the token")
             case "not_found":
-                return WorldError(f"url: {message}; is the URL right?")
+                return WorldError(f"url: {message}; check the URL")
 
-    def _read(self, response: httpx.Response, call: str, answer: type[M]) -> M:
-        return self.read(response.content, call, answer)
+    def _read(self, response: httpx.Response, call: str, model: type[M]) -> M:
+        return self.read(response.content, call, model)
 
-    def read(self, content: bytes, call: str, answer: type[M]) -> M:
-        """An answer of the given model. Raises `ContractError` for one that is not."""
+    def read(self, content: bytes, call: str, model: type[M]) -> M:
+        """Parse a response as `model`. Raises `ContractError` if it does not match."""
         try:
-            return answer.model_validate_json(content, strict=True)
+            return model.model_validate_json(content, strict=True)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            field = ".".join(str(part) for part in first["loc"]) or "the answer"
+            field = ".".join(str(part) for part in first["loc"]) or "the response"
             shown = repr(first["input"])
-            shown = shown if len(shown) <= 200 else f"{shown[:200]}…"
+            shown = shown if len(shown) <= MAX_VALUE_CHARS else f"{shown[:MAX_VALUE_CHARS]}…"
             raise ContractError(
                 f"{self.url}: {call}: {field} is {shown}: {first['msg'].lower()}"
             ) from None
 
 
-async def _split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Lines, each when it is whole. By hand: httpx ends a line at any of Unicode's line ends, and
-    JSON may hold those."""
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Split at newlines. httpx's own line iterator also splits at other Unicode line separators,
+    which JSON strings may contain."""
     rest = b""
     async for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
             yield line
 
 
 def _detail(response: httpx.Response) -> ErrorDetail | None:
-    """The typed error of an answer; None: there is none, or it is not from such a server."""
+    """The error in a response; None: no error, or not one of an environment server."""
     if response.status_code < 400:
         return None
     try:

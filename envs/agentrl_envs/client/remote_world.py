@@ -1,14 +1,14 @@
-"""The client: a world behind HTTP, on one server or on several that serve the same tasks.
+"""A world behind HTTP, on one server or on several that serve the same tasks.
 
-    async with RemoteTaskSet.connected("http://127.0.0.1:8080") as world:
+    async with RemoteWorld.connected("http://127.0.0.1:8080") as world:
         session = world.session()
-        seen = await session.reset(await world.task("train", 0))
+        observation = await session.reset(await world.task("train", 0))
         step = await session.step("left")
         await session.close()
 
-A session lives on the server that opened it, and is lost with it. New ones go to the server on
-which this client holds the fewest; one that is full or down is passed over for the next. Servers
-may go and others come in their stead: see `fleet`.
+A session lives on the server that opened it, and is lost with that server. A new session goes to
+the least loaded server; one that is full or down is skipped. Servers may be replaced while the
+client runs: see `servers`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Self
 
 from agentrl_envs import protocol
 from agentrl_envs.answer_check import AnswerChecker
-from agentrl_envs.client.http import Patience
-from agentrl_envs.client.servers import Find, Fixed, Fleet, Member
+from agentrl_envs.client.http import ClientOptions
+from agentrl_envs.client.servers import Discovery, Member, ServerPool, StaticServers
 from agentrl_envs.env import Observation, Split, Step, Task
 from agentrl_envs.errors import (
     CapacityError,
@@ -35,51 +35,54 @@ from agentrl_envs.errors import (
     UnreachableError,
 )
 
-PAGE = 64
-"""Tasks that are fetched at once: rollouts ask for one after the other."""
-MOST_PAGES = 256
+PAGE_SIZE = 64
+"""Tasks that are fetched at once: rollouts request consecutive indices."""
+MAX_PAGES = 256
+"""Pages that are cached."""
 
-Opened = tuple[Member, protocol.OpenResponse]
-Opening = Callable[[Member], Awaitable[Opened]]
+OpenResult = tuple[Member, protocol.OpenResponse]
+OpenFunction = Callable[[Member], Awaitable[OpenResult]]
 
 
-class RemoteTaskSet:
-    """The tasks and sessions of a world that is served. Made by `connect` or `connected`."""
+class RemoteWorld:
+    """The tasks and sessions of a served world. Created by `connect` or `connected`."""
 
-    def __init__(self, fleet: Fleet, patience: Patience) -> None:
-        self.served = fleet.served
-        self._fleet = fleet
-        self._patience = patience
-        self._queue = asyncio.Lock()
+    def __init__(self, servers: ServerPool, options: ClientOptions) -> None:
+        self.description = servers.description
+        self._servers = servers
+        self._options = options
+        self._capacity_queue = asyncio.Lock()
         self._pages: dict[tuple[Split, int], tuple[Task, ...]] = {}
 
     @classmethod
     async def connect(
         cls,
         *urls: str,
-        find: Find | None = None,
+        discovery: Discovery | None = None,
         token: str | None = None,
-        patience: Patience | None = None,
+        options: ClientOptions | None = None,
     ) -> Self:
-        """Ask every server what it serves: those at `urls`, or in their stead those that `find`
-        finds, now and whenever one is missed. Begins with those that answer; the others are taken
-        in when they do. Raises `SessionError` where none can be reached, `WorldError` where the
-        token or a URL is wrong, or two servers serve different tasks."""
-        patience = patience or Patience()
-        fleet = await Fleet.gathered(find or Fixed(*urls), token=token, patience=patience)
-        return cls(fleet, patience)
+        """Connect to the servers at `urls` or, in their place, to those that `discovery` finds now
+        and whenever one is missing. Starts with the servers that answer; the others are used once
+        they answer. Raises `SessionError` if none can be reached, `WorldError` if the token or a
+        URL is wrong or two servers serve different tasks."""
+        options = options or ClientOptions()
+        servers = await ServerPool.connect(
+            discovery or StaticServers(*urls), token=token, options=options
+        )
+        return cls(servers, options)
 
     @classmethod
     @asynccontextmanager
     async def connected(
         cls,
         *urls: str,
-        find: Find | None = None,
+        discovery: Discovery | None = None,
         token: str | None = None,
-        patience: Patience | None = None,
+        options: ClientOptions | None = None,
     ) -> AsyncIterator[Self]:
         """`connect`, closed at the end."""
-        world = await cls.connect(*urls, find=find, token=token, patience=patience)
+        world = await cls.connect(*urls, discovery=discovery, token=token, options=options)
         try:
             yield world
         finally:
@@ -87,99 +90,96 @@ class RemoteTaskSet:
 
     @property
     def name(self) -> str:
-        return self.served.name
+        return self.description.name
 
     def instructions(self) -> str:
-        return self.served.instructions
+        return self.description.instructions
 
     def vocabulary(self) -> tuple[str, ...] | None:
-        return self.served.vocabulary
+        return self.description.vocabulary
 
     def size(self, split: Split) -> int | None:
-        return self.served.train if split == "train" else self.served.heldout
+        return self.description.train if split == "train" else self.description.heldout
 
     async def task(self, split: Split, index: int) -> Task:
-        """The task at `index`; its neighbours are fetched with it and kept."""
+        """The task at `index`; fetches and caches its whole page."""
         size = self.size(split)
-        page, offset = divmod(index if size is None else index % size, PAGE)
+        page, offset = divmod(index if size is None else index % size, PAGE_SIZE)
         tasks = self._pages.get((split, page))
         if tasks is None:
-            tasks = await self._fleet.ask(partial(_page, split=split, start=page * PAGE))
-            while len(self._pages) >= MOST_PAGES:
+            fetch = partial(_fetch_page, split=split, start=page * PAGE_SIZE)
+            tasks = await self._servers.call(fetch)
+            while len(self._pages) >= MAX_PAGES:
                 del self._pages[next(iter(self._pages))]
             self._pages[split, page] = tasks
         return tasks[offset]
 
     def session(self) -> RemoteSession:
-        """A new session; nothing is asked of a server before its first `reset`."""
+        """A new session; the first `reset` is its first request."""
         return RemoteSession(self)
 
     @property
     def relabels(self) -> bool:
-        return self.served.relabels
+        return self.description.relabels
 
     async def relabel(self, openings: Sequence[tuple[str, str]]) -> list[str]:
-        """As `World.relabel`, in as few calls as the protocol's bounds allow."""
+        """As `World.relabel`, in as few requests as the protocol's limits allow."""
         if not self.relabels:
-            raise TaskError(f"{self.name}: goals cannot be rewritten by its servers")
+            raise TaskError(f"{self.name}: its servers do not support relabeling")
         texts: list[str] = []
-        for stretch in _stretches(openings):
-            texts += await self._fleet.ask(partial(_rewritten, openings=stretch))
+        for batch in _relabel_batches(openings):
+            texts += await self._servers.call(partial(_relabel, openings=batch))
         return texts
 
     async def step(self, member: Member, session: str, n: int, action: str) -> Step:
         """A step of a session of this world, on the server that holds it."""
         try:
-            return await member.convoys.step(session, n, action)
+            return await member.batcher.step(session, n, action)
         except UnreachableError as error:
-            self._fleet.suspect(member, error)
+            self._servers.mark_unreachable(member, error)
             raise
 
     async def close(self) -> None:
-        """Close the connections. Sessions still open run out of time on their servers."""
-        await self._fleet.close()
+        """Close the connections. Sessions that are still open expire on their servers."""
+        await self._servers.close()
 
-    async def open(self, task: Task, before: Member | None, replaces: str) -> Opened:
-        """A place: on the server `before`, in the stead of a session that is over, or else on any
-        server, waiting for one while all are full."""
-        deadline = time.monotonic() + self._patience.capacity_s
-        somewhere = partial(
-            _opened,
-            request=protocol.OpenRequest(task=task, key=uuid.uuid4().hex),
-            before=before,
-            replaces=replaces,
-        )
-        if before is not None and before.usable:
+    async def open(self, task: Task, previous: Member | None, replaces: str) -> OpenResult:
+        """Open a session: on the server `previous`, in place of the finished session `replaces`,
+        or else on any server. Waits for a free session while all servers are full."""
+        deadline = time.monotonic() + self._options.capacity_s
+        request = protocol.OpenRequest(task=task, key=uuid.uuid4().hex)
+        open_on = partial(_open, request=request, previous=previous, replaces=replaces)
+        if previous is not None and previous.usable:
             try:
-                return await somewhere(before)
+                return await open_on(previous)
             except UnreachableError as error:
-                self._fleet.suspect(before, error)
+                self._servers.mark_unreachable(previous, error)
             except SessionError:
                 pass
         try:
-            return await self._fleet.ask(somewhere)
+            return await self._servers.call(open_on)
         except CapacityError:
-            async with self._queue:  # one asks again and again, for all that wait
-                return await self._open_in_time(somewhere, deadline)
+            async with self._capacity_queue:  # one caller polls, on behalf of all that wait
+                return await self._open_before(deadline, open_on)
 
-    async def _open_in_time(self, somewhere: Opening, deadline: float) -> Opened:
+    async def _open_before(self, deadline: float, open_on: OpenFunction) -> OpenResult:
         while True:
             try:
-                return await self._fleet.ask(somewhere)
+                return await self._servers.call(open_on)
             except CapacityError as error:
-                self._fleet.look()  # there may be more servers than before
+                self._servers.start_discovery()  # there may be more servers now
                 wait_s = error.retry_after_s * random.uniform(0.1, 1.0)
                 if time.monotonic() + wait_s > deadline:
                     raise CapacityError(
-                        f"{error}; waited {self._patience.capacity_s:g} s", error.retry_after_s
+                        f"{error}; waited {self._options.capacity_s:g} s", error.retry_after_s
                     ) from None
                 await asyncio.sleep(wait_s)
 
 
 class RemoteSession:
-    """One place on a server, taken at `reset`."""
+    """One session on a server, opened by `reset`."""
 
-    def __init__(self, world: RemoteTaskSet) -> None:
+    def __init__(self, world: RemoteWorld) -> None:
         self._world = world
         self._checker = AnswerChecker()
         self._member: Member | None = None
@@ -187,96 +187,95 @@ class RemoteSession:
         self._steps = 0
 
     async def reset(self, task: Task) -> Observation:
-        """Set a task up, in the place that the last episode had or in a new one."""
-        before, self._member = self._member, None
+        """Set up a task, in place of the previous episode's session or in a new one."""
+        previous, self._member = self._member, None
         try:
-            self._member, answer = await self._world.open(task, before, self._id)
+            self._member, response = await self._world.open(task, previous, self._id)
         finally:
-            _give_back(before)
-        self._id, self._steps = answer.id, 0
-        return self._checker.reset(answer.observation)
+            _release_load(previous)
+        self._id, self._steps = response.id, 0
+        return self._checker.reset(response.observation)
 
     async def step(self, text: str) -> Step:
         """Take the agent's reply. After a `SessionError` the session must be reset."""
         member = self._member
         if member is None:
-            raise SessionError(f"{self._world.name}: no task is set up in this session; reset it")
+            raise SessionError(f"{self._world.name}: this session has no task; call reset first")
+        action = text[: protocol.MAX_ACTION_CHARS]
         try:
-            taken = text[: protocol.MAX_ACTION_CHARS]
-            step = await self._world.step(member, self._id, self._steps + 1, taken)
+            step = await self._world.step(member, self._id, self._steps + 1, action)
         except SessionError:
-            if self._member is member:  # and not closed or reset meanwhile
+            if self._member is member:  # not closed or reset meanwhile
                 self._member = None
-                _give_back(member)
+                _release_load(member)
             raise
         self._steps += 1
         return self._checker.step(step)
 
     async def close(self) -> None:
-        """Give the place back. One that cannot be given back runs out of time by itself."""
+        """Close the session. If its server cannot be reached, the session expires there."""
         member, self._member = self._member, None
         try:
             if member is not None:
-                path = f"/v1/sessions/{self._id}"
-                await member.server.delete(path, patient=member.usable)
+                await member.server.delete(f"/v1/sessions/{self._id}", retry=member.usable)
         except SessionError:
             return
         finally:
-            _give_back(member)
+            _release_load(member)
 
 
-async def _opened(
-    member: Member, *, request: protocol.OpenRequest, before: Member | None, replaces: str
-) -> Opened:
-    if member is before:
+async def _open(
+    member: Member, *, request: protocol.OpenRequest, previous: Member | None, replaces: str
+) -> OpenResult:
+    if member is previous:
         request = request.model_copy(update={"replaces": replaces})
-    answer = await member.server.post("/v1/sessions", request, protocol.OpenResponse, patient=False)
-    member.held += 1
-    return member, answer
+    response = await member.server.post("/v1/sessions", request, protocol.OpenResponse, retry=False)
+    member.load += 1
+    return member, response
 
 
-def _give_back(member: Member | None) -> None:
-    """A session on the server is no longer held."""
+def _release_load(member: Member | None) -> None:
+    """A session on the member is over."""
     if member is not None:
-        member.held -= 1
+        member.load -= 1
 
 
-async def _page(member: Member, *, split: Split, start: int) -> tuple[Task, ...]:
-    path = f"/v1/tasks/{split}"
-    answer = await member.server.get(
-        path, protocol.TasksResponse, patient=False, start=start, count=PAGE
+async def _fetch_page(member: Member, *, split: Split, start: int) -> tuple[Task, ...]:
+    response = await member.server.get(
+        f"/v1/tasks/{split}", protocol.TasksResponse, retry=False, start=start, count=PAGE_SIZE
     )
-    return answer.tasks
+    return response.tasks
 
 
-async def _rewritten(member: Member, *, openings: tuple[protocol.Relabel, ...]) -> tuple[str, ...]:
+async def _relabel(member: Member, *, openings: tuple[protocol.Relabel, ...]) -> tuple[str, ...]:
     request = protocol.RelabelRequest(openings=openings)
-    answer = await member.server.post(
-        "/v1/relabel", request, protocol.RelabelResponse, patient=False
+    response = await member.server.post(
+        "/v1/relabel", request, protocol.RelabelResponse, retry=False
     )
-    if len(answer.texts) != len(openings):
+    if len(response.texts) != len(openings):
         raise ContractError(
-            f"{member.server.url}: POST /v1/relabel: texts are {len(answer.texts)}; there were "
-            f"{len(openings)} openings"
+            f"{member.server.url}: POST /v1/relabel: the response has {len(response.texts)} texts "
+            f"for {len(openings)} openings"
         )
-    return answer.texts
+    return response.texts
 
 
-def _stretches(openings: Sequence[tuple[str, str]]) -> Iterator[tuple[protocol.Relabel, ...]]:
-    """Cut so that each fits in one request."""
-    stretch: list[protocol.Relabel] = []
+def _relabel_batches(
+    openings: Sequence[tuple[str, str]],
+) -> Iterator[tuple[protocol.Relabel, ...]]:
+    """The openings, divided so that each batch fits into one request. Raises `TaskError` for one
+    that is too long."""
+    batch: list[protocol.Relabel] = []
     characters = 0
     for observation, goal in openings:
         length = len(observation) + len(goal)
-        full = (
-            len(stretch) == protocol.MAX_RELABELS or characters + length > protocol.MAX_BATCH_CHARS
-        )
-        if stretch and full:
-            yield tuple(stretch)
-            stretch, characters = [], 0
+        full = len(batch) == protocol.MAX_RELABELS or characters + length > protocol.MAX_BATCH_CHARS
+        if batch and full:
+            yield tuple(batch)
+            batch, characters = [], 0
         if len(observation) > protocol.MAX_OBSERVATION_CHARS or len(goal) > protocol.MAX_GOAL_CHARS:
-            raise TaskError(f"relabel: {goal[:80]!r} and its observation are too long to be sent")
-        stretch.append(protocol.Relabel(observation=observation, goal=goal))
+            raise TaskError(f"relabel: {goal[:80]!r} or its observation is too long to be sent")
+        batch.append(protocol.Relabel(observation=observation, goal=goal))
         characters += length
-    if stretch:
-        yield tuple(stretch)
+    if batch:
+        yield tuple(batch)

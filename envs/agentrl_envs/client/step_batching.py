@@ -1,10 +1,10 @@
-"""Convoys: steps of many sessions that go to one server in one request.
+"""Step batching: sends the steps of many sessions to one server in one request.
 
-Hundreds of episodes may await a step at once; a request for each would cost more than the steps.
-What is asked within one turn of the event loop leaves together (a little later under load), and
-each answer is handed over when its line comes, so a slow environment holds up nobody else. A step
-whose line does not come, for whatever reason, is asked for again alone: steps are numbered, so it
-is not taken twice.
+Hundreds of episodes may wait for a step at once, and a request for each would cost more than the
+steps. Steps that are requested within one iteration of the event loop are sent together (a little
+later under load). Each result is delivered as soon as its line arrives, so a slow environment
+delays no other. A step whose line does not arrive is sent again alone; steps are numbered, so it is
+never taken twice. `benchmarks/client.py` measures the gain.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from copy import copy
 from dataclasses import dataclass
 
 from agentrl_envs import protocol
-from agentrl_envs.client.http import Server
+from agentrl_envs.client.http import ServerClient
 from agentrl_envs.env import Step
 from agentrl_envs.errors import ContractError, SessionError, UnreachableError, WorldError
 
 PATH = "/v1/steps"
-GATHER_S = 0.002
-"""Seconds that steps gather while others are under way; what is asked by nobody else leaves at
-once."""
+BATCH_DELAY_S = 0.002
+"""Seconds for which steps are collected while another batch is in flight. Without one in flight, a
+batch is sent at the end of the event loop's iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Passenger:
-    asked: protocol.SessionStep
-    outcome: asyncio.Future[Step | None]
-    """None: ask again, alone."""
+class _PendingStep:
+    request: protocol.SessionStep
+    result: asyncio.Future[Step | None]
+    """None: send it again, alone."""
 
 
-class Convoys:
-    """Steps to one server. To be used from one event loop."""
+class StepBatcher:
+    """Steps of one server. To be used from one event loop."""
 
-    def __init__(self, server: Server, *, most: int, call_s: float) -> None:
-        """`most` steps go together; with 0 or 1 each goes alone. One that has waited `call_s`
-        seconds is lost."""
+    def __init__(self, server: ServerClient, *, max_steps: int, call_s: float) -> None:
+        """At most `max_steps` steps share a request; with 0 or 1 every step is sent alone. A step
+        times out after `call_s` seconds."""
         self._server = server
-        self._most = min(most, protocol.MAX_STEPS)
+        self._max_steps = min(max_steps, protocol.MAX_STEPS)
         self._call_s = call_s
-        self._gathering: list[_Passenger] = []
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._collected: list[_PendingStep] = []
+        self._in_flight: set[asyncio.Task[None]] = set()
 
     async def step(self, session: str, n: int, action: str) -> Step:
-        """The n-th step of a session. Raises what `Server.post` raises."""
-        if self._most > 1 and len(action) <= protocol.MAX_BATCH_CHARS:
-            step = await self._together(session, n, action)
+        """The n-th step of a session. Raises what `ServerClient.post` raises."""
+        if self._max_steps > 1 and len(action) <= protocol.MAX_BATCH_CHARS:
+            step = await self._step_in_batch(session, n, action)
             if step is not None:
                 return step
         request = protocol.StepRequest(n=n, action=action)
@@ -54,88 +54,89 @@ class Convoys:
         return (await self._server.post(path, request, protocol.StepResponse)).step
 
     async def close(self) -> None:
-        """Give up what is under way."""
-        for convoy in self._under_way:
-            convoy.cancel()
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        """Cancel the batches in flight."""
+        for batch in self._in_flight:
+            batch.cancel()
+        await asyncio.gather(*self._in_flight, return_exceptions=True)
 
-    async def _together(self, session: str, n: int, action: str) -> Step | None:
+    async def _step_in_batch(self, session: str, n: int, action: str) -> Step | None:
         loop = asyncio.get_running_loop()
-        asked = protocol.SessionStep(session=session, n=n, action=action)
-        passenger = _Passenger(asked=asked, outcome=loop.create_future())
-        if not self._gathering and self._under_way:
-            loop.call_later(GATHER_S, self._depart)
-        elif not self._gathering:
-            loop.call_soon(self._depart)
-        self._gathering.append(passenger)
+        request = protocol.SessionStep(session=session, n=n, action=action)
+        pending = _PendingStep(request=request, result=loop.create_future())
+        if not self._collected and self._in_flight:
+            loop.call_later(BATCH_DELAY_S, self._send_collected)
+        elif not self._collected:
+            loop.call_soon(self._send_collected)
+        self._collected.append(pending)
         try:
             async with asyncio.timeout(self._call_s):
-                return await passenger.outcome
+                return await pending.result
         except TimeoutError:
             raise UnreachableError(
                 f"{self._server.url}: POST {PATH} got no answer in {self._call_s:g} s"
             ) from None
 
-    def _depart(self) -> None:
-        gathered, self._gathering = self._gathering, []
-        convoy: list[_Passenger] = []
+    def _send_collected(self) -> None:
+        collected, self._collected = self._collected, []
+        batch: list[_PendingStep] = []
         characters = 0
-        for passenger in gathered:
-            characters += len(passenger.asked.action)
-            if convoy and (len(convoy) == self._most or characters > protocol.MAX_BATCH_CHARS):
-                self._send(convoy)
-                convoy, characters = [], len(passenger.asked.action)
-            convoy.append(passenger)
-        self._send(convoy)
+        for pending in collected:
+            characters += len(pending.request.action)
+            full = len(batch) == self._max_steps or characters > protocol.MAX_BATCH_CHARS
+            if batch and full:
+                self._send(batch)
+                batch, characters = [], len(pending.request.action)
+            batch.append(pending)
+        self._send(batch)
 
-    def _send(self, convoy: list[_Passenger]) -> None:
-        if len(convoy) == 1:
-            _hand_over(convoy[0], None)
+    def _send(self, batch: list[_PendingStep]) -> None:
+        if len(batch) == 1:
+            _deliver(batch[0], None)
             return
-        task = asyncio.get_running_loop().create_task(self._travel(convoy))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        task = asyncio.get_running_loop().create_task(self._exchange(batch))
+        self._in_flight.add(task)
+        task.add_done_callback(self._in_flight.discard)
 
-    async def _travel(self, convoy: list[_Passenger]) -> None:
-        request = protocol.StepsRequest(steps=tuple(each.asked for each in convoy))
+    async def _exchange(self, batch: list[_PendingStep]) -> None:
+        request = protocol.StepsRequest(steps=tuple(each.request for each in batch))
         try:
             async with self._server.lines(PATH, request) as lines:
                 async for line in lines:
-                    self._arrive(convoy, line)
+                    self._receive(batch, line)
         except ContractError as error:
-            for passenger in convoy:
-                _hand_over(passenger, copy(error))
+            for pending in batch:
+                _deliver(pending, copy(error))
         except asyncio.CancelledError:
             closed = SessionError(f"{self._server.url}: the connections were closed meanwhile")
-            for passenger in convoy:
-                _hand_over(passenger, copy(closed))
+            for pending in batch:
+                _deliver(pending, copy(closed))
             raise
         except SessionError:
-            pass  # whoever still waits asks again, alone, and hears why
+            pass  # every step without a result is sent again, alone, and gets its own error
         finally:
-            for passenger in convoy:
-                _hand_over(passenger, None)
+            for pending in batch:
+                _deliver(pending, None)
 
-    def _arrive(self, convoy: list[_Passenger], line: bytes) -> None:
+    def _receive(self, batch: list[_PendingStep], line: bytes) -> None:
         outcome = self._server.read(line, f"POST {PATH}", protocol.StepOutcome)
-        if not 0 <= outcome.index < len(convoy):
+        if not 0 <= outcome.index < len(batch):
             raise ContractError(
-                f"{self._server.url}: POST {PATH}: index is {outcome.index}; there are "
-                f"{len(convoy)} steps"
+                f"{self._server.url}: POST {PATH}: index is {outcome.index}; the request has "
+                f"{len(batch)} steps"
             )
-        passenger = convoy[outcome.index]
+        pending = batch[outcome.index]
         if outcome.error is not None:
-            call = f"POST {PATH}: session {passenger.asked.session}"
-            _hand_over(passenger, self._server.error(outcome.error, call))
+            call = f"POST {PATH}: session {pending.request.session}"
+            _deliver(pending, self._server.error(outcome.error, call))
         elif outcome.step is not None:
-            _hand_over(passenger, outcome.step)
+            _deliver(pending, outcome.step)
 
 
-def _hand_over(passenger: _Passenger, outcome: Step | WorldError | None) -> None:
-    """Once; to a passenger that still waits."""
-    if passenger.outcome.done():
+def _deliver(pending: _PendingStep, result: Step | WorldError | None) -> None:
+    """Set the result, unless there is one already."""
+    if pending.result.done():
         return
-    if isinstance(outcome, WorldError):
-        passenger.outcome.set_exception(outcome)
+    if isinstance(result, WorldError):
+        pending.result.set_exception(result)
     else:
-        passenger.outcome.set_result(outcome)
+        pending.result.set_result(result)

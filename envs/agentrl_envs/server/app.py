@@ -1,11 +1,11 @@
-"""The environment server: any `TaskSet` over HTTP, as `wire` describes it.
+"""HTTP application that serves any `TaskSet`, as `protocol` specifies.
 
-    app = create_app(tasks, ThreadHost(tasks), ServerOptions())
+    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions())
 
-`/healthz` says that the process answers, `/readyz` that it can serve tasks, `/metrics` is for
-Prometheus; these three need no token. Everything else needs `Authorization: Bearer <token>` when a
-token is set. Without one, only requests for a loopback name are answered, so that no page in a
-person's browser can reach the server under a name of its own.
+`/healthz` reports that the process is alive, `/readyz` that it can serve tasks, `/metrics` is the
+Prometheus endpoint; these three require no token. Every other route requires
+`Authorization: Bearer <token>` if a token is configured. Without a token only requests whose Host
+is a loopback name are answered, which prevents DNS rebinding from a browser.
 """
 
 from __future__ import annotations
@@ -27,54 +27,60 @@ from starlette.routing import Route
 from agentrl_envs import protocol
 from agentrl_envs.env import Split, Step, TaskSet
 from agentrl_envs.server.auth import BearerToken
-from agentrl_envs.server.error_responses import HANDLERS, RefusedError, detail, refused_by
-from agentrl_envs.server.executors import Host
+from agentrl_envs.server.error_responses import (
+    HANDLERS,
+    RequestError,
+    error_detail,
+    validation_error,
+)
+from agentrl_envs.server.executors import Executor
 from agentrl_envs.server.leases import Clock
 from agentrl_envs.server.metrics import CONTENT_TYPE, Metrics
 from agentrl_envs.server.sessions import Sessions
-from agentrl_envs.server.task_service import Shelf
+from agentrl_envs.server.task_service import TaskService
 
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-MOST_TASKS = 1000
-"""Tasks in one answer."""
-TOGETHER_S = 0.005
-"""Seconds that a known outcome waits for others, so that they travel together."""
-BYTES_TOGETHER = 1 << 20
-"""Bytes of a request of many that any server takes: see `protocol.MAX_BATCH_CHARS`."""
-LINES = "application/x-ndjson"
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+MAX_TASKS = 1000
+"""Tasks in one response."""
+LINE_BATCH_S = 0.005
+"""Seconds that a finished outcome waits for others, to be sent in one chunk."""
+MIN_BATCH_BYTES = 1 << 20
+"""Body size that the batch routes accept whatever the options say: see
+`protocol.MAX_BATCH_CHARS`."""
+NDJSON = "application/x-ndjson"
 
 M = TypeVar("M", bound=BaseModel)
 
 
 class ServerOptions(BaseModel):
-    """How a server behaves; where it listens is `serving`'s affair."""
+    """Behaviour of a server. The address it listens on is set in `run`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     capacity: int = Field(default=256, ge=1, le=100_000)
-    """Sessions open at once; more are refused with 429."""
+    """Maximum number of concurrent sessions; more are rejected with 429."""
     ttl_s: float = Field(default=300.0, gt=0, le=86_400)
-    """Seconds without a call after which a session is given away."""
+    """Seconds without a call after which a session expires."""
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
-    """Seconds that one reset or step may take before the session is lost."""
-    most_bytes: int = Field(default=1 << 20, ge=1024)
-    """Bytes of one request's body."""
+    """Seconds that one reset or step may take before its session is lost."""
+    max_body_bytes: int = Field(default=1 << 20, ge=1024)
+    """Maximum size of a request body."""
     token: SecretStr | None = None
-    """The bearer token. None: no token is asked for."""
+    """Bearer token. None: no authentication."""
 
 
 class EnvironmentServer:
-    """The routes."""
+    """The routes of one server."""
 
     def __init__(
-        self, task_set: TaskSet, host: Host, options: ServerOptions, clock: Clock | None
+        self, task_set: TaskSet, executor: Executor, options: ServerOptions, clock: Clock | None
     ) -> None:
         self._options = options
-        self._shelf = Shelf(task_set)
-        self._stepping: set[asyncio.Task[Step]] = set()
+        self._task_service = TaskService(task_set)
+        self._running_steps: set[asyncio.Task[Step]] = set()
         self._metrics = Metrics(environment=task_set.name, capacity=options.capacity)
         self._sessions = Sessions(
-            host,
+            executor,
             self._metrics,
             capacity=options.capacity,
             ttl_s=options.ttl_s,
@@ -98,24 +104,25 @@ class EnvironmentServer:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Look the tasks over, reap while serving, and close every environment at the end."""
-        looking = asyncio.create_task(self._shelf.look())
-        reaping = asyncio.create_task(self._reap())
+        """Deal the first tasks, close expired sessions while serving, and close every environment
+        on shutdown."""
+        preparing = asyncio.create_task(self._task_service.prepare())
+        expiring = asyncio.create_task(self._close_expired_sessions())
         try:
             yield
         finally:
-            ending = (looking, reaping, *self._stepping)
-            for task in ending:
+            background = (preparing, expiring, *self._running_steps)
+            for task in background:
                 task.cancel()
-            await asyncio.gather(*ending, return_exceptions=True)
-            await self._sessions.shut()
-            self._shelf.close()
+            await asyncio.gather(*background, return_exceptions=True)
+            await self._sessions.close_all()
+            self._task_service.close()
 
     async def healthz(self, request: Request) -> Response:
         return PlainTextResponse("ok")
 
     async def readyz(self, request: Request) -> Response:
-        if not self._shelf.ready:
+        if not self._task_service.ready:
             return PlainTextResponse("the tasks are not ready yet", status_code=503)
         return PlainTextResponse("ok")
 
@@ -123,8 +130,8 @@ class EnvironmentServer:
         return Response(self._metrics.exposition(), headers={"content-type": CONTENT_TYPE})
 
     async def environment(self, request: Request) -> Response:
-        return _json(
-            await self._shelf.answer(
+        return _json_response(
+            await self._task_service.description(
                 capacity=self._options.capacity,
                 ttl_s=self._options.ttl_s,
                 version=version("agentrl"),
@@ -133,90 +140,97 @@ class EnvironmentServer:
 
     async def tasks(self, request: Request) -> Response:
         split = _split(request)
-        start = _number(request, "start", default=0, most=1 << 53)
-        count = _number(request, "count", default=1, most=MOST_TASKS)
-        return _json(protocol.TasksResponse(tasks=await self._shelf.tasks(split, start, count)))
+        start = _query_number(request, "start", default=0, maximum=1 << 53)
+        count = _query_number(request, "count", default=1, maximum=MAX_TASKS)
+        tasks = await self._task_service.tasks(split, start, count)
+        return _json_response(protocol.TasksResponse(tasks=tasks))
 
     async def open(self, request: Request) -> Response:
-        asked = await self._body(request, protocol.OpenRequest)
-        session, observation = await self._sessions.open(asked.task, asked.key, asked.replaces)
-        return _json(
-            protocol.OpenResponse(id=session, ttl_s=self._options.ttl_s, observation=observation),
-            201,
+        body = await self._body(request, protocol.OpenRequest)
+        session, observation = await self._sessions.open(body.task, body.key, body.replaces)
+        response = protocol.OpenResponse(
+            id=session, ttl_s=self._options.ttl_s, observation=observation
         )
+        return _json_response(response, 201)
 
     async def step(self, request: Request) -> Response:
-        asked = await self._body(request, protocol.StepRequest)
-        step = await self._sessions.step(request.path_params["session"], asked.n, asked.action)
-        return _json(protocol.StepResponse(step=step))
+        body = await self._body(request, protocol.StepRequest)
+        step = await self._sessions.step(request.path_params["session"], body.n, body.action)
+        return _json_response(protocol.StepResponse(step=step))
 
     async def steps(self, request: Request) -> Response:
-        asked = await self._body(request, protocol.StepsRequest, least=BYTES_TOGETHER)
-        return StreamingResponse(self._outcomes(asked.steps), media_type=LINES)
+        body = await self._body(request, protocol.StepsRequest, min_limit=MIN_BATCH_BYTES)
+        return StreamingResponse(self._outcome_lines(body.steps), media_type=NDJSON)
 
     async def relabel(self, request: Request) -> Response:
-        asked = await self._body(request, protocol.RelabelRequest, least=BYTES_TOGETHER)
-        return _json(protocol.RelabelResponse(texts=await self._shelf.relabel(asked.openings)))
+        body = await self._body(request, protocol.RelabelRequest, min_limit=MIN_BATCH_BYTES)
+        texts = await self._task_service.relabel(body.openings)
+        return _json_response(protocol.RelabelResponse(texts=texts))
 
     async def close(self, request: Request) -> Response:
         await self._sessions.close(request.path_params["session"])
         return Response(status_code=204)
 
-    async def _reap(self) -> None:
+    async def _close_expired_sessions(self) -> None:
         while True:
             await asyncio.sleep(min(self._options.ttl_s / 4, 5.0))
-            await self._sessions.reap()
+            await self._sessions.close_expired()
 
-    async def _outcomes(self, asked: tuple[protocol.SessionStep, ...]) -> AsyncIterator[bytes]:
-        """A line for each step, when it is known; those that are known together, together. A slow
-        environment holds up nobody but itself."""
-        index = {self._begun(each): number for number, each in enumerate(asked)}
+    async def _outcome_lines(
+        self, requested: tuple[protocol.SessionStep, ...]
+    ) -> AsyncIterator[bytes]:
+        """One line for each step as soon as it is done, so that a slow environment delays no other
+        session. Steps that finish within `LINE_BATCH_S` share a chunk."""
+        index = {self._start_step(each): number for number, each in enumerate(requested)}
         pending = set(index)
         while pending:
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             if pending:
-                soon, pending = await asyncio.wait(pending, timeout=TOGETHER_S)
+                soon, pending = await asyncio.wait(pending, timeout=LINE_BATCH_S)
                 done |= soon
-            yield b"".join(_line(index[task], task) for task in done)
+            yield b"".join(_outcome_line(index[task], task) for task in done)
 
-    def _begun(self, asked: protocol.SessionStep) -> asyncio.Task[Step]:
-        """The step, which goes on when the client is gone: it may come back and ask again."""
-        task = asyncio.create_task(self._sessions.step(asked.session, asked.n, asked.action))
-        self._stepping.add(task)
-        task.add_done_callback(self._stepped)
+    def _start_step(self, requested: protocol.SessionStep) -> asyncio.Task[Step]:
+        """Run the step as a task that survives a disconnect: the client may reconnect and repeat
+        the request."""
+        task = asyncio.create_task(
+            self._sessions.step(requested.session, requested.n, requested.action)
+        )
+        self._running_steps.add(task)
+        task.add_done_callback(self._forget_step)
         return task
 
-    def _stepped(self, task: asyncio.Task[Step]) -> None:
-        self._stepping.discard(task)
+    def _forget_step(self, task: asyncio.Task[Step]) -> None:
+        self._running_steps.discard(task)
         if not task.cancelled():
-            task.exception()  # now it is seen, if nobody waits for it any more
+            task.exception()  # marks it as retrieved, in case the client has disconnected
 
-    async def _body(self, request: Request, model: type[M], *, least: int = 0) -> M:
-        """The request's body, as the model it must be; `least` bytes are taken of any."""
-        most_bytes = max(self._options.most_bytes, least)
+    async def _body(self, request: Request, model: type[M], *, min_limit: int = 0) -> M:
+        """The request body as `model`. Raises `RequestError` for another content type, a body that
+        is too long (the limit is at least `min_limit` bytes), and one that is not valid."""
+        limit = max(self._options.max_body_bytes, min_limit)
         if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
-            raise RefusedError(415, "invalid", "send the body as application/json", "content-type")
+            raise RequestError(415, "invalid", "send the body as application/json", "content-type")
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
-            if len(body) > most_bytes:
-                most = f"the body is longer than {most_bytes} bytes"
-                raise RefusedError(413, "invalid", most)
+            if len(body) > limit:
+                raise RequestError(413, "invalid", f"the body is longer than {limit} bytes")
         try:
             return model.model_validate_json(bytes(body))
         except ValidationError as error:
-            raise refused_by(error) from None
+            raise validation_error(error) from None
 
 
 def create_app(
-    task_set: TaskSet, host: Host, options: ServerOptions, *, clock: Clock | None = None
+    task_set: TaskSet, executor: Executor, options: ServerOptions, *, clock: Clock | None = None
 ) -> Starlette:
-    """The ASGI application. It owns `host`, and closes it when it shuts down.
+    """The ASGI application. It owns `executor` and closes it on shutdown.
 
-    `clock` gives the seconds that leases count by; None: the machine's monotonic clock."""
-    server = EnvironmentServer(task_set, host, options, clock)
+    `clock` gives the time in seconds by which leases expire; None: the monotonic clock."""
+    server = EnvironmentServer(task_set, executor, options, clock)
     if options.token is None:
-        guard = Middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK))
+        guard = Middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK_HOSTS))
     else:
         guard = Middleware(BearerToken, token=options.token.get_secret_value())
     return Starlette(
@@ -227,16 +241,16 @@ def create_app(
     )
 
 
-def _json(answer: BaseModel, status: int = 200) -> Response:
-    return Response(answer.model_dump_json(), status, media_type="application/json")
+def _json_response(message: BaseModel, status: int = 200) -> Response:
+    return Response(message.model_dump_json(), status, media_type="application/json")
 
 
-def _line(index: int, task: asyncio.Task[Step]) -> bytes:
+def _outcome_line(index: int, task: asyncio.Task[Step]) -> bytes:
     failure = task.exception()
     outcome = (
         protocol.StepOutcome(index=index, step=task.result())
         if failure is None
-        else protocol.StepOutcome(index=index, error=detail(failure))
+        else protocol.StepOutcome(index=index, error=error_detail(failure))
     )
     return outcome.model_dump_json().encode() + b"\n"
 
@@ -247,11 +261,11 @@ def _split(request: Request) -> Split:
         return "train"
     if given == "heldout":
         return "heldout"
-    raise RefusedError(404, "not_found", f"there is no split {given!r}; use train or heldout")
+    raise RequestError(404, "not_found", f"there is no split {given!r}; use train or heldout")
 
 
-def _number(request: Request, name: str, *, default: int, most: int) -> int:
+def _query_number(request: Request, name: str, *, default: int, maximum: int) -> int:
     given = request.query_params.get(name, str(default))
-    if not (given.isascii() and given.isdecimal() and int(given) <= most):
-        raise RefusedError(400, "invalid", f"{name} must be a number from 0 to {most}", name)
+    if not (given.isascii() and given.isdecimal() and int(given) <= maximum):
+        raise RequestError(400, "invalid", f"{name} must be an integer from 0 to {maximum}", name)
     return int(given)

@@ -1,4 +1,4 @@
-"""Refusals: every error of the server as one JSON form, with the status code that fits."""
+"""Error responses: every error of the server as one JSON form with a fitting status code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 Handler = Callable[[Request, Exception], Awaitable[Response]]
 
-# The first class that fits, so the special ones come first.
+# The first matching class applies, so subclasses come before their bases.
 _STATUS: tuple[tuple[type[WorldError], int, ErrorType], ...] = (
     (CapacityError, 429, "capacity"),
     (UnknownLeaseError, 404, "session"),
@@ -31,8 +31,8 @@ _STATUS: tuple[tuple[type[WorldError], int, ErrorType], ...] = (
 )
 
 
-class RefusedError(WorldError):
-    """The request is not one that the server takes."""
+class RequestError(WorldError):
+    """The request is malformed. `field`: the field at fault, if there is one."""
 
     def __init__(
         self, status: int, kind: ErrorType, message: str, field: str | None = None
@@ -43,66 +43,68 @@ class RefusedError(WorldError):
         self.field = field
 
 
-def answer(status: int, kind: ErrorType, message: str, field: str | None = None) -> Response:
-    """An `ErrorResponse` as a response."""
+def error_response(
+    status: int, kind: ErrorType, message: str, field: str | None = None
+) -> Response:
+    """A response whose body is an `ErrorResponse`."""
     body = ErrorResponse(error=ErrorDetail(type=kind, message=message, field=field))
     return Response(body.model_dump_json(), status, media_type="application/json")
 
 
-def detail(error: BaseException) -> ErrorDetail:
-    """An error as part of an answer about many things. What is no `WorldError` is logged: the
-    environment, or the server, failed."""
-    _, kind = _classified(error)
+def error_detail(error: BaseException) -> ErrorDetail:
+    """An error as part of a batch response. Logs errors that are no `WorldError`: they are bugs of
+    the environment or of the server."""
+    _, kind = _status_of(error)
     if isinstance(error, WorldError):
         return ErrorDetail(type=kind, message=str(error))
     LOG.error("a call into the environment failed", exc_info=error)
     return ErrorDetail(type=kind, message=f"{type(error).__name__}: {error}")
 
 
-def _classified(error: BaseException) -> tuple[int, ErrorType]:
+def validation_error(error: ValidationError) -> RequestError:
+    """The first error of a body as a `RequestError`: 400 if it is not JSON, else 422."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    if first["type"] == "json_invalid":
+        return RequestError(400, "invalid", f"the body is not JSON: {first['msg']}")
+    field = ".".join(str(part) for part in first["loc"])
+    return RequestError(422, "invalid", first["msg"], field or None)
+
+
+def _status_of(error: BaseException) -> tuple[int, ErrorType]:
     for family, status, kind in _STATUS:
         if isinstance(error, family):
             return status, kind
     return 500, "internal"
 
 
-def refused_by(error: ValidationError) -> RefusedError:
-    """The first mistake of a body, named. 400: not JSON at all; 422: not what is asked for."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    if first["type"] == "json_invalid":
-        return RefusedError(400, "invalid", f"the body is not JSON: {first['msg']}")
-    field = ".".join(str(part) for part in first["loc"])
-    return RefusedError(422, "invalid", first["msg"], field or None)
+async def _handle_request_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return error_response(error.status, error.kind, str(error), error.field)
 
 
-async def _on_refusal(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedError)
-    return answer(error.status, error.kind, str(error), error.field)
-
-
-async def _on_world_error(request: Request, error: Exception) -> Response:
-    status, kind = _classified(error)
-    response = answer(status, kind, str(error))
+async def _handle_world_error(request: Request, error: Exception) -> Response:
+    status, kind = _status_of(error)
+    response = error_response(status, kind, str(error))
     if isinstance(error, CapacityError):
         response.headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s)))
     return response
 
 
-async def _on_http_exception(request: Request, error: Exception) -> Response:
+async def _handle_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind: ErrorType = "not_found" if error.status_code in (404, 405) else "invalid"
     message = f"{request.method} {request.url.path}: {error.detail}"
-    return answer(error.status_code, kind, message)
+    return error_response(error.status_code, kind, message)
 
 
-async def _on_anything_else(request: Request, error: Exception) -> Response:
-    """The environment, or the server, failed. The server's log has the trace."""
-    return answer(500, "internal", f"{type(error).__name__}: {error}")
+async def _handle_other(request: Request, error: Exception) -> Response:
+    """The environment or the server failed. Starlette logs the traceback."""
+    return error_response(500, "internal", f"{type(error).__name__}: {error}")
 
 
 HANDLERS: dict[int | type[Exception], Handler] = {
-    RefusedError: _on_refusal,
-    WorldError: _on_world_error,
-    HTTPException: _on_http_exception,
-    Exception: _on_anything_else,
+    RequestError: _handle_request_error,
+    WorldError: _handle_world_error,
+    HTTPException: _handle_http_exception,
+    Exception: _handle_other,
 }

@@ -1,10 +1,10 @@
-"""Hosts: where the environments of a server run, off the event loop.
+"""Executors: run the environments of a server off the event loop.
 
-`ThreadHost` runs them in threads of the server's process: right for environments that are cheap or
-that wait (a browser, another server), since waiting threads cost nothing. `ProcessHost` spreads
-sessions over worker processes, one call at a time in each: right for environments that compute,
-which in threads would share one interpreter lock with the event loop. A session stays in the
-process that opened it. `benchmarks/envs.py` measures both.
+`ThreadExecutor` runs environments in threads of the server process: suitable for environments that
+are cheap or that wait for I/O (a browser, another server). `ProcessExecutor` distributes sessions
+over worker processes, one call at a time in each: suitable for environments that compute, which
+would otherwise share one interpreter lock with the event loop. A session stays in the process that
+opened it. `benchmarks/envs.py` compares the two.
 """
 
 from __future__ import annotations
@@ -22,174 +22,223 @@ from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from agentrl_envs.env import Observation, Step, Task, TaskSet
+from agentrl_envs.env import Environment, Observation, Step, Task, TaskSet
 from agentrl_envs.errors import SessionError
-from agentrl_envs.server.room import Room
 
 TaskSetFactory = Callable[[], TaskSet]
-"""Makes the task set. Must be picklable for `ProcessHost`: a module's function or a partial."""
+"""Creates the task set. Must be picklable for `ProcessExecutor`: a module-level function or a
+`functools.partial` of one."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-DISMISS_S = 5.0
+WORKER_STOP_TIMEOUT_S = 5.0
 """Seconds that a worker is given to close its environments."""
 
 
-class Host(Protocol):
-    """Runs sessions. Calls of one session must come one by one."""
+class Executor(Protocol):
+    """Runs sessions. Calls of one session must be sequential."""
 
     async def reset(self, session: str, task: Task) -> Observation: ...
 
     async def step(self, session: str, action: str) -> Step: ...
 
     async def release(self, session: str) -> None:
-        """The session is over; its environment may serve another."""
+        """The session is over; its environment may be reused."""
         ...
 
     def discard(self, session: str) -> None:
-        """The session failed, or its last call was given up; its environment is not to be used
-        again. Does not wait for what still runs."""
+        """The session failed, or its last call was abandoned; its environment must not be reused.
+        Does not wait for a call that is still running."""
         ...
 
     async def close(self) -> None:
-        """Close every environment and stop what runs them."""
+        """Close every environment and stop the threads or processes."""
         ...
 
 
-class ThreadHost:
-    """Environments in threads of this process."""
+class EnvironmentPool:
+    """The environments of one process, by session. Calls of one session must be sequential; calls
+    of different sessions may overlap."""
 
-    def __init__(self, task_set: TaskSet, *, threads: int = 32) -> None:
-        self._room = Room(task_set)
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="environment")
-        self._last: dict[str, Future[Any]] = {}
+    def __init__(self, task_set: TaskSet) -> None:
+        self._task_set = task_set
+        self._in_use: dict[str, Environment] = {}
+        self._free: list[Environment] = []
 
-    async def reset(self, session: str, task: Task) -> Observation:
-        return await self._in_thread(session, self._room.reset, session, task)
+    def reset(self, session: str, task: Task) -> Observation:
+        """Set up the task, in a free or new environment if the session has none yet."""
+        environment = self._in_use.get(session)
+        if environment is None:
+            environment = self._free.pop() if self._free else self._task_set.environment()
+            self._in_use[session] = environment
+        return environment.reset(task)
 
-    async def step(self, session: str, action: str) -> Step:
-        return await self._in_thread(session, self._room.step, session, action)
+    def step(self, session: str, action: str) -> Step:
+        """Take one action. Raises `SessionError` for an unknown session."""
+        environment = self._in_use.get(session)
+        if environment is None:
+            raise SessionError(f"session {session!r} is not in this process")
+        return environment.step(action)
 
-    async def release(self, session: str) -> None:
-        self._last.pop(session, None)
-        self._room.release(session)
+    def release(self, session: str) -> None:
+        """Keep the session's environment for another session."""
+        environment = self._in_use.pop(session, None)
+        if environment is not None:
+            self._free.append(environment)
 
     def discard(self, session: str) -> None:
-        last = self._last.pop(session, None)
-        if last is not None:  # at once when it is done, else when its thread comes back
-            last.add_done_callback(lambda _: self._room.discard(session))
+        """Close the session's environment, which failed and must not be reused."""
+        environment = self._in_use.pop(session, None)
+        if environment is not None:
+            environment.close()
+
+    def close(self) -> None:
+        """Close every environment."""
+        for environment in (*self._in_use.values(), *self._free):
+            environment.close()
+        self._in_use.clear()
+        self._free.clear()
+
+
+class ThreadExecutor:
+    """Runs environments in threads of this process."""
+
+    def __init__(self, task_set: TaskSet, *, threads: int = 32) -> None:
+        self._pool = EnvironmentPool(task_set)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="environment")
+        self._last_call: dict[str, Future[Any]] = {}
+
+    async def reset(self, session: str, task: Task) -> Observation:
+        return await self._run_in_thread(session, self._pool.reset, session, task)
+
+    async def step(self, session: str, action: str) -> Step:
+        return await self._run_in_thread(session, self._pool.step, session, action)
+
+    async def release(self, session: str) -> None:
+        self._last_call.pop(session, None)
+        self._pool.release(session)
+
+    def discard(self, session: str) -> None:
+        last_call = self._last_call.pop(session, None)
+        if last_call is not None:  # runs at once if the call is done, else when its thread returns
+            last_call.add_done_callback(lambda _: self._pool.discard(session))
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._room.close()
+        self._pool.close()
 
-    async def _in_thread(
+    async def _run_in_thread(
         self, session: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         future = self._threads.submit(call, *args, **kwargs)
-        self._last[session] = future
+        self._last_call[session] = future
         return await asyncio.wrap_future(future)
 
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    pool: ProcessPoolExecutor
+    executor: ProcessPoolExecutor
     pid: int | None = None
-    """Known once the process has started."""
+    """None until the process has started."""
 
 
-class ProcessHost:
-    """Environments in worker processes; a session is pinned to the least busy one when it opens.
+class ProcessExecutor:
+    """Runs environments in worker processes. A session is assigned to the worker with the fewest
+    sessions when it opens, and stays there.
 
-    A worker that dies takes its sessions with it (`SessionError`) and is replaced. One that hangs
-    in a call that was given up is killed: it would hang its other sessions too."""
+    A worker that dies takes its sessions with it (`SessionError`) and is replaced. A worker that
+    hangs in an abandoned call is killed, because it blocks its other sessions too."""
 
     def __init__(self, factory: TaskSetFactory, *, workers: int) -> None:
         self._factory = factory
-        self._workers = [self._hired() for _ in range(workers)]
-        self._pinned: dict[str, _Worker] = {}
-        self._last: dict[str, Future[Any]] = {}
+        self._workers = [self._new_worker() for _ in range(workers)]
+        self._worker_of: dict[str, _Worker] = {}
+        self._last_call: dict[str, Future[Any]] = {}
 
     async def reset(self, session: str, task: Task) -> Observation:
-        if session not in self._pinned:
-            held = Counter(id(worker) for worker in self._pinned.values())
-            self._pinned[session] = min(self._workers, key=lambda worker: held[id(worker)])
-        return await self._in_worker(session, _reset, session, task)
+        if session not in self._worker_of:
+            load = Counter(id(worker) for worker in self._worker_of.values())
+            self._worker_of[session] = min(self._workers, key=lambda worker: load[id(worker)])
+        return await self._run_in_worker(session, _reset, session, task)
 
     async def step(self, session: str, action: str) -> Step:
-        return await self._in_worker(session, _step, session, action)
+        return await self._run_in_worker(session, _step, session, action)
 
     async def release(self, session: str) -> None:
         try:
-            await self._in_worker(session, _release, session)
+            await self._run_in_worker(session, _release, session)
         except SessionError:
-            return  # it went down with its worker: nothing is held any more
+            return  # its worker has died, so nothing is held
         self._forget(session)
 
     def discard(self, session: str) -> None:
-        worker, last = self._pinned.get(session), self._last.get(session)
+        worker, last_call = self._worker_of.get(session), self._last_call.get(session)
         self._forget(session)
         if worker is None:
             return
-        if last is not None and last.running():
+        if last_call is not None and last_call.running():
             _kill(worker)
             self._replace(worker)
         else:
-            worker.pool.submit(_discard, session)
+            worker.executor.submit(_discard, session)
 
     async def close(self) -> None:
-        await asyncio.gather(*(self._dismissed(worker) for worker in self._workers))
+        await asyncio.gather(*(self._stop(worker) for worker in self._workers))
 
     @property
     def pids(self) -> tuple[int, ...]:
         """Process ids of the workers that have started."""
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
-    async def _in_worker(
+    async def _run_in_worker(
         self, session: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        worker = self._pinned.get(session)
+        worker = self._worker_of.get(session)
         if worker is None:
-            raise SessionError(f"session {session!r} went down with its worker")
+            raise SessionError(f"session {session!r} was lost when its worker process died")
         try:
             if worker.pid is None:
-                worker.pid = await asyncio.wrap_future(worker.pool.submit(os.getpid))
-            if worker not in self._workers:  # another call gave it up meanwhile
+                worker.pid = await asyncio.wrap_future(worker.executor.submit(os.getpid))
+            if worker not in self._workers:  # another call has replaced it meanwhile
                 raise BrokenProcessPool
-            future = worker.pool.submit(call, *args, **kwargs)
-            self._last[session] = future
+            future = worker.executor.submit(call, *args, **kwargs)
+            self._last_call[session] = future
             return await asyncio.wrap_future(future)
         except BrokenProcessPool:
             self._replace(worker)
-            raise SessionError(f"session {session!r} went down with its worker") from None
+            message = f"session {session!r} was lost when its worker process died"
+            raise SessionError(message) from None
 
     def _replace(self, broken: _Worker) -> None:
-        """Once, however many calls were waiting on the worker that died."""
+        """Replace a worker once, however many calls were waiting for it."""
         if broken in self._workers:
-            self._workers[self._workers.index(broken)] = self._hired()
-            for session in [name for name, at in self._pinned.items() if at is broken]:
+            self._workers[self._workers.index(broken)] = self._new_worker()
+            for session in [name for name, at in self._worker_of.items() if at is broken]:
                 self._forget(session)
-            broken.pool.shutdown(wait=False)
+            broken.executor.shutdown(wait=False)
 
     def _forget(self, session: str) -> None:
-        self._pinned.pop(session, None)
-        self._last.pop(session, None)
+        self._worker_of.pop(session, None)
+        self._last_call.pop(session, None)
 
-    async def _dismissed(self, worker: _Worker) -> None:
+    async def _stop(self, worker: _Worker) -> None:
         if worker.pid is not None:
             try:
-                async with asyncio.timeout(DISMISS_S):
-                    await asyncio.wrap_future(worker.pool.submit(_close))
+                async with asyncio.timeout(WORKER_STOP_TIMEOUT_S):
+                    await asyncio.wrap_future(worker.executor.submit(_close))
             except (TimeoutError, BrokenProcessPool):
                 _kill(worker)
-        await asyncio.to_thread(worker.pool.shutdown, wait=True, cancel_futures=True)
+        await asyncio.to_thread(worker.executor.shutdown, wait=True, cancel_futures=True)
 
-    def _hired(self) -> _Worker:
+    def _new_worker(self) -> _Worker:
         return _Worker(
             ProcessPoolExecutor(
-                1, mp_context=get_context("spawn"), initializer=_furnish, initargs=(self._factory,)
+                1,
+                mp_context=get_context("spawn"),
+                initializer=_initialize_worker,
+                initargs=(self._factory,),
             )
         )
 
@@ -200,19 +249,20 @@ def _kill(worker: _Worker) -> None:
             os.kill(worker.pid, signal.SIGKILL)
 
 
-# In a worker process: its room, and the calls that reach it.
+# The rest runs in a worker process. The pool is a global because ProcessPoolExecutor's initializer
+# can hand over its result in no other way.
 
-_rooms: list[Room] = []
-
-
-def _furnish(factory: TaskSetFactory) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle
-    threading.Thread(target=_leave_with_the_server, daemon=True).start()
-    _rooms.append(Room(factory()))
+_pools: list[EnvironmentPool] = []
 
 
-def _leave_with_the_server() -> None:
-    """A server that is killed cannot tell its workers; they would wait for work for ever."""
+def _initialize_worker(factory: TaskSetFactory) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    _pools.append(EnvironmentPool(factory()))
+
+
+def _exit_with_parent() -> None:
+    """A server that is killed cannot stop its workers; without this they would wait for ever."""
     server = parent_process()
     if server is not None:
         server.join()
@@ -220,20 +270,20 @@ def _leave_with_the_server() -> None:
 
 
 def _reset(session: str, task: Task) -> Observation:
-    return _rooms[0].reset(session, task)
+    return _pools[0].reset(session, task)
 
 
 def _step(session: str, action: str) -> Step:
-    return _rooms[0].step(session, action)
+    return _pools[0].step(session, action)
 
 
 def _release(session: str) -> None:
-    _rooms[0].release(session)
+    _pools[0].release(session)
 
 
 def _discard(session: str) -> None:
-    _rooms[0].discard(session)
+    _pools[0].discard(session)
 
 
 def _close() -> None:
-    _rooms[0].close()
+    _pools[0].close()

@@ -1,8 +1,8 @@
-"""Serving: an application on a port, for a process of its own or beside other work.
+"""Runs an application on a port, in the foreground or in a thread.
 
-serve(app, host="127.0.0.1", port=8080)          # until SIGTERM or Ctrl-C
+serve(app, bind_socket("127.0.0.1", 8080))  # until SIGTERM or Ctrl-C
 
-with running(app) as url:                        # in a thread, on a free port
+with running(app) as url:                   # in a thread, on a free port
     ...
 """
 
@@ -18,23 +18,26 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.applications import Starlette
 
-DRAIN_S = 10
-"""Seconds that calls under way are given to end once the server is told to stop."""
+GRACEFUL_SHUTDOWN_S = 10
+"""Seconds that running calls are given to finish when the server shuts down."""
 
+KEEP_ALIVE_S = 75
+"""Seconds that an idle connection is kept open."""
 
 BACKLOG = 2048
+"""Connections that wait to be accepted."""
 
 
-class ServingError(ValueError):
-    """The server cannot be started so. Field, reason, fix."""
+class ServeError(ValueError):
+    """The server cannot be started with these flags. The message names flag, reason and fix."""
 
 
 def check_exposure(host: str, *, has_token: bool) -> None:
-    """Raises `ServingError` where a server would be open to a network without a token."""
+    """Raises `ServeError` if the server would be reachable from a network without a token."""
     if not has_token and not is_loopback(host):
-        raise ServingError(
+        raise ServeError(
             f"--host: {host} can be reached from other machines and no token is set; "
-            "give a token, or bind 127.0.0.1"
+            "set a token, or bind 127.0.0.1"
         )
 
 
@@ -48,10 +51,10 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0: the system chooses. Raises `ServingError` when it is taken."""
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Bind and listen; port 0: the system chooses. Raises `ServeError` if the port is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because asyncio turns Nagle's delay off only where it is.
+    # asyncio disables Nagle's algorithm only for sockets whose protocol is named.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -59,23 +62,23 @@ def listening(host: str, port: int) -> socket.socket:
         bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
-        raise ServingError(
+        raise ServeError(
             f"--port: cannot listen on {host}:{port} ({error.strerror}); choose another port"
         ) from None
     return bound
 
 
 def serve(app: Starlette, bound: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT, then let calls under way end."""
+    """Serve until SIGTERM or SIGINT, then let running calls finish."""
     uvicorn.Server(_config(app)).run(sockets=[bound])
 
 
 @contextmanager
 def running(app: Starlette, *, start_s: float = 30.0) -> Iterator[str]:
-    """The application in a thread, on a loopback port that the system chooses. Yields its URL.
+    """Run the application in a thread, on a free loopback port. Yields its URL.
 
-    Raises `TimeoutError` when it does not start in `start_s` seconds."""
-    bound = listening("127.0.0.1", 0)
+    Raises `TimeoutError` if it does not start within `start_s` seconds."""
+    bound = bind_socket("127.0.0.1", 0)
     server = uvicorn.Server(_config(app))
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [bound]}, name="server", daemon=True
@@ -100,6 +103,6 @@ def _config(app: Starlette) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         ws="none",
-        timeout_graceful_shutdown=DRAIN_S,
-        timeout_keep_alive=75,
+        timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
     )

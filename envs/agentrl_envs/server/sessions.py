@@ -1,7 +1,7 @@
-"""Sessions: leases, environments and counters put together. What the routes of the server call.
+"""Sessions: leases, environments and metrics combined. The routes of the server call this.
 
-A failed call loses its session, and only that: the lease is released, the environment discarded,
-and the client told by a `SessionError`. A repeated call gets the stored answer of the first.
+A failed call loses its session and nothing else: the lease is released, the environment discarded,
+and the client receives a `SessionError`. A repeated call returns the stored answer of the first.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from contextlib import asynccontextmanager
 
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import CapacityError, SessionError
-from agentrl_envs.server.executors import Host
+from agentrl_envs.server.executors import Executor
 from agentrl_envs.server.leases import Clock, Lease, Leases, UnknownLeaseError
 from agentrl_envs.server.metrics import Metrics
 
 
 class ConflictError(SessionError):
-    """The session is not where the client thinks it is."""
+    """The client's view of the session is wrong."""
 
 
 class Sessions:
-    """Every session of one server."""
+    """All sessions of one server."""
 
     def __init__(
         self,
-        host: Host,
+        executor: Executor,
         metrics: Metrics,
         *,
         capacity: int,
@@ -35,7 +35,7 @@ class Sessions:
         timeout_s: float,
         clock: Clock = time.monotonic,
     ) -> None:
-        self._host = host
+        self._executor = executor
         self._metrics = metrics
         self._timeout_s = timeout_s
         self._leases = Leases(capacity=capacity, ttl_s=ttl_s, clock=clock)
@@ -43,121 +43,123 @@ class Sessions:
     async def open(
         self, task: Task, key: str, replaces: str | None = None
     ) -> tuple[str, Observation]:
-        """A session with the task set up in it: its id and the first observation.
+        """Open a session and set up `task`: its id and the first observation.
 
-        Raises `CapacityError` when full, `TaskError` for a task that is not this environment's."""
+        Raises `CapacityError` when the server is full, `TaskError` for a task of another
+        environment."""
         if replaces is not None:
             await self.close(replaces)
         try:
-            lease = self._leases.grant(key)
+            lease = self._leases.acquire(key)
         except CapacityError:
             self._metrics.refused.inc()
             raise
-        async with self._turn(lease):
-            if lease.opening is not None:
+        async with self._locked(lease):
+            if lease.first_observation is not None:
                 self._metrics.repeated.inc()
-                return lease.id, lease.opening
-            async with self._kept(lease), self._in_time("reset"):
+                return lease.id, lease.first_observation
+            async with self._lost_on_failure(lease), self._timeout("reset"):
                 with self._metrics.reset_seconds.time():
-                    observation = await self._host.reset(lease.id, task)
-                lease.opening = lease.checker.reset(observation)
+                    observation = await self._executor.reset(lease.id, task)
+                lease.first_observation = lease.checker.reset(observation)
             self._metrics.opened.inc()
-        self._count()
-        return lease.id, lease.opening
+        self._update_gauge()
+        return lease.id, lease.first_observation
 
     async def step(self, session: str, n: int, action: str) -> Step:
-        """The n-th step, counted from 1; the last one again when it is repeated as it was.
+        """Take the n-th step, counted from 1; a repeat of the last one returns its stored answer.
 
-        Raises `UnknownLeaseError`, `ConflictError` for a number out of order."""
+        Raises `UnknownLeaseError`, and `ConflictError` for a number out of order."""
         lease = self._leases.get(session)
-        async with self._turn(lease):
-            if (answered := _answered(lease, n, action)) is not None:
+        async with self._locked(lease):
+            if (stored := _stored_answer(lease, n, action)) is not None:
                 self._metrics.repeated.inc()
-                return answered
-            async with self._kept(lease), self._in_time("step"):
+                return stored
+            async with self._lost_on_failure(lease), self._timeout("step"):
                 with self._metrics.step_seconds.time():
-                    step = await self._host.step(lease.id, action)
+                    step = await self._executor.step(lease.id, action)
                 lease.checker.step(step)
             lease.steps, lease.last_action, lease.last_step = n, action, step
-            lease.over = step.terminated or step.truncated
+            lease.finished = step.terminated or step.truncated
         self._metrics.steps.inc()
         return step
 
     async def close(self, session: str) -> None:
-        """Give the session back. A session that is not open is closed already."""
+        """Close the session. Does nothing for one that is not open."""
         try:
             lease = self._leases.get(session)
         except UnknownLeaseError:
             return
-        async with lease.turn:
+        async with lease.lock:
             if not lease.lost:
                 self._leases.release(lease)
-                await self._host.release(lease.id)
-        self._count()
+                await self._executor.release(lease.id)
+        self._update_gauge()
 
-    async def reap(self) -> int:
-        """Close what has run out of time; returns how many."""
-        reaped = 0
+    async def close_expired(self) -> int:
+        """Close the expired sessions; returns their number."""
+        closed = 0
         for lease in self._leases.expired():
-            # While the one before it was closed, its client may have come back.
+            # Its client may have returned while the session before it was being closed.
             if not lease.lost and self._leases.is_expired(lease):
                 self._metrics.expired.inc()
                 await self.close(lease.id)
-                reaped += 1
-        return reaped
+                closed += 1
+        return closed
 
-    async def shut(self) -> None:
-        """Close every environment. Sessions do not outlive their server."""
+    async def close_all(self) -> None:
+        """Close every environment. Sessions do not survive their server."""
         for lease in self._leases.all():
             self._leases.release(lease)
-        await self._host.close()
-        self._count()
+        await self._executor.close()
+        self._update_gauge()
 
     @asynccontextmanager
-    async def _turn(self, lease: Lease) -> AsyncIterator[None]:
-        """The lease, for one call."""
-        with self._leases.used(lease):
-            async with lease.turn:
+    async def _locked(self, lease: Lease) -> AsyncIterator[None]:
+        """Hold the lease for one call. Raises `UnknownLeaseError` if a call before lost it."""
+        with self._leases.in_use(lease):
+            async with lease.lock:
                 if lease.lost:
                     raise UnknownLeaseError(f"session {lease.id!r} was lost by an earlier call")
                 yield
 
     @asynccontextmanager
-    async def _kept(self, lease: Lease) -> AsyncIterator[None]:
-        """A call into the environment: whatever it raises, the session is lost with it."""
-        kept = False
+    async def _lost_on_failure(self, lease: Lease) -> AsyncIterator[None]:
+        """Lose the session if the body does not complete, cancellation included."""
+        completed = False
         try:
             yield
-            kept = True
+            completed = True
         finally:
-            if not kept:
+            if not completed:
                 self._leases.release(lease)
                 self._metrics.lost.inc()
-                self._count()
-                self._host.discard(lease.id)
+                self._update_gauge()
+                self._executor.discard(lease.id)
 
     @asynccontextmanager
-    async def _in_time(self, call: str) -> AsyncIterator[None]:
+    async def _timeout(self, call: str) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(self._timeout_s):
                 yield
         except TimeoutError:
             raise SessionError(f"{call} took longer than {self._timeout_s:g} s") from None
 
-    def _count(self) -> None:
+    def _update_gauge(self) -> None:
         self._metrics.sessions.set(len(self._leases))
 
 
-def _answered(lease: Lease, n: int, action: str) -> Step | None:
-    """The stored answer, if this is the last step again. None: it is the next one."""
+def _stored_answer(lease: Lease, n: int, action: str) -> Step | None:
+    """The stored answer if this repeats the last step; None if it is the next step. Raises
+    `ConflictError` otherwise."""
     if n == lease.steps and action == lease.last_action:
         return lease.last_step
     if n != lease.steps + 1:
         raise ConflictError(
-            f"step {n} was sent, but step {lease.steps + 1} is next"
+            f"received step {n}, expected step {lease.steps + 1}"
             if n != lease.steps
-            else f"step {n} was answered already, for another action"
+            else f"step {n} was already taken with another action"
         )
-    if lease.over:
-        raise ConflictError("the episode is over; open a session for the next one")
+    if lease.finished:
+        raise ConflictError("the episode has ended; open a session for the next one")
     return None

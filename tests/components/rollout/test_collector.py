@@ -27,7 +27,7 @@ from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.errors import SessionError
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
 from agentrl_envs.world import LocalWorld
 
@@ -171,7 +171,7 @@ def test_a_run_whose_world_failed_for_a_moment_leaves_the_records_of_one_that_wa
     records = []
     for sessions in (0, 6):
         tasks = Outage(sessions)
-        app = create_app(tasks, ThreadHost(tasks), ServerOptions())
+        app = create_app(tasks, ThreadExecutor(tasks), ServerOptions())
         with running(app) if sessions else nullcontext() as url:
             world = {"name": "corridor", "url": url} if sessions else WORLD
             with at_work(manifest({"name": name}, world)) as context:

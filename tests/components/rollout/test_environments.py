@@ -7,7 +7,7 @@ from agentrl_components.spec import Environment
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import SessionError
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
 
 
@@ -97,7 +97,7 @@ def test_a_server_whose_name_leads_elsewhere_by_and_by_is_found_there(replicas, 
         await later.close()
 
     tasks = CorridorTasks()
-    app = create_app(tasks, ThreadHost(tasks), ServerOptions(token="t"))
+    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(token="t"))
     with running(app) as url, asyncio.Runner(loop_factory=Names) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, Names)

@@ -17,7 +17,7 @@ from agentrl_components.update.packing import Example
 from agentrl_envs.env import TaskSet
 from agentrl_envs.registry import task_set
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
 
 MANIFEST = """
@@ -39,7 +39,7 @@ spec:
 
 @contextmanager
 def served(tasks: TaskSet, requests: list[str]) -> Iterator[str]:
-    app = create_app(tasks, ThreadHost(tasks), ServerOptions())
+    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions())
 
     async def noting(scope, receive, send):
         requests.append(scope.get("path", ""))

@@ -7,7 +7,7 @@ import pytest
 from corridor_server import HURRIED, PATIENT, served
 from pydantic import SecretStr
 
-from agentrl_envs.client.http import Server
+from agentrl_envs.client.http import ServerClient
 from agentrl_envs.errors import UnreachableError
 from agentrl_envs.protocol import EnvironmentResponse
 
@@ -30,7 +30,7 @@ class Names(asyncio.SelectorEventLoop):
 
 def test_a_name_without_an_address_is_tried_again_and_looked_up_for_every_connection():
     async def asked(url: str) -> None:
-        server = Server(url, token="t", patience=PATIENT)
+        server = ServerClient(url, token="t", options=PATIENT)
         assert (await server.get("/v1/environment", EnvironmentResponse)).name == "corridor"
         await asyncio.gather(
             *(server.get("/v1/environment", EnvironmentResponse) for _ in range(3))
@@ -44,9 +44,9 @@ def test_a_name_without_an_address_is_tried_again_and_looked_up_for_every_connec
 
 def test_a_name_that_never_has_an_address_is_a_session_error():
     async def asked() -> None:
-        server = Server("http://worlds.test", token=None, patience=HURRIED)
+        server = ServerClient("http://worlds.test", token=None, options=HURRIED)
         with pytest.raises(UnreachableError, match=r"http://worlds\.test: .*not known"):
-            await server.get("/v1/environment", EnvironmentResponse, patient=False)
+            await server.get("/v1/environment", EnvironmentResponse, retry=False)
         await server.close()
 
     with asyncio.Runner(loop_factory=Names) as runner:

@@ -12,20 +12,20 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from agentrl_envs.client.blocking import BlockingTaskSet
-from agentrl_envs.client.remote_world import RemoteTaskSet
+from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Task, TaskSet
 from agentrl_envs.environments.corridor import CorridorOptions, CorridorTasks
 from agentrl_envs.errors import CapacityError, SessionError, TaskError, WorldError
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
 from agentrl_envs.world import LocalWorld, World
 
 
 async def test_an_episode_over_http_is_the_episode_in_process():
     with served() as url:
-        async with RemoteTaskSet.connected(url) as remote:
+        async with RemoteWorld.connected(url) as remote:
             local = LocalWorld(CorridorTasks())
             for world in (remote, local):
                 assert isinstance(world, World)
@@ -44,13 +44,13 @@ async def test_an_episode_over_http_is_the_episode_in_process():
 
 async def test_an_index_beyond_the_split_wraps_round():
     with served() as url:
-        async with RemoteTaskSet.connected(url) as remote:
+        async with RemoteWorld.connected(url) as remote:
             assert await remote.task("heldout", 23 * 7 + 3) == await remote.task("heldout", 3)
 
 
 async def test_a_session_keeps_its_place_from_episode_to_episode():
     with served(capacity=1) as url:
-        async with RemoteTaskSet.connected(url, patience=HURRIED) as remote:
+        async with RemoteWorld.connected(url, options=HURRIED) as remote:
             session = remote.session()
             for _ in range(3):
                 assert (await session.reset(red_left_2())).text.endswith("left 2")
@@ -70,7 +70,7 @@ async def test_sixty_four_clients_hear_their_own_answers_only():
         return seen
 
     with served(tasks, capacity=64) as url:
-        async with RemoteTaskSet.connected(url) as remote:
+        async with RemoteWorld.connected(url) as remote:
             there = await asyncio.gather(*(episode(remote, index) for index in range(64)))
     here = [await episode(LocalWorld(tasks), index) for index in range(64)]
     assert there == here
@@ -78,7 +78,7 @@ async def test_sixty_four_clients_hear_their_own_answers_only():
 
 async def test_a_full_server_is_waited_for():
     with served(capacity=1) as url:
-        async with RemoteTaskSet.connected(url, patience=PATIENT) as remote:
+        async with RemoteWorld.connected(url, options=PATIENT) as remote:
             first, second = remote.session(), remote.session()
             await first.reset(red_left_2())
             waiting = asyncio.create_task(second.reset(red_left_2()))
@@ -91,17 +91,17 @@ async def test_a_full_server_is_waited_for():
 
 async def test_a_server_that_stays_full_is_a_capacity_error_that_says_how_long_was_waited():
     with served(capacity=1) as url:
-        async with RemoteTaskSet.connected(url, patience=HURRIED) as remote:
+        async with RemoteWorld.connected(url, options=HURRIED) as remote:
             first = remote.session()
             await first.reset(red_left_2())
-            with pytest.raises(CapacityError, match=r"all 1 sessions are taken; waited 0\.3 s"):
+            with pytest.raises(CapacityError, match=r"all 1 sessions are in use; waited 0\.3 s"):
                 await remote.session().reset(red_left_2())
 
 
 async def test_a_session_that_ran_out_of_time_is_a_session_error_and_can_be_reset():
     watch = Watch()
     with served(ttl_s=0.2, clock=watch) as url:
-        async with RemoteTaskSet.connected(url) as remote:
+        async with RemoteWorld.connected(url) as remote:
             session = remote.session()
             await session.reset(red_left_2())
 
@@ -119,42 +119,42 @@ async def test_a_session_that_ran_out_of_time_is_a_session_error_and_can_be_rese
 
 async def test_a_session_lost_by_its_environment_is_a_session_error():
     with served(FaultyTaskSet(CorridorTasks(), Faults(lose_step=1.0))) as url:
-        async with RemoteTaskSet.connected(url, patience=HURRIED) as remote:
+        async with RemoteWorld.connected(url, options=HURRIED) as remote:
             session = remote.session()
             await session.reset(red_left_2())
             with pytest.raises(SessionError, match="on purpose"):
                 await session.step("left")
-            with pytest.raises(SessionError, match="reset it"):
+            with pytest.raises(SessionError, match="call reset first"):
                 await session.step("left")
 
 
 async def test_a_step_before_any_reset_is_a_session_error():
     with served() as url:
-        async with RemoteTaskSet.connected(url) as remote:
-            with pytest.raises(SessionError, match="no task is set up"):
+        async with RemoteWorld.connected(url) as remote:
+            with pytest.raises(SessionError, match="has no task"):
                 await remote.session().step("left")
 
 
 async def test_a_task_that_is_not_the_servers_is_a_task_error():
     with served() as url:
-        async with RemoteTaskSet.connected(url) as remote:
+        async with RemoteWorld.connected(url) as remote:
             with pytest.raises(TaskError, match=r"payload\.cells"):
                 await remote.session().reset(Task(id="x-0", category="x", payload={}))
 
 
 async def test_an_unreachable_server_is_a_session_error_that_names_the_url():
     with pytest.raises(SessionError, match=r"http://127\.0\.0\.1:9: .*cannot reach the server"):
-        await RemoteTaskSet.connect("http://127.0.0.1:9", patience=HURRIED)
+        await RemoteWorld.connect("http://127.0.0.1:9", options=HURRIED)
 
 
 async def test_what_is_not_a_url_is_told_so():
     with pytest.raises(WorldError, match="nonsense"):
-        await RemoteTaskSet.connect("nonsense", patience=HURRIED)
+        await RemoteWorld.connect("nonsense", options=HURRIED)
 
 
 async def test_a_wrong_token_is_not_tried_again():
     tasks, asked = CorridorTasks(), []
-    app = create_app(tasks, ThreadHost(tasks), ServerOptions(token=SecretStr("sesame")))
+    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(token=SecretStr("sesame")))
 
     async def counting(scope, receive, send):
         if scope["type"] == "http":
@@ -162,11 +162,11 @@ async def test_a_wrong_token_is_not_tried_again():
         await app(scope, receive, send)
 
     with running(counting) as url:
-        with pytest.raises(WorldError, match="is the token right") as caught:
-            await RemoteTaskSet.connect(url, token="wrong", patience=PATIENT)
+        with pytest.raises(WorldError, match="check the token") as caught:
+            await RemoteWorld.connect(url, token="wrong", options=PATIENT)
         assert not isinstance(caught.value, SessionError)
         assert asked == ["/v1/environment"]
-        async with RemoteTaskSet.connected(url, token="sesame") as remote:
+        async with RemoteWorld.connected(url, token="sesame") as remote:
             assert remote.name == "corridor"
 
 
@@ -174,9 +174,9 @@ async def test_another_kind_of_server_is_told_from_an_environment_server():
     async def page(request: Request) -> Response:
         return PlainTextResponse("hello", status_code=404)
 
-    told = pytest.raises(WorldError, match="answered 404, not as an environment server does")
+    told = pytest.raises(WorldError, match="answered 404, but not as an environment server")
     with running(Starlette(routes=[Route("/v1/environment", page)])) as url, told:
-        await RemoteTaskSet.connect(url, patience=HURRIED)
+        await RemoteWorld.connect(url, options=HURRIED)
 
 
 async def test_servers_of_different_tasks_are_not_taken_for_one_world():
@@ -184,14 +184,14 @@ async def test_servers_of_different_tasks_are_not_taken_for_one_world():
         def task(self, split, index):
             return super().task(split, index + 1)
 
-    told = pytest.raises(WorldError, match="give servers of one version and the same options")
+    told = pytest.raises(WorldError, match="use servers of one version with the same options")
     with served() as one, served(Others()) as other, told:
-        await RemoteTaskSet.connect(one, other)
+        await RemoteWorld.connect(one, other)
 
 
 async def test_sessions_spread_over_servers_and_pass_over_the_full_one():
     with served(capacity=1) as small, served(capacity=2) as large:
-        async with RemoteTaskSet.connected(small, large, patience=HURRIED) as remote:
+        async with RemoteWorld.connected(small, large, options=HURRIED) as remote:
             sessions = [remote.session() for _ in range(3)]
             for session in sessions:
                 await session.reset(red_left_2())

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from corridor_server import HURRIED, PATIENT, red_left_2, served
 
-from agentrl_envs.client.remote_world import RemoteSession, RemoteTaskSet
+from agentrl_envs.client.remote_world import RemoteSession, RemoteWorld
 from agentrl_envs.env import Observation
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import CapacityError, SessionError, UnreachableError, WorldError
@@ -52,7 +52,7 @@ class Roll:
 
 
 @asynccontextmanager
-async def sessions_of(remote: RemoteTaskSet, count: int) -> AsyncIterator[list[RemoteSession]]:
+async def sessions_of(remote: RemoteWorld, count: int) -> AsyncIterator[list[RemoteSession]]:
     """Sessions, all set up at once."""
     sessions = [remote.session() for _ in range(count)]
     await asyncio.gather(*(session.reset(red_left_2()) for session in sessions))
@@ -73,7 +73,7 @@ async def reset_at_last(session: RemoteSession) -> Observation:
 async def test_nobody_looks_for_servers_while_all_is_well():
     with served() as one, served() as other:
         roll = Roll(one, other)
-        async with RemoteTaskSet.connected(find=roll, patience=PATIENT) as remote:
+        async with RemoteWorld.connected(discovery=roll, options=PATIENT) as remote:
             async with sessions_of(remote, 8) as sessions:
                 for index in range(4):
                     task = await remote.task("train", 70 * index)
@@ -86,7 +86,7 @@ async def test_nobody_looks_for_servers_while_all_is_well():
 async def test_a_server_that_comes_back_at_another_address_is_found_and_used():
     with ExitStack() as first:
         roll = Roll(first.enter_context(served()))
-        async with RemoteTaskSet.connected(find=roll, patience=HURRIED) as remote:
+        async with RemoteWorld.connected(discovery=roll, options=HURRIED) as remote:
             session = remote.session()
             await session.reset(red_left_2())
             first.close()
@@ -102,7 +102,7 @@ async def test_a_server_that_comes_back_at_another_address_is_found_and_used():
 async def test_a_server_that_is_away_is_waited_for_where_it_was_not_found_yet():
     with ExitStack() as first:
         roll = Roll(first.enter_context(served()))
-        async with RemoteTaskSet.connected(find=roll, patience=PATIENT) as remote:
+        async with RemoteWorld.connected(discovery=roll, options=PATIENT) as remote:
             first.close()
             roll.urls = []
             opening = asyncio.create_task(remote.session().reset(red_left_2()))
@@ -116,7 +116,7 @@ async def test_a_server_that_is_away_is_waited_for_where_it_was_not_found_yet():
 async def test_servers_that_stay_away_are_a_session_error_that_says_why():
     with ExitStack() as first:
         roll = Roll(first.enter_context(served()))
-        async with RemoteTaskSet.connected(find=roll, patience=HURRIED) as remote:
+        async with RemoteWorld.connected(discovery=roll, options=HURRIED) as remote:
             first.close()
             roll.urls = []
             with pytest.raises(UnreachableError):
@@ -128,7 +128,7 @@ async def test_servers_that_stay_away_are_a_session_error_that_says_why():
 async def test_tasks_and_goals_go_on_when_the_first_server_is_gone():
     with ExitStack() as first, served(Rewriting()) as other:
         roll = Roll(first.enter_context(served(Rewriting())), other)
-        async with RemoteTaskSet.connected(find=roll, patience=PATIENT) as remote:
+        async with RemoteWorld.connected(discovery=roll, options=PATIENT) as remote:
             first.close()
             assert await remote.task("train", 0) == CorridorTasks().task("train", 0)
             assert await remote.relabel([("corridor", "a")]) == ["corridor ; a"]
@@ -138,9 +138,9 @@ async def test_tasks_and_goals_go_on_when_the_first_server_is_gone():
 async def test_lost_capacity_comes_back_with_the_server_that_takes_its_place():
     with ExitStack() as first, served(capacity=2) as other:
         roll = Roll(first.enter_context(served(capacity=2)), other)
-        patience = replace(PATIENT, retry_s=0.3)
+        options = replace(PATIENT, retry_s=0.3)
         async with (
-            RemoteTaskSet.connected(find=roll, patience=patience) as remote,
+            RemoteWorld.connected(discovery=roll, options=options) as remote,
             sessions_of(remote, 4) as sessions,
         ):
             first.close()
@@ -164,7 +164,7 @@ async def test_lost_capacity_comes_back_with_the_server_that_takes_its_place():
 async def test_a_new_server_is_noticed_when_all_are_full():
     with served(capacity=1) as small, served(capacity=1) as more:
         roll = Roll(small)
-        async with RemoteTaskSet.connected(find=roll, patience=PATIENT) as remote:
+        async with RemoteWorld.connected(discovery=roll, options=PATIENT) as remote:
             roll.urls = [small, more]
             async with sessions_of(remote, 2) as sessions:
                 for session in sessions:
@@ -174,10 +174,10 @@ async def test_a_new_server_is_noticed_when_all_are_full():
 async def test_a_new_server_of_other_tasks_is_refused_by_name():
     with ExitStack() as first, served(Others()) as other:
         roll = Roll(first.enter_context(served()))
-        async with RemoteTaskSet.connected(find=roll, patience=PATIENT) as remote:
+        async with RemoteWorld.connected(discovery=roll, options=PATIENT) as remote:
             first.close()
             roll.urls = [other]
-            with pytest.raises(WorldError, match="give servers of one version") as caught:
+            with pytest.raises(WorldError, match="use servers of one version") as caught:
                 await remote.session().reset(red_left_2())
             assert str(caught.value).startswith(f"url: {other} serves corridor ")
             assert not isinstance(caught.value, SessionError)
@@ -186,7 +186,7 @@ async def test_a_new_server_of_other_tasks_is_refused_by_name():
 async def test_a_server_whose_address_is_gone_keeps_its_sessions_and_takes_no_new_ones():
     with served(capacity=1) as leaving, served(capacity=1) as staying:
         roll = Roll(leaving, staying)
-        async with RemoteTaskSet.connected(find=roll, patience=HURRIED) as remote:
+        async with RemoteWorld.connected(discovery=roll, options=HURRIED) as remote:
             kept, other = remote.session(), remote.session()
             await kept.reset(red_left_2())
             await other.reset(red_left_2())
@@ -205,8 +205,8 @@ async def test_a_server_whose_address_is_gone_keeps_its_sessions_and_takes_no_ne
 async def test_one_looks_for_all_and_not_all_the_time():
     with ExitStack() as first:
         roll = Roll(first.enter_context(served()), takes_s=0.02)
-        patience = replace(HURRIED, retry_s=0.4, look_s=0.1)
-        async with RemoteTaskSet.connected(find=roll, patience=patience) as remote:
+        options = replace(HURRIED, retry_s=0.4, discovery_s=0.1)
+        async with RemoteWorld.connected(discovery=roll, options=options) as remote:
             first.close()
             while len(roll.looks) < 3:
                 before = len(roll.looks)

@@ -12,7 +12,7 @@ from agentrl_envs.env import Observation, Split, Step, Task
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.errors import TaskError
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
 
 
@@ -259,7 +259,7 @@ def test_a_report_shows_the_finding_under_its_rule():
 
 def test_the_reference_keeps_every_rule_over_http():
     tasks = CorridorTasks()
-    app = create_app(tasks, ThreadHost(tasks), ServerOptions())
+    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions())
     with running(app) as url, BlockingTaskSet(url) as remote:
         report = check(remote, tasks=2)
     assert report.passed, str(report)

@@ -14,7 +14,7 @@ from held_up import Gated, Hanging
 from agentrl_envs.env import Environment, Observation, Task, content_id
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.errors import SessionError
-from agentrl_envs.server.executors import ProcessHost, ThreadHost
+from agentrl_envs.server.executors import ProcessExecutor, ThreadExecutor
 
 
 def red_left_2() -> Task:
@@ -46,96 +46,96 @@ async def until(wanted: Callable[[], bool]) -> None:
 
 async def test_a_released_environment_serves_the_next_session():
     tasks = CountingTasks()
-    host = ThreadHost(tasks)
+    executor = ThreadExecutor(tasks)
     for session in ("a", "b", "c"):
-        await host.reset(session, red_left_2())
-        await host.release(session)
+        await executor.reset(session, red_left_2())
+        await executor.release(session)
     assert tasks.made == 1
-    await host.close()
+    await executor.close()
     assert tasks.closed == 1
 
 
 async def test_a_discarded_environment_is_closed_and_not_used_again():
     tasks = CountingTasks()
-    host = ThreadHost(tasks)
-    await host.reset("a", red_left_2())
-    host.discard("a")
-    await host.reset("b", red_left_2())
+    executor = ThreadExecutor(tasks)
+    await executor.reset("a", red_left_2())
+    executor.discard("a")
+    await executor.reset("b", red_left_2())
     assert (tasks.made, tasks.closed) == (2, 1)
-    await host.close()
+    await executor.close()
 
 
 async def test_an_environment_is_closed_only_after_its_step_has_come_back():
     tasks = Gated()
-    host = ThreadHost(tasks)
-    await host.reset("a", red_left_2())
-    step = asyncio.create_task(host.step("a", "wait"))
+    executor = ThreadExecutor(tasks)
+    await executor.reset("a", red_left_2())
+    step = asyncio.create_task(executor.step("a", "wait"))
     await until(tasks.waits.is_set)
     step.cancel()
     with pytest.raises(asyncio.CancelledError):
         await step
-    host.discard("a")
+    executor.discard("a")
     assert tasks.closed == 0
     tasks.gate.set()
     await until(lambda: tasks.closed == 1)
     with pytest.raises(SessionError):
-        await host.step("a", "left")
-    await host.close()
+        await executor.step("a", "left")
+    await executor.close()
 
 
 async def test_sessions_are_spread_over_workers_and_stay_there():
-    host = ProcessHost(CorridorTasks, workers=2)
+    executor = ProcessExecutor(CorridorTasks, workers=2)
     try:
-        seen: list[Observation] = [await host.reset(name, red_left_2()) for name in "abcd"]
+        seen: list[Observation] = [await executor.reset(name, red_left_2()) for name in "abcd"]
         assert {each.text for each in seen} == {"corridor 5 red door left 2"}
-        steps = await asyncio.gather(*(host.step(name, "left") for name in "abcd"))
+        steps = await asyncio.gather(*(executor.step(name, "left") for name in "abcd"))
         assert {step.observation.text for step in steps} == {"corridor 5 red door left 1"}
         with pytest.raises(SessionError):
-            await host.step("e", "left")
+            await executor.step("e", "left")
     finally:
-        await host.close()
+        await executor.close()
 
 
 async def test_a_worker_that_dies_loses_its_sessions_and_is_replaced():
-    host = ProcessHost(CorridorTasks, workers=1)
+    executor = ProcessExecutor(CorridorTasks, workers=1)
     try:
-        await host.reset("a", red_left_2())
-        await host.reset("b", red_left_2())
-        os.kill(host.pids[0], signal.SIGKILL)
-        with pytest.raises(SessionError, match="went down with its worker"):
-            await host.step("a", "left")
-        with pytest.raises(SessionError, match="went down with its worker"):
-            await host.step("b", "left")
-        await host.release("b")
-        assert (await host.reset("c", red_left_2())).text.endswith("left 2")
+        await executor.reset("a", red_left_2())
+        await executor.reset("b", red_left_2())
+        os.kill(executor.pids[0], signal.SIGKILL)
+        with pytest.raises(SessionError, match="was lost when its worker process died"):
+            await executor.step("a", "left")
+        with pytest.raises(SessionError, match="was lost when its worker process died"):
+            await executor.step("b", "left")
+        await executor.release("b")
+        assert (await executor.reset("c", red_left_2())).text.endswith("left 2")
     finally:
-        await host.close()
+        await executor.close()
 
 
 async def test_a_worker_that_hangs_is_killed_when_its_call_is_given_up(tmp_path):
-    host = ProcessHost(partial(Hanging, tmp_path / "hangs"), workers=1)
+    executor = ProcessExecutor(partial(Hanging, tmp_path / "hangs"), workers=1)
     try:
-        await host.reset("a", red_left_2())
-        hung = host.pids
-        step = asyncio.create_task(host.step("a", "hang"))
+        await executor.reset("a", red_left_2())
+        hung = executor.pids
+        step = asyncio.create_task(executor.step("a", "hang"))
         await until((tmp_path / "hangs").exists)
         step.cancel()
         with pytest.raises(asyncio.CancelledError):
             await step
-        host.discard("a")
-        assert (await host.reset("b", red_left_2())).text.endswith("left 2")
-        assert host.pids != hung
+        executor.discard("a")
+        assert (await executor.reset("b", red_left_2())).text.endswith("left 2")
+        assert executor.pids != hung
     finally:
-        await host.close()
+        await executor.close()
 
 
 async def test_no_worker_outlives_its_host():
-    host = ProcessHost(CorridorTasks, workers=2)
+    executor = ProcessExecutor(CorridorTasks, workers=2)
     for name in "ab":
-        await host.reset(name, red_left_2())
-    pids = host.pids
+        await executor.reset(name, red_left_2())
+    pids = executor.pids
     assert len(pids) == 2
-    await host.close()
+    await executor.close()
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
@@ -145,12 +145,12 @@ def test_a_worker_leaves_when_its_server_is_killed():
     code = """
 import asyncio, os
 from agentrl_envs.environments.corridor import CorridorTasks
-from agentrl_envs.server.executors import ProcessHost
+from agentrl_envs.server.executors import ProcessExecutor
 
 async def main():
-    host = ProcessHost(CorridorTasks, workers=1)
-    await host.reset("a", CorridorTasks().task("train", 0))
-    print(host.pids[0], flush=True)
+    executor = ProcessExecutor(CorridorTasks, workers=1)
+    await executor.reset("a", CorridorTasks().task("train", 0))
+    print(executor.pids[0], flush=True)
     os.kill(os.getpid(), 9)
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ class Watch:
 def test_a_lease_expires_its_time_to_live_after_the_last_use():
     watch = Watch()
     leases = Leases(capacity=2, ttl_s=10, clock=watch)
-    lease = leases.grant("a")
+    lease = leases.acquire("a")
     watch.now = 9.0
-    with leases.used(lease):
+    with leases.in_use(lease):
         pass
     watch.now = 18.9
     assert leases.expired() == []
@@ -30,8 +30,8 @@ def test_a_lease_expires_its_time_to_live_after_the_last_use():
 def test_a_lease_in_use_does_not_expire_however_long_the_call_takes():
     watch = Watch()
     leases = Leases(capacity=1, ttl_s=10, clock=watch)
-    lease = leases.grant("a")
-    with leases.used(lease):
+    lease = leases.acquire("a")
+    with leases.in_use(lease):
         watch.now = 1000.0
         assert leases.expired() == []
     assert leases.expired() == []
@@ -41,24 +41,24 @@ def test_a_lease_in_use_does_not_expire_however_long_the_call_takes():
 
 def test_a_full_house_refuses_a_new_key_and_knows_an_old_one():
     leases = Leases(capacity=1, ttl_s=10, clock=Watch())
-    lease = leases.grant("a")
-    assert leases.grant("a") is lease
-    with pytest.raises(CapacityError, match="all 1 sessions are taken"):
-        leases.grant("b")
+    lease = leases.acquire("a")
+    assert leases.acquire("a") is lease
+    with pytest.raises(CapacityError, match="all 1 sessions are in use"):
+        leases.acquire("b")
 
 
 def test_a_released_place_is_free_and_its_id_unknown():
     leases = Leases(capacity=1, ttl_s=10, clock=Watch())
-    lease = leases.grant("a")
+    lease = leases.acquire("a")
     leases.release(lease)
     leases.release(lease)
     with pytest.raises(UnknownLeaseError):
         leases.get(lease.id)
-    assert leases.grant("a") is not lease
+    assert leases.acquire("a") is not lease
 
 
 def test_ids_cannot_be_guessed():
     leases = Leases(capacity=100, ttl_s=10, clock=Watch())
-    ids = {leases.grant(str(number)).id for number in range(100)}
+    ids = {leases.acquire(str(number)).id for number in range(100)}
     assert len(ids) == 100
     assert min(len(each) for each in ids) >= 22  # 128 bits in base 64

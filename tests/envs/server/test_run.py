@@ -15,12 +15,12 @@ from agentrl_envs import registry
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ProcessHost
-from agentrl_envs.server.run import ServingError, check_exposure, listening, running
+from agentrl_envs.server.executors import ProcessExecutor
+from agentrl_envs.server.run import ServeError, bind_socket, check_exposure, running
 
 
 def test_a_server_is_not_opened_to_a_network_without_a_token():
-    with pytest.raises(ServingError, match=r"0\.0\.0\.0 can be reached from other machines"):
+    with pytest.raises(ServeError, match=r"0\.0\.0\.0 can be reached from other machines"):
         check_exposure("0.0.0.0", has_token=False)
     check_exposure("127.0.0.1", has_token=False)
     check_exposure("::1", has_token=False)
@@ -28,12 +28,12 @@ def test_a_server_is_not_opened_to_a_network_without_a_token():
 
 
 def test_a_taken_port_is_told_with_its_number():
-    with listening("127.0.0.1", 0) as bound:
+    with bind_socket("127.0.0.1", 0) as bound:
         bound.listen()
         with pytest.raises(
-            ServingError, match=f"cannot listen on 127.0.0.1:{bound.getsockname()[1]}"
+            ServeError, match=f"cannot listen on 127.0.0.1:{bound.getsockname()[1]}"
         ):
-            listening("127.0.0.1", bound.getsockname()[1])
+            bind_socket("127.0.0.1", bound.getsockname()[1])
 
 
 def test_a_slow_environment_blocks_neither_the_probe_nor_the_others():
@@ -108,7 +108,7 @@ def test_no_thread_of_a_server_outlives_it():
 
 def test_worker_processes_play_the_same_episodes():
     factory = partial(registry.task_set, "corridor", {"turns": 6})
-    app = create_app(factory(), ProcessHost(factory, workers=1), ServerOptions())
+    app = create_app(factory(), ProcessExecutor(factory, workers=1), ServerOptions())
     with running(app) as url, httpx.Client(base_url=url, timeout=300) as http:
         session = opened(http).json()["id"]
         texts = [

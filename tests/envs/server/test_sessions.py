@@ -5,12 +5,12 @@ import asyncio
 from corridor_server import red_left_2
 
 from agentrl_envs.environments.corridor import CorridorTasks
-from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.metrics import Metrics
 from agentrl_envs.server.sessions import Sessions
 
 
-class Reluctant(ThreadHost):
+class Reluctant(ThreadExecutor):
     """Gives environments back when it is let."""
 
     def __init__(self) -> None:
@@ -36,10 +36,10 @@ async def test_who_comes_back_while_others_are_reaped_keeps_its_session():
     await sessions.open(red_left_2(), "gone")
     back, _ = await sessions.open(red_left_2(), "back")
     now[0] = 11.0
-    reaping = asyncio.create_task(sessions.reap())
+    closing = asyncio.create_task(sessions.close_expired())
     await host.asked.wait()
     await sessions.step(back, 1, "left")
     host.let.set()
-    assert await reaping == 1
+    assert await closing == 1
     assert (await sessions.step(back, 2, "left")).observation.text == "corridor 5 red door here"
-    await sessions.shut()
+    await sessions.close_all()

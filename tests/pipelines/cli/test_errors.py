@@ -16,7 +16,7 @@ from agentrl_components.errors import StoreError
 from agentrl_envs.env import Observation, Step
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
 from agentrl_pipelines.cli.main import main
 from agentrl_pipelines.local.run_folder import store_errors
@@ -88,7 +88,9 @@ class Generous(CorridorEnvironment):
             reward=7.0,
             terminated=played.terminated,
             truncated=played.truncated,
-            info=played.info,
+            wellformed=played.wellformed,
+            success=played.success,
+            raw_score=played.raw_score,
         )
 
 
@@ -99,11 +101,11 @@ class Lying(CorridorTasks):
 
 def test_an_environment_that_violates_the_contract_is_named(tmp_path):
     tasks = Lying()
-    with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
+    with running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url:
         wrong = MANIFEST.replace("builtin: corridor", f"url: '{url}'")
         result = ran(tmp_path, manifest=wrong)
     assert result.exit_code == 1
-    assert "reward is 7.0; the contract wants it" in result.stderr
+    assert "reward is 7.0; the contract requires it" in result.stderr
     assert "Traceback" not in result.output
     assert nothing_started(tmp_path)
 
@@ -122,7 +124,7 @@ class Unnamed(CorridorTasks):
 
 def test_admissible_decoding_requires_listed_actions(tmp_path):
     tasks = Unnamed()
-    with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
+    with running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url:
         wrong = MANIFEST.replace("builtin: corridor", f"url: '{url}'")
         result = ran(tmp_path, manifest=wrong)
     assert result.exit_code == 2
@@ -132,7 +134,7 @@ def test_admissible_decoding_requires_listed_actions(tmp_path):
 
 def test_a_run_can_use_an_environment_behind_a_url(tmp_path):
     tasks = CorridorTasks()
-    with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
+    with running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url:
         right = MANIFEST.replace("builtin: corridor", f"url: '{url}'")
         result = ran(tmp_path, "--set", "evaluation.every=1", manifest=right, command="eval")
     assert result.exit_code == 0, result.output

@@ -26,7 +26,7 @@ from agentrl_components.spec.parsing.document import Document, document
 from agentrl_components.spec.parsing.override import apply
 from agentrl_components.spec.parsing.wording import mistake as mistake_of
 from agentrl_components.spec.rules.validation import mistakes
-from agentrl_envs.registry import option_mistakes
+from agentrl_envs.registry import option_errors
 
 Checked = TypeVar("Checked", AgentRLRun, RunSpec)
 
@@ -56,19 +56,19 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> AgentRLRun:
         run = parse(read)
     except SpecError as error:
         raise SpecError(found + error.mistakes) from None
-    found += _option_mistakes(run)
+    found += _option_errors(run)
     if found:
         raise SpecError(found)
     return run
 
 
-def _option_mistakes(run: AgentRLRun) -> list[str]:
+def _option_errors(run: AgentRLRun) -> list[str]:
     """The mistakes that built-in environments find in their options."""
     return [
         f"spec.environments[{index}].options.{line}"
         for index, environment in enumerate(run.spec.environments)
         if environment.builtin is not None
-        for line in option_mistakes(environment.builtin, environment.options)
+        for line in option_errors(environment.builtin, environment.options)
     ]
 
 

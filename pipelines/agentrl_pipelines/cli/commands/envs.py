@@ -102,8 +102,8 @@ def serve_command(
 
     from agentrl_envs import registry
     from agentrl_envs.server.app import ServerOptions, create_app
-    from agentrl_envs.server.executors import Host, ProcessHost, ThreadHost
-    from agentrl_envs.server.run import check_exposure, listening, serve
+    from agentrl_envs.server.executors import Executor, ProcessExecutor, ThreadExecutor
+    from agentrl_envs.server.run import bind_socket, check_exposure, serve
 
     token = os.environ.get(token_env) or None
     with usage_errors():
@@ -112,9 +112,11 @@ def serve_command(
         tasks = factory()
         given = {"capacity": capacity, "ttl_s": ttl, "timeout_s": timeout, "token": token}
         settings = ServerOptions.model_validate(given)
-        bound = listening(host, port)
-    environments: Host = (
-        ProcessHost(factory, workers=workers) if workers else ThreadHost(tasks, threads=threads)
+        bound = bind_socket(host, port)
+    environments: Executor = (
+        ProcessExecutor(factory, workers=workers)
+        if workers
+        else ThreadExecutor(tasks, threads=threads)
     )
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"{name} on http://{shown}:{bound.getsockname()[1]}, {capacity} sessions", err=True)

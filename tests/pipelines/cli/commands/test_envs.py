@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadHost
+from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
 from agentrl_pipelines.cli.commands.envs import envs
 
@@ -58,7 +58,7 @@ def test_check_passes_the_corridor():
 
 def test_check_with_a_url_checks_the_server():
     tasks = CorridorTasks()
-    with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
+    with running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url:
         result = called("check", "corridor", "--tasks", "2", "--url", url)
         assert (result.exit_code, "0 of 15 rules broken" in result.output) == (0, True)
         wrong = called("check", "babyai", "--url", url)
@@ -71,7 +71,7 @@ def test_check_exits_with_1_if_a_rule_is_broken():
             return ()
 
     tasks = NoWords()
-    with running(create_app(tasks, ThreadHost(tasks), ServerOptions())) as url:
+    with running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url:
         result = called("check", "corridor", "--tasks", "2", "--url", url)
     assert result.exit_code == 1
     assert "BROKEN  vocabulary" in result.output
@@ -80,12 +80,12 @@ def test_check_exits_with_1_if_a_rule_is_broken():
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["check", "maze"], "there is no 'maze'"),
+        (["check", "maze"], "'maze' is not built in"),
         (["check", "corridor", "-o", "turns=many"], "corridor.options.turns"),
         (["check", "corridor", "-o", "turns"], "'turns' is not of the form KEY=VALUE"),
         (["serve", "corridor", "--host", "0.0.0.0"], "no token is set"),
         (["serve", "corridor", "--capacity", "0"], "--capacity"),
-        (["list", "maze"], "there is no 'maze'"),
+        (["list", "maze"], "'maze' is not built in"),
     ],
 )
 def test_a_wrong_argument_is_reported_with_exit_code_2(arguments, expected):

@@ -1,9 +1,9 @@
-"""What a run has come to, read from its store: the numbers, the curve, and a page to read.
+"""Build the report of a run from its store.
 
     report = build(store, run)
-    write(report, root)         # report.json, report.html, plot.png
+    write(report, root)         # report.json, report.html, curve.png
 
-A report can be made at any moment; of a run that is under way it tells what there is.
+A report can be built at any time, also of a run in progress.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from statistics import fmean
 from agentrl_components.evaluation.summary import Evaluated
 from agentrl_components.reporting.read import read
 from agentrl_components.reporting.schema import (
-    Alarmed,
-    Between,
+    AlarmSummary,
+    CheckpointSummary,
+    EpisodePair,
     Heldout,
-    Kept,
-    Mlflow,
-    Pair,
-    PhaseTold,
+    IntermediateEvaluation,
+    MlflowLink,
+    PhaseSummary,
     Report,
 )
 from agentrl_components.reporting.transcript import Replay
@@ -37,15 +37,18 @@ from agentrl_components.tracking.mlflow.messages import DATABASE, database_uri
 
 __all__ = ["Report", "build", "database", "write"]
 
-ENDS = 5
-"""Iterations that a phase's success at its start and at its end is averaged over, at most."""
+EDGE_ITERATIONS = 5
+"""At most this many iterations are averaged for a phase's success at its start and end."""
 
 
 def build(store: Store, run: AgentRLRun, root: Path | None = None) -> Report:
     """The report of the run in `store`.
 
-    `root` is the run's folder, where MLflow's database is unless the manifest says otherwise.
-    Raises `StoreError`, which names the key, where something in the store is damaged."""
+    `root` is the folder of a local run; without a tracking URI it holds MLflow's database.
+
+    Raises:
+        StoreError: a record is damaged; the message names its key.
+    """
     spec = run.spec
     records = read(store)
     steps = tuple(_finite(record) for record in records.iterations)
@@ -67,17 +70,20 @@ def build(store: Store, run: AgentRLRun, root: Path | None = None) -> Report:
         checkpoints=_checkpoints(store, steps, found, spec.horizon.window),
         mlflow=_mlflow(run, records.tracked, root),
         training=steps,
-        evaluations=_between(found),
+        evaluations=_intermediate(found),
         episodes=_pairs(records.before, records.after),
     )
 
 
 def write(report: Report, root: Path) -> None:
-    """Leave report.json, report.html and plot.png in `root`, each whole or not at all. Raises
-    `StoreError` where the folder cannot be written to."""
+    """Write report.json, report.html and curve.png to `root`, each atomically.
+
+    Raises:
+        StoreError: the folder cannot be written to.
+    """
     from agentrl_components.reporting import html, plot
 
-    # A run that ends, and whoever asks for its report meanwhile, write at once.
+    # The run and an `agentrl report` may write at the same time: replace whole files.
     folder = DirectoryStore(root, durable=False)
     figure = plot.draw(report)
     folder.replace("curve.png", plot.png(figure))
@@ -94,10 +100,10 @@ def _finite(record: IterationRecord) -> IterationRecord:
     return record.model_copy(update={"metrics": finite})
 
 
-def _between(found: Mapping[str, Evaluated]) -> tuple[Between, ...]:
+def _intermediate(found: Mapping[str, Evaluated]) -> tuple[IntermediateEvaluation, ...]:
     numbered = {keys.evaluation_number(name): one for name, one in found.items()}
     return tuple(
-        Between(iterations=number, found=numbered[number])
+        IntermediateEvaluation(iterations=number, found=numbered[number])
         for number in sorted(number for number in numbered if number >= 0)
     )
 
@@ -107,9 +113,9 @@ def _phases(
     iterations: Sequence[IterationRecord],
     steps: Sequence[IterationRecord],
     state: State,
-) -> tuple[PhaseTold, ...]:
+) -> tuple[PhaseSummary, ...]:
     current = iterations[-1].phase if iterations else 0
-    told = []
+    summaries = []
     for number, phase in enumerate(horizon.phases):
         done = [one for one in iterations if one.phase == number]
         success = [
@@ -117,46 +123,48 @@ def _phases(
             for s in steps
             if s.phase == number and s.metrics.get("train/success") is not None
         ]
-        told.append(
-            PhaseTold(
+        summaries.append(
+            PhaseSummary(
                 phase=number,
                 horizon=phase.max_turns,
                 iterations=len(done),
                 planned=phase.iterations,
-                success_first=fmean(success[:ENDS]) if success else None,
-                success_last=fmean(success[-ENDS:]) if success else None,
+                success_first=fmean(success[:EDGE_ITERATIONS]) if success else None,
+                success_last=fmean(success[-EDGE_ITERATIONS:]) if success else None,
                 ended=_ended(done, number, current, state),
             )
         )
-    return tuple(told)
+    return tuple(summaries)
 
 
 def _ended(done: Sequence[IterationRecord], phase: int, current: int, state: State) -> str:
     if not done:
-        return "not begun" if phase > current or state.status == "running" else "not played"
+        return "not started" if phase > current or state.status == "running" else "not played"
     decision = done[-1].decision
     if decision is not None and (phase < current or decision.action in ("finish", "stop")):
         return decision.reason
-    return "is over" if phase < current else state.status
+    return "completed" if phase < current else state.status
 
 
-def _alarms(iterations: Iterable[IterationRecord]) -> tuple[Alarmed, ...]:
-    rang: list[Alarmed] = []
+def _alarms(iterations: Iterable[IterationRecord]) -> tuple[AlarmSummary, ...]:
+    summaries: list[AlarmSummary] = []
     for one in iterations:
-        for ring in one.decision.alarms if one.decision else ():
-            latest = next((a for a in reversed(rang) if a.signal == ring.signal), None)
-            if latest and latest.last == one.iteration - 1 and latest.action == ring.action:
-                rang[rang.index(latest)] = latest.model_copy(update={"last": one.iteration})
+        for alarm in one.decision.alarms if one.decision else ():
+            latest = next((a for a in reversed(summaries) if a.signal == alarm.signal), None)
+            if latest and latest.last == one.iteration - 1 and latest.action == alarm.action:
+                summaries[summaries.index(latest)] = latest.model_copy(
+                    update={"last": one.iteration}
+                )
                 continue
-            fields = ring.model_dump(include={"signal", "action", "message"})
-            rang.append(Alarmed(first=one.iteration, last=one.iteration, **fields))
-    return tuple(rang)
+            fields = alarm.model_dump(include={"signal", "action", "message"})
+            summaries.append(AlarmSummary(first=one.iteration, last=one.iteration, **fields))
+    return tuple(summaries)
 
 
 def _checkpoints(
     store: Store, steps: Sequence[IterationRecord], found: Mapping[str, Evaluated], window: int
-) -> tuple[Kept, ...]:
-    there = checkpoint.complete(store)
+) -> tuple[CheckpointSummary, ...]:
+    available = checkpoint.complete(store)
     records = []
     for step in steps:
         done = step.iteration + 1
@@ -166,43 +174,47 @@ def _checkpoints(
             step.model_copy(
                 update={
                     "heldout": heldout.success if heldout else None,
-                    "checkpointed": done in there,
+                    "checkpointed": done in available,
                 }
             )
         )
     best = best_checkpoint(records, window)
-    best_number = there[-1] if best is None and there else best.iteration + 1 if best else -1
+    best_number = (
+        available[-1] if best is None and available else best.iteration + 1 if best else -1
+    )
     return tuple(
-        Kept(
+        CheckpointSummary(
             iteration=number,
             key=keys.checkpoint(number),
             url=f"{store.url.rstrip('/')}/{keys.checkpoint(number)}",
             best=number == best_number,
-            last=number == there[-1],
+            last=number == available[-1],
         )
-        for number in there
+        for number in available
     )
 
 
 def database(root: Path) -> str | None:
-    """The tracking URI of MLflow's database in a run's folder. None: nothing made one."""
+    """The tracking URI of the MLflow database in a run's folder. None: there is none."""
     return database_uri(root) if (root / DATABASE).exists() else None
 
 
-def _mlflow(run: AgentRLRun, tracked: Tracked, root: Path | None) -> Mlflow:
+def _mlflow(run: AgentRLRun, tracked: Tracked, root: Path | None) -> MlflowLink:
     uri = run.spec.tracking.uri or tracked.uri
     if uri is None and root is not None:
         uri = database(root)
-    return Mlflow(uri=uri, experiment=run.spec.tracking.experiment, run_id=tracked.run_id)
+    return MlflowLink(uri=uri, experiment=run.spec.tracking.experiment, run_id=tracked.run_id)
 
 
-def _pairs(before: Sequence[Replay], after: Sequence[Replay]) -> tuple[Pair, ...]:
-    """The tasks that were kept, in the order they were played."""
+def _pairs(before: Sequence[Replay], after: Sequence[Replay]) -> tuple[EpisodePair, ...]:
+    """One pair per task of which an episode was stored, in order of play."""
     first, second = ({one.task: one for one in some} for some in (before, after))
     pairs = []
     for task in {**first, **second}:
         known = first.get(task) or second[task]
         category = f"{known.environment}/{known.category}"
-        pair = Pair(task=task, category=category, before=first.get(task), after=second.get(task))
+        pair = EpisodePair(
+            task=task, category=category, before=first.get(task), after=second.get(task)
+        )
         pairs.append(pair)
     return tuple(pairs)

@@ -1,8 +1,8 @@
-"""The learning curve of a run: training and held-out success over the horizon's phases.
+"""Plot the learning curve of a run: training and held-out success over the phases.
 
-Training success is measured at the horizon of its phase, held-out success always at the
-evaluation's; the random policy's band is the 95 % interval of its held-out success. Nothing here
-touches matplotlib's global state, so figures may be drawn in any thread.
+Training success is measured at the horizon of its phase, held-out success always at the horizon of
+the evaluation. The band of the random policy is the 95 % interval of its held-out success. The
+module does not use matplotlib's global state (pyplot), so figures can be drawn in any thread.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from agentrl_components.evaluation.summary import Evaluated
-    from agentrl_components.reporting.schema import PhaseTold, Report
+    from agentrl_components.reporting.schema import PhaseSummary, Report
     from agentrl_components.schedule.record import IterationRecord
 
 INK = "#1f2733"
-"""Lines and texts. On a page it becomes the page's own colour."""
+"""Colour of lines and texts. In an SVG it is replaced by `currentColor`."""
 QUIET = "#8a93a0"
 LEARNING = "#2f7fd1"
 HELDOUT = "#d9622b"
@@ -33,9 +33,9 @@ _PERCENT = FuncFormatter(lambda value, _: f"{value * 100:.0f} %")
 
 
 def draw(report: Report) -> Figure:
-    """The figure: success above; turns, entropy and well-formed replies below."""
+    """The figure: success at the top; turns, entropy and well-formed replies below."""
     figure = Figure(figsize=(10, 6.6), facecolor="white")
-    # Fixed margins: measuring texts for a layout costs as much as drawing.
+    # Fixed margins, since a layout engine takes as long as drawing.
     grid = figure.add_gridspec(
         *(2, 3),
         height_ratios=(2.7, 1),
@@ -50,41 +50,44 @@ def draw(report: Report) -> Figure:
     below = [figure.add_subplot(grid[1, column]) for column in range(3)]
     span = max(len(report.training), 1)
     for axes in (top, *below):
-        _plain(axes, span)
-        _phases(axes, report.phases, span, labelled=axes is top)
-    _success(top, report, span)
+        _style(axes, span)
+        _shade_phases(axes, report.phases, span, labelled=axes is top)
+    _plot_success(top, report, span)
     steps = report.training
-    _line(below[0], steps, [step.turns for step in steps], "Turns per episode, dashed: allowed")
-    _caps(below[0], steps)
-    _line(below[1], steps, [step.entropy for step in steps], "Entropy, nats per sampled token")
-    _line(below[2], steps, [step.wellformed for step in steps], "Well-formed replies")
+    _plot_metric(
+        below[0], steps, [step.turns for step in steps], "Turns per episode; dashed: maximum"
+    )
+    _plot_horizon(below[0], steps)
+    _plot_metric(
+        below[1], steps, [step.entropy for step in steps], "Entropy, nats per sampled token"
+    )
+    _plot_metric(below[2], steps, [step.wellformed for step in steps], "Well-formed replies")
     below[2].yaxis.set_major_formatter(_PERCENT)
     below[2].set_ylim(0, 1.04)
-    for axes, most in zip(below, _most(steps), strict=False):
-        axes.set_ylim(0, 1.08 * most)
+    for axes, maximum in zip(below, _maxima(steps), strict=False):
+        axes.set_ylim(0, 1.08 * maximum)
     top.set_title(report.headline, loc="left", color=INK, fontsize=13, fontweight="bold", pad=50)
     return figure
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as a PNG of 1500 pixels' width."""
+    """The figure as a PNG, 1500 pixels wide."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=150, metadata={"Software": "AgentRL"})
     return file.getvalue()
 
 
 def svg(figure: Figure) -> str:
-    """The figure as an <svg> element without a background, its ink the colour of the text
-    around it."""
+    """The figure as an <svg> element with transparent background and `currentColor` as ink."""
     file = io.StringIO()
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(file, format="svg", facecolor="none", metadata=nothing)
+    no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(file, format="svg", facecolor="none", metadata=no_metadata)
     text = file.getvalue()
     return text[text.index("<svg") :].replace(INK, "currentColor")
 
 
 def smooth(values: Sequence[float | None], window: int) -> NDArray[np.float64]:
-    """The mean of the measured values up to `window` // 2 places away; nan where there is none."""
+    """Centred moving average of `window` values, skipping missing ones; NaN if all are missing."""
     known = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     there = np.isfinite(known)
     sums = np.concatenate([[0.0], np.cumsum(np.where(there, known, 0.0))])
@@ -99,7 +102,7 @@ def smooth(values: Sequence[float | None], window: int) -> NDArray[np.float64]:
 def _smoothed(
     steps: Sequence[IterationRecord], values: Sequence[float | None]
 ) -> NDArray[np.float64]:
-    """`values` smoothed within each phase, since the horizon changes what is measured."""
+    """`values` smoothed within each phase, since the horizon changes the measured quantity."""
     window = max(5, len(steps) // 15)
     changes = [place for place, (a, b) in enumerate(pairwise(steps), 1) if a.phase != b.phase]
     starts = [0, *changes]
@@ -110,7 +113,7 @@ def _smoothed(
     return np.concatenate([np.empty(0), *parts])
 
 
-def _plain(axes: Axes, span: int) -> None:
+def _style(axes: Axes, span: int) -> None:
     axes.set_facecolor("none")
     axes.set_xlim(-0.015 * span, span * 1.015)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
@@ -123,8 +126,8 @@ def _plain(axes: Axes, span: int) -> None:
     axes.spines["bottom"].set_color(QUIET)
 
 
-def _phases(axes: Axes, phases: Sequence[PhaseTold], span: int, *, labelled: bool) -> None:
-    """Every phase that was played, shaded a step deeper than the one before."""
+def _shade_phases(axes: Axes, phases: Sequence[PhaseSummary], span: int, *, labelled: bool) -> None:
+    """Shade every phase that has iterations, each darker than the previous one."""
     played = [phase for phase in phases if phase.iterations]
     start = 0
     for place, phase in enumerate(played):
@@ -148,7 +151,7 @@ def _phases(axes: Axes, phases: Sequence[PhaseTold], span: int, *, labelled: boo
         start = end
 
 
-def _success(axes: Axes, report: Report, span: int) -> None:
+def _plot_success(axes: Axes, report: Report, span: int) -> None:
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(_PERCENT)
     axes.set_xlabel("iteration", color=INK, fontsize=9.5)
@@ -171,7 +174,7 @@ def _success(axes: Axes, report: Report, span: int) -> None:
             linewidth=2.2,
             label="training, at the phase's horizon",
         )
-    points = _heldout(report, len(steps))
+    points = _heldout_points(report, len(steps))
     if points:
         turns = points[0][1].max_turns
         axes.errorbar(
@@ -190,7 +193,7 @@ def _success(axes: Axes, report: Report, span: int) -> None:
             zorder=5,
             label=f"held-out at {turns} turns, 95 % interval",
         )
-    _named(axes, report, span)
+    _annotate(axes, report, span)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(
             loc="lower left",
@@ -204,7 +207,7 @@ def _success(axes: Axes, report: Report, span: int) -> None:
         )
 
 
-def _heldout(report: Report, done: int) -> list[tuple[int, Evaluated]]:
+def _heldout_points(report: Report, done: int) -> list[tuple[int, Evaluated]]:
     points = [(one.iterations, one.found) for one in report.evaluations]
     if report.heldout.before is not None:
         points.insert(0, (0, report.heldout.before))
@@ -214,8 +217,8 @@ def _heldout(report: Report, done: int) -> list[tuple[int, Evaluated]]:
     return points
 
 
-def _named(axes: Axes, report: Report, span: int) -> None:
-    """The two numbers that matter, beside their points."""
+def _annotate(axes: Axes, report: Report, span: int) -> None:
+    """Annotate the evaluations before and after training with their success."""
     ends = ((report.heldout.before, 0, 9, "left"), (report.heldout.after, span, -9, "right"))
     for found, x, away, side in ends:
         if found is not None:
@@ -232,14 +235,14 @@ def _named(axes: Axes, report: Report, span: int) -> None:
             )
 
 
-def _most(steps: Sequence[IterationRecord]) -> tuple[float, float]:
-    """The most that turns and entropy reach; 1 where nothing was measured."""
+def _maxima(steps: Sequence[IterationRecord]) -> tuple[float, float]:
+    """The maxima of turns and entropy; 1 if nothing was measured."""
     turns = max((step.max_turns for step in steps), default=1)
     entropy = max((step.entropy for step in steps if step.entropy), default=1.0)
     return float(turns), entropy
 
 
-def _line(
+def _plot_metric(
     axes: Axes, steps: Sequence[IterationRecord], values: Sequence[float | None], title: str
 ) -> None:
     axes.set_title(title, loc="left", color=INK, fontsize=10)
@@ -249,8 +252,8 @@ def _line(
     axes.plot(x, _smoothed(steps, values), color=LEARNING, linewidth=1.6)
 
 
-def _caps(axes: Axes, steps: Sequence[IterationRecord]) -> None:
-    """The horizon as a stepped line: what the episodes were allowed."""
+def _plot_horizon(axes: Axes, steps: Sequence[IterationRecord]) -> None:
+    """Plot the maximum turns as a stepped line."""
     if steps:
         edges = [step.iteration for step in steps] + [steps[-1].iteration + 1]
         caps = [step.max_turns for step in steps]

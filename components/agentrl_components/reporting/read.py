@@ -1,6 +1,4 @@
-"""What the store of a run holds about it, read back for people.
-
-Only what is shown is checked: what else stands in a record does not matter here."""
+"""Read the records of a run from its store, for the report."""
 
 from __future__ import annotations
 
@@ -25,23 +23,26 @@ from agentrl_components.trajectory.codec import decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """All of it."""
+    """The records of a run."""
 
     state: State
     iterations: Sequence[IterationRecord]
-    """In order."""
+    """In order of iteration."""
     evaluations: Mapping[str, Evaluated]
     """By name."""
     before: Sequence[Replay]
-    """Held-out episodes that were kept, of the evaluation before training."""
+    """Stored held-out episodes of the evaluation before training."""
     after: Sequence[Replay]
-    """Those of the evaluation after it."""
+    """Stored held-out episodes of the evaluation after training."""
     tracked: Tracked
 
 
 def read(store: Store) -> Records:
-    """The records in `store`, as far as there are any. Raises `StoreError`, which names the key,
-    where one is damaged. Those that a run which goes on removes meanwhile are left out."""
+    """The records in `store` that exist. Skips those that a concurrent run deletes.
+
+    Raises:
+        StoreError: a record is damaged; the message names its key.
+    """
     evaluations = {}
     for key in store.list(keys.EVALUATIONS):
         name = key.removeprefix(keys.EVALUATIONS).removesuffix(".json")

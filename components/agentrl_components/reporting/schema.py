@@ -1,4 +1,4 @@
-"""What a run has come to, in numbers: the content of report.json."""
+"""The schema of report.json: the results of a run."""
 
 from __future__ import annotations
 
@@ -9,84 +9,84 @@ from agentrl_components.reporting.transcript import Replay
 from agentrl_components.schedule.record import IterationRecord
 
 
-class Told(BaseModel):
-    """A part of the report."""
+class ReportPart(BaseModel):
+    """Base of all parts of the report: immutable, no unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Heldout(Told):
-    """Held-out success. None: not evaluated (yet)."""
+class Heldout(ReportPart):
+    """The evaluations on held-out tasks. None: not evaluated (yet)."""
 
     random: Evaluated | None = None
-    """The random policy over admissible actions."""
+    """The random policy over the admissible actions."""
     before: Evaluated | None = None
-    """Before reinforcement learning, after the warm start."""
+    """After the warm start, before reinforcement learning."""
     after: Evaluated | None = None
-    """At the end."""
+    """After training."""
 
 
-class Between(Told):
-    """An evaluation while training went on."""
+class IntermediateEvaluation(ReportPart):
+    """An evaluation during training."""
 
     iterations: int
-    """Iterations that were done."""
+    """Iterations completed before it."""
     found: Evaluated
 
 
-class PhaseTold(Told):
+class PhaseSummary(ReportPart):
     """One phase of the horizon schedule."""
 
     phase: int
     """From 0."""
     horizon: int
-    """Turns an episode might take."""
+    """Maximum turns of an episode."""
     iterations: int
-    """Done."""
+    """Iterations completed."""
     planned: int
-    """At most."""
+    """Maximum iterations."""
     success_first: float | None
     """Mean training success of its first iterations."""
     success_last: float | None
     """Mean training success of its last iterations."""
     ended: str
-    """How it ended, for people; where it is, for one that has not."""
+    """Why the phase ended; for a phase that has not ended, its state."""
 
 
-class Alarmed(Told):
-    """An alarm that rang, at one or several iterations in a row."""
+class AlarmSummary(ReportPart):
+    """An alarm that fired at one iteration or several consecutive ones."""
 
     signal: str
     action: str
     first: int
     last: int
     message: str
-    """Of the first time."""
+    """The message at the first of them."""
 
 
-class Kept(Told):
+class CheckpointSummary(ReportPart):
     """A checkpoint."""
 
     iteration: int
-    """Iterations done."""
+    """Iterations completed."""
     key: str
-    """In the store."""
+    """Prefix in the store."""
     url: str
     best: bool
     last: bool
 
 
-class Mlflow(Told):
-    """Where metrics and episodes are shown."""
+class MlflowLink(ReportPart):
+    """The MLflow run with metrics and episodes."""
 
     uri: str | None
-    """None: not known where."""
+    """Tracking URI. None: unknown."""
     experiment: str
     run_id: str | None = None
 
 
-class Pair(Told):
-    """One held-out task, played before and after."""
+class EpisodePair(ReportPart):
+    """Episodes of one held-out task before and after training."""
 
     task: str
     category: str
@@ -94,8 +94,8 @@ class Pair(Told):
     after: Replay | None
 
 
-class Report(Told):
-    """All there is to tell about a run."""
+class Report(ReportPart):
+    """The report of a run."""
 
     name: str
     status: str
@@ -107,16 +107,16 @@ class Report(Told):
     actions: str
     seed: int
     heldout: Heldout
-    phases: tuple[PhaseTold, ...]
+    phases: tuple[PhaseSummary, ...]
     wall_seconds: dict[str, float]
-    """By stage."""
-    alarms: tuple[Alarmed, ...]
-    checkpoints: tuple[Kept, ...]
-    mlflow: Mlflow
+    """Seconds by stage."""
+    alarms: tuple[AlarmSummary, ...]
+    checkpoints: tuple[CheckpointSummary, ...]
+    mlflow: MlflowLink
     training: tuple[IterationRecord, ...]
-    evaluations: tuple[Between, ...]
-    """Those between before and after."""
-    episodes: tuple[Pair, ...]
+    evaluations: tuple[IntermediateEvaluation, ...]
+    """Evaluations during training, in order."""
+    episodes: tuple[EpisodePair, ...]
 
     @property
     def headline(self) -> str:

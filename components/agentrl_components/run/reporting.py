@@ -31,7 +31,7 @@ def report_iteration(
     for name, value in seconds.items():
         context.add_seconds(name, value)
     timings = {f"seconds/{name}": value for name, value in seconds.items()}
-    context.tracker.metrics(record.iteration + 1, backfill.iterated(record) | timings)
+    context.tracker.metrics(record.iteration + 1, backfill.iteration_metrics(record) | timings)
     _report_episodes(context, record, episodes)
     context.view.iteration(_progress(context, record, sum(seconds.values())))
     decision = record.decision

@@ -36,7 +36,7 @@ def evaluate(context: RunContext, name: str) -> Evaluated:
         kept = [e for e in episodes if e.group < KEPT_GROUPS and e.sample == 0]
         context.store.replace(keys.episodes(name), codec.encode(kept))
         context.store.replace(key, result.model_dump_json(indent=1).encode())
-    at, metrics = backfill.evaluated(result, len(context.history))
+    at, metrics = backfill.evaluation_metrics(result, len(context.history))
     context.tracker.metrics(at, metrics)
     context.tracker.episodes(at, backfill.title(name), kept)
     return _noted(context, result)

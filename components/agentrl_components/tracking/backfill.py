@@ -1,8 +1,8 @@
-"""What a run's store can tell a tracker again: metrics by iteration, and episodes for people.
+"""Jobs that record everything a run's store holds: metrics by iteration, and episodes.
 
-A tracker may have been down, or the process that told it killed, so whoever opens one again tells
-it all of this. Recording the same thing twice changes nothing. Seconds are not among it: the store
-holds no clock readings of an iteration.
+The tracking server may have been down, or the recording process killed. So a tracker that is opened
+again sends all of this; recording is idempotent. Durations are missing, since the store holds no
+times of an iteration.
 """
 
 from __future__ import annotations
@@ -24,32 +24,41 @@ from agentrl_components.trajectory import codec
 
 Read = TypeVar("Read", bound=BaseModel)
 
-SHOWN = 8
-"""Evaluations, and phases, of which episodes are told again, at most."""
+MAX_EPISODE_BATCHES = 8
+"""At most this many evaluations, and as many phases, of which episodes are sent."""
 
 
-def past(store: Store, time_ms: int) -> Iterator[Job]:
-    """Jobs for all that `store` holds: the metrics as one, then episodes, the most telling first.
-    What is damaged, or removed meanwhile, is left out: the report names it. Raises `StoreError`
-    where the store cannot be read at all."""
+def backfill_jobs(store: Store, time_ms: int) -> Iterator[Job]:
+    """Jobs for everything in `store`: all metrics as one job, then episodes.
+
+    Skips records that are damaged (the report names them) or concurrently deleted.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
     values: defaultdict[int, dict[str, float]] = defaultdict(dict)
     for key in list(store.list(keys.ITERATIONS)):
-        if (one := _read(store, key, IterationRecord)) is not None:
-            values[one.iteration + 1] |= iterated(one)
+        if (one := _read_valid(store, key, IterationRecord)) is not None:
+            values[one.iteration + 1] |= iteration_metrics(one)
     done = max(values, default=0)
     names: list[tuple[bool, int, str]] = []
     for key in list(store.list(keys.EVALUATIONS)):
         name = key.removeprefix(keys.EVALUATIONS).removesuffix(".json")
-        if key != keys.evaluation(name) or (found := _read(store, key, Evaluated)) is None:
+        if key != keys.evaluation(name) or (found := _read_valid(store, key, Evaluated)) is None:
             continue
-        at, metrics = evaluated(found, done)
+        at, metrics = evaluation_metrics(found, done)
         values[at] |= metrics
         names.append((keys.evaluation_number(name) < 0, at, name))
     if values:
-        yield Metrics(iterations={at: (time_ms, told) for at, told in values.items()})
-    # before, after and random have no number: they are the last of these, after the newest
-    kept = [(at, title(name), keys.episodes(name)) for _, at, name in sorted(names)[-SHOWN:]]
-    for key in [key for key in store.list(keys.PHASES) if key.endswith(keys.PLAYED)][-SHOWN:]:
+        yield Metrics(iterations={at: (time_ms, metrics) for at, metrics in values.items()})
+    # before, after and random have no number and sort last
+    kept = [
+        (at, title(name), keys.episodes(name))
+        for _, at, name in sorted(names)[-MAX_EPISODE_BATCHES:]
+    ]
+    for key in [key for key in store.list(keys.PHASES) if key.endswith(keys.PLAYED)][
+        -MAX_EPISODE_BATCHES:
+    ]:
         kept.append((-1, "train", key))
     for at, name, key in kept:
         try:
@@ -61,20 +70,20 @@ def past(store: Store, time_ms: int) -> Iterator[Job]:
             yield Episodes(iteration=at, name=name, time_ms=time_ms, episodes=episodes)
 
 
-def iterated(one: IterationRecord) -> dict[str, float]:
-    """An iteration's metrics as a tracker shows them."""
-    told = {name: value for name, value in one.metrics.items() if value is not None}
-    return told | horizon(one.phase, one.max_turns)
+def iteration_metrics(one: IterationRecord) -> dict[str, float]:
+    """The metrics of an iteration as they are recorded in the tracker."""
+    values = {name: value for name, value in one.metrics.items() if value is not None}
+    return values | horizon_metrics(one.phase, one.max_turns)
 
 
-def horizon(phase: int, max_turns: int) -> dict[str, float]:
-    """Where in the schedule an iteration was, as metrics."""
+def horizon_metrics(phase: int, max_turns: int) -> dict[str, float]:
+    """The position in the horizon schedule as metrics."""
     return {"horizon/max_turns": float(max_turns), "horizon/phase": float(phase)}
 
 
-def evaluated(found: Evaluated, done: int) -> tuple[int, dict[str, float]]:
-    """An evaluation's iteration and its metrics as a tracker shows them; `done` iterations were
-    done at the one that is called "after"."""
+def evaluation_metrics(found: Evaluated, done: int) -> tuple[int, dict[str, float]]:
+    """The iteration and the metrics of an evaluation as they are recorded in the tracker. `done`:
+    the iterations completed before the evaluation named "after"."""
     if found.name == "random":
         return 0, {"heldout/random": found.success}
     number = keys.evaluation_number(found.name)
@@ -84,11 +93,11 @@ def evaluated(found: Evaluated, done: int) -> tuple[int, dict[str, float]]:
 
 
 def title(name: str) -> str:
-    """What a tracker calls the episodes of an evaluation."""
+    """The tracker's name for the episodes of an evaluation."""
     return f"heldout {name}"
 
 
-def _read(store: Store, key: str, kind: type[Read]) -> Read | None:
+def _read_valid(store: Store, key: str, kind: type[Read]) -> Read | None:
     try:
         return checked(store, key, kind)
     except StoreError:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from agentrl_components.evaluation.summary import Share
 from agentrl_components.reporting.build import database
-from agentrl_components.reporting.schema import Kept, Pair, Report
+from agentrl_components.reporting.schema import CheckpointSummary, EpisodePair, Report
 from agentrl_components.reporting.transcript import Replay, lines
 
 MAX_WIDTH = 100
@@ -64,7 +64,7 @@ def heldout_table(report: Report) -> Table:
     return table
 
 
-def example_pair(report: Report) -> Pair | None:
+def example_pair(report: Report) -> EpisodePair | None:
     """The most telling pair of episodes: if there is one, a task that was failed before
     training and solved after it."""
     both = [pair for pair in report.episodes if pair.before and pair.after]
@@ -91,7 +91,7 @@ def short_path(path: Path) -> str:
     return str(path)
 
 
-def _length(pair: Pair) -> int:
+def _length(pair: EpisodePair) -> int:
     return len(pair.after.moves) if pair.after else 0
 
 
@@ -109,7 +109,7 @@ def _share(share: Share | None) -> Text:
     return Text(f"{share.success * 100:.1f} ") + Text(f"{bounds:>12}", "dim")
 
 
-def _example(pair: Pair, width: int) -> Group:
+def _example(pair: EpisodePair, width: int) -> Group:
     parts: list[Text] = [Text(f"Example task, before and after: {pair.category}", "bold")]
     for name, played in (("before", pair.before), ("after", pair.after)):
         if played is not None:
@@ -144,6 +144,6 @@ def _locations(report: Report, root: Path) -> list[Text]:
     return [Text(f"{name:<{width}}  {location}") for name, location in rows]
 
 
-def _checkpoint_label(kept: Kept) -> str:
+def _checkpoint_label(kept: CheckpointSummary) -> str:
     which = " and ".join([*(["best"] if kept.best else []), *(["last"] if kept.last else [])])
     return f"{which} checkpoint"

@@ -153,39 +153,39 @@ class GoesOn(MemoryStore):
         return iter(present)
 
 
-def test_iterations_that_a_run_drops_meanwhile_are_left_out(store):
+def test_iterations_that_a_concurrent_run_deletes_are_skipped(store):
     meanwhile = GoesOn()
     meanwhile.objects = dict(store.objects)
     assert [step.iteration for step in build(meanwhile, RUN).training] == [0, 1]
 
 
-def test_held_out_success_is_what_the_evaluations_found(store):
+def test_heldout_success_is_that_of_the_evaluations(store):
     heldout = build(store, RUN).heldout
     assert (heldout.random.success, heldout.before.low, heldout.after.high) == (0.2, 0.32, 0.55)
     assert heldout.after.categories["babyai/OpenDoor"].success == 0.5
 
 
-def test_report_json_has_the_names_that_others_read(store, tmp_path):
+def test_report_json_has_the_documented_fields(store, tmp_path):
     write(build(store, RUN, tmp_path), tmp_path)
-    told = json.loads((tmp_path / "report.json").read_bytes())
-    assert set(told["heldout"]) == {"random", "before", "after"}
+    report = json.loads((tmp_path / "report.json").read_bytes())
+    assert set(report["heldout"]) == {"random", "before", "after"}
     assert {"success", "low", "high", "n", "wellformed", "categories"} <= set(
-        told["heldout"]["after"]
+        report["heldout"]["after"]
     )
-    assert [(p["horizon"], p["iterations"]) for p in told["phases"]] == [(3, 2), (5, 2), (8, 0)]
-    assert told["wall_seconds"] == {"train": 83.4}
-    assert Report.model_validate(told) == build(store, RUN, tmp_path)
+    assert [(p["horizon"], p["iterations"]) for p in report["phases"]] == [(3, 2), (5, 2), (8, 0)]
+    assert report["wall_seconds"] == {"train": 83.4}
+    assert Report.model_validate(report) == build(store, RUN, tmp_path)
 
 
-def test_phases_tell_success_at_both_ends_and_how_they_ended(store):
+def test_phases_have_success_at_both_ends_and_the_reason_of_their_end(store):
     first, second, third = build(store, RUN).phases
     assert (first.success_first, first.success_last) == pytest.approx((0.3, 0.3))
     assert first.ended == "the horizon goes from 3 to 5 turns"
     assert second.ended == "reward fell"
-    assert (third.success_first, third.ended) == (None, "not begun")
+    assert (third.success_first, third.ended) == (None, "not started")
 
 
-def test_an_alarm_that_rings_on_is_told_once(store):
+def test_consecutive_alarms_are_merged(store):
     alarms = build(store, RUN).alarms
     assert [(a.signal, a.first, a.last) for a in alarms] == [
         ("entropy_below", 2, 3),
@@ -200,7 +200,7 @@ def test_the_best_checkpoint_is_the_one_with_the_best_held_out_success(store):
     assert first.url == "memory:/checkpoints/000002/"
 
 
-def test_the_headline_says_where_the_intervals_overlap(store):
+def test_the_headline_mentions_overlapping_intervals(store):
     assert build(store, RUN).headline == "Held-out success rose from 37.0 % to 50.0 %."
     store.replace(
         keys.evaluation("after"), evaluated("after", 0.4, 0.35, 0.45).model_dump_json().encode()
@@ -210,24 +210,24 @@ def test_the_headline_says_where_the_intervals_overlap(store):
     )
 
 
-def test_the_same_task_is_paired_before_and_after(store):
+def test_episodes_are_paired_by_task(store):
     (pair,) = build(store, RUN).episodes
     assert (pair.before.success, pair.after.success) == (False, True)
     assert (pair.task, pair.category) == ("aa", "babyai/OpenDoor")
 
 
-def test_mlflow_is_the_database_in_the_folder_unless_the_manifest_says_otherwise(store, tmp_path):
+def test_mlflow_is_the_database_in_the_folder_unless_the_manifest_names_a_server(store, tmp_path):
     assert build(store, RUN).mlflow.uri is None
     assert build(store, RUN, tmp_path).mlflow.uri is None  # MLflow never answered
     (tmp_path / "mlflow.db").touch()
     assert build(store, RUN, tmp_path).mlflow.uri == f"sqlite:///{tmp_path}/mlflow.db"
 
 
-def test_a_run_that_has_only_begun_has_a_report(tmp_path):
-    told = build(MemoryStore(), RUN, tmp_path)
-    write(told, tmp_path)
-    assert told.headline == "Nothing has been evaluated yet."
-    assert told.heldout.random is None
+def test_a_run_that_has_just_started_has_a_report(tmp_path):
+    report = build(MemoryStore(), RUN, tmp_path)
+    write(report, tmp_path)
+    assert report.headline == "Nothing has been evaluated yet."
+    assert report.heldout.random is None
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "curve.png",
         "report.html",
@@ -255,7 +255,7 @@ class Page(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_stands_alone_and_obeys_no_text_of_a_model(store, tmp_path):
+def test_the_page_is_self_contained_and_escapes_model_texts(store, tmp_path):
     write(build(store, RUN, tmp_path), tmp_path)
     text = (tmp_path / "report.html").read_text()
     page = Page()
@@ -268,7 +268,7 @@ def test_the_page_stands_alone_and_obeys_no_text_of_a_model(store, tmp_path):
     assert "<b>key" not in text
 
 
-def test_a_number_that_is_not_one_does_not_spoil_the_json(store, tmp_path):
+def test_non_finite_metrics_do_not_invalidate_the_json(store, tmp_path):
     iterate(store, 4, 2, 8, float("nan"))
     write(build(store, RUN), tmp_path)
     assert (
@@ -282,11 +282,11 @@ def test_a_number_that_is_not_one_does_not_spoil_the_json(store, tmp_path):
 @pytest.mark.parametrize(
     "key", [keys.evaluation("before"), keys.iteration(1), keys.STATE, keys.TRACKER]
 )
-def test_what_is_damaged_is_named(store, key):
+def test_a_damaged_record_is_named(store, key):
     store.replace(key, b'{"half": ')
     with pytest.raises(StoreError, match=key):
         build(store, RUN)
 
 
-def test_durations_are_told_in_the_unit_that_fits():
+def test_durations_are_formatted_in_fitting_units():
     assert [duration(s) for s in (8.04, 83.4, 3725)] == ["8.0 s", "1 min 23 s", "1 h 02 min"]

@@ -8,7 +8,13 @@ from numpy.testing import assert_allclose
 
 from agentrl_components.evaluation.summary import Evaluated
 from agentrl_components.reporting import plot
-from agentrl_components.reporting.schema import Between, Heldout, Mlflow, PhaseTold, Report
+from agentrl_components.reporting.schema import (
+    Heldout,
+    IntermediateEvaluation,
+    MlflowLink,
+    PhaseSummary,
+    Report,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -50,7 +56,7 @@ def report(steps=(), phases=(), heldout=None, evaluations=()):
         wall_seconds={},
         alarms=(),
         checkpoints=(),
-        mlflow=Mlflow(uri=None, experiment="agentrl"),
+        mlflow=MlflowLink(uri=None, experiment="agentrl"),
         training=steps,
         evaluations=evaluations,
         episodes=(),
@@ -72,7 +78,7 @@ def step(iteration, phase, max_turns, success):
 
 
 def phase(number, horizon, iterations):
-    return PhaseTold(
+    return PhaseSummary(
         phase=number,
         horizon=horizon,
         iterations=iterations,
@@ -91,18 +97,20 @@ FULL = report(
         before=evaluated("before", 0.3, 0.26, 0.35),
         after=evaluated("after", 0.8, 0.75, 0.84),
     ),
-    evaluations=(Between(iterations=2, found=evaluated("iteration-000002", 0.5, 0.45, 0.55)),),
+    evaluations=(
+        IntermediateEvaluation(iterations=2, found=evaluated("iteration-000002", 0.5, 0.45, 0.55)),
+    ),
 )
 
 
-def test_smoothing_is_a_centred_mean_of_what_was_measured():
+def test_smoothing_is_a_centred_mean_that_skips_missing_values():
     smoothed = plot.smooth([1.0, None, 3.0, 5.0], 3)
     assert_allclose(smoothed, [1.0, 2.0, 4.0, 4.0])
     assert np.isnan(plot.smooth([None], 3)).all()
     assert plot.smooth([], 3).shape == (0,)
 
 
-def test_held_out_points_have_their_intervals_and_their_places():
+def test_heldout_points_have_their_intervals_and_iterations():
     axes = plot.draw(FULL).axes[0]
     (container,) = axes.containers
     points, _, (bars,) = container.lines
@@ -111,7 +119,7 @@ def test_held_out_points_have_their_intervals_and_their_places():
     assert_allclose(ends, [[0.26, 0.35], [0.45, 0.55], [0.75, 0.84]])
 
 
-def test_every_phase_that_was_played_is_named_with_its_horizon():
+def test_every_phase_is_labelled_with_its_horizon():
     texts = [text.get_text() for text in plot.draw(FULL).axes[0].texts]
     assert texts[:2] == ["horizon: 3 turns", "horizon: 5 turns"]
     assert "horizon: 8 turns" not in texts
@@ -124,7 +132,7 @@ def test_the_figure_is_a_png_of_1500_pixels():
     assert struct.unpack(">II", data[16:24]) == (1500, 990)
 
 
-def test_the_figure_on_a_page_takes_the_colour_of_the_page():
+def test_the_svg_uses_the_text_colour_of_the_page():
     text = plot.svg(plot.draw(FULL))
     root = ElementTree.fromstring(text)
     assert root.tag == f"{SVG}svg"
@@ -140,5 +148,5 @@ def test_the_figure_on_a_page_takes_the_colour_of_the_page():
         report(steps=(step(0, 0, 1, 0.0),), phases=(phase(0, 1, 1),)),
     ],
 )
-def test_a_run_that_has_hardly_begun_has_a_curve_too(some):
+def test_a_run_with_few_records_has_a_curve(some):
     assert plot.png(plot.draw(some))

@@ -5,7 +5,7 @@ from agentrl_components.reporting.transcript import clean, fold, lines, replay
 from agentrl_components.trajectory.record import Ending
 
 
-def test_an_episode_reads_turn_by_turn_and_says_how_it_ended():
+def test_an_episode_is_rendered_turn_by_turn_with_its_outcome():
     played = episode(
         ("you see a key", "pick up key", 0.0, True),
         ("you carry a key", "open door", 1.0, True),
@@ -35,12 +35,12 @@ def test_a_reply_without_a_valid_action_is_marked():
         (Ending.LOST, 1, "", "lost after 1 turn: the environment failed, not the agent"),
     ],
 )
-def test_the_three_endings_are_told_apart(ending, turns, note, outcome):
+def test_every_ending_has_its_own_outcome(ending, turns, note, outcome):
     played = episode(*[("o", "a", 0.0, True)] * turns, ending=ending, note=note)
     assert replay(played).outcome == outcome
 
 
-def test_no_line_is_wider_than_asked_and_the_indent_stays():
+def test_no_line_exceeds_the_width_and_the_indent_is_kept():
     shown = list(lines(replay(episode(("one two three four five six", "go", 0.0, True))), width=20))
     assert shown[:2] == ["  1  one two three", "     four five six"]
     assert max(map(len, shown)) <= 20
@@ -51,10 +51,10 @@ def test_lines_of_an_observation_stay_lines():
     assert shown[:3] == ["  1  inventory:", "     log 2", "  →  go"]
 
 
-def test_a_long_text_keeps_its_two_ends():
+def test_a_long_text_keeps_both_ends():
     assert fold("a" * 100 + "b" * 100, 30) == "a" * 20 + " … (170 characters) … " + "b" * 10
     assert fold("short", 30) == "short"
 
 
-def test_what_a_terminal_would_obey_is_only_shown():
+def test_control_characters_are_replaced():
     assert clean("\x1b[2Jgo\ta\n\u202edoor\ud800") == "�[2Jgo\ta\n�door�"

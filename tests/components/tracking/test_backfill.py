@@ -11,7 +11,7 @@ from agentrl_components.errors import StoreError
 from agentrl_components.evaluation.summary import Evaluated
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import MemoryStore
-from agentrl_components.tracking.backfill import SHOWN, past
+from agentrl_components.tracking.backfill import MAX_EPISODE_BATCHES, backfill_jobs
 from agentrl_components.tracking.mlflow.tracker import MlflowTracker
 from agentrl_components.tracking.send_queue import Episodes, Metrics
 from agentrl_components.trajectory.codec import encode
@@ -63,14 +63,14 @@ def store() -> MemoryStore:
     return store
 
 
-def told(store: MemoryStore):
-    metrics, *shown = past(store, 5000)
+def jobs_of(store: MemoryStore):
+    metrics, *shown = backfill_jobs(store, 5000)
     assert isinstance(metrics, Metrics)
     return metrics.iterations, shown
 
 
 def test_every_iteration_and_evaluation_becomes_metrics(store):
-    metrics, _ = told(store)
+    metrics, _ = jobs_of(store)
     assert metrics == {
         0: (5000, {"heldout/random": 0.2, "heldout/success": 0.4, "heldout/wellformed": 0.5}),
         1: (
@@ -97,7 +97,7 @@ def test_every_iteration_and_evaluation_becomes_metrics(store):
 
 
 def test_stored_episodes_are_shown_at_their_iteration(store):
-    _, shown = told(store)
+    _, shown = jobs_of(store)
     assert all(isinstance(job, Episodes) and job.time_ms == 5000 for job in shown)
     assert sorted((job.name, job.iteration) for job in shown) == [
         ("heldout after", 2),
@@ -111,9 +111,9 @@ def test_stored_episodes_are_shown_at_their_iteration(store):
 def test_episodes_of_the_newest_and_the_named_evaluations_are_shown(store):
     for number in range(2, 30):
         keep(store, keys.evaluation_after(number), 0.5)
-    _, shown = told(store)
+    _, shown = jobs_of(store)
     names = [job.name for job in shown if job.name != "train"]
-    assert len(names) == SHOWN
+    assert len(names) == MAX_EPISODE_BATCHES
     assert {"heldout random", "heldout before", "heldout after"} < set(names)
     assert names[0] == "heldout iteration-000025"
 
@@ -122,14 +122,14 @@ def test_damaged_records_are_left_out(store):
     store.replace(keys.iteration(0), b"{")
     store.replace(keys.evaluation("after"), b"{}")
     store.replace(keys.episodes("random"), b"nothing")
-    metrics, shown = told(store)
+    metrics, shown = jobs_of(store)
     assert "success" not in metrics[1][1]
     assert metrics[2][1] == {"success": 0.75, "horizon/max_turns": 5.0, "horizon/phase": 1.0}
     assert {"heldout random", "heldout after"}.isdisjoint(job.name for job in shown)
 
 
 def test_an_empty_store_gives_no_jobs():
-    assert list(past(MemoryStore(), 5000)) == []
+    assert list(backfill_jobs(MemoryStore(), 5000)) == []
 
 
 WORKER = """
@@ -159,7 +159,7 @@ def test_an_unrecorded_run_is_recorded_by_the_same_command_again(tmp_path, store
 
     def kept(time_ms: int):
         asked.append(time_ms)
-        return past(store, time_ms)
+        return backfill_jobs(store, time_ms)
 
     first = opened(tmp_path, DOWN, kept, deadline_s=1.0)
     first.metrics(2, {"success": 0.75})
@@ -187,7 +187,7 @@ def test_an_unrecorded_run_is_recorded_by_the_same_command_again(tmp_path, store
 
 
 def test_new_values_take_precedence_over_the_backfill(tmp_path, store):
-    tracker = opened(tmp_path, WELL, lambda time_ms: past(store, time_ms))
+    tracker = opened(tmp_path, WELL, lambda time_ms: backfill_jobs(store, time_ms))
     tracker.metrics(2, {"success": 0.8, "seconds/update": 1.5})
     tracker.params({"seed": "0"})
     tracker.metrics(1, {"seconds/update": 2.5})

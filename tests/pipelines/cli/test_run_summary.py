@@ -5,7 +5,13 @@ from pathlib import Path
 from rich.console import Console
 
 from agentrl_components.evaluation.summary import Evaluated, Share
-from agentrl_components.reporting.schema import Heldout, Kept, Mlflow, Pair, Report
+from agentrl_components.reporting.schema import (
+    CheckpointSummary,
+    EpisodePair,
+    Heldout,
+    MlflowLink,
+    Report,
+)
 from agentrl_components.reporting.transcript import Move, Replay
 from agentrl_components.trajectory.record import Ending
 from agentrl_pipelines.cli.run_summary import example_pair, mlflow_command, short_path, show
@@ -50,7 +56,7 @@ def played(success, *actions):
 
 
 def pair(before, after):
-    return Pair(task="aa", category="babyai/UnlockPickup", before=before, after=after)
+    return EpisodePair(task="aa", category="babyai/UnlockPickup", before=before, after=after)
 
 
 FAILED, SOLVED = played(False, "wander", "wander"), played(True, "go to door", "open door")
@@ -76,11 +82,11 @@ def report(**changed):
         wall_seconds={},
         alarms=(),
         checkpoints=(
-            Kept(iteration=0, key="", url="file:///r/0", best=False, last=False),
-            Kept(iteration=80, key="", url="file:///r/80", best=True, last=False),
-            Kept(iteration=120, key="", url="file:///r/120", best=False, last=True),
+            CheckpointSummary(iteration=0, key="", url="file:///r/0", best=False, last=False),
+            CheckpointSummary(iteration=80, key="", url="file:///r/80", best=True, last=False),
+            CheckpointSummary(iteration=120, key="", url="file:///r/120", best=False, last=True),
         ),
-        mlflow=Mlflow(uri="sqlite:////r/mlflow.db", experiment="agentrl"),
+        mlflow=MlflowLink(uri="sqlite:////r/mlflow.db", experiment="agentrl"),
         training=(),
         evaluations=(),
         episodes=(pair(FAILED, SOLVED),),
@@ -143,7 +149,7 @@ def test_the_summary_names_curve_report_checkpoints_and_mlflow():
 
 def test_an_existing_mlflow_database_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    unknown = report(mlflow=Mlflow(uri=None, experiment="agentrl"))
+    unknown = report(mlflow=MlflowLink(uri=None, experiment="agentrl"))
     assert "mlflow" not in printed(unknown, width=200)
     database = tmp_path / "runs" / "babyai" / "mlflow.db"
     database.parent.mkdir(parents=True)
@@ -152,7 +158,7 @@ def test_an_existing_mlflow_database_is_named(tmp_path, monkeypatch):
 
 
 def test_an_mlflow_server_is_named_by_its_url():
-    served = report(mlflow=Mlflow(uri="http://mlflow:5000", experiment="agentrl"))
+    served = report(mlflow=MlflowLink(uri="http://mlflow:5000", experiment="agentrl"))
     assert "metrics, episodes  http://mlflow:5000" in printed(served, width=200)
 
 

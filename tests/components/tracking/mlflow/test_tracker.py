@@ -81,12 +81,12 @@ def until(wanted: Callable[[], bool]) -> None:
 
 
 def test_jobs_arrive_and_the_run_is_terminated(tmp_path: Path) -> None:
-    told: list[str] = []
-    tracking: Tracker = tracker(tmp_path, DIARY, on_run_id=told.append)
+    run_ids: list[str] = []
+    tracking: Tracker = tracker(tmp_path, DIARY, on_run_id=run_ids.append)
     tracking.params({"seed": "0"})
     tracking.metrics(0, {"success": 0.25})
     assert tracking.close("FINISHED") == []
-    assert told == ["run-1"]
+    assert run_ids == ["run-1"]
     diary = (tmp_path / "mlflow.log").read_text().splitlines()
     assert diary[0].startswith("Target(uri='sqlite:///")
     assert diary[1] == "Params(values={'seed': '0'})"
@@ -217,11 +217,11 @@ KILLED = """
 import os, signal, sys, time
 from pathlib import Path
 from agentrl_components.tracking.mlflow.tracker import MlflowTracker
-told = []
+run_ids = []
 worker = (sys.executable, "-c", sys.argv[2])
-tracker = MlflowTracker(Path(sys.argv[1]), worker=worker, on_run_id=told.append)
+tracker = MlflowTracker(Path(sys.argv[1]), worker=worker, on_run_id=run_ids.append)
 tracker.params({"seed": "0"})
-while not told:
+while not run_ids:
     time.sleep(0.01)
 os.kill(os.getpid(), signal.SIGKILL)
 """

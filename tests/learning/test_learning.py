@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_engine import ScriptedEngine
 
 from agentrl_components.dialogue.plain import PlainDialogue
 from agentrl_components.dialogue.word_tokenizer import word_tokenizer
-from agentrl_components.engines.engine import ScriptedEngine
 from agentrl_components.reporting.schema import Heldout
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.rollout.token_rollout import TokenRollout

@@ -1,7 +1,7 @@
-"""Which token may come next, when only some replies may be given.
+"""Constrained decoding: which tokens may come next if only certain replies are admissible.
 
-The admissible actions of a turn, each followed by the stop token, make a tree of tokens. Where a
-node has one child there is nothing to sample: that token is forced.
+The admissible actions of a turn, each followed by the stop token, form a trie of tokens. At a node
+with one child the token is forced, so nothing is sampled there.
 
     trie = trie_of(((7, 8), (7, 9)), stop=2)
     trie.forced(trie.root)          # (7,)
@@ -17,27 +17,30 @@ from functools import lru_cache
 Node = dict[int, "Node"]
 """Children by token id. A node without children is the end of a reply."""
 
-REMEMBERED_SETS = 16384
-"""How many admissible sets keep their trie."""
+CACHED_TRIES = 16384
+"""Size of the cache of tries."""
 
 
 class Trie:
-    """The tree of admissible replies. Never changed once made, so it can be shared."""
+    """The trie of admissible replies. Immutable, so it can be shared."""
 
     __slots__ = ("root", "stop")
 
     def __init__(self, actions: Sequence[Sequence[int]], stop: int) -> None:
-        """`actions`: replies without a stop token; repeats are allowed. An action that is the
-        beginning of another is told from it by `stop`, which is then a choice.
+        """
+        Args:
+            actions: token ids of replies without a stop token. If one is a prefix of another, the
+                choice between them includes `stop`.
 
-        Raises `ValueError` when there is no action, an action is empty or one holds `stop`.
+        Raises:
+            ValueError: there is no action, an action is empty, or one contains `stop`.
         """
         if not actions:
             raise ValueError("an admissible set needs at least one action")
         self.stop = stop
-        """The token that ends every reply."""
+        """Token id that ends every reply."""
         self.root: Node = {}
-        """Where a reply begins."""
+        """Node at the beginning of a reply."""
         for action in actions:
             if not action:
                 raise ValueError("an admissible action needs at least one token")
@@ -49,14 +52,14 @@ class Trie:
             node.setdefault(stop, {})
 
     def at(self, prefix: Sequence[int]) -> Node:
-        """The node that `prefix`, the reply so far, leads to. Raises `ValueError` off the tree."""
+        """The node after `prefix`, the reply so far. Raises `ValueError` if not admissible."""
         node = self.root
         for token in prefix:
             node = self.advance(node, token)
         return node
 
     def advance(self, node: Node, token: int) -> Node:
-        """The node after `token`. Raises `ValueError` when it is not allowed at `node`."""
+        """The node after `token`. Raises `ValueError` if it is not allowed at `node`."""
         try:
             return node[token]
         except KeyError:
@@ -64,11 +67,11 @@ class Trie:
             raise ValueError(message) from None
 
     def allowed(self, node: Node) -> tuple[int, ...]:
-        """Tokens that may come next, in ascending order. Empty at the end of a reply."""
+        """Token ids that may come next, ascending. Empty at the end of a reply."""
         return tuple(sorted(node))
 
     def forced(self, node: Node) -> tuple[int, ...]:
-        """The tokens that follow without a choice, the stop token included when they reach it."""
+        """The token ids that follow `node` without a choice, up to and including the stop token."""
         run = []
         while len(node) == 1:
             ((token, node),) = node.items()
@@ -76,7 +79,7 @@ class Trie:
         return tuple(run)
 
 
-@lru_cache(maxsize=REMEMBERED_SETS)
+@lru_cache(maxsize=CACHED_TRIES)
 def trie_of(actions: tuple[tuple[int, ...], ...], stop: int) -> Trie:
-    """The trie of an admissible set, made once. Raises what `Trie` raises."""
+    """The trie of `actions`, cached. Raises what `Trie` raises."""
     return Trie(actions, stop)

@@ -1,12 +1,12 @@
-"""The sampler, as the rollout sees it: token ids in, token ids out.
+"""The sampling engine as the rollout uses it: token ids in, token ids out.
 
-`torch_engine.TorchEngine` runs in process; `vllm_engine.VllmEngine` wraps vLLM; `ScriptedEngine`
-here says what it is told, for tests.
+`torch_engine.engine.TorchEngine` runs in this process, `vllm_engine.engine.VllmEngine` wraps vLLM,
+`random_policy.RandomEngine` needs no model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -21,98 +21,67 @@ class Stop(StrEnum):
     STOP = "stop"
     """A stop token was sampled or forced; it is the last id."""
     LENGTH = "length"
-    """The token limit was reached; there is no stop token."""
+    """The token limit was reached, so there is no stop token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How to sample one reply."""
+    """Sampling parameters of a reply."""
 
     temperature: float
     """0: greedy, with log-probabilities at temperature 1."""
     top_p: float
+    """Probability of the nucleus. 1: the whole distribution."""
     max_tokens: int
+    """Token limit of the reply."""
     stop: tuple[int, ...]
     """Token ids that end a reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One reply to sample."""
+    """A request for one reply."""
 
     session: int
-    """Requests of one episode share it, so that an engine can keep its cache between turns."""
+    """Number of the episode, so that an engine can keep its cache between turns."""
     ids: Sequence[int]
-    """Everything so far. Extends what the session's last request held and answered."""
+    """All tokens of the episode so far. Extends the session's previous request and reply."""
     seed: int
-    """64 bits. The reply depends on ids, sampling, admissible, weights and this; on nothing
-    else."""
+    """64 bits. The reply is a function of the weights, `ids`, `sampling`, `admissible` and this."""
     sampling: Sampling
     admissible: Sequence[Sequence[int]] | None = None
-    """Replies that may be given, as token ids without a stop token. None: any."""
+    """Admissible replies as token ids without a stop token. None: any reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """One sampled reply of R tokens."""
+    """A sampled reply of R tokens."""
 
     ids: tuple[int, ...]  # [R]
-    logprobs: tuple[float, ...]  # [R], 0 where forced
-    sampled: tuple[bool, ...]  # [R], False: only one token was possible, so none was sampled
-    allowed: tuple[tuple[int, ...], ...] | None  # [R] choices at each token; None: the vocabulary
+    logprobs: tuple[float, ...]  # [R] nats, 0 where forced
+    sampled: tuple[bool, ...]  # [R], False where forced: only one token was possible
+    allowed: tuple[tuple[int, ...], ...] | None  # [R] token ids that were possible; None: all
     stop: Stop
     version: int
-    """Policy version that sampled it."""
+    """Version of the weights that sampled the reply."""
 
 
 class Engine(Protocol):
-    """Samples replies, many at a time."""
+    """Samples replies, many concurrently."""
 
     async def generate(self, request: Request) -> Generation:
-        """One reply. Raises `EngineError` when this request cannot be answered."""
+        """One reply. Raises `EngineError` if the request cannot be answered."""
         ...
 
     async def release(self, session: int) -> None:
-        """The episode is over; forget its cache."""
+        """Free the cache of a session whose episode has ended."""
         ...
 
     async def load(self, weights: Mapping[str, torch.Tensor], version: int) -> None:
-        """Sample from these weights from now on. Caches of older weights are dropped."""
+        """Use these weights, named as transformers names them, for all later replies. Caches of
+        older weights are dropped."""
         ...
 
     async def close(self) -> None:
-        """Give back what the engine holds."""
+        """Release the engine's resources."""
         ...
-
-
-class ScriptedEngine:
-    """Answers with the given replies, in order, each token with log-probability -1."""
-
-    def __init__(self, replies: Sequence[Sequence[int]], stop: Stop = Stop.STOP) -> None:
-        self._replies: Iterator[Sequence[int]] = iter(replies)
-        self._stop = stop
-        self.requests: list[Request] = []
-        """Every request, for the test to look at."""
-        self.released: list[int] = []
-        """Every released session."""
-
-    async def generate(self, request: Request) -> Generation:
-        self.requests.append(request)
-        ids = tuple(next(self._replies))
-        return Generation(
-            ids=ids,
-            logprobs=tuple(-1.0 for _ in ids),
-            sampled=tuple(True for _ in ids),
-            allowed=None,
-            stop=self._stop,
-            version=0,
-        )
-
-    async def release(self, session: int) -> None:
-        self.released.append(session)
-
-    async def load(self, weights: Mapping[str, torch.Tensor], version: int) -> None:
-        del weights, version
-
-    async def close(self) -> None:
-        return

@@ -1,4 +1,4 @@
-"""The random policy: one of the admissible actions, each as likely as the others."""
+"""The random policy: a uniformly random admissible action."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class RandomEngine:
-    """An `Engine` without a model. Its log-probabilities are those of whole actions, on their first
-    token; the rest follows from it."""
+    """Implements `Engine` without a model. The first token of a reply has the log-probability of
+    the whole action; the other tokens are forced."""
 
     async def generate(self, request: Request) -> Generation:
         if not request.admissible:
-            raise EngineError("the random policy needs a world that names its admissible actions")
+            raise EngineError("the random policy needs an environment with admissible actions")
         actions = request.admissible
-        action = actions[chosen(request.seed, len(actions))]
+        action = actions[random_index(request.seed, len(actions))]
         ids = (*action, request.sampling.stop[0])
         return Generation(
             ids=ids,
@@ -42,7 +42,7 @@ class RandomEngine:
         return
 
 
-def chosen(seed: int, count: int) -> int:
-    """One of `count` things, each as likely as the others; `seed` has 63 random bits."""
-    # The high bits of a hash, scaled: no modulo bias worth the name below 2**31 things.
+def random_index(seed: int, count: int) -> int:
+    """A uniformly random index below `count`. `seed` has 63 random bits."""
+    # Scales the high bits, which has negligible bias for counts far below 2**31.
     return (seed >> 31) * count >> 32

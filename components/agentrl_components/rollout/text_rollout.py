@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from agentrl_components.engines.random_policy import chosen
+from agentrl_components.engines.random_policy import random_index
 from agentrl_components.errors import EngineError
 from agentrl_components.rollout.episode import EpisodeState, Job, Rules, trajectory
 from agentrl_components.rollout.request import CollectRequest
@@ -61,10 +61,8 @@ class RandomAgent:
 
     async def reply(self, request: ReplyRequest) -> str:
         if not request.admissible:
-            raise EngineError(
-                "the random policy needs an environment that names its admissible actions"
-            )
-        return request.admissible[chosen(request.seed, len(request.admissible))]
+            raise EngineError("the random policy needs an environment with admissible actions")
+        return request.admissible[random_index(request.seed, len(request.admissible))]
 
 
 class TextCollector:

@@ -129,7 +129,7 @@ class Worker:
         """The engine of the manifest, loaded with the current weights."""
         self.policy.refresh()
         if self.spec.rollout.engine == "torch":
-            self._torch.renew(version)
+            self._torch.reset_caches(version)
             return self._torch
         if self._vllm is None:
             # Started on first use: a worker that only computes gradients never needs it.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from scripted_engine import ScriptedEngine
 
-from agentrl_components.engines.engine import Engine, Request, Sampling, ScriptedEngine
+from agentrl_components.engines.engine import Engine, Request, Sampling
 from agentrl_components.engines.prefix_check import CheckedEngine, check_extends
 from agentrl_components.errors import DriftError
 

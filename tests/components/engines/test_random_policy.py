@@ -35,5 +35,5 @@ async def test_the_first_token_carries_the_logprob_of_the_whole_action():
 
 
 async def test_a_world_that_names_no_actions_is_refused():
-    with pytest.raises(EngineError, match="names its admissible actions"):
+    with pytest.raises(EngineError, match="needs an environment with admissible actions"):
         await RandomEngine().generate(request(0, None))

@@ -1,10 +1,11 @@
 """Episodes and rollouts: limits, endings, retries, order."""
 
 import pytest
+from scripted_engine import ScriptedEngine
 
 from agentrl_components.dialogue.plain import PlainDialogue
 from agentrl_components.dialogue.word_tokenizer import word_tokenizer
-from agentrl_components.engines.engine import ScriptedEngine, Stop
+from agentrl_components.engines.engine import Stop
 from agentrl_components.engines.prefix_check import CheckedEngine
 from agentrl_components.engines.random_policy import RandomEngine
 from agentrl_components.errors import DriftError
@@ -221,7 +222,7 @@ async def test_a_world_that_breaks_its_contract_ends_the_call_with_one_plain_err
 async def test_a_random_policy_without_admissible_actions_loses_the_episode_with_its_reason():
     (one,) = await rollout(retries=0).play([job()], rules(), RandomEngine())
     assert one.ending is Ending.LOST
-    assert "names its admissible actions" in one.note
+    assert "needs an environment with admissible actions" in one.note
 
 
 async def test_drift_is_not_retried():

@@ -1,9 +1,9 @@
-"""The rows of one forward pass of the torch engine: which tokens go where.
+"""Layout of one forward pass of the torch engine.
 
-Shapes are padded until every number of a row is computed by the same code, whatever else is in the
-batch; `torch_engine.py` says why.
+Shapes are padded so that every number of a row is computed by the same kernel code, whatever else
+is in the batch (docs/determinism.md).
 
-Legend: N packed new tokens, B rows, L queries of a row, T keys.
+Legend: N packed new tokens, B rows, L new tokens of a row (padded), T keys.
 """
 
 from __future__ import annotations
@@ -15,43 +15,44 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentrl_components.engines.torch_engine.row_padding import Rows
+from agentrl_components.engines.torch_engine.row_padding import RowCounts
 
-FEWEST_QUERIES = 4
-"""Fewer queries of a key head take another matrix kernel, whose bits differ."""
+MIN_QUERIES = 4
+"""With fewer queries per key head another matrix kernel is used, whose bits differ."""
 ONE_BLOCK = 192
-"""Matrix products sum up to so many keys in one go. Where there are more, where the sum is cut
-depends on their number, so rows share an attention call only with rows of as many."""
+"""Matrix products sum up to this many keys in one block. Beyond it, the block boundaries depend on
+the number of keys, so rows share an attention call only with rows of the same (padded) number."""
 MANY_QUERIES = 192
-"""From so many queries of a key head on, attention is computed in larger pieces, and with AVX2 the
-number of keys tells where sums over them are cut even where there are few."""
+"""From this many queries per key head on, attention uses larger blocks, and with AVX2 the block
+boundaries depend on the number of keys even below `ONE_BLOCK`."""
 VECTOR = 64
-"""Activations are computed so many at a time, what is left over by scalar code, whose bits differ;
-the packed tokens are padded until nothing is left over. No padding for usual models."""
+"""Elements per vectorised step of activation functions. A remainder is computed by scalar code,
+whose bits differ, so the packed tokens are padded until there is none. Models with common
+feed-forward widths need no padding."""
 KEY_STEP = 16
-"""Attention's key axis is padded to a multiple of this: the last few keys of another length would
-be exponentiated by scalar code, whose bits differ."""
+"""The key axis of attention is padded to a multiple of this, because the exponential of a remainder
+is computed by scalar code, whose bits differ."""
 
-MOST_IDLE = 1.5
-"""Rows computed for each real one at most, where that saves copying the keys of all."""
+MAX_ROWS_PER_REAL_ROW = 1.5
+"""Padding rows are added up to this factor if that avoids copying the keys of all rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Likes:
-    """Rows with like numbers of new tokens and of keys, in the order of their slots."""
+class RowGroup:
+    """Rows with similar numbers of new tokens and keys, in the order of their cache slots."""
 
     slots_B: slice | NDArray[np.int64]
-    """Where their keys are; a slice where they are neighbours."""
+    """Cache slots; a slice if they are contiguous."""
     places_BL: NDArray[np.int64]
-    """Of each query among the packed tokens; padding repeats a row's last one."""
+    """Index of each new token among the packed tokens; padding repeats the row's last one."""
     mask_BLT: NDArray[np.bool_]
-    """Which keys a query sees."""
+    """True for the keys that a token attends to."""
     real_BL: NDArray[np.bool_]
-    """Which queries are not padding."""
+    """False for padding."""
 
 
 class Batch:
-    """Rows of new tokens, packed one after another and padded to whole steps."""
+    """New tokens of all rows, packed one after another and padded."""
 
     def __init__(
         self,
@@ -60,54 +61,60 @@ class Batch:
         starts_B: NDArray[np.int64],
         slots_B: NDArray[np.int64],
         group: int,
-        rows: Rows,
+        rows: RowCounts,
     ) -> None:
-        """`sizes_B` new tokens after `starts_B` cached ones, by row; `group` query heads for each
-        key head; tokens, and last tokens, are padded to numbers of `rows`."""
+        """
+        Args:
+            sizes_B: new tokens of each row.
+            starts_B: cached tokens of each row.
+            slots_B: cache slot of each row.
+            group: query heads per key head.
+            rows: permitted row counts; the packed tokens and the last tokens are padded to them.
+        """
         self._sizes, self._starts, self._slots, self._group = sizes_B, starts_B, slots_B, group
         self._ends = sizes_B.cumsum()
         self._firsts = self._ends - sizes_B
         self._keys = key_widths(starts_B + sizes_B)
         self.real = int(self._ends[-1])
-        """Tokens that are not padding; they come first."""
+        """Number of tokens that are not padding; these come first."""
         self.size = rows.padded(self.real)
-        """Tokens, N."""
+        """Number of tokens with padding, N."""
         self.slots = int(slots_B.max()) + 1
-        """Slots that the cache must have."""
+        """Number of slots that the cache needs."""
         self.tokens = int(self._keys.max())
-        """Tokens that the cache must have room for in each slot."""
+        """Number of tokens that each slot of the cache needs."""
         self.positions_N = np.zeros(self.size, dtype=np.int64)
-        """Of each token in its session."""
+        """Position of each token in its session."""
         offsets = np.repeat(starts_B - self._firsts, sizes_B)
         self.positions_N[: self.real] = np.arange(self.real) + offsets
-        spare = rows.padded(len(sizes_B)) - len(sizes_B)
-        self.last_B = np.concatenate([self._ends - 1, np.full(spare, self.real - 1)])
-        """The place of each row's last token, and again of the last row's."""
+        padding = rows.padded(len(sizes_B)) - len(sizes_B)
+        self.last_B = np.concatenate([self._ends - 1, np.full(padding, self.real - 1)])
+        """Index of each row's last token; padding repeats the last row's."""
 
     def places(self, slot_tokens: int) -> NDArray[np.int64]:
-        """Where each token's key goes [N] in a cache of so many tokens a slot. Padding goes to
-        slot 0, which is nobody's."""
+        """Index [N] of each token's key in a cache with `slot_tokens` tokens per slot. Padding is
+        written to slot 0, which no session uses."""
         places_N = np.arange(-self.real, self.size - self.real)
         rows = np.repeat(self._slots, self._sizes) * slot_tokens
         places_N[: self.real] = rows + self.positions_N[: self.real]
         return places_N
 
-    def likes(self) -> Iterator[Likes]:
-        """Rows grouped by new tokens, to the next power of two, so that little is padded, and by
-        keys where there are many."""
-        least = -(-FEWEST_QUERIES // self._group)
+    def row_groups(self) -> Iterator[RowGroup]:
+        """Rows grouped by their number of new tokens, rounded up to a power of two, and by their
+        number of keys where it affects the bits."""
+        least = -(-MIN_QUERIES // self._group)
         widths = np.maximum(least, 2 ** np.ceil(np.log2(self._sizes)).astype(np.int64))
         free = (self._keys <= ONE_BLOCK) & (widths * self._group < MANY_QUERIES)
         classes = np.where(free, ONE_BLOCK, self._keys)
         for width, kind in sorted(set(zip(widths.tolist(), classes.tolist(), strict=True))):
-            yield self._alike(np.flatnonzero((widths == width) & (classes == kind)), width)
+            yield self._group_of(np.flatnonzero((widths == width) & (classes == kind)), width)
 
-    def _alike(self, alike: NDArray[np.int64], width: int) -> Likes:
-        members, real_B, slots_B = neighbours(alike, self._slots)
+    def _group_of(self, alike: NDArray[np.int64], width: int) -> RowGroup:
+        members, real_B, slots_B = contiguous(alike, self._slots)
         offset_BL = np.minimum(np.arange(width)[None, :], self._sizes[members, None] - 1)
         position_BL = self._starts[members, None] + offset_BL
         seen = int(self._keys[alike].max())
-        return Likes(
+        return RowGroup(
             slots_B=slots_B,
             places_BL=self._firsts[members, None] + offset_BL,
             mask_BLT=np.arange(seen)[None, None, :] <= position_BL[:, :, None],
@@ -116,21 +123,22 @@ class Batch:
 
 
 def activation_step(intermediate: int) -> int:
-    """Tokens come in multiples of so many, for a model whose feed-forward layers are this wide."""
+    """Smallest number of tokens whose activations fill whole vectorised steps, for feed-forward
+    layers of width `intermediate`."""
     return VECTOR // math.gcd(VECTOR, intermediate)
 
 
-def neighbours(
+def contiguous(
     members: NDArray[np.int64], slots: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], slice | NDArray[np.int64]]:
-    """The rows `members` in the order of their slots, which of them are real, and the slots.
+    """The rows `members` in the order of their slots, whether each is real, and their slots.
 
-    Where few slots lie idle between them, rows for those are put in, so that the slots are a slice
-    of the cache and no key is copied; what such a row computes is thrown away."""
+    If few unused slots lie between them, padding rows are inserted for those, so that the slots are
+    a slice of the cache and no keys are copied. Results of padding rows are discarded."""
     members = members[slots[members].argsort()]
     first, last = int(slots[members[0]]), int(slots[members[-1]])
     span = last - first + 1
-    if span > len(members) * MOST_IDLE:
+    if span > len(members) * MAX_ROWS_PER_REAL_ROW:
         return members, np.ones(len(members), dtype=bool), slots[members]
     places = slots[members] - first
     rows, real = np.full(span, members[0]), np.zeros(span, dtype=bool)
@@ -139,7 +147,7 @@ def neighbours(
 
 
 def key_widths(tokens_B: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How long the key axis [B] of a row of so many tokens is: a multiple of `KEY_STEP` up to
+    """Padded length of the key axis [B] for rows of `tokens_B` keys: a multiple of `KEY_STEP` up to
     `ONE_BLOCK`, then the next of 256, 384, 512, 768, 1024, ..."""
     near_B = -(-tokens_B // KEY_STEP) * KEY_STEP
     power_B = 2 ** np.ceil(np.log2(tokens_B)).astype(np.int64)

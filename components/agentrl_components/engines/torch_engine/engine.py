@@ -1,74 +1,48 @@
-"""Continuous batching in plain torch: the engine of laptops and tests.
+"""Continuous batching in PyTorch: the sampling engine for laptops and tests.
 
-Whatever is ready is computed together: new observations and next tokens share one forward pass,
-each session's keys stay cached between its turns, and nobody waits for anybody.
+New observations and next tokens of all sessions share one forward pass. Keys and values of a
+session stay cached between its turns, and no session waits for another.
 
-On CPU, with one thread, a reply depends on its own request alone and not on what else was in the
-batch: shapes are padded until every number is computed by the same code, masked attention ignores
-padding exactly, and the random number of a token is a hash of (request seed, index of the token).
-`tests/components/torch_engine/test_bits.py` holds it to that, bit for bit.
+On CPU with one thread a reply depends on its own request only and not on the rest of the batch, bit
+for bit: shapes are padded so that every number is computed by the same kernel code, masked
+attention ignores padding exactly, and the random number of a token is a hash of the request's seed
+and the token's index (docs/determinism.md; `tests/components/engines/torch_engine/test_bits.py`).
 
-Legend: N packed new tokens, B rows, L queries of a row, Q = L x query heads of a key head, T keys,
-V vocabulary.
+Legend: N packed new tokens, B rows, L new tokens of a row (padded), Q = L x query heads of a key
+head, T keys, V vocabulary, E hidden width.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from agentrl_components.engines.action_trie import Node, Trie, trie_of
-from agentrl_components.engines.engine import Generation, Request, Stop
-from agentrl_components.engines.torch_engine import row_padding
-from agentrl_components.engines.torch_engine.batch import Batch, Likes, activation_step
-from agentrl_components.engines.torch_engine.kv_cache import Bucket, Cached, SlotCache
+from agentrl_components.engines.action_trie import trie_of
+from agentrl_components.engines.engine import Generation, Request
+from agentrl_components.engines.torch_engine.batch import Batch, RowGroup, activation_step
+from agentrl_components.engines.torch_engine.kv_cache import Bucket, CachedAttention, SlotCache
+from agentrl_components.engines.torch_engine.reply import PendingReply, Session
+from agentrl_components.engines.torch_engine.row_padding import row_counts
 from agentrl_components.engines.torch_engine.sampling import distribution, pick, uniforms
 from agentrl_components.errors import EngineError
 from agentrl_components.model.decoder import Decoder
 
 
-@dataclass(slots=True)
-class _Session:
-    """One episode's cache."""
-
-    slot: int
-    cached: int = 0
-    """Tokens whose keys are in the cache."""
-
-
-@dataclass(slots=True)
-class _Row:
-    """One reply in the making."""
-
-    request: Request
-    session: _Session
-    answer: asyncio.Future[Generation]
-    fresh: list[int]
-    """Tokens not yet in the cache; the last one is what the next token is sampled from."""
-    trie: Trie | None
-    node: Node | None
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    sampled: list[bool] = field(default_factory=list)
-    allowed: list[tuple[int, ...]] = field(default_factory=list)
-
-
 class TorchEngine:
-    """An `Engine` over a `Decoder` in this process. Serves one event loop."""
+    """Implements `Engine` with a `Decoder` in this process. Serves one event loop."""
 
     def __init__(self, decoder: Decoder, version: int = 0) -> None:
         self._decoder = decoder
         self._version = version
-        self._sessions: dict[int, _Session] = {}
-        self._free: list[int] = []
-        self._ready: list[_Row] = []
-        self._pump: asyncio.Task[None] | None = None
+        self._sessions: dict[int, Session] = {}
+        self._free_slots: list[int] = []
+        self._ready: list[PendingReply] = []
+        self._stepping: asyncio.Task[None] | None = None
         weight = decoder.model.embed_tokens.weight
         self._device = weight.device
         shape = decoder.shape
@@ -76,63 +50,99 @@ class TorchEngine:
             shape.layers, shape.kv_heads, shape.head_width, weight.dtype, weight.device
         )
         self._group = shape.heads // shape.kv_heads
-        self._rows = row_padding.rows(shape, weight.dtype, weight.device).by(
+        self._rows = row_counts(shape, weight.dtype, weight.device).by(
             activation_step(shape.intermediate)
         )
         self._loading: asyncio.Event | None = None
-        """Set when new weights are in; None when none are on their way."""
-        self._slots = 1  # slot 0 takes the padding of small batches
+        """Set when new weights have been loaded; None while none are being loaded."""
+        self._slots = 1  # slot 0 holds the padding of small batches
 
     async def generate(self, request: Request) -> Generation:
-        """One reply; it joins the batch at the next forward pass."""
+        """One reply, which joins the batch at the next forward pass.
+
+        Raises:
+            EngineError: the request has no new tokens, a token id is not in the vocabulary, or the
+                forward pass failed.
+        """
         if self._loading is not None:
             await self._loading.wait()
         session = self._sessions.get(request.session)
         if session is None:
-            session = self._sessions[request.session] = _Session(self._take_slot())
+            session = self._sessions[request.session] = Session(self._take_slot())
         fresh = list(request.ids[session.cached :])
-        if not fresh:
-            raise EngineError(f"session {request.session}: no new tokens to answer")
-        if min(fresh) < 0 or max(fresh) >= self._decoder.shape.vocabulary:
-            raise EngineError(
-                f"session {request.session}: token ids {min(fresh)} to {max(fresh)} are not all in "
-                f"the model's vocabulary of {self._decoder.shape.vocabulary}"
-            )
+        self._check(request.session, fresh)
         trie = node = None
         if request.admissible is not None:
             stop = request.sampling.stop[0]
             trie = trie_of(tuple(map(tuple, request.admissible)), stop)
             node = trie.root
-        row = _Row(request, session, asyncio.get_running_loop().create_future(), fresh, trie, node)
-        self._force(row)
-        if not row.answer.done():
-            self._ready.append(row)
-            if self._pump is None or self._pump.done():
-                self._pump = asyncio.create_task(self._run())
-                self._pump.add_done_callback(self._ended)
-        return await row.answer
+        reply = PendingReply(
+            request=request,
+            session=session,
+            result=asyncio.get_running_loop().create_future(),
+            version=self._version,
+            fresh=fresh,
+            trie=trie,
+            node=node,
+        )
+        reply.append_forced()
+        if not reply.result.done():
+            self._ready.append(reply)
+            if self._stepping is None or self._stepping.done():
+                self._stepping = asyncio.create_task(self._run())
+                self._stepping.add_done_callback(self._stepping_ended)
+        return await reply.result
 
     async def release(self, session: int) -> None:
-        """Give the session's slot to the next one."""
+        """Free the session's cache slot."""
         held = self._sessions.pop(session, None)
         if held is not None:
-            self._free.append(held.slot)
+            self._free_slots.append(held.slot)
 
     async def load(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """Copy weights in. Waits for replies under way, which are sampled by the old version;
-        requests that come meanwhile wait for the new one. Raises `EngineError` for weights that
-        are not this model's."""
+        """Copy weights into the decoder. Pending replies are finished with the old version first;
+        requests that arrive meanwhile wait for the new one.
+
+        Raises:
+            EngineError: the weights do not fit the model.
+        """
         while self._loading is not None:
             await self._loading.wait()
         self._loading = asyncio.Event()
         try:
-            if self._pump is not None:
-                await asyncio.wait([self._pump])
+            if self._stepping is not None:
+                await asyncio.wait([self._stepping])
             self._copy(weights)
-            self.renew(version)
+            self.reset_caches(version)
         finally:
             self._loading.set()
             self._loading = None
+
+    def reset_caches(self, version: int) -> None:
+        """Invalidate all cached keys and values. Call it after the decoder's weights have changed
+        in place to those of `version`."""
+        self._version = version
+        for session in self._sessions.values():
+            session.cached = 0
+        for reply in self._ready:
+            reply.fresh = [*reply.request.ids, *reply.ids]
+            reply.version = version
+
+    async def close(self) -> None:
+        """Stop sampling; pending replies fail with `EngineError`."""
+        if self._stepping is not None and not self._stepping.done():
+            self._stepping.cancel()
+        self._fail(EngineError("the engine was closed"))
+
+    def _check(self, session: int, fresh: Sequence[int]) -> None:
+        if not fresh:
+            raise EngineError(f"session {session}: the request has no new tokens")
+        vocabulary = self._decoder.shape.vocabulary
+        if min(fresh) < 0 or max(fresh) >= vocabulary:
+            raise EngineError(
+                f"session {session}: token ids {min(fresh)} to {max(fresh)} are not all in the "
+                f"model's vocabulary of {vocabulary}"
+            )
 
     def _copy(self, weights: Mapping[str, Tensor]) -> None:
         try:
@@ -143,161 +153,100 @@ class TorchEngine:
             unknown = [name for name in unknown if name != "lm_head.weight"]
         if missing or unknown:
             raise EngineError(
-                f"the new weights are another model's; missing {missing[:3]}, unknown {unknown[:3]}"
+                "the new weights do not fit the model: "
+                f"missing {missing[:3]}, unknown {unknown[:3]}"
             )
 
-    def renew(self, version: int) -> None:
-        """The decoder's weights have been changed in place: forget every cache."""
-        self._version = version
-        for session in self._sessions.values():
-            session.cached = 0
-        for row in self._ready:
-            row.fresh = [*row.request.ids, *row.ids]
-
-    async def close(self) -> None:
-        """Stop the pump; replies under way fail."""
-        if self._pump is not None and not self._pump.done():
-            self._pump.cancel()
-        for row in self._ready:
-            if not row.answer.done():
-                row.answer.set_exception(EngineError("the engine was closed"))
-        self._ready.clear()
-
     def _take_slot(self) -> int:
-        if self._free:
-            return self._free.pop()
+        if self._free_slots:
+            return self._free_slots.pop()
         self._slots += 1
         return self._slots - 1
 
     async def _run(self) -> None:
-        """Forward passes for as long as there are rows. Between two, episodes go on."""
+        """Run forward passes while there are pending replies, and yield to the loop after each."""
         while self._ready:
-            # A row nobody waits for any more may have lost its slot to another session.
-            rows = self._ready = [row for row in self._ready if not row.answer.done()]
-            if not rows:
+            # A cancelled request's slot may already belong to another session.
+            replies = self._ready = [r for r in self._ready if not r.result.done()]
+            if not replies:
                 break
             try:
-                self._ready = [row for row in self._step(rows) if not row.answer.done()]
-            except RuntimeError as error:  # torch's own, out of memory among them
+                self._step(replies)
+                self._ready = [r for r in replies if not r.result.done()]
+            except RuntimeError as error:  # raised by torch, for instance when out of memory
                 self._fail(EngineError(f"forward pass failed: {error}"))
             await asyncio.sleep(0)
 
-    def _ended(self, pump: asyncio.Task[None]) -> None:
-        """A bug in a step ends the pump: those who wait hear of it."""
-        error = None if pump.cancelled() else pump.exception()
+    def _stepping_ended(self, task: asyncio.Task[None]) -> None:
+        """Pass an unexpected error of `_run` on to all pending replies."""
+        error = None if task.cancelled() else task.exception()
         if error is not None:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """Tell everybody who still waits."""
-        rows, self._ready = self._ready, []
-        for row in rows:
-            if not row.answer.done():
-                row.answer.set_exception(error)
+        replies, self._ready = self._ready, []
+        for reply in replies:
+            if not reply.result.done():
+                reply.result.set_exception(error)
 
     @torch.inference_mode()
-    def _step(self, rows: Sequence[_Row]) -> Iterable[_Row]:
-        """One forward pass over every fresh token, one new token for every row."""
-        hidden_BE = self._forward(rows)
-        chosen_B, logprobs_B = self._sample(rows, self._decoder.logits(hidden_BE))
-        for row, token, logprob in zip(rows, chosen_B, logprobs_B, strict=False):
-            row.session.cached += len(row.fresh)
-            row.fresh = [token]
-            row.ids.append(token)
-            row.logprobs.append(logprob)
-            row.sampled.append(True)
-            if row.trie is not None and row.node is not None:
-                row.allowed.append(row.trie.allowed(row.node))
-                row.node = row.trie.advance(row.node, token)
-            self._settle(row)
-            self._force(row)
-        return rows
+    def _step(self, replies: Sequence[PendingReply]) -> None:
+        """One forward pass over all new tokens, and one sampled token for every reply."""
+        hidden_BE = self._forward(replies)
+        chosen_B, logprobs_B = self._sample(replies, self._decoder.logits(hidden_BE))
+        for reply, token, logprob in zip(replies, chosen_B, logprobs_B, strict=False):
+            reply.append_sampled(token, logprob)
 
-    def _force(self, row: _Row) -> None:
-        """Append the tokens that leave no choice: nothing is sampled, nothing will be trained."""
-        if row.trie is None or row.node is None or row.answer.done():
-            return
-        for token in row.trie.forced(row.node):
-            row.fresh.append(token)
-            row.ids.append(token)
-            row.logprobs.append(0.0)
-            row.sampled.append(False)
-            row.allowed.append((token,))
-            row.node = row.trie.advance(row.node, token)
-            self._settle(row)
-            if row.answer.done():
-                return
-
-    def _settle(self, row: _Row) -> None:
-        """Answer when the reply is over."""
-        sampling = row.request.sampling
-        stopped = row.ids[-1] in sampling.stop
-        if row.answer.done() or not (stopped or len(row.ids) >= sampling.max_tokens):
-            return
-        row.answer.set_result(
-            Generation(
-                ids=tuple(row.ids),
-                logprobs=tuple(row.logprobs),
-                sampled=tuple(row.sampled),
-                allowed=None if row.trie is None else tuple(row.allowed),
-                stop=Stop.STOP if stopped else Stop.LENGTH,
-                version=self._version,
-            )
-        )
-
-    def _forward(self, rows: Sequence[_Row]) -> Tensor:
-        """Hidden states [B or more, E] of each row's last token, the rest being repeats."""
+    def _forward(self, replies: Sequence[PendingReply]) -> Tensor:
+        """Hidden states [B or more, E] of each reply's last token; further rows are padding."""
         batch = Batch(
-            sizes_B=np.array([len(row.fresh) for row in rows]),
-            starts_B=np.array([row.session.cached for row in rows]),
-            slots_B=np.array([row.session.slot for row in rows]),
+            sizes_B=np.array([len(r.fresh) for r in replies]),
+            starts_B=np.array([r.session.cached for r in replies]),
+            slots_B=np.array([r.session.slot for r in replies]),
             group=self._group,
             rows=self._rows,
         )
         self._cache.fit(max(batch.slots, self._slots), batch.tokens)
         ids = np.zeros(batch.size, dtype=np.int64)
-        ids[: batch.real] = np.concatenate([row.fresh for row in rows])
+        ids[: batch.real] = np.concatenate([r.fresh for r in replies])
         hidden_NE = self._decoder(
-            self._to(ids),
-            self._to(batch.positions_N),
-            Cached(
+            self._tensor(ids),
+            self._tensor(batch.positions_N),
+            CachedAttention(
                 self._cache,
-                self._to(batch.places(self._cache.tokens)),
-                [self._bucket(rows) for rows in batch.likes()],
+                self._tensor(batch.places(self._cache.tokens)),
+                [self._bucket(rows) for rows in batch.row_groups()],
             ),
         )
-        hidden_BE: Tensor = hidden_NE.index_select(0, self._to(batch.last_B))
+        hidden_BE: Tensor = hidden_NE.index_select(0, self._tensor(batch.last_B))
         return hidden_BE
 
-    def _bucket(self, rows: Likes) -> Bucket:
+    def _bucket(self, rows: RowGroup) -> Bucket:
         slots = rows.slots_B
         return Bucket(
-            slots_B=slots if isinstance(slots, slice) else self._to(slots),
-            places_BL=self._to(rows.places_BL),
-            mask_B1QT=self._to(np.tile(rows.mask_BLT, (1, self._group, 1))[:, None]),
-            rows_N=self._to(rows.places_BL[rows.real_BL]),
-            picks_N=self._to(np.flatnonzero(rows.real_BL.reshape(-1))),
+            slots_B=slots if isinstance(slots, slice) else self._tensor(slots),
+            places_BL=self._tensor(rows.places_BL),
+            mask_B1QT=self._tensor(np.tile(rows.mask_BLT, (1, self._group, 1))[:, None]),
+            rows_N=self._tensor(rows.places_BL[rows.real_BL]),
+            picks_N=self._tensor(np.flatnonzero(rows.real_BL.reshape(-1))),
         )
 
     def _sample(
-        self, rows: Sequence[_Row], logits_BV: Tensor
+        self, replies: Sequence[PendingReply], logits_BV: Tensor
     ) -> tuple[Sequence[int], Sequence[float]]:
-        """A token and its log-probability for each row, under the distribution it was drawn
-        from."""
-        choices = [
-            row.trie.allowed(row.node) if row.trie is not None and row.node is not None else None
-            for row in rows
-        ]
-        logprobs_BV = distribution(logits_BV, [row.request.sampling for row in rows], choices)
-        spare = len(logits_BV) - len(rows)
-        draws = uniforms(
-            np.array([row.request.seed for row in rows] + [0] * spare, dtype=np.uint64),
-            np.array([len(row.ids) for row in rows] + [0] * spare, dtype=np.uint64),
+        """A token for each row and its log-probability under the sampled distribution."""
+        logprobs_BV = distribution(
+            logits_BV, [r.request.sampling for r in replies], [r.choices() for r in replies]
         )
-        greedy = [row.request.sampling.temperature == 0 for row in rows] + [True] * spare
-        chosen_B = pick(logprobs_BV, self._to(draws), self._to(np.array(greedy)))
+        padding = len(logits_BV) - len(replies)
+        draws = uniforms(
+            np.array([r.request.seed for r in replies] + [0] * padding, dtype=np.uint64),
+            np.array([len(r.ids) for r in replies] + [0] * padding, dtype=np.uint64),
+        )
+        greedy = [r.request.sampling.temperature == 0 for r in replies] + [True] * padding
+        chosen_B = pick(logprobs_BV, self._tensor(draws), self._tensor(np.array(greedy)))
         picked_B = logprobs_BV.gather(1, chosen_B[:, None]).squeeze(1)
         return chosen_B.tolist(), picked_B.tolist()
 
-    def _to(self, array: NDArray[np.generic]) -> Tensor:
+    def _tensor(self, array: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(array).to(self._device, non_blocking=True)

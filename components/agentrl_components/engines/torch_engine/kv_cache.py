@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 class SlotCache:
-    """Keys and values of S sessions of at most T tokens, grown by doubling."""
+    """Keys and values of S sessions with up to T tokens each. Grows by doubling."""
 
     def __init__(
         self, layers: int, kv_heads: int, width: int, dtype: torch.dtype, device: torch.device
@@ -27,7 +27,7 @@ class SlotCache:
         self.v = [none_STKD] * layers
 
     def fit(self, slots: int, tokens: int) -> None:
-        """Make room for slot numbers below `slots` and positions below `tokens`."""
+        """Grow the cache to at least `slots` slots of `tokens` tokens."""
         if slots <= self.slots and tokens <= self.tokens:
             return
         wide = self.slots if slots <= self.slots else max(8, 2 * self.slots, slots)
@@ -42,24 +42,24 @@ class SlotCache:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Rows of one engine step with like numbers of new tokens: B rows, padded to L queries."""
+    """Rows of a forward pass that share one attention call: B rows padded to L new tokens."""
 
     slots_B: Tensor | slice
-    """Cache slot of each row; a slice where they are neighbours, whose keys are read in place."""
+    """Cache slot of each row. A slice is read in place, without copying keys."""
     places_BL: Tensor
     """Index into the packed tokens; padding repeats the row's last token."""
     mask_B1QT: Tensor
-    """Keys each query may see; queries of the G heads that share a key head lie one after
-    another."""
+    """True for the keys that a query attends to. The queries of the G heads that share a key head
+    follow one another."""
     rows_N: Tensor
-    """Packed tokens of this bucket..."""
+    """Indices of this bucket's packed tokens..."""
     picks_N: Tensor
-    """...and where each stands in the bucket's flattened [B, L]."""
+    """...and of their results in the flattened [B, L]."""
 
 
-class Cached:
-    """Sampling: new tokens of many sessions are written to the cache and attend to all before
-    them."""
+class CachedAttention:
+    """Implements `decoder.Attend`: new tokens of many sessions are written to the cache and attend
+    to all earlier tokens of their session."""
 
     def __init__(self, cache: SlotCache, places_N: Tensor, buckets: Sequence[Bucket]) -> None:
         self.cache, self.places_N, self.buckets = cache, places_N, buckets
@@ -74,7 +74,7 @@ class Cached:
         for bucket in self.buckets:
             batch, queries = bucket.places_BL.shape
             seen = bucket.mask_B1QT.shape[-1]
-            # Heads that share keys are folded into the query axis: no key is copied per head.
+            # Heads that share keys are folded into the query axis, so no keys are copied.
             q_BKQD = (
                 q_NHD[bucket.places_BL]
                 .view(batch, queries, kv_heads, heads // kv_heads, width)

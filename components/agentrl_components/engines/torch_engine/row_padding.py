@@ -1,9 +1,9 @@
-"""How many rows a matrix product needs before the bits of one depend on no other.
+"""Row counts for which matrix products are batch-invariant.
 
-A library of linear algebra has several kernels. Which of them computes a row depends on how many
-rows there are, on where the row stands among them, and on the processor: with AVX2 products come
-in tiles of 12 rows and change again at 56, with AVX-512 they need 4 to 16. So the machine is asked,
-once a process, with the shapes of the model at hand.
+A linear algebra library chooses the kernel for a row by the number of rows, the row's position
+among them and the processor: with AVX2, products are computed in tiles of 12 rows and another
+kernel is used from 56 rows on; with AVX-512, 4 to 16 rows are needed. The row counts are therefore
+measured on the machine, once per process, with the shapes of the model.
 
 Legend: M rows, K inputs, N outputs.
 """
@@ -23,60 +23,68 @@ from agentrl_components.model.architecture import Architecture
 
 _LOG = logging.getLogger(__name__)
 _COUNTS = (*range(1, 97), 128, 192, 256, 384)
-"""Numbers of rows that are tried: past every threshold that was seen, and through every tile."""
-_OUTPUTS = 256
-"""Columns of a product that is tried, at most: kernels are chosen by rows and inputs."""
+"""Row counts that are tried: every position in a tile, and beyond every known threshold."""
+_MAX_OUTPUTS = 256
+"""Columns of the products that are tried. Kernels are chosen by rows and inputs only."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Numbers of rows that products are padded to."""
+class RowCounts:
+    """The row counts that products are padded to: multiples of `step` from `least` on."""
 
     least: int
     step: int
 
     def padded(self, rows: int) -> int:
-        """The next such number from `rows` on."""
+        """The smallest permitted row count that is at least `rows`."""
         return -(-max(rows, self.least) // self.step) * self.step
 
-    def by(self, step: int) -> Rows:
-        """Those of them that are multiples of `step`."""
-        return Rows(self.least, math.lcm(self.step, step))
+    def by(self, step: int) -> RowCounts:
+        """Those row counts that are multiples of `step`."""
+        return RowCounts(self.least, math.lcm(self.step, step))
 
 
-ANY = Rows(1, 1)
-KINDS = (Rows(4, 1), Rows(8, 4), Rows(16, 1), Rows(24, 12), Rows(60, 12), Rows(96, 48))
-"""From the cheapest on: what some processor needs for some model."""
+ANY = RowCounts(1, 1)
+CANDIDATES = (
+    RowCounts(4, 1),
+    RowCounts(8, 4),
+    RowCounts(16, 1),
+    RowCounts(24, 12),
+    RowCounts(60, 12),
+    RowCounts(96, 48),
+)
+"""In order of cost. Each is needed for some model on some processor."""
 
 
-def rows(shape: Architecture, dtype: torch.dtype, device: torch.device) -> Rows:
-    """Numbers of rows at which the linear layers of such a model compute each row by itself. `ANY`
-    where there are none: on a GPU, and where several threads share a product's rows."""
+def row_counts(shape: Architecture, dtype: torch.dtype, device: torch.device) -> RowCounts:
+    """Row counts for which the linear layers of a model are batch-invariant. `ANY` where there are
+    none: on a GPU, and with several threads, which share the rows of a product."""
     if device.type != "cpu" or torch.get_num_threads() > 1:
         return ANY
-    return asked(frozenset(_products(shape)), dtype)
+    return measured_row_counts(frozenset(_products(shape)), dtype)
 
 
 @functools.cache
-def asked(
-    products: frozenset[tuple[int, int]], dtype: torch.dtype, kinds: tuple[Rows, ...] = KINDS
-) -> Rows:
-    """The first of `kinds` that is steady for products of all these numbers of inputs and
-    outputs; `ANY`, and a warning in the log, where none is."""
-    for kind in kinds:
-        if all(steady(kind, inputs, outputs, dtype) for inputs, outputs in products):
+def measured_row_counts(
+    products: frozenset[tuple[int, int]],
+    dtype: torch.dtype,
+    candidates: tuple[RowCounts, ...] = CANDIDATES,
+) -> RowCounts:
+    """The first of `candidates` that is batch-invariant for all `products`, given as (inputs,
+    outputs). If there is none, `ANY`, and a warning is logged."""
+    for kind in candidates:
+        if all(is_batch_invariant(kind, inputs, outputs, dtype) for inputs, outputs in products):
             return kind
     _LOG.warning(
-        "this processor rounds a row of %s by how many there are: runs are not repeatable bit for"
-        " bit here",
+        "on this processor the rounding of a row of %s depends on the number of rows: runs are not"
+        " repeatable bit for bit",
         dtype,
     )
     return ANY
 
 
-def steady(kind: Rows, inputs: int, outputs: int, dtype: torch.dtype) -> bool:
-    """Whether equal rows have equal results, wherever they stand and however many of such a number
-    there are."""
+def is_batch_invariant(kind: RowCounts, inputs: int, outputs: int, dtype: torch.dtype) -> bool:
+    """Whether equal rows have equal results at every position, for every row count of `kind`."""
     draw = torch.Generator().manual_seed(0)
     weight_NK = torch.randn(outputs, inputs, generator=draw).to(dtype)
     row_1K = torch.randn(1, inputs, generator=draw).to(dtype)
@@ -87,7 +95,7 @@ def steady(kind: Rows, inputs: int, outputs: int, dtype: torch.dtype) -> bool:
 
 
 def _products(shape: Architecture) -> Iterable[tuple[int, int]]:
-    """Inputs and outputs of the linear layers."""
+    """(inputs, outputs) of the model's linear layers."""
     queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
     for inputs, outputs in (
         (shape.hidden, queries),
@@ -97,4 +105,4 @@ def _products(shape: Architecture) -> Iterable[tuple[int, int]]:
         (shape.intermediate, shape.hidden),
         (shape.hidden, shape.vocabulary),
     ):
-        yield inputs, min(outputs, _OUTPUTS)
+        yield inputs, min(outputs, _MAX_OUTPUTS)

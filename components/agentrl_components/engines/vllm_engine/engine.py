@@ -1,15 +1,13 @@
-"""vLLM as an `Engine`: the sampler of real sizes, in this process, on CPU or one GPU.
+"""vLLM as an `Engine`, in this process, on CPU or one GPU.
 
-Token ids go in and come out; no text passes through. Log-probabilities are of the distribution that
-was sampled. What an episode has already said stays in vLLM's prefix cache between its turns, in
-whole blocks.
+Requests and replies are token ids. Log-probabilities are those of the sampled distribution. Earlier
+turns of an episode are read from vLLM's prefix cache, in whole blocks.
 
-A reply depends on its own request: seeds are per request. Its last bits may still differ with what
-else is in the batch, so a reply repeats exactly unless a draw falls within a rounding error.
+Seeds are per request, but rounding may depend on the rest of the batch, so a reply is repeatable
+unless a random number falls within a rounding error of a boundary.
 
-Admissible replies are sampled choice by choice: where the trie of what is admitted leaves one token
-it is written without asking the model; where it leaves several, vLLM samples one token among them,
-its prompt being served from the prefix cache.
+Admissible replies are sampled token by token: a forced token is appended without a request to vLLM;
+otherwise vLLM samples one of the allowed tokens, and reads the prompt from the prefix cache.
 """
 
 from __future__ import annotations
@@ -25,72 +23,74 @@ from agentrl_components.engines.action_trie import Trie, trie_of
 from agentrl_components.engines.engine import Generation, Request, Sampling, Stop
 from agentrl_components.engines.vllm_engine.loop import VllmLoop
 from agentrl_components.engines.vllm_engine.start import VllmOptions, start_vllm, stop_vllm
-from agentrl_components.engines.vllm_engine.weights import REFUSALS, check, reload, shapes_in
+from agentrl_components.engines.vllm_engine.weights import LOAD_ERRORS, check, reload, shapes_in
 from agentrl_components.errors import EngineError
 from agentrl_components.schedule.seeds import derive
 
 if TYPE_CHECKING:
     import torch
 
-COLDEST = 0.01
-"""vLLM would raise a lower temperature to this, and report log-probabilities of that."""
+MIN_TEMPERATURE = 0.01
+"""vLLM raises lower temperatures to this, and its log-probabilities are those at this one."""
 
 
 class VllmEngine:
-    """An `Engine` over vLLM. Serves one event loop."""
+    """Implements `Engine` with vLLM. Serves one event loop."""
 
     def __init__(self, folder: Path, options: VllmOptions, version: int = 0) -> None:
-        """Start from the config and weights in `folder`, as transformers saves them.
+        """Start vLLM with the model in `folder`, in transformers' layout.
 
-        Blocks while vLLM is imported and started: seconds to a minute; one engine at a time in a
-        process. Raises `ModelError` or `EngineError`.
+        Blocks for seconds to a minute. A process can have one engine at a time. Raises what
+        `start_vllm` raises.
         """
         self._loop = VllmLoop(partial(start_vllm, folder, options))
         self._shapes = shapes_in(folder)
         self._version = version
-        self._turnstile = asyncio.Lock()
-        self._replies: set[asyncio.Task[Generation]] = set()
+        self._load_lock = asyncio.Lock()
+        self._pending: set[asyncio.Task[Generation]] = set()
         self.prompt_tokens = 0
-        """Prompt tokens of every vLLM request so far."""
+        """Prompt tokens of all requests to vLLM so far."""
         self.cached_tokens = 0
-        """How many of them the prefix cache held."""
+        """Those of them that were read from the prefix cache."""
 
     async def generate(self, request: Request) -> Generation:
-        """One reply; it joins the batch at the next step. Waits while weights are loaded."""
-        async with self._turnstile:
-            reply = asyncio.create_task(
-                self._free(request) if request.admissible is None else self._confined(request)
-            )
-            self._replies.add(reply)
-            reply.add_done_callback(self._replies.discard)
+        """One reply, which joins the batch at the next step. Waits while weights are loaded."""
+        async with self._load_lock:
+            sample = self._unrestricted if request.admissible is None else self._restricted
+            reply = asyncio.create_task(sample(request))
+            self._pending.add(reply)
+            reply.add_done_callback(self._pending.discard)
         return await reply
 
     async def release(self, session: int) -> None:
-        """Nothing to do: vLLM reuses the blocks that were used longest ago."""
+        """Does nothing: vLLM reuses the least recently used cache blocks."""
         del session
 
     async def load(self, weights: Mapping[str, torch.Tensor], version: int) -> None:
-        """Copy weights in. Waits for replies under way; they were sampled by the old version.
+        """Copy weights into vLLM. Waits for pending replies, which use the old version.
 
-        `weights` is named as transformers names them and holds every weight; the tensors may change
-        again once this returns. Raises `EngineError`: when names or shapes do not fit, the old
-        weights stay; when vLLM itself refuses, every later request fails.
+        `weights` has every weight under the name that transformers uses. The tensors may be changed
+        after the call.
+
+        Raises:
+            EngineError: names or shapes do not fit, and the old weights stay in use; or vLLM failed
+                to load them, and every later request fails.
         """
         check(self._shapes, weights, version)
-        async with self._turnstile:
-            if self._replies:
-                await asyncio.wait(self._replies)
+        async with self._load_lock:
+            if self._pending:
+                await asyncio.wait(self._pending)
             try:
                 await self._loop.call(partial(reload, weights))
-            except REFUSALS as error:
+            except LOAD_ERRORS as error:
                 raise EngineError(f"vLLM cannot load version {version}: {error!r}") from error
             self._version = version
 
     async def close(self) -> None:
-        """Stop vLLM and its thread; replies under way fail."""
+        """Stop vLLM and its thread. Pending replies fail with `EngineError`."""
         await self._loop.close(stop_vllm)
 
-    async def _free(self, request: Request) -> Generation:
+    async def _unrestricted(self, request: Request) -> Generation:
         version, sampling = self._version, request.sampling
         params = _params(sampling, request.seed, sampling.max_tokens, None)
         ids, logprobs, stopped = await self._sample(list(request.ids), params)
@@ -103,7 +103,7 @@ class VllmEngine:
             version=version,
         )
 
-    async def _confined(self, request: Request) -> Generation:
+    async def _restricted(self, request: Request) -> Generation:
         draft = _Draft(request, _trie(request))
         version = self._version
         draft.force()
@@ -126,7 +126,7 @@ class VllmEngine:
     async def _sample(
         self, ids: list[int], params: Any
     ) -> tuple[tuple[int, ...], tuple[float, ...], bool]:
-        """Ids and log-probabilities that follow `ids`, and whether a stop token ended them."""
+        """Token ids and log-probabilities after `ids`, and whether they end with a stop token."""
         output = await self._loop.sample(ids, params)
         self.prompt_tokens += len(ids)
         self.cached_tokens += output.num_cached_tokens or 0
@@ -140,7 +140,7 @@ class VllmEngine:
 
 @dataclass(slots=True)
 class _Draft:
-    """An admissible reply in the making."""
+    """An admissible reply that is being sampled."""
 
     request: Request
     trie: Trie
@@ -148,10 +148,10 @@ class _Draft:
     logprobs: list[float] = field(default_factory=list)
     allowed: list[tuple[int, ...]] = field(default_factory=list)
     stop: Stop | None = None
-    """Why it ended; None while it goes on."""
+    """Why it ended. None: it has not ended."""
 
     def choices(self) -> tuple[int, ...]:
-        """Tokens that may come next."""
+        """Token ids that may come next."""
         return self.trie.allowed(self.trie.at(self.ids))
 
     def force(self) -> None:
@@ -161,7 +161,7 @@ class _Draft:
                 self.append(token, 0.0, (token,))
 
     def append(self, token: int, logprob: float, choices: tuple[int, ...]) -> None:
-        """One more token."""
+        """Append a token, and set `stop` if it ends the reply."""
         self.ids.append(token)
         self.logprobs.append(logprob)
         self.allowed.append(choices)
@@ -173,7 +173,7 @@ class _Draft:
 
 def _trie(request: Request) -> Trie:
     if not request.sampling.stop:
-        raise EngineError("admissible replies need a stop token to end with")
+        raise EngineError("admissible replies need a stop token")
     try:
         return trie_of(tuple(map(tuple, request.admissible or ())), request.sampling.stop[0])
     except ValueError as error:
@@ -185,16 +185,16 @@ def _params(sampling: Sampling, seed: int, max_tokens: int, allowed: tuple[int, 
     from vllm.exceptions import VLLMValidationError
     from vllm.sampling_params import RequestOutputKind
 
-    if 0 < sampling.temperature < COLDEST:
-        raise EngineError(f"vLLM samples at temperature 0 or from {COLDEST}: {sampling}")
+    if 0 < sampling.temperature < MIN_TEMPERATURE:
+        raise EngineError(f"vLLM needs temperature 0 or at least {MIN_TEMPERATURE}: {sampling}")
     try:
         return SamplingParams(
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             max_tokens=max_tokens,
-            seed=seed & (1 << 63) - 1,  # a torch generator takes a signed number
+            seed=seed & (1 << 63) - 1,  # torch generators take signed numbers
             stop_token_ids=list(sampling.stop),
-            ignore_eos=True,  # what ends a reply is `sampling.stop` alone
+            ignore_eos=True,  # replies end with `sampling.stop` only
             logprobs=0,  # of the sampled token only
             allowed_token_ids=None if allowed is None else list(allowed),
             detokenize=False,

@@ -1,7 +1,7 @@
-"""The thread that steps vLLM: prompts in, finished replies out, as awaitables.
+"""The thread that steps vLLM, with an asyncio interface.
 
-Whatever has arrived joins the batch between two steps. Nothing else ever touches vLLM's engine,
-which is not thread-safe.
+New requests join the batch between two steps. vLLM's engine is not thread-safe, so only this thread
+uses it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ R = TypeVar("R")
 
 
 class VllmLoop:
-    """Serves one event loop."""
+    """Runs a vLLM engine in a thread. Serves one event loop."""
 
     def __init__(self, start: Callable[[], Any]) -> None:
-        """`start` makes the `LLMEngine`, in the thread that will step it. Blocks until it has."""
+        """Call `start`, which returns an `LLMEngine`, in the new thread, and wait for it."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vllm")
         self._keys = itertools.count()
-        self._fresh: list[tuple[str, list[int], Any]] = []
-        self._dropped: list[str] = []
+        self._new: list[tuple[str, list[int], Any]] = []
+        self._cancelled: list[str] = []
         self._waiting: dict[str, asyncio.Future[Any]] = {}
-        self._pump: asyncio.Task[None] | None = None
+        self._stepping: asyncio.Task[None] | None = None
         self._failure: EngineError | None = None
         try:
             self._engine = self._thread.submit(start).result()
@@ -36,41 +36,43 @@ class VllmLoop:
             raise
 
     async def sample(self, ids: Sequence[int], params: Any) -> Any:
-        """vLLM's `RequestOutput` for the prompt `ids`. Cancelling drops the request.
+        """vLLM's `RequestOutput` for the prompt `ids`. Cancelling the call aborts the request.
 
-        Raises `EngineError` when vLLM refuses the request or has failed.
+        Raises:
+            EngineError: vLLM refuses the request or has failed.
         """
         if self._failure is not None:
             raise self._failure
         key = str(next(self._keys))
         answer = asyncio.get_running_loop().create_future()
         self._waiting[key] = answer
-        self._fresh.append((key, list(ids), params))
-        if self._pump is None or self._pump.done():
-            self._pump = asyncio.create_task(self._run())
-            self._pump.add_done_callback(self._settle)
+        self._new.append((key, list(ids), params))
+        if self._stepping is None or self._stepping.done():
+            self._stepping = asyncio.create_task(self._run())
+            self._stepping.add_done_callback(self._stepping_ended)
         try:
             return await answer
         finally:
             if self._waiting.pop(key, None) is not None:  # cancelled
-                self._fresh = [entry for entry in self._fresh if entry[0] != key]
-                self._dropped.append(key)
+                self._new = [entry for entry in self._new if entry[0] != key]
+                self._cancelled.append(key)
 
     async def call(self, action: Callable[[Any], R]) -> R:
-        """What `action` returns, given the engine, between two steps. What was dropped is over."""
-        dropped, self._dropped = self._dropped, []
+        """Call `action` with the engine between two steps, after aborting cancelled requests, and
+        return its result."""
+        cancelled, self._cancelled = self._cancelled, []
 
         def act() -> R:
-            self._engine.abort_request(dropped)
+            self._engine.abort_request(cancelled)
             return action(self._engine)
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, act)
 
     async def close(self, stop: Callable[[Any], None]) -> None:
-        """End requests under way with an `EngineError`; let `stop` end the engine in its thread."""
-        if self._pump is not None and not self._pump.done():
-            self._pump.cancel()
-            await asyncio.wait([self._pump])
+        """Fail pending requests with `EngineError`; call `stop` with the engine in its thread."""
+        if self._stepping is not None and not self._stepping.done():
+            self._stepping.cancel()
+            await asyncio.wait([self._stepping])
         if self._engine is not None:
             self._failure = EngineError("the engine was closed")
             engine, self._engine = self._engine, None
@@ -78,16 +80,16 @@ class VllmLoop:
         self._thread.shutdown()
 
     async def _run(self) -> None:
-        """Step for as long as somebody waits."""
+        """Step while there are requests."""
         loop = asyncio.get_running_loop()
-        while self._fresh or self._dropped or self._waiting:
-            fresh, self._fresh = self._fresh, []
-            dropped, self._dropped = self._dropped, []
+        while self._new or self._cancelled or self._waiting:
+            new, self._new = self._new, []
+            cancelled, self._cancelled = self._cancelled, []
             for key, ended in await loop.run_in_executor(
-                self._thread, self._advance, fresh, dropped
+                self._thread, self._advance, new, cancelled
             ):
                 answer = self._waiting.pop(key, None)
-                if answer is None:  # dropped meanwhile
+                if answer is None:  # cancelled meanwhile
                     continue
                 if isinstance(ended, EngineError):
                     answer.set_exception(ended)
@@ -95,30 +97,30 @@ class VllmLoop:
                     answer.set_result(ended)
 
     def _advance(
-        self, fresh: Sequence[tuple[str, list[int], Any]], dropped: list[str]
+        self, new: Sequence[tuple[str, list[int], Any]], cancelled: list[str]
     ) -> list[tuple[str, Any]]:
-        """In the thread: take in what is new, then step until a reply ends or more has arrived."""
+        """In the thread: add new requests, then step until a reply ends or more have arrived."""
         from vllm.exceptions import VLLMClientError
 
         ended: list[tuple[str, Any]] = []
-        for key, ids, params in fresh:
+        for key, ids, params in new:
             try:
                 self._engine.add_request(key, {"prompt_token_ids": ids}, params)
             except (ValueError, VLLMClientError) as error:
                 ended.append((key, EngineError(f"vLLM refused a request: {error}")))
-        if dropped:
-            self._engine.abort_request(dropped)
+        if cancelled:
+            self._engine.abort_request(cancelled)
         while self._engine.has_unfinished_requests():
             ended += [(out.request_id, out) for out in self._engine.step() if out.finished]
-            if ended or self._fresh or self._dropped:
+            if ended or self._new or self._cancelled:
                 break
         return ended
 
-    def _settle(self, pump: asyncio.Task[None]) -> None:
-        """Nobody waits for a pump that has ended early."""
-        if pump.cancelled():
+    def _stepping_ended(self, task: asyncio.Task[None]) -> None:
+        """Fail all pending requests if stepping ended with an error or was cancelled."""
+        if task.cancelled():
             error = EngineError("the engine was closed")
-        elif (cause := pump.exception()) is not None:
+        elif (cause := task.exception()) is not None:
             error = self._failure = EngineError(f"vLLM failed: {cause!r}")
             error.__cause__ = cause
         else:

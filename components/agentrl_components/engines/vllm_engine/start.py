@@ -1,9 +1,7 @@
-"""vLLM's `LLMEngine` set up for this process, with what vLLM 0.32 needs to be exact and to stay up.
+"""Start vLLM's `LLMEngine` in this process, with settings that vLLM 0.32 needs for exact results.
 
-Where a setting looks odd, the comment beside it says what happens without it.
-
-On CPU vLLM draws from torch's global generator at every step, though no reply depends on it.
-Whoever shares the process and wants its own numbers to repeat draws from a generator of its own.
+On CPU vLLM advances torch's global generator at every step, although no reply depends on it. Other
+code of the process that needs repeatable random numbers must use a generator of its own.
 """
 
 from __future__ import annotations
@@ -20,51 +18,54 @@ import torch
 from agentrl_components.errors import EngineError, ModelError
 
 CPU_BLOCK = 32
-"""Tokens of a cache block on CPU. vLLM's own 128 would seldom share an episode's short turns, and
-its vectorised attention wants a multiple of 32."""
+"""Tokens of a cache block on CPU. Only whole blocks are cached, and an episode's turns are shorter
+than vLLM's default of 128. Its vectorised attention needs a multiple of 32."""
 CPU_CACHE_BYTES = 256 << 20
 
 QUIET = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # "auto" pins this whole process to some of its cores
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # "auto" pins the whole process to some cores
 }
-"""Environment variables that a person may set otherwise."""
+"""Defaults of environment variables. Values that are already set are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmOptions:
-    """How to run vLLM."""
+    """Settings of a vLLM engine."""
 
     device: Literal["cpu", "cuda"] = "cpu"
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of weights, activations and cache."""
     context: int = 1024
-    """Longest prompt and reply together, in tokens."""
+    """Maximum number of tokens of prompt and reply together."""
     replies: int = 256
-    """Most replies computed at once; more wait."""
+    """Maximum number of replies computed concurrently; more wait."""
     cache_bytes: int | None = None
-    """Memory for keys and values. None: 256 MiB on CPU; on CUDA what `memory_share` leaves."""
+    """Memory for keys and values. None: 256 MiB on CPU; on CUDA the rest of `memory_share`."""
     memory_share: float = 0.5
-    """Share of the device's memory that vLLM may use. A trainer on the device needs the rest."""
+    """Share of the device's memory that vLLM may use. The trainer on the device needs the rest."""
     eager: bool | None = None
-    """No CUDA graphs and no compilation. None: on CPU yes (nothing is gained there), on CUDA no."""
+    """Disable CUDA graphs and compilation. None: disabled on CPU, enabled on CUDA."""
 
 
 def start_vllm(folder: Path, options: VllmOptions) -> Any:
-    """An `LLMEngine` over the weights in `folder`, a folder that transformers saved.
+    """An `LLMEngine` for the model in `folder`, in transformers' layout.
 
-    Call it in the thread that will step it, once at a time in a process. Raises `ModelError` when
-    the folder holds no model that vLLM can run, `EngineError` when vLLM is missing or refuses.
+    Call it in the thread that will step the engine. A process can have one engine at a time.
+
+    Raises:
+        ModelError: vLLM cannot run the model in `folder`.
+        EngineError: vLLM is not installed or fails to start.
     """
     if not (folder / "config.json").is_file():
-        raise ModelError(f"{folder} holds no config.json; it should be saved by transformers")
+        raise ModelError(f"{folder} has no config.json; use a folder saved by transformers")
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    # Else the CPU platform moves the model to a child process, out of reach of `reload_weights`.
+    # Otherwise the model runs in a child process on CPU, where `reload_weights` cannot reach it.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     try:
-        with _torch_kept():
+        with _torch_restored():
             return _start(folder, options)
     except ImportError as error:
         raise EngineError(
@@ -81,12 +82,12 @@ def _start(folder: Path, options: VllmOptions) -> Any:
     on_cpu = options.device == "cpu"
     if current_platform.is_cpu() != on_cpu:
         raise ValueError(
-            f"device {options.device} was asked for, and this vLLM is built for "
+            f"the device is {options.device}, but the installed vLLM is built for "
             f"{current_platform.device_type}"
         )
     if on_cpu:
-        # Before vLLM's sampler is imported: one helper there is compiled with g++ at the first
-        # token, which takes 20 s, or fails where there is no compiler.
+        # Set before vLLM's sampler is imported, which otherwise compiles a function with g++ at the
+        # first token: that takes 20 s, or fails without a compiler.
         current_platform.simple_compile_backend = "eager"
 
     from vllm.engine.arg_utils import EngineArgs
@@ -103,14 +104,14 @@ def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
     on_cpu = options.device == "cpu"
     arguments: dict[str, Any] = {
         "model": str(folder),
-        "skip_tokenizer_init": True,  # ids in, ids out
+        "skip_tokenizer_init": True,  # requests and replies are token ids
         "dtype": options.dtype,
         "max_model_len": options.context,
         "max_num_seqs": options.replies,
         "enforce_eager": on_cpu if options.eager is None else options.eager,
         "enable_prefix_caching": True,
         "logprobs_mode": "processed_logprobs",  # of the distribution that was sampled
-        "generation_config": "vllm",  # else the model's own top_k and temperature creep in
+        "generation_config": "vllm",  # otherwise the model's own top_k and temperature apply
         "gpu_memory_utilization": options.memory_share,
         "kv_cache_memory_bytes": options.cache_bytes,
         "disable_log_stats": True,
@@ -119,8 +120,8 @@ def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
         arguments |= {
             "block_size": CPU_BLOCK,
             "kv_cache_memory_bytes": options.cache_bytes or CPU_CACHE_BYTES,
-            # A seeded request whose prompt is computed in pieces kills the engine on CPU
-            # ("CPU Generator does not use offset"): prompts are computed whole.
+            # On CPU a seeded request with a chunked prompt crashes the engine ("CPU Generator does
+            # not use offset").
             "enable_chunked_prefill": False,
             "max_num_batched_tokens": max(options.context, 4096),
         }
@@ -128,8 +129,8 @@ def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
 
 
 def _prepare_model(folder: Path) -> None:
-    """On CPU: refuse what its attention cannot compute, and import the model's class here; vLLM
-    would start another interpreter to look at it, for 10 s."""
+    """On CPU: refuse models that vLLM's attention does not support, and register the model's class
+    here, because vLLM would otherwise inspect it in a new interpreter, which takes 10 s."""
     from transformers import AutoConfig
     from vllm import ModelRegistry
     from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
@@ -139,8 +140,8 @@ def _prepare_model(folder: Path) -> None:
     widths = CPUAttentionBackend.get_supported_head_sizes()
     if width not in widths:
         raise ModelError(
-            f"{folder} has attention heads of width {width}; vLLM on CPU takes {widths}. Change "
-            "the model's shape, or set rollout.engine: torch"
+            f"{folder} has attention heads of width {width}; vLLM on CPU supports {widths}. Use "
+            "another model shape, or set rollout.engine: torch"
         )
     for name in config.architectures or ():
         known = ModelRegistry.models.get(name)
@@ -149,9 +150,9 @@ def _prepare_model(folder: Path) -> None:
 
 
 @contextmanager
-def _torch_kept() -> Iterator[None]:
-    """Undo what vLLM's CPU worker does to torch for good: it seeds the global generator and makes
-    `torch.set_num_threads` do nothing, to the trainer in this process too."""
+def _torch_restored() -> Iterator[None]:
+    """Undo two global changes of vLLM's CPU worker, which would affect the trainer in this process:
+    it seeds torch's global generator and replaces `torch.set_num_threads` by a no-op."""
     set_num_threads = torch.set_num_threads
     with torch.random.fork_rng(devices=[]):
         try:
@@ -161,7 +162,7 @@ def _torch_kept() -> Iterator[None]:
 
 
 def stop_vllm(engine: Any) -> None:
-    """Give back the engine's memory and process groups, so that another can start."""
+    """Release the engine's memory and process groups, so that another engine can start."""
     from vllm.distributed.parallel_state import (
         destroy_distributed_environment,
         destroy_model_parallel,

@@ -1,4 +1,4 @@
-"""New weights for a running vLLM, in memory, on CPU and on one GPU alike."""
+"""Load new weights into a running vLLM from memory, on CPU and on one GPU."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from safetensors import safe_open
 from agentrl_components.errors import EngineError
 
 TIED_HEAD = "lm_head.weight"
-"""Not on disk when tied to the embedding, yet in a model's state."""
-REFUSALS = (ValueError, KeyError, AssertionError, RuntimeError)
-"""What vLLM raises when weights do not fit its model."""
+"""Not in the files of a model whose head is tied to the embedding, but in its state dict."""
+LOAD_ERRORS = (ValueError, KeyError, AssertionError, RuntimeError)
+"""Exceptions that vLLM raises if weights do not fit its model."""
 
 
 def shapes_in(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Shape of every weight in the folder, by name."""
+    """Shape of every weight in the folder's safetensors files, by name."""
     shapes: dict[str, tuple[int, ...]] = {}
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as shard:
@@ -30,9 +30,10 @@ def shapes_in(folder: Path) -> dict[str, tuple[int, ...]]:
 def check(
     shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, torch.Tensor], version: int
 ) -> None:
-    """Refuse weights that vLLM would choke on halfway, or take in part without a word.
+    """Check that `weights` fit `shapes`. vLLM itself would fail halfway, or ignore missing weights.
 
-    Raises `EngineError`, which names every weight that is missing, unknown or of another shape.
+    Raises:
+        EngineError: names every weight that is missing, unknown or has another shape.
     """
     mistakes = [f"{name} is missing" for name in sorted(shapes.keys() - weights.keys())]
     for name, tensor in weights.items():
@@ -45,18 +46,18 @@ def check(
 
 
 def reload(weights: Mapping[str, torch.Tensor], engine: Any) -> None:
-    """Copy `weights` into the engine's model and forget keys and values of the old ones. Between
-    two steps, with no reply under way."""
-    # `model.load_weights` alone fails on CPU, where layers keep their weights packed only.
+    """Copy `weights` into the engine's model and reset its prefix cache. Call it between two steps
+    and without pending replies."""
+    # `model.load_weights` alone fails on CPU, where layers keep only a packed copy.
     engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights.items())})
     engine.apply_model(_repack_head)
     if not engine.reset_prefix_cache():
-        raise RuntimeError("the prefix cache is in use and still holds the old version's keys")
+        raise RuntimeError("the prefix cache is in use and still has keys of the old version")
 
 
 def _repack_head(model: torch.nn.Module) -> None:
-    """A head tied to the embedding is no layer of its own to `reload_weights`: on CPU it would go
-    on with the packed copy of the old weights."""
+    """Repack a head that is tied to the embedding. `reload_weights` skips it, so on CPU it would
+    keep the packed copy of the old weights."""
     from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 
     for module in model.modules():

@@ -112,7 +112,7 @@ def test_the_cache_gives_what_computing_everything_anew_gives():
         for turn in range(3):
             ids += script.said[4][turn]
             if renewed:
-                engine.renew(0)
+                engine.reset_caches(0)
             reply = await engine.generate(request(1, tuple(ids), turn))
             ids += reply.ids
             replies.append(reply)

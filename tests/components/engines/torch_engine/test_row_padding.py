@@ -8,7 +8,7 @@ import torch
 from small_engine import decoder
 
 from agentrl_components.engines.torch_engine import row_padding
-from agentrl_components.engines.torch_engine.row_padding import ANY, Rows
+from agentrl_components.engines.torch_engine.row_padding import ANY, RowCounts
 
 CPU = torch.device("cpu")
 
@@ -22,24 +22,24 @@ def one_thread() -> Iterator[None]:
 
 
 def test_a_batch_is_padded_to_the_next_number_of_rows_that_will_do():
-    assert [Rows(24, 12).padded(rows) for rows in (1, 24, 25, 36, 37)] == [24, 24, 36, 36, 48]
-    assert [Rows(10, 4).padded(rows) for rows in (1, 12, 13)] == [12, 12, 16]
+    assert [RowCounts(24, 12).padded(rows) for rows in (1, 24, 25, 36, 37)] == [24, 24, 36, 36, 48]
+    assert [RowCounts(10, 4).padded(rows) for rows in (1, 12, 13)] == [12, 12, 16]
     assert [ANY.padded(rows) for rows in (1, 7)] == [1, 7]
 
 
 def test_rows_by_a_step_are_the_common_multiples():
-    assert Rows(60, 12).by(8) == Rows(60, 24)
-    assert Rows(16, 1).by(4) == Rows(16, 4)
+    assert RowCounts(60, 12).by(8) == RowCounts(60, 24)
+    assert RowCounts(16, 1).by(4) == RowCounts(16, 4)
 
 
 def test_a_step_from_which_rows_differ_is_found_out():
     """A matrix of one row is a product with a vector: another kernel on every processor."""
-    assert not row_padding.steady(Rows(1, 1), 96, 96, torch.float32)
+    assert not row_padding.is_batch_invariant(RowCounts(1, 1), 96, 96, torch.float32)
 
 
 def test_what_the_machine_answers_holds_for_numbers_it_was_not_asked_about():
     shape = decoder(hidden=96, heads=3, kv_heads=1, width=32).shape
-    kind = row_padding.rows(shape, torch.float32, CPU)
+    kind = row_padding.row_counts(shape, torch.float32, CPU)
     weight = torch.randn(48, 96, generator=torch.Generator().manual_seed(7))
     inputs = torch.randn(1, 96, generator=torch.Generator().manual_seed(8))
     results = {
@@ -53,11 +53,13 @@ def test_what_the_machine_answers_holds_for_numbers_it_was_not_asked_about():
 
 def test_where_rows_are_shared_by_threads_there_is_nothing_to_pad_to():
     torch.set_num_threads(2)
-    assert row_padding.rows(decoder().shape, torch.float32, CPU) == ANY
+    assert row_padding.row_counts(decoder().shape, torch.float32, CPU) == ANY
 
 
 def test_a_processor_on_which_nothing_holds_is_told_of(caplog):
     with caplog.at_level(logging.WARNING):
-        found = row_padding.asked(frozenset({(96, 96)}), torch.float32, (Rows(1, 1), Rows(2, 1)))
+        found = row_padding.measured_row_counts(
+            frozenset({(96, 96)}), torch.float32, (RowCounts(1, 1), RowCounts(2, 1))
+        )
     assert found == ANY
     assert "not repeatable" in caplog.text

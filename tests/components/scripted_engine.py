@@ -1,0 +1,42 @@
+"""An engine that returns given replies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+
+from agentrl_components.engines.engine import Generation, Request, Stop
+
+
+class ScriptedEngine:
+    """Implements `Engine`: returns `replies` in order, each token with log-probability -1."""
+
+    def __init__(self, replies: Sequence[Sequence[int]], stop: Stop = Stop.STOP) -> None:
+        self._replies: Iterator[Sequence[int]] = iter(replies)
+        self._stop = stop
+        self.requests: list[Request] = []
+        """Every request."""
+        self.released: list[int] = []
+        """Every released session."""
+
+    async def generate(self, request: Request) -> Generation:
+        self.requests.append(request)
+        ids = tuple(next(self._replies))
+        return Generation(
+            ids=ids,
+            logprobs=tuple(-1.0 for _ in ids),
+            sampled=tuple(True for _ in ids),
+            allowed=None,
+            stop=self._stop,
+            version=0,
+        )
+
+    async def release(self, session: int) -> None:
+        self.released.append(session)
+
+    async def load(self, weights: Mapping[str, torch.Tensor], version: int) -> None:
+        del weights, version
+
+    async def close(self) -> None:
+        return

@@ -1,5 +1,6 @@
 """The pod of the operator."""
 
+import pytest
 from rendered import Manifest, Render, the
 
 from agentrl_operator.__main__ import main
@@ -9,13 +10,25 @@ from agentrl_pipelines.platform import config
 def test_there_is_one_leader_and_a_new_configuration_restarts_the_pod(render: Render) -> None:
     before = the(render(), "Deployment", "agentrl")["spec"]
     after = the(render({"pollSeconds": 9}), "Deployment", "agentrl")["spec"]
-    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-    assert (before["replicas"], before["strategy"]) == (1, rolling)
+    assert before["replicas"] == 1
     mark = "checksum/platform"
     assert (
         before["template"]["metadata"]["annotations"][mark]
         != after["template"]["metadata"]["annotations"][mark]
     )
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_release_with_an_image_that_does_not_start_is_not_available(
+    render: Render, replicas: int
+) -> None:
+    """`helm --wait` and the condition Available count a Deployment's ready pods and subtract
+    maxUnavailable: with 1 of 1 both are met without any pod."""
+    spec = the(render({"operator": {"replicas": replicas}}), "Deployment", "agentrl")["spec"]
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    assert (spec["replicas"], spec["strategy"]) == (replicas, rolling)
+    probe = spec["template"]["spec"]["containers"][0]["readinessProbe"]
+    assert probe["httpGet"] == {"path": "/readyz", "port": "metrics"}
 
 
 def test_the_operator_gets_the_namespaces_to_watch(render: Render) -> None:

@@ -1,7 +1,9 @@
 """The platform configuration of the operator."""
 
+from fnmatch import fnmatch
 from pathlib import Path
 
+import pytest
 from rendered import Manifest, Render, settings, the
 
 from agentrl_pipelines.platform import config
@@ -72,20 +74,58 @@ def test_the_try_out_servers_are_configured(
     assert bucket["command"][-1] == "/data/agentrl"
 
 
+def accepts(patterns: list[str], value: str) -> bool:
+    """As `mlflow.server.security_utils` matches hosts and origins."""
+    return any(fnmatch(value, one) if "*" in one else value == one for one in patterns)
+
+
+def mlflow_environment(objects: list[Manifest]) -> dict[str, str]:
+    server = the(objects, "Deployment", "agentrl-mlflow")
+    variables = server["spec"]["template"]["spec"]["containers"][0]["env"]
+    return {one["name"]: one["value"] for one in variables}
+
+
 def test_mlflow_accepts_the_names_of_its_service_and_the_configured_ones(
     render: Render, everything: Manifest
 ) -> None:
-    server = the(render(everything), "Deployment", "agentrl-mlflow")
-    environment = {
-        one["name"]: one["value"]
-        for one in server["spec"]["template"]["spec"]["containers"][0]["env"]
-    }
+    environment = mlflow_environment(render(everything))
     assert {
         "localhost:*",
         "agentrl-mlflow.kubeflow.svc:*",
         "agentrl-mlflow.kubeflow.svc.cluster.local:*",
         "mlflow.example.org",
     } <= set(environment["MLFLOW_SERVER_ALLOWED_HOSTS"].split(","))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"mlflow": {"enabled": True, "allowedHosts": ["mlflow.example.org"]}},
+        {
+            "mlflow": {"enabled": True},
+            "tracking": {"uiUrl": "https://mlflow.example.org:8443/mlflow"},
+        },
+    ],
+)
+def test_the_ui_of_mlflow_works_under_every_name_that_it_is_reached_by(
+    render: Render, values: Manifest
+) -> None:
+    """MLflow checks the Host header of every request, and the Origin header of those that change
+    something, which its UI sends to load traces and child runs."""
+    environment = mlflow_environment(render(values))
+    hosts = environment["MLFLOW_SERVER_ALLOWED_HOSTS"].split(",")
+    origins = environment["MLFLOW_SERVER_CORS_ALLOWED_ORIGINS"].split(",")
+    for host in (
+        "mlflow.example.org",
+        "mlflow.example.org:8443",
+        "agentrl-mlflow.kubeflow.svc:5000",
+    ):
+        assert accepts(hosts, host)
+        for scheme in ("http", "https"):
+            assert accepts(origins, f"{scheme}://{host}")
+    assert not accepts(hosts, "evil.example.org")
+    for origin in ("https://evil.example.org", "https://mlflow.example.org.evil.test", "null"):
+        assert not accepts(origins, origin)
 
 
 def test_with_multi_user_kfp_the_operator_has_a_projected_token(

@@ -1,5 +1,5 @@
-"""BabyAI: a grid world with doors, keys and a goal in words (Chevalier-Boisvert et al. 2019,
-arXiv 1810.08272), played in text with macro actions. Worlds are minigrid's."""
+"""BabyAI: a grid world with doors, keys and goals in natural language (Chevalier-Boisvert et al.
+2019, arXiv 1810.08272), played as text with macro actions. The worlds are minigrid's."""
 
 from agentrl_envs.environments.babyai.environment import BabyAISession
 from agentrl_envs.environments.babyai.options import AGENTGYM, LEVELS, STARTER, BabyAIOptions

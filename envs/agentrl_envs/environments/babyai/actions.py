@@ -1,7 +1,7 @@
-"""What the agent can do now: every valid action text and the primitive actions it stands for.
+"""Macro actions: every valid action text and the primitive actions that it expands to.
 
-One macro action is one turn. All that a plan walks over is seen and free, so a plan that is on the
-menu works. What is not on the menu has a reason, a `Refusal`.
+One macro action is one turn. A plan only crosses cells that are visible and free, so every plan of
+the menu can be executed. An action that is not on the menu has a `Refusal`.
 """
 
 from __future__ import annotations
@@ -11,36 +11,43 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from agentrl_envs.environments.babyai.field_of_view import HERE, SIZE, Thing, View
-from agentrl_envs.environments.babyai.game import DROP, FORWARD, LEFT, PICK_UP, RIGHT, TOGGLE
-from agentrl_envs.environments.babyai.pathfinding import approach
+from agentrl_envs.environments.babyai.pathfinding import (
+    DROP,
+    FORWARD,
+    LEFT,
+    PICK_UP,
+    RIGHT,
+    TOGGLE,
+    approach,
+)
 
 GO_TO, TAKE, THROUGH, OPEN_THROUGH = "go to", "pick up", "go through", "toggle and go through"
-MOST_ALIKE = 9
-"""Things of one name are numbered from 1, the nearest first; beyond this many they go unnamed."""
+MAX_SAME_NAME = 9
+"""Objects of one name are numbered from 1, nearest first; further ones get no label."""
 
 
 class Refusal(Enum):
     """Why an action is not on the menu."""
 
     UNKNOWN = auto()
-    """No such action, or nothing of that name in sight."""
+    """No such action, or no visible object of that name."""
     SEVERAL = auto()
-    """The reply holds more than one action."""
+    """The reply contains more than one action."""
     NO_WAY = auto()
-    """Something stands in the way."""
+    """There is no free path."""
     NO_KEY = auto()
     WRONG_KEY = auto()
     CLOSED = auto()
     """The door must be toggled first."""
     BLOCKED = auto()
-    """The next cell is taken."""
+    """The cell ahead is occupied."""
     NO_ROOM = auto()
-    """What is carried cannot be dropped into the next cell."""
+    """The carried object cannot be dropped into the cell ahead."""
     EMPTY_HANDED = auto()
     FULL = auto()
-    """Something is carried already."""
+    """The agent already carries something."""
     NO_CHANGE = auto()
-    """The agent is there already."""
+    """The agent is already there."""
 
 
 class Plan(NamedTuple):
@@ -49,26 +56,26 @@ class Plan(NamedTuple):
     steps: tuple[int, ...]
     verb: str
     it: Any
-    """minigrid's object that the action is about, or None."""
+    """The minigrid object of the action, or None."""
 
 
 class Sight(NamedTuple):
-    """A view in the words of one text form."""
+    """A view with the labels of one text form."""
 
     view: View
     labels: tuple[str, ...]
-    """By thing: its name and number, `red ball 1`."""
+    """Name and number of each thing, such as `red ball 1`; empty beyond `MAX_SAME_NAME`."""
     menu: dict[str, Plan]
 
 
 def sight(view: View, names: tuple[str, ...], take: str) -> Sight:
-    """Number the things, whose `names` a text form chose, and lay out the menu. `take` is the
+    """Labels and menu for a view. `names` are the things' names in a text form, `take` is the
     form's verb for picking up."""
     count: Counter[str] = Counter()
     labels: list[str] = []
     for name in names:
         count[name] += 1
-        labels.append(f"{name} {count[name]}" if count[name] <= MOST_ALIKE else "")
+        labels.append(f"{name} {count[name]}" if count[name] <= MAX_SAME_NAME else "")
     menu = _own_moves(view)
     for thing, label in zip(view.things, labels, strict=True):
         if label:
@@ -77,7 +84,7 @@ def sight(view: View, names: tuple[str, ...], take: str) -> Sight:
 
 
 def _own_moves(view: View) -> dict[str, Plan]:
-    """The actions that name nothing."""
+    """The actions without an object."""
     menu = {"turn left": Plan((LEFT,), "", None), "turn right": Plan((RIGHT,), "", None)}
     front = view.front
     if view.free >> (SIZE + HERE) & 1:
@@ -90,7 +97,7 @@ def _own_moves(view: View) -> dict[str, Plan]:
 
 
 def _about(menu: dict[str, Plan], view: View, thing: Thing, label: str, take: str) -> None:
-    """Add the actions about one thing."""
+    """Add the actions on one thing to the menu."""
     way = approach(view.free, thing.cell)
     if way is None:
         return
@@ -107,19 +114,19 @@ def _about(menu: dict[str, Plan], view: View, thing: Thing, label: str, take: st
 
 
 def _opens(it: Any, load: Any) -> bool:
-    """Whether toggling `it` does something: a box, or a door that is not locked against `load`."""
+    """Whether toggling `it` has an effect: a box, or a door that `load` can open."""
     if it.type == "door":
         return not it.is_locked or fits(it, load)
     return bool(it.type == "box")
 
 
 def fits(door: Any, load: Any) -> bool:
-    """Whether what is carried is the door's key."""
+    """Whether `load` is the door's key."""
     return load is not None and load.type == "key" and load.color == door.color
 
 
 def refusal(seen: Sight, action: str, take: str) -> Refusal:
-    """Why `action`, which is not on the menu, cannot be done."""
+    """The reason why `action`, which is not on the menu, cannot be executed."""
     view = seen.view
     if action == "move forward":
         return Refusal.BLOCKED

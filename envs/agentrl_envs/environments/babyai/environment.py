@@ -1,4 +1,4 @@
-"""One agent in one BabyAI world."""
+"""One BabyAI session."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import Counter
 
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.environments.babyai.actions import Plan, Refusal, Sight, refusal, sight
-from agentrl_envs.environments.babyai.field_of_view import look
-from agentrl_envs.environments.babyai.game import FORWARD, Game
+from agentrl_envs.environments.babyai.field_of_view import Game, look
 from agentrl_envs.environments.babyai.hindsight import achieved
 from agentrl_envs.environments.babyai.level import MINIGRID, build, grid_code, state_hash, task_id
 from agentrl_envs.environments.babyai.options import LEVELS
+from agentrl_envs.environments.babyai.pathfinding import FORWARD
 from agentrl_envs.environments.babyai.text_form import TextForm
 from agentrl_envs.errors import SessionError, TaskError
 
@@ -27,14 +27,15 @@ class BabyAISession:
 
     def reset(self, task: Task) -> Observation:
         self._game = None
-        game = self._dealt(task)
+        game = self._build_world(task)
         self._at_reset = Counter((it.type, it.color) for it in game.grid.grid if it)
         self._game, self._over = game, False
         self._seen = self._look()
         return self._observation(self._form.first(self._form.goal(game.mission), self._seen))
 
-    def _dealt(self, task: Task) -> Game:
-        """The world of `task`, built anew and found to be the one that was meant."""
+    def _build_world(self, task: Task) -> Game:
+        """The world of `task`. Raises `TaskError` for a wrong payload, and if the content hash of
+        the world differs from the task id."""
         level, seed = task.payload.get("level"), task.payload.get("seed")
         if level not in LEVELS or not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise TaskError(
@@ -77,7 +78,7 @@ class BabyAISession:
         return Observation(text=text, admissible=(*self._seen.menu, *self._form.extra))
 
     def _refuse(self, action: str, why: Refusal) -> Step:
-        """Nothing happens."""
+        """The step of a reply that is not carried out."""
         return Step(
             observation=self._observation(self._form.refused(self._seen, action, why)),
             reward=0.0,
@@ -90,8 +91,8 @@ class BabyAISession:
         )
 
     def _carry_out(self, plan: Plan) -> Step:
-        """Take the plan's steps one by one; stop where the game ends, so that no later step can
-        undo a success."""
+        """Execute the plan's primitive actions. Stops when the game ends, so that a later action
+        cannot undo a success."""
         game = self._game
         was_open = plan.it is not None and plan.it.type == "door" and plan.it.is_open
         raw, terminated, truncated = 0.0, False, False

@@ -1,4 +1,4 @@
-"""What the agent sees: the 7 x 7 cells before it, as far as walls and closed doors let it look.
+"""The agent's field of view: the 7 x 7 cells ahead of it, as far as walls and closed doors allow.
 
 A cell of the view is numbered `ahead * 7 + side + 3`, with `ahead` in 0..6 and `side` in -3..3
 (negative is left); the agent is in cell 3 and looks along growing `ahead`. Sets of cells are
@@ -10,7 +10,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from agentrl_envs.environments.babyai.game import STEP, Game
+Game = Any
+"""A minigrid level object. Untyped because minigrid has no types."""
+
+STEP = ((1, 0), (0, 1), (-1, 0), (0, -1))
+"""Change of (x, y) by one step forward, by direction: east, south, west, north."""
 
 SIZE = 7
 HALF = SIZE // 2
@@ -22,7 +26,7 @@ _STATES = {(True, False): "open", (False, False): "closed", (False, True): "lock
 
 
 class Thing(NamedTuple):
-    """Something in view that has a name. (A tuple: many are made each turn.)"""
+    """An object in view. A NamedTuple for speed: many are created in each turn."""
 
     kind: str
     color: str
@@ -37,22 +41,22 @@ class Thing(NamedTuple):
 
 
 class View(NamedTuple):
-    """One look."""
+    """What is visible at one moment."""
 
     things: tuple[Thing, ...]
-    """By walking distance; farther rows first, then left to right, where that is equal."""
+    """Sorted by walking distance, then farther rows first, then left to right."""
     free: int
-    """Cells that are seen and can be walked on, the agent's own among them."""
+    """Bit set of the visible cells that can be walked on, including the agent's own."""
     wall_ahead: int | None
-    """Steps to a wall straight ahead, when one is seen."""
+    """Steps to the wall straight ahead; None: no wall is visible there."""
     front: Any
-    """What lies in the next cell (minigrid's object), or None."""
+    """The minigrid object in the cell ahead, or None."""
     load: Any
-    """What the agent carries (minigrid's object), or None."""
+    """The minigrid object that the agent carries, or None."""
 
 
 class _Beyond:
-    """What lies outside the grid looks like a wall."""
+    """Stands for cells outside the grid, which look like walls."""
 
     type = "wall"
 
@@ -72,9 +76,9 @@ _BEYOND = _Beyond()
 
 @cache
 def _spread(seen: int, clear: int) -> tuple[int, int]:
-    """Light in one row: cells lit from the row before -> cells lit here, cells lit in the next row.
-    It runs along clear cells to both sides and, from each, ahead and diagonally (minigrid's rule).
-    """
+    """Visibility in one row by minigrid's rule: visibility spreads along transparent cells to both
+    sides and, from each, ahead and diagonally. Takes the cells lit by the row before and the
+    transparent cells; returns the visible cells of this row and the cells lit in the next row."""
     following = 0
     for i in range(SIZE - 1):
         if seen & clear & 1 << i:
@@ -88,7 +92,7 @@ def _spread(seen: int, clear: int) -> tuple[int, int]:
 
 
 def visible(clear: int) -> int:
-    """The cells that are seen, given the cells that can be looked through."""
+    """Bit set of the visible cells, given the bit set of transparent cells."""
     lit, result = 1 << HERE, 0
     for row in range(SIZE):
         seen, lit = _spread(lit, clear >> SIZE * row & _ROW)
@@ -97,7 +101,7 @@ def visible(clear: int) -> int:
 
 
 def look(game: Game) -> View:
-    """What the agent sees now."""
+    """The agent's view now."""
     x, y = int(game.agent_pos[0]), int(game.agent_pos[1])
     grid, width, height = game.grid.grid, game.width, game.height
     clear = free = 0

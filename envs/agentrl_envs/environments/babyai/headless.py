@@ -1,6 +1,6 @@
-"""A minigrid level without pictures: the same worlds from the same seeds, some ten times faster.
+"""minigrid levels without rendering: the same worlds from the same seeds, about ten times faster.
 
-The one module that imports minigrid, which takes a second; `level.build` loads it when needed.
+The only module that imports minigrid, which takes a second; `level.build` imports it on demand.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import minigrid  # noqa: F401  registers the levels
 from minigrid.core.roomgrid import RoomGrid
 from minigrid.envs.babyai.core.roomgrid_level import RejectSampling
 
-from agentrl_envs.environments.babyai.game import STEP, Game
+from agentrl_envs.environments.babyai.field_of_view import STEP, Game
 
 
-def quiet_level(level: str) -> Game:
-    """A game of one level, by minigrid id. Without gymnasium's wrappers and checkers."""
+def headless_level(level: str) -> Game:
+    """A level by its minigrid id, without gymnasium's wrappers and checkers."""
     spec = gymnasium.registry[level]
     module, name = str(spec.entry_point).split(":")
     kind = getattr(importlib.import_module(module), name)
-    return type(name, (_Quiet, kind), {})(**spec.kwargs)
+    return type(name, (_Headless, kind), {})(**spec.kwargs)
 
 
-class _Quiet:
-    """Mixed into a level class. minigrid draws what the agent sees after every primitive action
-    and prints when it rejects a sample; neither is wanted here."""
+class _Headless:
+    """Mixin for a level class. Disables minigrid's rendering after every primitive action, and its
+    messages when it rejects a sample."""
 
     def gen_obs(self) -> dict[str, Any]:
         return {}
@@ -42,7 +42,7 @@ class _Quiet:
                 RoomGrid._gen_grid(self, width, height)
                 self.gen_mission()
                 self.validate_instrs(self.instrs)
-            except (RecursionError, RejectSampling):  # minigrid's own signals for "sample again"
+            except (RecursionError, RejectSampling):  # minigrid requests another sample
                 continue
             break
         self.surface = self.mission = self.instrs.surface(self)

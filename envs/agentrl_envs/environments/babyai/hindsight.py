@@ -1,8 +1,8 @@
-"""What an action achieved, said as a goal.
+"""Goals that an action achieved, for hindsight relabeling (Andrychowicz et al. 2017,
+arXiv 1707.01495).
 
-A random episode that ends with "picked up the red ball" is a perfect episode for the goal "pick up
-the red ball": hindsight relabelling turns play into demonstrations (Andrychowicz et al. 2017,
-arXiv 1707.01495). The phrases are those that the levels' own missions are made of.
+A random episode that ends with the red ball in hand is a demonstration for the goal "pick up the
+red ball". The goals are phrased as the missions of the levels are.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _PICKUP_FORMS = {
     "FindObjS5": (_KIND,),
     "OneRoomS8": (_KIND,),
 }
-"""How a level (minigrid's class) names what to pick up, where not by colour and kind."""
+"""How a level (minigrid's class) names what to pick up, if not by colour and kind."""
 
 _OPEN_FORMS = {"UnlockLocal": (_KIND,)}
-"""The same for doors to be opened."""
+"""The same for doors to open."""
 
 
 def achieved(
     game: Any, plan: Plan, was_open: bool, at_reset: Counter[tuple[str, str]]
 ) -> list[str]:
-    """Goals that the action made true, in mission words; the level's richest form first.
+    """Goals that the action made true, phrased as missions; the level's most specific form first.
 
-    Only actions that name or touch an object count. `at_reset` counts what there was in the
-    beginning, by kind and colour: as in minigrid, "a" is said where several fit, else "the". (Walls
-    count: they are grey objects to minigrid.)
+    Only actions on an object count. `at_reset` counts the objects at the start of the episode by
+    kind and colour: as in minigrid, the article is "a" if several match, else "the". Walls count as
+    grey objects, as in minigrid.
     """
     level, it = type(game).__name__, plan.it
     if plan.verb == TAKE and game.carrying is it:

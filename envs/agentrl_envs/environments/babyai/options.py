@@ -1,4 +1,4 @@
-"""What a person may choose about BabyAI."""
+"""Options of the `babyai` environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STARTER = (
     "BabyAI-UnlockLocal-v0",
     "BabyAI-UnlockPickup-v0",
 )
-"""Levels that a small model can learn from random weights; the last takes four dependent turns."""
+"""Levels that a small model can learn from random weights; the last needs four dependent turns."""
 
 AGENTGYM = (
     "BabyAI-GoToRedBallGrey-v0",
@@ -35,13 +35,13 @@ AGENTGYM = (
     "BabyAI-OneRoomS20-v0",
     "BabyAI-SynthLoc-v0",
 )
-"""AgentGym's 18 levels. GoToObjS6 is at version 1, which allows fewer steps than version 0 did."""
+"""AgentGym's 18 levels. GoToObjS6 is at version 1, which allows fewer steps than version 0."""
 
 GROUPS = {"starter": STARTER, "agentgym": AGENTGYM}
-"""Names that stand for several levels."""
+"""Names for groups of levels."""
 
 LEVELS = tuple(dict.fromkeys(STARTER + AGENTGYM))
-"""Every level that is offered, by its minigrid id."""
+"""The minigrid ids of all supported levels."""
 
 
 def short_name(level: str) -> str:
@@ -53,7 +53,7 @@ _BY_NAME = {short_name(level): level for level in LEVELS}
 
 
 class BabyAIOptions(BaseModel):
-    """Which levels, in which words, by whose rules."""
+    """Levels, text form and rules."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

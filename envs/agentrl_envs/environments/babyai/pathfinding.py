@@ -1,7 +1,7 @@
-"""Shortest ways inside the view, in primitive actions.
+"""Shortest paths inside the view, in primitive actions.
 
-A pose is `cell * 4 + heading`, with headings relative to now: 0 ahead, 1 right, 2 back, 3 left.
-Both functions are pure and their results are kept: the same sights come again and again.
+A pose is `cell * 4 + heading`, with headings relative to the current one: 0 ahead, 1 right, 2 back,
+3 left. The functions are pure and their results cached, because the same views recur often.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 from functools import lru_cache
 
 from agentrl_envs.environments.babyai.field_of_view import CELLS, HALF, HERE, SIZE
-from agentrl_envs.environments.babyai.game import FORWARD, LEFT, RIGHT
+
+LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE = range(6)
+"""minigrid's primitive actions."""
 
 _STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))
 _UNREACHED, _START = 255, 254
 
 
 def _next_cell(cell: int, heading: int) -> int:
-    """The cell one step on; -1: outside the view."""
+    """The cell one step further; -1: outside the view."""
     ahead, side = cell // SIZE + _STEPS[heading][0], cell % SIZE - HALF + _STEPS[heading][1]
     return ahead * SIZE + side + HALF if 0 <= ahead < SIZE and -HALF <= side <= HALF else -1
 
@@ -29,7 +31,8 @@ _FACING = tuple(
 
 @lru_cache(maxsize=1 << 14)
 def _search(free: int) -> tuple[bytes, bytes]:
-    """Breadth first from the agent. By pose: the last action on the way, the order of discovery."""
+    """Breadth-first search from the agent. By pose: the last action of the path, and the order of
+    discovery."""
     came, rank = bytearray([_UNREACHED] * 4 * CELLS), bytearray(4 * CELLS)
     queue = [HERE * 4]
     came[queue[0]] = _START
@@ -49,8 +52,8 @@ def _search(free: int) -> tuple[bytes, bytes]:
 
 @lru_cache(maxsize=1 << 16)
 def approach(free: int, target: int) -> tuple[int, ...] | None:
-    """The shortest way to stand before `target` and face it, over cells of `free`; None: no way.
-    Empty when the agent faces it already. Straight on goes before left, left before right."""
+    """The shortest path to a pose that faces `target`, over the cells `free`; empty if the agent
+    already faces it, None if there is no path. Ties: forward before left before right."""
     came, rank = _search(free)
     reached = [pose for pose in _FACING[target] if came[pose] != _UNREACHED]
     if not reached:

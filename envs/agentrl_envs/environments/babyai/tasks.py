@@ -1,4 +1,4 @@
-"""BabyAI's supply of tasks."""
+"""The task set of BabyAI."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from agentrl_envs.environments.babyai.text_form import TextForm
 from agentrl_envs.environments.babyai.text_terse import Terse
 from agentrl_envs.errors import TaskError
 
-MOST_REPEATS = 25
-"""After so many known held-out worlds in a row the level has hardly any more: it is closed."""
+MAX_REPEATS = 25
+"""After this many known held-out worlds in a row the level is considered exhausted."""
 
 
-class _Walk:
-    """One level's seeds 0, 1, 2, ... told apart by split. Held-out tasks are kept once only; in
-    training a small world may come again."""
+class _SeedScan:
+    """The seeds 0, 1, 2, ... of one level, assigned to splits. Held-out tasks are distinct;
+    training tasks of a small level may repeat."""
 
     def __init__(self, level: str) -> None:
         self.level = level
@@ -30,7 +30,7 @@ class _Walk:
     def task(self, split: Split, position: int) -> Task:
         found = self._found[split]
         while len(found) <= position:
-            if split == "heldout" and self._repeats == MOST_REPEATS:
+            if split == "heldout" and self._repeats == MAX_REPEATS:
                 raise TaskError(
                     f"index: {self.level} has {len(found)} different {split} tasks; ask for fewer"
                 )
@@ -40,13 +40,13 @@ class _Walk:
         return Task(id=identity, category=short_name(self.level), payload=payload)
 
     def _advance(self) -> None:
-        """Look at the next seed."""
+        """Build the world of the next seed and assign it to its split."""
         self._game.reset(seed=self._seed)
         identity = task_id(self.level, self._game, grid_code(self._game))
         split = split_of(identity)
         self._seed += 1
         if split == "heldout":
-            if self._repeats == MOST_REPEATS:
+            if self._repeats == MAX_REPEATS:
                 return
             self._repeats = self._repeats + 1 if identity in self._heldout else 0
             if self._repeats:
@@ -58,9 +58,9 @@ class _Walk:
 class BabyAITasks:
     """Tasks of several levels in equal shares: index i is task i // n of level i % n.
 
-    A task is a level and a seed, known by the hash of the world that they make. Both splits walk
-    the same seeds and keep what is theirs, so asking for high indices first costs the walk up to
-    them (some 0.4 ms a candidate); then it is remembered.
+    A task is a level and a seed; its id is the hash of the world that they generate. Both splits
+    scan the same seeds and keep their own, so the first request for a high index scans all seeds up
+    to it (about 0.4 ms each); the results are cached.
     """
 
     name = "babyai"
@@ -70,7 +70,7 @@ class BabyAITasks:
         self._strict = self.options.compat == "agentgym"
         terse = self.options.text == "terse"
         self._form: TextForm = Terse() if terse else AgentGym(strict=self._strict)
-        self._walks = [_Walk(level) for level in self.options.levels]
+        self._scans = [_SeedScan(level) for level in self.options.levels]
 
     def instructions(self) -> str:
         return self._form.instructions()
@@ -81,8 +81,8 @@ class BabyAITasks:
     def task(self, split: Split, index: int) -> Task:
         if index < 0:
             raise TaskError(f"index: {index} is negative; count from 0")
-        position, level = divmod(index, len(self._walks))
-        return self._walks[level].task(split, position)
+        position, level = divmod(index, len(self._scans))
+        return self._scans[level].task(split, position)
 
     def environment(self) -> BabyAISession:
         return BabyAISession(self._form, strict=self._strict)
@@ -92,5 +92,5 @@ class BabyAITasks:
 
     def relabel(self, observation: str, goal: str) -> str:
         """A first observation with another goal, such as one of `Step.achieved`. Raises
-        `TaskError` when the text is not a first observation of this form."""
+        `TaskError` if the text is not a first observation of this form."""
         return self._form.relabel(observation, goal)

@@ -1,9 +1,10 @@
-"""AgentGym's English and its ReAct replies, for models that read.
+"""AgentGym's English text form with ReAct replies, for pretrained models.
 
     Thought: The ball is near.
     Action: go to red ball 1
 
-A reply that is nothing but an action counts too, so that a sampler may be held to the menu.
+A reply that consists of an action alone is valid too, so that decoding can be constrained to the
+menu.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _REFUSED = {
 
 
 class AgentGym:
-    """The form in sentences. `strict`: AgentGym's own rules, see `BabyAIOptions.compat`."""
+    """The `agentgym` text form. `strict`: AgentGym's rules, see `BabyAIOptions.compat`."""
 
     extra: tuple[str, ...] = (CHECK,)
 
@@ -118,7 +119,7 @@ class AgentGym:
 
 
 def _joined(match: re.Match[str]) -> str:
-    """AgentGym's "and" for an order word; a comma stays where it was."""
+    """Replaces an order word by "and", as AgentGym does; keeps a comma."""
     return ", and " if match[0].startswith(",") else " and "
 
 

@@ -1,4 +1,4 @@
-"""What a text form of BabyAI must offer. There are two: `terse` and `agentgym`."""
+"""Interface of BabyAI's text forms. There are two: `terse` and `agentgym`."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from agentrl_envs.environments.babyai.field_of_view import Thing
 
 
 class TextForm(Protocol):
-    """Words for what is seen, and the way back from a reply to an action."""
+    """Renders observations as text and parses replies."""
 
     take: str
-    """The verb for picking something up, as it stands on the menu."""
+    """The verb for picking up, as it appears on the menu."""
     extra: tuple[str, ...]
-    """Valid actions that only ask for words: they change nothing."""
+    """Valid actions that change nothing and only return text."""
 
     def instructions(self) -> str:
-        """What an agent is told once. May be empty."""
+        """The system prompt. May be empty."""
         ...
 
     def vocabulary(self) -> tuple[str, ...] | None:
-        """Every word, or None when there is no closed list."""
+        """The closed vocabulary; None: open."""
         ...
 
     def name(self, thing: Thing) -> str:
-        """What a thing is called in actions, without its number."""
+        """The name of a thing in actions, without its number."""
         ...
 
     def goal(self, mission: str) -> str:
-        """minigrid's mission in the words of this form."""
+        """minigrid's mission in this form's wording."""
         ...
 
     def first(self, goal: str, seen: Sight) -> str:
@@ -41,13 +41,13 @@ class TextForm(Protocol):
         ...
 
     def refused(self, seen: Sight, action: str, why: Refusal) -> str:
-        """An observation after a reply that holds no valid action."""
+        """An observation after a reply without a valid action."""
         ...
 
     def parse(self, reply: str) -> str | Refusal:
-        """The action that a reply holds, in the spelling of the menu. Never raises."""
+        """The action in a reply, as spelled on the menu. Never raises."""
         ...
 
     def relabel(self, observation: str, goal: str) -> str:
-        """A first observation with another goal. Raises `TaskError` when it holds none."""
+        """A first observation with another goal. Raises `TaskError` if it contains no goal."""
         ...

@@ -1,14 +1,14 @@
-"""Few words for small models: one closed vocabulary, no punctuation but `;`.
+"""Terse text form for small models: a closed vocabulary without punctuation other than `;`.
 
     goal open the door ; see locked purple door 1 4 ahead 2 right ; wall 4 ahead ; carry purple key
 
-The first number after a name tells things of one name apart, the nearest first; the others are
-steps. The reply is the action itself. What went wrong, if anything did, comes before what is seen.
+The first number after a name distinguishes objects of one name, nearest first; other numbers are
+steps. The reply is the action itself. An error comes before the observation.
 """
 
 from __future__ import annotations
 
-from agentrl_envs.environments.babyai.actions import MOST_ALIKE, TAKE, Refusal, Sight
+from agentrl_envs.environments.babyai.actions import MAX_SAME_NAME, TAKE, Refusal, Sight
 from agentrl_envs.environments.babyai.field_of_view import Thing
 from agentrl_envs.errors import TaskError
 
@@ -36,7 +36,7 @@ _WORDS = (
 
 
 class Terse:
-    """The form with the closed vocabulary."""
+    """The `terse` text form."""
 
     take: str = TAKE
     extra: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Terse:
         return ""
 
     def vocabulary(self) -> tuple[str, ...]:
-        return (*_WORDS.split(), *(str(number) for number in range(1, MOST_ALIKE + 1)))
+        return (*_WORDS.split(), *(str(number) for number in range(1, MAX_SAME_NAME + 1)))
 
     def name(self, thing: Thing) -> str:
         return f"{thing.color} {thing.kind}"

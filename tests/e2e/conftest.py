@@ -38,6 +38,7 @@ FORWARDED = {
 ORDER = (
     "test_install",
     "test_validation",
+    "test_retention",
     "test_network",
     "test_deletion",
     "test_run",
@@ -140,7 +141,7 @@ def uids(installed: Installed) -> dict[str, str]:
         "horizon": endless,
         "evaluation": {"tasks": 20, "maxTurns": 3},
         "update": {"checkpointEvery": 1000},
-        "compute": {"cpu": "50m"},  # a small share of the CPU: it works as long as it exists
+        "compute": {"cpu": "100m"},  # a smaller share of the CPU than the others have
     }
     manifests = (
         manifest("pause"),

@@ -1,4 +1,4 @@
-"""Deleting a run that is at work."""
+"""Deleting a run that is at work keeps its records."""
 
 from __future__ import annotations
 
@@ -35,12 +35,3 @@ def test_deleted_run_leaves_its_records_and_nothing_else(
     store = installed.run_store(name, uid)
     assert checkpoint.complete(store) == [0]
     assert store.exists(keys.RUN)
-
-
-def test_deleted_run_takes_its_records_along_if_the_manifest_says_so(
-    installed: Installed, uids: dict[str, str]
-) -> None:
-    store = installed.run_store("swept", uids["swept"])
-    installed.until("the run has begun", lambda: store.exists(keys.RUN) or None, 1200)
-    installed.kubectl("delete", "arl", "swept", "--timeout=600s")
-    installed.until("its records are gone", lambda: not list(store.list("")) or None, 600)

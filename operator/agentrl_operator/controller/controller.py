@@ -195,7 +195,7 @@ class Controller:
                 status = await self._execute_action(key, run, action, status)
             except DependencyError as error:
                 self._report(key, error)
-                return status, error
+                return plan.status_on_failure or status, error
             self.metrics.actions.labels(type(action).__name__).inc()
         return status, None
 

@@ -50,6 +50,7 @@ def queued_plan(situation: Situation, status: Status) -> Plan | None:
     if isinstance(observation.priority, Unknown):
         detail, reason = observation.priority.message, Reason.NO_PRIORITY_CLASS
         message, poll_s = f"not in the queue: {detail}", PRIORITY_CLASS_POLL_S
+    before = status
     status = (
         with_clock_stopped(with_servers_scaled_down(status, observation, now), now)
         .with_(attempt=stopping.next_attempt(observation), state="Pending")
@@ -57,7 +58,16 @@ def queued_plan(situation: Situation, status: Status) -> Plan | None:
     )
     actions = server_deletions(observation) or _queueing_actions(situation)
     poll_s = stopping.POLL_S if actions else poll_s
-    return waiting_plan(status, "False", reason, message, now, actions=actions, requeue_s=poll_s)
+    return waiting_plan(
+        status,
+        "False",
+        reason,
+        message,
+        now,
+        actions=actions,
+        status_on_failure=before,
+        requeue_s=poll_s,
+    )
 
 
 def _may_work(situation: Situation, status: Status) -> bool:

@@ -38,6 +38,10 @@ class Plan:
     """Executed in order. If one fails, the rest is not executed."""
     status: Status
     """The status after all actions succeeded."""
+    status_on_failure: Status | None = None
+    """The status if an action failed. None: `status`, because it records only what was observed
+    and what is about to be done. A status that records a result of the actions needs another one
+    here: otherwise the failed action would never be repeated."""
     requeue_s: float | None
     """Seconds until the run is reconciled again. None: at the next event."""
 
@@ -51,10 +55,16 @@ def waiting_plan(
     *,
     requeue_s: float | None,
     actions: Iterable[Action] = (),
+    status_on_failure: Status | None = None,
 ) -> Plan:
     """A plan whose Progressing condition says what the run is waiting for."""
     status = status.with_progressing(truth, reason, message, now)
-    return Plan(actions=tuple(actions), status=status, requeue_s=requeue_s)
+    return Plan(
+        actions=tuple(actions),
+        status=status,
+        status_on_failure=status_on_failure,
+        requeue_s=requeue_s,
+    )
 
 
 def unavailable_plan(
@@ -77,7 +87,7 @@ def final_plan(
 ) -> Plan:
     """A plan that ends the run: sets the terminal conditions, removes the environment servers and
     finishes the MLflow run."""
-    observation, now = situation.observation, situation.now
+    observation, now, before = situation.observation, situation.now, status
     succeeded = outcome == "Succeeded"
     kind, other = (Kind.SUCCEEDED, Kind.FAILED) if succeeded else (Kind.FAILED, Kind.SUCCEEDED)
     status = (
@@ -93,7 +103,7 @@ def final_plan(
             FinishMlflowRun(run_id=status.mlflow_run, status="FINISHED" if succeeded else "FAILED")
         )
     status = with_servers_scaled_down(status, observation, now)
-    return Plan(actions=tuple(last), status=status, requeue_s=0.0)
+    return Plan(actions=tuple(last), status=status, status_on_failure=before, requeue_s=0.0)
 
 
 def with_clock_stopped(status: Status, now: datetime) -> Status:

@@ -59,6 +59,7 @@ def failure_plan(situation: Situation, run: AgentRLRun, status: Status, kfp: Kfp
         reason = Reason.BACKOFF_LIMIT_EXCEEDED
         return final_plan(situation, status, "Failed", reason, message, actions)
     delay_s = min(FIRST_BACKOFF_S * 2 ** (failures - 1), MAX_BACKOFF_S)
+    before = status
     status = status.with_(
         attempt=status.attempt + 1,
         failures=failures,
@@ -66,7 +67,14 @@ def failure_plan(situation: Situation, run: AgentRLRun, status: Status, kfp: Kfp
     )
     message = f"{cause}; trying again in {delay_s:.0f} s"
     return waiting_plan(
-        status, "True", Reason.BACKING_OFF, message, now, actions=actions, requeue_s=delay_s
+        status,
+        "True",
+        Reason.BACKING_OFF,
+        message,
+        now,
+        actions=actions,
+        status_on_failure=before,
+        requeue_s=delay_s,
     )
 
 

@@ -93,6 +93,7 @@ def suspension_plan(situation: Situation, status: Status) -> Plan:
         )
         return remaining_work_plan(situation, status, remaining, "suspending")
     message = "suspended; set spec.suspend to false to go on from the last checkpoint"
+    before = status
     status = (
         with_clock_stopped(status, now)
         .with_(state="Suspended", retry_time=None)
@@ -107,6 +108,7 @@ def suspension_plan(situation: Situation, status: Status) -> Plan:
         message,
         now,
         actions=server_deletions(observation) or workload_deletion(situation),
+        status_on_failure=before,
         requeue_s=None if situation.resource.suspend else 0.0,
     )
 

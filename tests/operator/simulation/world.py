@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+from flaky import ERRORS, WRITES, Flaky
+
 from agentrl_components.schedule.record import Decision
 from agentrl_components.storage.records import State
 from agentrl_operator.clients.protocols import Clients
@@ -39,15 +41,16 @@ class World:
         self.key = self.cluster.add("demo", "kubeflow", UID, SPEC | spec)
         self.older = [{}]
         self.shown = set()
+        self.failures = {}
         self.restart()
 
     def restart(self):
         self.controller = Controller(
             Clients(
-                cluster=self.cluster,
-                pipelines=self.kfp,
-                stores=self.stores,
-                tracking=self.tracking,
+                cluster=Flaky(self.cluster, "cluster", self.failures),
+                pipelines=Flaky(self.kfp, "pipelines", self.failures),
+                stores=Flaky(self.stores, "stores", self.failures),
+                tracking=Flaky(self.tracking, "tracking", self.failures),
                 bind=lambda run, uid, platform, queued: {"queued": queued},
             ),
             self.platform,
@@ -72,6 +75,8 @@ class World:
         assert len(self.kfp.working) <= 1, "two attempts at work at once"
         phases = [one.parameters["phase"] for one in self.kfp.submitted]
         assert phases == sorted(phases), "a phase was gone back to"
+        if self.key in self.cluster.resources and self.status.get("completionTime"):
+            assert not self.cluster.servers(UID), "ended, but its servers were not removed"
 
     @property
     def status(self):
@@ -134,6 +139,8 @@ class World:
                 self.cluster.children.clear()
             case "answers lost":
                 self.kfp.loses_responses = not self.kfp.loses_responses
+            case (client, method):
+                self.failures[client, method] = ERRORS[client]
             case _:
                 name = event.removesuffix(" down")
                 neighbour = getattr(self, name)
@@ -196,3 +203,6 @@ EVENTS = (
     "stores down",
     "tracking down",
 )
+
+FAILURES = tuple((client, method) for client, methods in WRITES.items() for method in methods)
+"""Events: the next call of a client's method fails, and the one after it succeeds."""

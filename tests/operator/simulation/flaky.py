@@ -1,0 +1,53 @@
+"""Clients of which single calls fail."""
+
+from agentrl_operator.errors import KfpError, KubernetesError, MlflowError, RunStoreError
+
+ERRORS = {
+    "cluster": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
+    "kueue": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
+    "pipelines": KfpError("KFP: 503 Service Unavailable", status=503),
+    "stores": RunStoreError("s3://mlpipeline: 503 Service Unavailable", status=503),
+    "tracking": MlflowError("MLflow: 503 Service Unavailable", status=503),
+}
+"""The error of each client when one of its calls fails."""
+WRITES = {
+    "cluster": (
+        "add_finalizer",
+        "remove_finalizer",
+        "patch_status",
+        "create",
+        "apply",
+        "delete_deployment",
+        "delete_run",
+        "delete_workflows",
+    ),
+    "kueue": ("patch_workload_status", "patch_workload_spec", "delete_workload"),
+    "pipelines": ("start_run", "terminate_run", "delete_experiment"),
+    "stores": ("write_mlflow_run", "delete_run_data"),
+    "tracking": ("ensure_run",),
+}
+"""The calls of each client that change something."""
+
+
+class Flaky:
+    """A client whose calls pass through, except those that `failures` names: the next call of each
+    raises the error that stands there, and the one after it passes through again."""
+
+    def __init__(self, client, name, failures):
+        self._client = client
+        self._name = name
+        self._failures = failures
+
+    @property
+    def kueue(self):
+        return Flaky(self._client.kueue, "kueue", self._failures)
+
+    def __getattr__(self, method):
+        error = self._failures.pop((self._name, method), None)
+        if error is None:
+            return getattr(self._client, method)
+
+        async def fail(*_, **__):
+            raise error
+
+        return fail

@@ -62,7 +62,6 @@ class Reason(StrEnum):
     SUSPENDED = "Suspended"
 
     SCHEDULE_DONE = "ScheduleDone"
-    NOT_YET = "NotYet"
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     WORKFLOW_LOST = "WorkflowLost"
@@ -77,6 +76,7 @@ class Reason(StrEnum):
     KFP_UNAVAILABLE = "KfpUnavailable"
     KFP_REFUSED = "KfpRefused"
     KUBERNETES_REFUSED = "KubernetesRefused"
+    INTERNAL_ERROR = "InternalError"
     STORE_UNAVAILABLE = "StoreUnavailable"
 
 

@@ -16,6 +16,7 @@ _WARNINGS = (
     Reason.KFP_UNAVAILABLE,
     Reason.KFP_REFUSED,
     Reason.KUBERNETES_REFUSED,
+    Reason.INTERNAL_ERROR,
     Reason.STORE_UNAVAILABLE,
 )
 

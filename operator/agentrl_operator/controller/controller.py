@@ -27,8 +27,8 @@ from agentrl_operator.controller.observer import Observer
 from agentrl_operator.controller.run_cache import CachedRun, ResourceParser
 from agentrl_operator.controller.work_queue import WorkQueue
 from agentrl_operator.errors import DependencyError, KfpError, KubernetesError, RunStoreError
-from agentrl_operator.planning.actions import Action, AddFinalizer
-from agentrl_operator.planning.observation import Servers
+from agentrl_operator.planning.actions import Action, AddFinalizer, RemoveFinalizer
+from agentrl_operator.planning.observation import Observation, Servers, Unknown
 from agentrl_operator.planning.plan import Plan
 from agentrl_operator.planning.reconcile import reconcile
 from agentrl_operator.telemetry.metrics import Metrics
@@ -144,23 +144,33 @@ class Controller:
             began = time.perf_counter()
             try:
                 result = await self.reconcile(key)
-            except Exception:  # an error in one run must not stop the others
-                logger.exception("internal error: %s/%s is retried later", *key)
-                result = "internal_error"
-                self._retry(key)
             finally:
                 self._queue.done(key)
             self.metrics.reconciles.labels(result).inc()
             self.metrics.reconcile_duration.observe(time.perf_counter() - began)
 
     async def reconcile(self, key: Key) -> str:
-        """Reconcile one run. Returns the result, as the metrics label it."""
+        """Reconcile one run. Returns the result, as the metrics label it. An unexpected error does
+        not stop other runs: it is logged, shown in the status, and the run is retried."""
         run = self._runs.get(key)
         if run is None:
             return "not_found"
         resource, status = self._parser.parse(run), statuses.read(run.status)
         try:
-            observation = await self._observer.observe(resource, status)
+            return await self._reconcile(key, run, resource, status)
+        except Exception as error:
+            logger.exception("internal error: %s/%s is retried later", *key)
+            self._retry(key)
+            after = _with_internal_error(status, resource, error, self._now())
+            try:
+                await self._write_status(key, run, resource, status, after)
+            except Exception:
+                logger.exception("%s/%s: the error could not be written to the status", *key)
+            return "internal_error"
+
+    async def _reconcile(self, key: Key, run: CachedRun, resource: Resource, status: Status) -> str:
+        try:
+            observation = await self._observe(key, resource, status)
         except DependencyError as error:
             self._report(key, error)
             self._retry(key)
@@ -183,6 +193,21 @@ class Controller:
         self._schedule(key, plan, after)
         return "success"
 
+    async def _observe(self, key: Key, resource: Resource, status: Status) -> Observation:
+        """The observation of a run. If it fails unexpectedly for a run that is being deleted, all
+        of it is unknown: the deletion then goes on after its timeouts."""
+        try:
+            return await self._observer.observe(resource, status)
+        except DependencyError:
+            raise
+        except Exception as error:
+            if resource.deleted_at is None:
+                raise
+            logger.exception("internal error: %s/%s is deleted without an observation", *key)
+            servers = self._servers_of(resource.uid)
+            unknown = Unknown(message=f"internal error: {error!r}")
+            return Observation(attempt=status.attempt, kfp=unknown, servers=servers)
+
     async def _execute(self, key: Key, plan: Plan) -> tuple[Status, DependencyError | None]:
         """Execute the plan's actions until one fails. Returns the status to write, and the error
         of the failed action."""
@@ -196,6 +221,12 @@ class Controller:
             except DependencyError as error:
                 self._report(key, error)
                 return plan.status_on_failure or status, error
+            except Exception:
+                if "deletionTimestamp" not in run.metadata or isinstance(action, RemoveFinalizer):
+                    raise
+                # Whatever the cause, also in the spec, the finalizer must come off in the end.
+                logger.exception("internal error: %s/%s is deleted without %r", *key, action)
+                continue
             self.metrics.actions.labels(type(action).__name__).inc()
         return status, None
 
@@ -281,3 +312,13 @@ def _with_failure(status: Status, error: DependencyError, now: datetime) -> Stat
     else:
         reason = Reason.KUBERNETES_REFUSED
     return status.with_progressing(truth, reason, str(error), now)
+
+
+def _with_internal_error(
+    status: Status, resource: Resource, error: Exception, now: datetime
+) -> Status:
+    """`status` with an unexpected error in its Progressing condition."""
+    message = f"internal error of the operator, see its log: {error!r}"
+    return status.with_(observed_generation=resource.generation).with_progressing(
+        "Unknown", Reason.INTERNAL_ERROR, message, now
+    )

@@ -7,6 +7,7 @@ rest of the operator, and a run is reconciled for some milliseconds in a minute.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +16,8 @@ from typing import Any
 from agentrl_operator.api import resource
 from agentrl_operator.api.resource import Resource
 from agentrl_pipelines.platform.config import Platform
+
+logger = logging.getLogger(__name__)
 
 _METADATA = (
     "name",
@@ -80,8 +83,15 @@ class ResourceParser:
 
     def __init__(self, platform: Platform) -> None:
         def validated(manifest: str, name: str, namespace: str) -> resource.ValidatedManifest:
-            metadata = {"metadata": {"name": name, "namespace": namespace}}
-            return resource.validated_manifest(json.loads(manifest) | metadata, platform)
+            body = json.loads(manifest) | {"metadata": {"name": name, "namespace": namespace}}
+            try:
+                return resource.validated_manifest(body, platform)
+            except Exception as error:  # without a resource, the finalizer could not be removed
+                logger.exception("internal error: the manifest of %s/%s", namespace, name)
+                mistake = f"spec: internal error while it was validated: {error!r}"
+                spec = body.get("spec")
+                suspend = isinstance(spec, dict) and spec.get("suspend") is True
+                return resource.ValidatedManifest(run=None, mistakes=(mistake,), suspend=suspend)
 
         self._validated = lru_cache(_MAX_PARSED)(validated)
 

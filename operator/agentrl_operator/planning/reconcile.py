@@ -59,30 +59,19 @@ def reconcile(
 
 
 def _with_acceptance(situation: Situation, status: Status) -> Status:
-    """`status` with the Accepted condition, and without an earlier failure that it explains."""
+    """`status` with the Accepted condition."""
     resource, now = situation.resource, situation.now
     if resource.run is None:
         message = "; ".join(resource.mistakes)
         return status.with_condition(Kind.ACCEPTED, "False", Reason.INVALID_SPEC, message, now)
-    status = status.with_condition(
-        Kind.ACCEPTED, "True", Reason.VALID, "the manifest can be run", now
-    )
-    if status.has_condition(Kind.FAILED, "True", Reason.INVALID_SPEC):
-        message = "the manifest was corrected"
-        status = status.with_(state="Pending").with_condition(
-            Kind.FAILED, "False", Reason.NOT_YET, message, now
-        )
-    return status
+    message = "the manifest can be run"
+    return status.with_condition(Kind.ACCEPTED, "True", Reason.VALID, message, now)
 
 
 def _invalid_spec_plan(situation: Situation, status: Status) -> Plan:
-    """Start nothing until the manifest is corrected. Work that was started by an earlier manifest
-    goes on."""
+    """Start nothing until the manifest is corrected. The run has not failed: an edit can revive it.
+    Work that was started by an earlier manifest goes on."""
     message, now = "; ".join(situation.resource.mistakes), situation.now
-    if status.start_time is None:
-        status = status.with_(state="Failed").with_condition(
-            Kind.FAILED, "True", Reason.INVALID_SPEC, message, now
-        )
     return waiting_plan(status, "False", Reason.INVALID_SPEC, message, now, requeue_s=None)
 
 

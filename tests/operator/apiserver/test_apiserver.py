@@ -154,8 +154,9 @@ async def test_a_spec_error_that_the_api_server_accepts_becomes_a_condition(serv
     async with outside.operating():
         spec = SPEC | {"environments": [environment | twice]}
         await asyncio.to_thread(server.create, manifest("mistaken", spec))
-        run = await until(server, "mistaken", lambda run: state(run) == "Failed")
+        run = await until(server, "mistaken", lambda run: condition(run, "Accepted") is not None)
         assert condition(run, "Accepted")["reason"] == "InvalidSpec"
+        assert (condition(run, "Accepted")["status"], state(run)) == ("False", "Pending")
         assert run["status"]["message"] == (
             "spec.environments[0].secretEnv[1].name: KEY is a duplicate; choose another name"
         )

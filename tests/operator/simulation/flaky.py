@@ -1,4 +1,4 @@
-"""Clients of which single calls fail."""
+"""Clients of which calls fail."""
 
 from agentrl_operator.errors import KfpError, KubernetesError, MlflowError, RunStoreError
 
@@ -30,20 +30,22 @@ WRITES = {
 
 
 class Flaky:
-    """A client whose calls pass through, except those that `failures` names: the next call of each
-    raises the error that stands there, and the one after it passes through again."""
+    """A client whose calls pass through, except those that are named with an error: in `failures`
+    for the next call only, in `broken` for all calls."""
 
-    def __init__(self, client, name, failures):
+    def __init__(self, client, name, failures, broken):
         self._client = client
         self._name = name
         self._failures = failures
+        self._broken = broken
 
     @property
     def kueue(self):
-        return Flaky(self._client.kueue, "kueue", self._failures)
+        return Flaky(self._client.kueue, "kueue", self._failures, self._broken)
 
     def __getattr__(self, method):
-        error = self._failures.pop((self._name, method), None)
+        call = (self._name, method)
+        error = self._failures.pop(call, self._broken.get(call))
         if error is None:
             return getattr(self._client, method)
 

@@ -41,16 +41,16 @@ class World:
         self.key = self.cluster.add("demo", "kubeflow", UID, SPEC | spec)
         self.older = [{}]
         self.shown = set()
-        self.failures = {}
+        self.failures, self.broken = {}, {}
         self.restart()
 
     def restart(self):
         self.controller = Controller(
             Clients(
-                cluster=Flaky(self.cluster, "cluster", self.failures),
-                pipelines=Flaky(self.kfp, "pipelines", self.failures),
-                stores=Flaky(self.stores, "stores", self.failures),
-                tracking=Flaky(self.tracking, "tracking", self.failures),
+                cluster=Flaky(self.cluster, "cluster", self.failures, self.broken),
+                pipelines=Flaky(self.kfp, "pipelines", self.failures, self.broken),
+                stores=Flaky(self.stores, "stores", self.failures, self.broken),
+                tracking=Flaky(self.tracking, "tracking", self.failures, self.broken),
                 bind=lambda run, uid, platform, queued: {"queued": queued},
             ),
             self.platform,

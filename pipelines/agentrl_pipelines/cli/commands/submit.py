@@ -89,8 +89,9 @@ def _wait_for_end(cluster: Cluster, name: str, command: str) -> int:
         click.echo(f"stopped watching; the run continues. To see it: {command}", err=True)
         return 130
     success = f"; held-out success {status['success']}" if status.get("success") else ""
-    click.echo(f"{name}: {status['state'].lower()}{success}")
-    if status["state"] == "Failed":
+    rejected = is_rejected(status)
+    click.echo(f"{name}: {'not accepted' if rejected else status['state'].lower()}{success}")
+    if rejected or status["state"] == "Failed":
         click.echo(status.get("message", "the operator gave no reason"), err=True)
         return 1
     return 0
@@ -99,16 +100,25 @@ def _wait_for_end(cluster: Cluster, name: str, command: str) -> int:
 def watch(
     cluster: Cluster, name: str, view: ProgressView, poll_s: float = POLL_S
 ) -> dict[str, Any]:
-    """Show changes of the run's status in `view` until the run ends. Returns the last status."""
+    """Show changes of the run's status in `view` until the run ends or is not accepted. Returns the
+    last status."""
     shown: dict[str, Any] = {}
     while True:
         run = cluster.get(name)
         status: dict[str, Any] = run.get("status") or {}
         _show_changes(view, run["spec"]["horizon"]["phases"], shown, status)
-        if status.get("state") in ENDED:
+        if status.get("state") in ENDED or is_rejected(status):
             return status
         shown = status
         time.sleep(poll_s)
+
+
+def is_rejected(status: dict[str, Any]) -> bool:
+    """Whether the operator did not accept the manifest and nothing was started by an earlier one:
+    the run waits for a correction."""
+    accepted = next((c for c in status.get("conditions", ()) if c["type"] == "Accepted"), None)
+    started = status.get("state") != "Pending"
+    return accepted is not None and accepted["status"] == "False" and not started
 
 
 def _show_changes(

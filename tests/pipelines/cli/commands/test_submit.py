@@ -124,6 +124,19 @@ def test_watch_shows_phase_by_phase_until_the_run_ends(tmp_path, monkeypatch, ma
     ]
 
 
+REJECTED = status("Pending", message="spec.seed: -1 is below 0") | {
+    "conditions": [{"type": "Accepted", "status": "False", "reason": "InvalidSpec"}]
+}
+
+
+def test_submit_wait_does_not_wait_for_a_run_that_is_not_accepted(tmp_path, monkeypatch, manifest):
+    with cluster(tmp_path, monkeypatch, Api(statuses=[{}, REJECTED])):
+        done = agentrl("submit", manifest, "--wait")
+    assert done.exit_code == 1
+    assert "first-try: not accepted" in done.stdout
+    assert done.stderr == "spec.seed: -1 is below 0\n"
+
+
 @pytest.mark.parametrize(
     ("end", "code", "expected"),
     [

@@ -11,7 +11,7 @@ from agentrl_components.schedule.history import best_checkpoint
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.spec import AgentRLRun, RunSpec
 from agentrl_components.storage import checkpoint, keys
-from agentrl_components.storage.records import read_tracked
+from agentrl_components.storage.records import read_tracker
 from agentrl_components.storage.store import Store
 from agentrl_components.tracking.backfill import backfill_jobs
 from agentrl_components.tracking.mlflow.tracker import MlflowTracker
@@ -32,7 +32,7 @@ def open_tracker(run: AgentRLRun, root: Path, store: Store) -> MlflowTracker:
         uri=tracking.uri,
         experiment=tracking.experiment,
         run_name=run.metadata.name,
-        run_id=read_tracked(store).run_id,
+        run_id=read_tracker(store).run_id,
         on_run_id=save_run_id,
         backfill=partial(backfill_jobs, store),
     )

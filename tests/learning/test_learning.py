@@ -19,7 +19,7 @@ from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec.parsing.load import parse
 from agentrl_components.tracking.tracker import MemoryTracker
-from agentrl_components.warmstart.conversations import line
+from agentrl_components.warmstart.conversations import conversation_line
 from agentrl_envs.env import Task
 from agentrl_envs.environments.corridor import VERBS, CorridorTasks
 from agentrl_envs.world import LocalWorld
@@ -138,7 +138,7 @@ def solved(count: int) -> str:
         )
         (episode,) = await players.play([job], rules, ScriptedEngine(replies))
         assert episode.success
-        return line(episode, tasks.instructions())
+        return conversation_line(episode, tasks.instructions())
 
     async def every() -> list[str]:
         return [await shown(index) for index in range(count)]

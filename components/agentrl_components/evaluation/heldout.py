@@ -1,11 +1,11 @@
-"""An exam: held-out tasks and how they are played, the same for every policy that sits it."""
+"""Evaluation on held-out tasks, with the same tasks and seeds for every policy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agentrl_components.evaluation.summary import Evaluated, share, summarise
+from agentrl_components.evaluation.summary import HeldoutResult, heldout_result, success_rate
 from agentrl_components.rollout.metrics import check_lost, completed
 from agentrl_components.rollout.request import CollectRequest
 from agentrl_components.rollout.tasks import DrawnTask
@@ -13,38 +13,39 @@ from agentrl_components.spec import RunSpec
 from agentrl_components.trajectory.record import Trajectory
 
 RANDOM = "random"
-"""The name of the evaluation that the random policy sits."""
+"""Name of the evaluation of the random policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exam:
-    """What is asked. Every policy meets the same tasks and the same random numbers."""
+class HeldoutEvaluation:
+    """Tasks and settings of an evaluation. All policies get the same tasks and random numbers."""
 
     tasks: Sequence[DrawnTask]
     samples: int
-    """Tries at each task."""
+    """Episodes per task."""
     max_turns: int
     temperature: float
     turn_sweep: tuple[int, ...]
-    """Also asked with so many turns (test-time scaling, arXiv 2509.08755, section 4.4)."""
+    """Further turn limits to evaluate at (test-time scaling, arXiv 2509.08755, section 4.4)."""
     max_lost_share: float
-    """More lost episodes than this are no result."""
+    """Largest acceptable share of lost episodes."""
     seed: int
 
-    def sit(
+    def run(
         self, name: str, play: Callable[[CollectRequest], Sequence[Trajectory]]
-    ) -> tuple[Evaluated, Sequence[Trajectory]]:
-        """What the policy that `play` plays with scored, and its episodes. Raises `RunError` where
-        too many of them were lost."""
-        episodes = self._played(name, play, self.max_turns)
+    ) -> tuple[HeldoutResult, Sequence[Trajectory]]:
+        """Evaluate the policy that `play` samples from. Returns the result and the episodes.
+
+        Raises `RunError` if too many episodes were lost."""
+        episodes = self._episodes(name, play, self.max_turns)
         sweep = {
-            turns: share(completed(self._played(name, play, turns)), self.seed)
+            turns: success_rate(completed(self._episodes(name, play, turns)), self.seed)
             for turns in self.turn_sweep
         }
-        found = summarise(name, episodes, self.samples, self.seed)
-        return found.model_copy(update={"turn_sweep": sweep}), episodes
+        result = heldout_result(name, episodes, self.samples, self.seed)
+        return result.model_copy(update={"turn_sweep": sweep}), episodes
 
-    def _played(
+    def _episodes(
         self, name: str, play: Callable[[CollectRequest], Sequence[Trajectory]], max_turns: int
     ) -> Sequence[Trajectory]:
         episodes = play(
@@ -61,10 +62,10 @@ class Exam:
         return episodes
 
 
-def exam(spec: RunSpec, tasks: Sequence[DrawnTask]) -> Exam:
-    """The exam that a manifest asks for, on these tasks."""
+def heldout_evaluation(spec: RunSpec, tasks: Sequence[DrawnTask]) -> HeldoutEvaluation:
+    """The evaluation that the manifest describes, on these tasks."""
     evaluation = spec.evaluation
-    return Exam(
+    return HeldoutEvaluation(
         tasks=tasks,
         samples=evaluation.samples,
         max_turns=evaluation.max_turns or spec.horizon.phases[-1].max_turns,

@@ -16,7 +16,7 @@ from agentrl_components.evaluation.intervals import Interval, bootstrap_mean, me
 from agentrl_components.trajectory.record import Ending, Trajectory
 
 
-class Share(BaseModel):
+class SuccessRate(BaseModel):
     """A success rate with its 95 % confidence interval."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -28,7 +28,7 @@ class Share(BaseModel):
     """Number of tasks."""
 
 
-class Evaluated(Share):
+class HeldoutResult(SuccessRate):
     """The result of an evaluation, as it is stored."""
 
     name: str
@@ -49,12 +49,14 @@ class Evaluated(Share):
     """Episodes lost to infrastructure failures; not included in other metrics."""
     pass_at: dict[int, float]
     """pass@k by k; empty if `samples` is 1."""
-    categories: dict[str, Share]
-    turn_sweep: dict[int, Share]
+    categories: dict[str, SuccessRate]
+    turn_sweep: dict[int, SuccessRate]
     """Success rate by turn limit, for `evaluation.turnSweep`."""
 
 
-def summarise(name: str, episodes: Sequence[Trajectory], samples: int, seed: int) -> Evaluated:
+def heldout_result(
+    name: str, episodes: Sequence[Trajectory], samples: int, seed: int
+) -> HeldoutResult:
     """The result of an evaluation. Raises `ValueError` if every episode was lost."""
     played = [e for e in episodes if e.ending is not Ending.LOST]
     if not played:
@@ -65,8 +67,8 @@ def summarise(name: str, episodes: Sequence[Trajectory], samples: int, seed: int
     replies = [turn.wellformed for e in played for turn in e.turns]
     tries = by_task(played)
     powers = [2**i for i in range(1, samples.bit_length()) if 2**i <= samples]
-    return Evaluated(
-        **share(played, seed).model_dump(),
+    return HeldoutResult(
+        **success_rate(played, seed).model_dump(),
         name=name,
         max_turns=played[0].max_turns,
         temperature=played[0].temperature,
@@ -77,7 +79,7 @@ def summarise(name: str, episodes: Sequence[Trajectory], samples: int, seed: int
         turns=float(np.mean([len(e.turns) for e in played])),
         lost=len(episodes) - len(played),
         pass_at={k: mean_pass_at(tries, k) for k in ([1, *powers] if samples > 1 else [])},
-        categories={name: share(some, seed) for name, some in sorted(categories.items())},
+        categories={name: success_rate(some, seed) for name, some in sorted(categories.items())},
         turn_sweep={},
     )
 
@@ -95,19 +97,21 @@ def by_task(episodes: Sequence[Trajectory]) -> list[tuple[int, int]]:
     return [(sum(some), len(some)) for some in tries.values()]
 
 
-def share(episodes: Sequence[Trajectory], seed: int) -> Share:
+def success_rate(episodes: Sequence[Trajectory], seed: int) -> SuccessRate:
     """The success rate with its interval. The unit of observation is the task, not the episode."""
     tries = by_task(episodes)
     if all(n == 1 for _, n in tries):
         interval = wilson(sum(s for s, _ in tries), len(tries))
     else:
         interval = bootstrap_mean([s / n for s, n in tries], seed=seed)
-    return as_share(interval)
+    return from_interval(interval)
 
 
-def as_share(interval: Interval) -> Share:
+def from_interval(interval: Interval) -> SuccessRate:
     """The success rate of an interval."""
-    return Share(success=interval.estimate, low=interval.low, high=interval.high, n=interval.n)
+    return SuccessRate(
+        success=interval.estimate, low=interval.low, high=interval.high, n=interval.n
+    )
 
 
 def mean_pass_at(tries: Sequence[tuple[int, int]], k: int) -> float:

@@ -41,6 +41,6 @@ class TrajectoryQueue:
         """Delete iterations before `covered`, and iterations from `number` on that were played by
         a policy older than `policy`: those were played ahead in vain."""
         for key in list(self._store.list(keys.TRAJECTORIES)):
-            there, by = keys.played(key)
+            there, by = keys.iteration_and_policy(key)
             if there < covered or (there >= number and by < policy):
                 self._store.delete(key)

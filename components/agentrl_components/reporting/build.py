@@ -13,7 +13,7 @@ from math import isfinite
 from pathlib import Path
 from statistics import fmean
 
-from agentrl_components.evaluation.summary import Evaluated
+from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting.read import read
 from agentrl_components.reporting.schema import (
     AlarmSummary,
@@ -31,7 +31,7 @@ from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.spec import AgentRLRun, Horizon
 from agentrl_components.storage import checkpoint, keys
 from agentrl_components.storage.open import DirectoryStore
-from agentrl_components.storage.records import State, Tracked
+from agentrl_components.storage.records import RunState, TrackerRecord
 from agentrl_components.storage.store import Store
 from agentrl_components.tracking.mlflow.messages import DATABASE, database_uri
 
@@ -100,7 +100,7 @@ def _finite(record: IterationRecord) -> IterationRecord:
     return record.model_copy(update={"metrics": finite})
 
 
-def _intermediate(found: Mapping[str, Evaluated]) -> tuple[IntermediateEvaluation, ...]:
+def _intermediate(found: Mapping[str, HeldoutResult]) -> tuple[IntermediateEvaluation, ...]:
     numbered = {keys.evaluation_number(name): one for name, one in found.items()}
     return tuple(
         IntermediateEvaluation(iterations=number, found=numbered[number])
@@ -112,7 +112,7 @@ def _phases(
     horizon: Horizon,
     iterations: Sequence[IterationRecord],
     steps: Sequence[IterationRecord],
-    state: State,
+    state: RunState,
 ) -> tuple[PhaseSummary, ...]:
     current = iterations[-1].phase if iterations else 0
     summaries = []
@@ -137,7 +137,7 @@ def _phases(
     return tuple(summaries)
 
 
-def _ended(done: Sequence[IterationRecord], phase: int, current: int, state: State) -> str:
+def _ended(done: Sequence[IterationRecord], phase: int, current: int, state: RunState) -> str:
     if not done:
         return "not started" if phase > current or state.status == "running" else "not played"
     decision = done[-1].decision
@@ -162,7 +162,7 @@ def _alarms(iterations: Iterable[IterationRecord]) -> tuple[AlarmSummary, ...]:
 
 
 def _checkpoints(
-    store: Store, steps: Sequence[IterationRecord], found: Mapping[str, Evaluated], window: int
+    store: Store, steps: Sequence[IterationRecord], found: Mapping[str, HeldoutResult], window: int
 ) -> tuple[CheckpointSummary, ...]:
     available = checkpoint.complete(store)
     records = []
@@ -199,7 +199,7 @@ def database(root: Path) -> str | None:
     return database_uri(root) if (root / DATABASE).exists() else None
 
 
-def _mlflow(run: AgentRLRun, tracked: Tracked, root: Path | None) -> MlflowLink:
+def _mlflow(run: AgentRLRun, tracked: TrackerRecord, root: Path | None) -> MlflowLink:
     uri = run.spec.tracking.uri or tracked.uri
     if uri is None and root is not None:
         uri = database(root)

@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 if TYPE_CHECKING:
-    from agentrl_components.evaluation.summary import Share
+    from agentrl_components.evaluation.summary import SuccessRate
     from agentrl_components.reporting.schema import Report
 
 FOLD_LENGTH = 400
@@ -53,7 +53,7 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{share * 100:.1f} %"
 
 
-def interval(share: Share | None) -> str:
+def interval(share: SuccessRate | None) -> str:
     """The 95 % interval of a share, in percent: `78.2 – 85.7`."""
     return "" if share is None else f"{share.low * 100:.1f} – {share.high * 100:.1f}"
 

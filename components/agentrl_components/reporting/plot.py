@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from agentrl_components.evaluation.summary import Evaluated
+    from agentrl_components.evaluation.summary import HeldoutResult
     from agentrl_components.reporting.schema import PhaseSummary, Report
     from agentrl_components.schedule.record import IterationRecord
 
@@ -207,7 +207,7 @@ def _plot_success(axes: Axes, report: Report, span: int) -> None:
         )
 
 
-def _heldout_points(report: Report, done: int) -> list[tuple[int, Evaluated]]:
+def _heldout_points(report: Report, done: int) -> list[tuple[int, HeldoutResult]]:
     points = [(one.iterations, one.found) for one in report.evaluations]
     if report.heldout.before is not None:
         points.insert(0, (0, report.heldout.before))

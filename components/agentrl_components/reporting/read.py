@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentrl_components.evaluation.summary import Evaluated
+from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting.transcript import Replay, replay
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import (
-    State,
-    Tracked,
-    checked,
-    known,
+    RunState,
+    TrackerRecord,
+    find_record,
+    load_record,
     read_state,
-    read_tracked,
+    read_tracker,
 )
 from agentrl_components.storage.store import Store
 from agentrl_components.trajectory.codec import decode
@@ -25,16 +25,16 @@ from agentrl_components.trajectory.codec import decode
 class Records:
     """The records of a run."""
 
-    state: State
+    state: RunState
     iterations: Sequence[IterationRecord]
     """In order of iteration."""
-    evaluations: Mapping[str, Evaluated]
+    evaluations: Mapping[str, HeldoutResult]
     """By name."""
     before: Sequence[Replay]
-    """Stored held-out episodes of the evaluation before training."""
+    """StoredModel held-out episodes of the evaluation before training."""
     after: Sequence[Replay]
-    """Stored held-out episodes of the evaluation after training."""
-    tracked: Tracked
+    """StoredModel held-out episodes of the evaluation after training."""
+    tracked: TrackerRecord
 
 
 def read(store: Store) -> Records:
@@ -47,15 +47,15 @@ def read(store: Store) -> Records:
     for key in store.list(keys.EVALUATIONS):
         name = key.removeprefix(keys.EVALUATIONS).removesuffix(".json")
         if key == keys.evaluation(name):
-            evaluations[name] = checked(store, key, Evaluated)
-    iterations = [known(store, key, IterationRecord) for key in store.list(keys.ITERATIONS)]
+            evaluations[name] = load_record(store, key, HeldoutResult)
+    iterations = [find_record(store, key, IterationRecord) for key in store.list(keys.ITERATIONS)]
     return Records(
         state=read_state(store),
         iterations=[one for one in iterations if one is not None],
         evaluations=evaluations,
         before=_replays(store, keys.episodes("before")),
         after=_replays(store, keys.episodes("after")),
-        tracked=read_tracked(store),
+        tracked=read_tracker(store),
     )
 
 

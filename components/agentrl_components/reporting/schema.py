@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from agentrl_components.evaluation.summary import Evaluated
+from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting.transcript import Replay
 from agentrl_components.schedule.record import IterationRecord
 
@@ -18,11 +18,11 @@ class ReportPart(BaseModel):
 class Heldout(ReportPart):
     """The evaluations on held-out tasks. None: not evaluated (yet)."""
 
-    random: Evaluated | None = None
+    random: HeldoutResult | None = None
     """The random policy over the admissible actions."""
-    before: Evaluated | None = None
+    before: HeldoutResult | None = None
     """After the warm start, before reinforcement learning."""
-    after: Evaluated | None = None
+    after: HeldoutResult | None = None
     """After training."""
 
 
@@ -31,7 +31,7 @@ class IntermediateEvaluation(ReportPart):
 
     iterations: int
     """Iterations completed before it."""
-    found: Evaluated
+    found: HeldoutResult
 
 
 class PhaseSummary(ReportPart):

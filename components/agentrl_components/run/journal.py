@@ -15,7 +15,7 @@ from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.mutable import immutable_changes
 from agentrl_components.storage import keys
-from agentrl_components.storage.records import Found, State, read_state
+from agentrl_components.storage.records import HeldoutSummary, RunState, read_state
 from agentrl_components.storage.store import Store
 
 ENVIRONMENT_STAGES = ("rollout", "evaluate", "warm start: play")
@@ -56,7 +56,7 @@ class Journal:
         self.store.replace(keys.RUN, run.model_dump_json(by_alias=True, indent=1).encode())
 
     def write_state(self, status: str, message: str, **fields: Any) -> None:
-        """Store the state of the run; `fields` are further fields of `State`. If another process
+        """Store the state of the run; `fields` are further fields of `RunState`. If another process
         has recorded a final failure meanwhile, its status and message stay: it is the cause of
         what happens here."""
         stored = read_state(self.store)
@@ -75,11 +75,11 @@ class Journal:
         written = self.current.model_copy(update=stored.model_dump(include=keep))
         self.store.replace(keys.STATE, written.model_dump_json(indent=1).encode())
 
-    def _failed_elsewhere(self, stored: State) -> bool:
+    def _failed_elsewhere(self, stored: RunState) -> bool:
         """Whether the stored state is a final failure that this journal did not start with."""
         return stored.final and not self.current.final
 
-    def set_heldout(self, found: Found) -> None:
+    def set_heldout(self, found: HeldoutSummary) -> None:
         """Make the newest evaluation of the policy part of the state."""
         self.current = self.current.model_copy(update={"heldout": found})
 

@@ -9,13 +9,13 @@ from agentrl_components.run.context import RunContext
 from agentrl_components.stages.evaluate import evaluate
 from agentrl_components.stages.warm_start import warm_start
 from agentrl_components.storage import keys
-from agentrl_components.storage.records import Stored, checked
+from agentrl_components.storage.records import StoredModel, load_record
 
 BEFORE = "before"
 """Name of the evaluation before training."""
 
 
-class EnvironmentLineage(Stored):
+class EnvironmentLineage(StoredModel):
     """The field of an environment's recorded lineage that is needed here."""
 
     admissible: bool
@@ -29,7 +29,7 @@ class Lineage(RootModel[dict[str, EnvironmentLineage]]):
 def prepare(context: RunContext) -> None:
     """Evaluate the random policy, run the warm start, and evaluate its result. What the store holds
     already is not repeated."""
-    lineage = checked(context.store, keys.phase(0, keys.LINEAGE), Lineage).root.values()
+    lineage = load_record(context.store, keys.phase(0, keys.LINEAGE), Lineage).root.values()
     if context.spec.evaluation.random_policy and all(one.admissible for one in lineage):
         evaluate(context, RANDOM)
     warm_start(context)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentrl_components.evaluation.heldout import RANDOM, exam
-from agentrl_components.evaluation.summary import Evaluated
+from agentrl_components.evaluation.heldout import RANDOM, heldout_evaluation
+from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.rollout.request import RANDOM_POLICY
 from agentrl_components.rollout.tasks import DrawnTask
 from agentrl_components.run.context import RunContext
 from agentrl_components.schedule.horizon import total_iterations
 from agentrl_components.schedule.record import Decision, IterationRecord
 from agentrl_components.storage import keys
-from agentrl_components.storage.records import Found, checked
+from agentrl_components.storage.records import HeldoutSummary, load_record
 from agentrl_components.tracking import backfill
 from agentrl_components.trajectory import codec
 
@@ -22,15 +22,15 @@ KEPT_GROUPS = 8
 """Tasks of each evaluation whose first episode is kept for people to read: always the same ones."""
 
 
-def evaluate(context: RunContext, name: str) -> Evaluated:
+def evaluate(context: RunContext, name: str) -> HeldoutResult:
     """Evaluate the current policy, or the random policy if `name` is "random". A result that the
     store holds under that name is returned without playing."""
     key = keys.evaluation(name)
     if context.store.exists(key):
-        return _noted(context, checked(context.store, key, Evaluated))
+        return _noted(context, load_record(context.store, key, HeldoutResult))
     version = RANDOM_POLICY if name == RANDOM else context.training.version
     with context.stage(f"evaluate: {name}"):
-        result, episodes = exam(context.spec, heldout(context)).sit(
+        result, episodes = heldout_evaluation(context.spec, heldout(context)).run(
             name, lambda request: context.collector.collect(request, version)
         )
         kept = [e for e in episodes if e.group < KEPT_GROUPS and e.sample == 0]
@@ -42,16 +42,16 @@ def evaluate(context: RunContext, name: str) -> Evaluated:
     return _noted(context, result)
 
 
-def _noted(context: RunContext, result: Evaluated) -> Evaluated:
+def _noted(context: RunContext, result: HeldoutResult) -> HeldoutResult:
     """The result, after making it the state's newest evaluation unless it is the random
     policy's."""
     if result.name != RANDOM:
-        fields = {field: getattr(result, field) for field in Found.model_fields}
-        context.journal.set_heldout(Found(**fields))
+        fields = {field: getattr(result, field) for field in HeldoutSummary.model_fields}
+        context.journal.set_heldout(HeldoutSummary(**fields))
     return result
 
 
-def evaluate_phase(context: RunContext, decision: Decision) -> Evaluated:
+def evaluate_phase(context: RunContext, decision: Decision) -> HeldoutResult:
     """Evaluate the policy at the end of a phase; `decision` is the decision that ended it."""
     finished = decision.action == "finish"
     return evaluate(context, AFTER if finished else keys.evaluation_after(len(context.history)))

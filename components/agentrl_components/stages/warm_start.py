@@ -9,17 +9,13 @@ from agentrl_components.errors import SpecError
 from agentrl_components.rollout.metrics import completed
 from agentrl_components.rollout.request import RANDOM_POLICY, CollectRequest
 from agentrl_components.run.context import RunContext
+from agentrl_components.schedule.learning_rate import cosine_decay
 from agentrl_components.spec import WarmStart
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.update.packing import Example
 from agentrl_components.warmstart.conversations import conversations
-from agentrl_components.warmstart.hindsight import (
-    batches,
-    cosine,
-    imitation,
-    in_hindsight,
-    reached_goal,
-)
+from agentrl_components.warmstart.hindsight import hindsight_episode, reached_goal
+from agentrl_components.warmstart.imitation import imitation_example, shuffled_batches
 from agentrl_envs.world import World
 
 Openings = Sequence[tuple[str, str]]
@@ -43,11 +39,11 @@ def warm_start(context: RunContext) -> None:
 
 def learn(context: RunContext, warm: WarmStart, examples: Sequence[Example]) -> None:
     """Train on `examples`, batch by batch."""
-    plan = list(batches(len(examples), warm.batch, warm.epochs, context.spec.seed))
+    plan = list(shuffled_batches(len(examples), warm.batch, warm.epochs, context.spec.seed))
     with context.stage("warm start: imitate", len(plan)):
         for step, batch in enumerate(plan):
             context.check_stop()
-            rate = cosine(step, len(plan), warm.learning_rate)
+            rate = cosine_decay(step, len(plan), warm.learning_rate)
             context.learner.imitate([examples[i] for i in batch], rate)
             context.view.advance()
 
@@ -84,9 +80,9 @@ def from_hindsight(context: RunContext, warm: WarmStart, number: int) -> list[Ex
             context.workers.instructions[episode.environment], seen
         )
 
-    relabelled = [in_hindsight(e, context.spec.seed, reword) for e in episodes]
+    relabelled = [hindsight_episode(e, context.spec.seed, reword) for e in episodes]
     weights = (warm.observation_weight, warm.path_weight)
-    return [imitation(e, *weights) for e in relabelled if e is not None]
+    return [imitation_example(e, *weights) for e in relabelled if e is not None]
 
 
 def from_own_successes(context: RunContext, warm: WarmStart, number: int) -> list[Example]:
@@ -94,7 +90,7 @@ def from_own_successes(context: RunContext, warm: WarmStart, number: int) -> lis
     episodes = play(context, warm, number, context.training.version)
     successes = [e for e in episodes if e.success]
     context.view.note(f"warm start: {len(successes)} of {len(episodes)} episodes succeeded")
-    return [imitation(e, warm.observation_weight) for e in successes]
+    return [imitation_example(e, warm.observation_weight) for e in successes]
 
 
 def from_file(context: RunContext, warm: WarmStart, number: int) -> list[Example]:

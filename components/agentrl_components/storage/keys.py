@@ -1,24 +1,23 @@
-"""Where everything is in the store of a run: one function per thing, nothing else names a key.
+"""The keys in the store of a run. No other module builds keys.
 
     run.json                            the manifest as it was started
-    state.json                          where the run is; the one pointer that moves
-    tracker.json                        which MLflow run shows it
-    iterations/000120.json              one iteration: metrics, horizon, decision
-    trajectories/000120-000119.episodes the episodes of iteration 120, played by policy 119, where
-                                        another process plays or they are played ahead
-    policy/000120/                      policy 120, the weights after 120 iterations, where another
-                                        process plays
+    state.json                          progress of the run; replaced as it changes
+    tracker.json                        ID of the MLflow run
+    iterations/000120.json              record of an iteration: metrics, horizon, decision
+    trajectories/000120-000119.episodes episodes of iteration 120, sampled by policy 119, if
+                                        rollout is another process or samples ahead
+    policy/000120/                      weights after 120 iterations, if rollout is another process
     heartbeats/<role>                   changes while the process of that role is alive
-    phases/02/<name>                    lineage and decision of a phase
-    evaluations/<name>.json             what an evaluation found: random, before, after, and
+    phases/02/<name>                    environment lineage and decision of a phase
+    evaluations/<name>.json             result of an evaluation: random, before, after, or
                                         iteration-000120 after 120 iterations
-    evaluations/<name>.episodes         a few of the episodes it played, for people
-    checkpoints/000120/                 a model folder that transformers can load, and
-    checkpoints/000120/trainer/         what else training needs to go on, and
-    checkpoints/000120/manifest.json    written last: sizes and sha256 of all of it
+    evaluations/<name>.episodes         some of its episodes, for display
+    checkpoints/000120/                 a model folder that transformers can load
+    checkpoints/000120/trainer/         further state that training needs to resume
+    checkpoints/000120/manifest.json    written last: sizes and SHA-256 of all files
 
-Names are functions of (phase, iteration) alone, so doing something twice writes the same key.
-Numbers have leading zeros, so the order of keys is the order of iterations.
+Keys are functions of (phase, iteration) only, so repeated work writes the same keys. Numbers have
+leading zeros, so that the order of keys is the order of iterations.
 """
 
 from __future__ import annotations
@@ -45,36 +44,36 @@ OWN = (
     HEARTBEATS,
     PHASES,
 )
-"""What every key of a run starts with."""
+"""Prefixes of all keys of a run."""
 MANIFEST = "manifest.json"
 LINEAGE = "environments.json"
-"""Of a phase: what its worlds are."""
+"""File of a phase: lineage of its environments."""
 DECISION = "decision.json"
-"""Of a phase: what follows it."""
+"""File of a phase: the decision about what follows."""
 PLAYED = "played.episodes"
-"""Of a phase: episodes of its last iteration, for people."""
+"""File of a phase: episodes of its last iteration, for display."""
 TRAINER = "trainer/"
-"""In a checkpoint: the files under this are not part of the model folder."""
+"""Prefix of the files in a checkpoint that are not part of the model folder."""
 
 
 def iteration(number: int) -> str:
-    """The record of one iteration."""
+    """Record of an iteration."""
     return f"{ITERATIONS}{number:06d}.json"
 
 
 def trajectories(number: int, policy: int) -> str:
-    """Episodes of one iteration, by the policy that played it."""
+    """Episodes of an iteration that `policy` sampled."""
     return f"{TRAJECTORIES}{number:06d}-{policy:06d}.episodes"
 
 
-def played(key: str) -> tuple[int, int]:
-    """The iteration and the policy of a key under `TRAJECTORIES`."""
+def iteration_and_policy(key: str) -> tuple[int, int]:
+    """The (iteration, policy) of a key under `TRAJECTORIES`."""
     number, policy = key.removeprefix(TRAJECTORIES).removesuffix(".episodes").split("-")
     return int(number), int(policy)
 
 
 def policy(number: int, name: str) -> str:
-    """A file of the weights after `number` iterations."""
+    """A file of the policy after `number` iterations."""
     return f"{POLICIES}{number:06d}/{name}"
 
 
@@ -89,7 +88,7 @@ def phase(number: int, name: str) -> str:
 
 
 def evaluation(name: str) -> str:
-    """What an evaluation found."""
+    """Result of an evaluation."""
     return f"{EVALUATIONS}{name}.json"
 
 
@@ -99,22 +98,22 @@ def evaluation_after(number: int) -> str:
 
 
 def evaluation_number(name: str) -> int:
-    """The iterations that were done at the evaluation of this name; -1: it has another."""
+    """The number of iterations before the evaluation with this name; -1 for other names."""
     number = name.removeprefix("iteration-")
     return int(number) if number.isdigit() and name.startswith("iteration-") else -1
 
 
 def episodes(name: str) -> str:
-    """Episodes that an evaluation played and kept for people to read."""
+    """Episodes of an evaluation, for display."""
     return f"{EVALUATIONS}{name}.episodes"
 
 
 def checkpoint(number: int, name: str = "") -> str:
-    """A file of the checkpoint after `number` iterations; without a name, the prefix of all."""
+    """A file of the checkpoint after `number` iterations. Without a name, its prefix."""
     return f"{CHECKPOINTS}{number:06d}/{name}"
 
 
 def checkpoint_number(key: str) -> int:
-    """The iteration that a key under `CHECKPOINTS` belongs to; -1: none, it is not ours."""
+    """The iteration of a key under `CHECKPOINTS`; -1 for other keys."""
     number = key.removeprefix(CHECKPOINTS).split("/", 1)[0]
     return int(number) if number.isdigit() and key.startswith(CHECKPOINTS) else -1

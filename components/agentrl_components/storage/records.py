@@ -1,6 +1,6 @@
-"""Where a run is, as whoever drives its phases reads it. Pydantic and nothing heavier.
+"""The stored records of a run that other processes read, such as the operator and the command line.
 
-Only what is shown is checked: what else stands in a record does not matter here."""
+Depends on pydantic only. Fields of a record that are not declared here are ignored."""
 
 from __future__ import annotations
 
@@ -13,92 +13,94 @@ from agentrl_components.schedule.record import Decision
 from agentrl_components.storage import keys
 from agentrl_components.storage.store import Store
 
-Read = TypeVar("Read", bound=BaseModel)
+Record = TypeVar("Record", bound=BaseModel)
 
 
-class Stored(BaseModel):
-    """A part of the store."""
+class StoredModel(BaseModel):
+    """Base class of stored records. Immutable; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Found(Stored):
-    """What an evaluation found, in short."""
+class HeldoutSummary(StoredModel):
+    """The success rate of an evaluation, with its 95 % confidence interval."""
 
     name: str
     success: float
     low: float
     high: float
     n: int
-    """Tasks."""
+    """Number of tasks."""
 
 
-class State(Stored):
-    """Where the run is: the whole of what whoever drives the phases must know."""
+class RunState(StoredModel):
+    """Progress of the run, `state.json`."""
 
     status: str = "unknown"
     """running, stopped, failed or succeeded."""
     message: str = ""
     reason: str = ""
-    """Of a failure: the class of the error."""
+    """Class of the error, if the run failed."""
     final: bool = False
-    """Of a failure: it would only happen again."""
+    """Whether a retry after this failure is useless."""
     phase: int = 0
-    """Of the next iteration."""
+    """Index of the phase of the next iteration."""
     max_turns: int = 0
-    """Of that phase."""
+    """Turn limit of that phase."""
     iteration: int = 0
-    """Iterations done."""
-    heldout: Found | None = None
-    """The policy's newest evaluation."""
+    """Number of finished iterations."""
+    heldout: HeldoutSummary | None = None
+    """The latest evaluation of the policy."""
     best: int | None = None
-    """Iterations before the best checkpoint."""
+    """Number of iterations before the best checkpoint."""
     tokens: int = 0
-    """Sampled by training, what was played twice counted twice."""
+    """Tokens sampled in training. Repeated iterations count each time."""
     environment_seconds: float = 0.0
-    """Seconds that episodes were played."""
+    """Sum of the durations of all episodes."""
     device_seconds: float = 0.0
-    """Seconds of work times accelerators."""
+    """Seconds of activity times the number of accelerators."""
     wall_seconds: dict[str, float] = {}
-    """Seconds of work by stage, over every start of the run."""
+    """Seconds of activity by stage, over all starts of the run."""
 
 
-class Tracked(Stored):
-    """Which MLflow run shows the run."""
+class TrackerRecord(StoredModel):
+    """The MLflow run of the run, `tracker.json`."""
 
     run_id: str | None = None
     uri: str | None = None
 
 
-def read_state(store: Store) -> State:
-    """Where the run in `store` is. Raises `StoreError` where that is damaged."""
-    return known(store, keys.STATE, State) or State()
+def read_state(store: Store) -> RunState:
+    """The progress of the run in `store`. Raises `StoreError` if the record is damaged."""
+    return find_record(store, keys.STATE, RunState) or RunState()
 
 
 def read_decision(store: Store, phase: int) -> Decision | None:
-    """What follows `phase`; None: it is not over. Raises `StoreError` where that is damaged."""
-    return known(store, keys.phase(phase, keys.DECISION), Decision)
+    """The decision after `phase`, or None if the phase is not over. Raises `StoreError` if the
+    record is damaged."""
+    return find_record(store, keys.phase(phase, keys.DECISION), Decision)
 
 
-def read_tracked(store: Store) -> Tracked:
-    """Which MLflow run shows it. Raises `StoreError` where that is damaged."""
-    return known(store, keys.TRACKER, Tracked) or Tracked()
+def read_tracker(store: Store) -> TrackerRecord:
+    """The MLflow run of the run in `store`. Raises `StoreError` if the record is damaged."""
+    return find_record(store, keys.TRACKER, TrackerRecord) or TrackerRecord()
 
 
-def known(store: Store, key: str, kind: type[Read]) -> Read | None:
-    """What is under `key`, if anything is. Raises `StoreError` where it is damaged."""
+def find_record(store: Store, key: str, kind: type[Record]) -> Record | None:
+    """The record at `key`, or None if there is none. Raises `StoreError` if it is damaged."""
     try:
-        return checked(store, key, kind)
+        return load_record(store, key, kind)
     except AbsentError:
         return None
 
 
-def checked(store: Store, key: str, kind: type[Read]) -> Read:
-    """What is under `key`. Raises `StoreError`, which names the key, where it is damaged."""
+def load_record(store: Store, key: str, kind: type[Record]) -> Record:
+    """The record at `key`. Raises `AbsentError` if there is none, and `StoreError`, which names the
+    key and the field, if it is damaged."""
     try:
         return kind.model_validate_json(store.get(key))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        reason = f"{place}: {first['msg']}" if place else first["msg"]
+        field = ".".join(map(str, first["loc"]))
+        reason = f"{field}: {first['msg']}" if field else first["msg"]
         raise StoreError(f"{key}: in {store.url}: damaged: {reason}") from error

@@ -14,10 +14,10 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from agentrl_components.errors import StoreError
-from agentrl_components.evaluation.summary import Evaluated
+from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.storage import keys
-from agentrl_components.storage.records import checked
+from agentrl_components.storage.records import load_record
 from agentrl_components.storage.store import Store
 from agentrl_components.tracking.send_queue import Episodes, Job, Metrics
 from agentrl_components.trajectory import codec
@@ -44,7 +44,10 @@ def backfill_jobs(store: Store, time_ms: int) -> Iterator[Job]:
     names: list[tuple[bool, int, str]] = []
     for key in list(store.list(keys.EVALUATIONS)):
         name = key.removeprefix(keys.EVALUATIONS).removesuffix(".json")
-        if key != keys.evaluation(name) or (found := _read_valid(store, key, Evaluated)) is None:
+        if (
+            key != keys.evaluation(name)
+            or (found := _read_valid(store, key, HeldoutResult)) is None
+        ):
             continue
         at, metrics = evaluation_metrics(found, done)
         values[at] |= metrics
@@ -81,7 +84,7 @@ def horizon_metrics(phase: int, max_turns: int) -> dict[str, float]:
     return {"horizon/max_turns": float(max_turns), "horizon/phase": float(phase)}
 
 
-def evaluation_metrics(found: Evaluated, done: int) -> tuple[int, dict[str, float]]:
+def evaluation_metrics(found: HeldoutResult, done: int) -> tuple[int, dict[str, float]]:
     """The iteration and the metrics of an evaluation as they are recorded in the tracker. `done`:
     the iterations completed before the evaluation named "after"."""
     if found.name == "random":
@@ -99,6 +102,6 @@ def title(name: str) -> str:
 
 def _read_valid(store: Store, key: str, kind: type[Read]) -> Read | None:
     try:
-        return checked(store, key, kind)
+        return load_record(store, key, kind)
     except StoreError:
         return None

@@ -1,9 +1,10 @@
-"""Given play, for supervised fine-tuning: one conversation a line of a JSONL file.
+"""Conversations for supervised fine-tuning, from a JSONL file with one conversation per line.
 
     {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}, ...]}
 
-Also AgentGym's form, `{"conversations": [{"from": "human" | "gpt", "value": "..."}, ...]}`. A
-leading system message, if any, is the instructions; the rest alternates, starting with the user.
+AgentGym's format, `{"conversations": [{"from": "human" | "gpt", "value": "..."}, ...]}`, is also
+accepted. An optional system message comes first and contains the instructions. The other messages
+alternate between user and assistant, starting with the user.
 """
 
 from __future__ import annotations
@@ -30,59 +31,63 @@ ROLES = {"human": "user", "gpt": "assistant"}
 def conversations(
     url: str, dialogue: Dialogue, spec: RunSpec, observation_weight: float
 ) -> list[Example]:
-    """Every conversation as an example. Raises `SpecError` naming the lines that cannot be used; a
-    conversation longer than the context is one of them."""
+    """All conversations in the file at `url` as training examples.
+
+    Raises `SpecError` with the line numbers of invalid conversations, which includes those longer
+    than `model.context`."""
     examples: list[Example] = []
     mistakes: list[str] = []
-    for number, line in enumerate(read(url, spec.storage).splitlines(), 1):
+    for number, line in enumerate(_text(url, spec.storage).splitlines(), 1):
         if not line.strip():
             continue
         try:
-            found = example(messages(json.loads(line)), dialogue, observation_weight)
+            found = conversation_example(_messages(json.loads(line)), dialogue, observation_weight)
             if len(found.ids) > spec.model.context:
                 raise ValueError(f"{len(found.ids)} tokens do not fit spec.model.context")
             examples.append(found)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            mistakes.append(f"{FIELD}: line {number}: {error}; see docs/warm-start.md for the form")
+            mistakes.append(
+                f"{FIELD}: line {number}: {error}; for the format see docs/warm-start.md"
+            )
     if not examples and not mistakes:
-        mistakes.append(f"{FIELD}: {url} holds no conversation; give one a line")
+        mistakes.append(f"{FIELD}: {url} contains no conversation; write one per line")
     if mistakes:
         raise SpecError(mistakes)
     return examples
 
 
-def read(url: str, storage: Storage) -> str:
-    """The file's text."""
+def _text(url: str, storage: Storage) -> str:
+    """The content of the file at `url`."""
     parts = urlsplit(url)
     try:
         if parts.scheme == "file":
             return Path(parts.path).read_text()
         folder, _, name = parts.path.strip("/").rpartition("/")
-        place = f"s3://{parts.netloc}/{folder}"
-        return open_store(storage.model_copy(update={"url": place}), Path()).get(name).decode()
+        address = f"s3://{parts.netloc}/{folder}"
+        return open_store(storage.model_copy(update={"url": address}), Path()).get(name).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(
-            [f"{FIELD}: {url} cannot be read: {error}; give a readable file"]
+            [f"{FIELD}: {url} cannot be read: {error}; name a readable file"]
         ) from error
 
 
-def messages(line: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(role, content) pairs of either form."""
+def _messages(line: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(role, content) pairs of a line in either format."""
     if "messages" in line:
         return [(m["role"], m["content"]) for m in line["messages"]]
     return [(ROLES.get(m["from"], m["from"]), m["value"]) for m in line["conversations"]]
 
 
-def line(episode: Trajectory, instructions: str = "") -> str:
-    """A played episode as such a line, with what became of it. `instructions` are those it was
-    played with: imitated without them, a policy would begin otherwise than it plays."""
-    told = [{"role": "system", "content": instructions}] if instructions else []
-    told += [
+def conversation_line(episode: Trajectory, instructions: str = "") -> str:
+    """An episode as a line of such a file, with its result. `instructions` are those of the
+    episode; without them, imitation would train on other prompts than the policy sees later."""
+    messages = [{"role": "system", "content": instructions}] if instructions else []
+    messages += [
         {"role": role, "content": content}
         for turn in episode.turns
         for role, content in (("user", turn.observation), ("assistant", turn.action))
     ]
-    became = {
+    result = {
         "environment": episode.environment,
         "task": episode.task,
         "iteration": episode.iteration,
@@ -90,22 +95,25 @@ def line(episode: Trajectory, instructions: str = "") -> str:
         "score": episode.score,
         "ending": episode.ending.value,
     }
-    return json.dumps({"messages": told} | became)
+    return json.dumps({"messages": messages} | result)
 
 
-def example(
-    told: Sequence[tuple[str, str]], dialogue: Dialogue, observation_weight: float
+def conversation_example(
+    messages: Sequence[tuple[str, str]], dialogue: Dialogue, observation_weight: float
 ) -> Example:
-    """One conversation: the assistant's tokens, stop tokens included, at weight 1."""
+    """One conversation as a training example. The loss weight is 1 on the assistant's tokens
+    including stop tokens, and `observation_weight` on all others.
+
+    Raises `ValueError` if user and assistant do not alternate."""
     instructions = ""
-    if told and told[0][0] == "system":
-        instructions, told = told[0][1], told[1:]
+    if messages and messages[0][0] == "system":
+        instructions, messages = messages[0][1], messages[1:]
     pairs = [
         (user[1], reply[1])
-        for user, reply in zip(told[::2], told[1::2], strict=False)
+        for user, reply in zip(messages[::2], messages[1::2], strict=False)
         if (user[0], reply[0]) == ("user", "assistant")
     ]
-    if not pairs or len(pairs) != len(told) // 2:
+    if not pairs or len(pairs) != len(messages) // 2:
         raise ValueError("user and assistant must alternate, starting with the user")
     ids: list[int] = []
     weights: list[float] = []

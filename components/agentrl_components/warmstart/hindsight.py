@@ -1,53 +1,29 @@
-"""Imitation before reinforcement learning: of given play, of relabelled random play, of own
-successes.
-
-Legend: T tokens of an episode.
-"""
+"""Hindsight relabelling: episodes of random play as demonstrations of goals that they reached."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.trajectory.record import Trajectory
-from agentrl_components.update.packing import Example
-
-Relabel = Callable[[str, str], str]
-"""(first observation, goal) to the first observation with that goal."""
-
-
-def imitation(episode: Trajectory, observation_weight: float, path_weight: float = 1.0) -> Example:
-    """Every token but the first as a target: the last reply, forced tokens included, at weight 1,
-    the replies before it at `path_weight`, all else at `observation_weight`. Confinement to
-    admissible actions is not imitated."""
-    weight_T = np.full(len(episode.ids), observation_weight, dtype=np.float32)
-    for turn in episode.turns:
-        weight_T[turn.start : turn.end] = 1.0 if turn is episode.turns[-1] else path_weight
-    return Example(
-        ids=episode.ids,
-        sampled=np.arange(1, len(episode.ids)),
-        allowed=None,
-        temperature=1.0,
-        columns={"weight": weight_T[1:]},
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
-    """A goal that an episode happened to reach."""
+class ReachedGoal:
+    """A goal that an episode reached by chance."""
 
     turn: int
-    """The turn that reached it, counted from 0."""
+    """Index of the turn that reached it, from 0."""
     phrase: str
+    """The goal as text."""
 
 
-def reached_goal(episode: Trajectory, seed: int) -> Reached | None:
-    """A turn that achieved something, and one of its goals, chosen at random: a function of the
-    seed and the episode's place in the run. None when nothing was achieved."""
+def reached_goal(episode: Trajectory, seed: int) -> ReachedGoal | None:
+    """A random turn among those that reached a goal, and one of its goals. The choice is a function
+    of the seed and the episode's iteration, task and sample. None if no goal was reached."""
     reached = [i for i, turn in enumerate(episode.turns) if turn.achieved]
     if not reached:
         return None
@@ -56,17 +32,17 @@ def reached_goal(episode: Trajectory, seed: int) -> Reached | None:
     )
     turn = reached[rng.integers(len(reached))]
     goals = episode.turns[turn].achieved
-    return Reached(turn=turn, phrase=goals[rng.integers(len(goals))])
+    return ReachedGoal(turn=turn, phrase=goals[rng.integers(len(goals))])
 
 
-def in_hindsight(
+def hindsight_episode(
     episode: Trajectory, seed: int, reword: Callable[[Trajectory, str], Sequence[int]]
 ) -> Trajectory | None:
-    """The episode as if one of the goals it happened to reach had been its goal (hindsight
-    experience replay, arXiv 1707.01495, in words).
+    """The episode relabelled with a goal that it reached (hindsight experience replay, arXiv
+    1707.01495, for text).
 
-    It is cut after the turn that `reached_goal` chooses, and its opening is replaced by
-    `reword(episode, goal)`, token ids. None when nothing was achieved."""
+    The episode ends after the turn that `reached_goal` selects, and its prompt is replaced by the
+    token ids `reword(episode, goal)`. None if no goal was reached."""
     goal = reached_goal(episode, seed)
     if goal is None:
         return None
@@ -89,16 +65,3 @@ def in_hindsight(
         success=True,
         score=1.0,
     )
-
-
-def batches(count: int, size: int, epochs: int, seed: int) -> Iterator[list[int]]:
-    """Every example once per epoch, in an order of its own."""
-    for epoch in range(epochs):
-        order = np.random.default_rng(derive(seed, "imitation", epoch)).permutation(count)
-        for start in range(0, count, size):
-            yield [int(i) for i in order[start : start + size]]
-
-
-def cosine(step: int, steps: int, rate: float) -> float:
-    """Step size that falls from `rate` to a tenth of it."""
-    return rate * (0.55 + 0.45 * math.cos(math.pi * step / max(1, steps)))

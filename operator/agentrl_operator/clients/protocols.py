@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import AgentRLRun, Storage
-from agentrl_components.storage.records import State
+from agentrl_components.storage.records import RunState
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.clients.pods import Pod
@@ -197,7 +197,7 @@ class Tracking(Protocol):
 class Stores(Protocol):
     """The object stores of all runs. Every method may raise `RunStoreError`."""
 
-    async def read_state(self, storage: Storage) -> State | None:
+    async def read_state(self, storage: Storage) -> RunState | None:
         """The state that the stages last recorded; None if none has recorded any."""
         ...
 

@@ -17,7 +17,7 @@ from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import Storage
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import open_store
-from agentrl_components.storage.records import State, known, read_decision, read_tracked
+from agentrl_components.storage.records import RunState, find_record, read_decision, read_tracker
 from agentrl_components.storage.s3 import S3Store, credentials
 from agentrl_components.storage.store import Store
 from agentrl_operator.errors import RunStoreError
@@ -43,14 +43,14 @@ class RunStores:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="store")
         self._timeout_s = timeout_s
 
-    async def read_state(self, storage: Storage) -> State | None:
-        return await self._run(storage, lambda store: known(store, keys.STATE, State))
+    async def read_state(self, storage: Storage) -> RunState | None:
+        return await self._run(storage, lambda store: find_record(store, keys.STATE, RunState))
 
     async def read_decision(self, storage: Storage, phase: int) -> Decision | None:
         return await self._run(storage, lambda store: read_decision(store, phase))
 
     async def read_mlflow_run(self, storage: Storage) -> str | None:
-        return (await self._run(storage, read_tracked)).run_id
+        return (await self._run(storage, read_tracker)).run_id
 
     async def write_mlflow_run(self, storage: Storage, run_id: str) -> None:
         data = json.dumps({"run_id": run_id}).encode()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import Storage
-from agentrl_components.storage.records import State
+from agentrl_components.storage.records import RunState
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource, tracking_uri
@@ -161,7 +161,7 @@ class Observer:
             return attempt, Unknown(message=str(error))
         return attempt, kfp
 
-    async def _run_state(self, storage: Storage) -> State | Unknown | None:
+    async def _run_state(self, storage: Storage) -> RunState | Unknown | None:
         try:
             return await self._clients.stores.read_state(storage)
         except RunStoreError as error:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from agentrl_components.schedule.record import Decision
-from agentrl_components.storage.records import State
+from agentrl_components.storage.records import RunState
 from agentrl_operator.api.conditions import Kind
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
@@ -63,7 +63,7 @@ class Observation:
     """Why pods cannot start, or what ended them."""
     servers: Mapping[str, Servers] = field(default_factory=lambda: MappingProxyType({}))
     """Environment servers, by name of the Deployment."""
-    run_state: State | Unknown | None = None
+    run_state: RunState | Unknown | None = None
     """The state that the stages keep in the run's store. None: not written yet, or not observed."""
     decision: Decision | Unknown | None = None
     """The stored decision that ends the phase. None: not made yet, or not observed."""

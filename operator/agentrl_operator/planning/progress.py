@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.storage import keys
-from agentrl_components.storage.records import Found, State
+from agentrl_components.storage.records import HeldoutSummary, RunState
 from agentrl_operator.api.status import Cost, Status
 from agentrl_operator.planning.plan import Situation
 from agentrl_pipelines.platform import resolve
@@ -24,7 +24,7 @@ def with_progress(situation: Situation, run: AgentRLRun, status: Status) -> Stat
         mlflow_url=mlflow_url(mlflow_run, run, platform),
     )
     state = observation.run_state
-    if not isinstance(state, State):
+    if not isinstance(state, RunState):
         return status
     if state.max_turns and state.phase == status.phase_index:
         status = status.with_(horizon=state.max_turns)
@@ -41,7 +41,7 @@ def with_progress(situation: Situation, run: AgentRLRun, status: Status) -> Stat
     return status.with_(iteration=state.iteration, cost=cost)
 
 
-def success_text(heldout: Found) -> str:
+def success_text(heldout: HeldoutSummary) -> str:
     """Held-out success with its confidence interval, in percent: `81% [77, 85]`."""
     return f"{heldout.success:.0%} [{heldout.low * 100:.0f}, {heldout.high * 100:.0f}]"
 

@@ -17,7 +17,7 @@ from datetime import datetime
 
 from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import AgentRLRun
-from agentrl_components.storage.records import State
+from agentrl_components.storage.records import RunState
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
@@ -168,7 +168,7 @@ def _running_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan
     if retries.failed_permanently(observation):
         return retries.termination_plan(situation, status)
     state = observation.run_state
-    stage_message = state.message if isinstance(state, State) else ""
+    stage_message = state.message if isinstance(state, RunState) else ""
     parts = [progress.phase_text(run, status), stage_message, observation.pod_problem]
     message = ": ".join(part for part in parts if part)
     return waiting_plan(status, "True", Reason.RUNNING, message, situation.now, requeue_s=poll_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from agentrl_components.spec import AgentRLRun
-from agentrl_components.storage.records import State
+from agentrl_components.storage.records import RunState
 from agentrl_operator.api.conditions import Reason, rfc3339, stage_reason
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.status import Status
@@ -83,7 +83,7 @@ def failed_permanently(observation: Observation) -> bool:
     that phase stores its decision and its KFP run ends by itself."""
     state = observation.run_state
     return (
-        isinstance(state, State)
+        isinstance(state, RunState)
         and (state.status, state.final) == ("failed", True)
         and state.reason != Reason.COLLAPSE_ERROR
     )
@@ -92,7 +92,7 @@ def failed_permanently(observation: Observation) -> bool:
 def termination_plan(situation: Situation, status: Status) -> Plan:
     """After a permanent failure: terminate the KFP run, which would only retry the stage."""
     observation = situation.observation
-    assert isinstance(observation.run_state, State)
+    assert isinstance(observation.run_state, RunState)
     assert isinstance(observation.kfp, KfpRun)
     terminating = observation.kfp.state == "CANCELING"
     actions = () if terminating else (TerminateKfpRun(run_id=situation.run_id(status)),)
@@ -100,7 +100,7 @@ def termination_plan(situation: Situation, status: Status) -> Plan:
     return stopping.stopping_plan(situation, status, f"{cause}; stopping the KFP run", actions)
 
 
-def _cause(state: State | None, observation: Observation, kfp: KfpRun) -> tuple[str, Reason]:
+def _cause(state: RunState | None, observation: Observation, kfp: KfpRun) -> tuple[str, Reason]:
     """Why an attempt failed: as its stages report it, else as KFP reports it."""
     if state is not None and state.status == "failed":
         name = f"{state.reason}: " if state.reason else ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import Storage
-from agentrl_components.storage.records import State
+from agentrl_components.storage.records import RunState
 from agentrl_operator.errors import MlflowError, RunStoreError
 
 
@@ -14,7 +14,7 @@ from agentrl_operator.errors import MlflowError, RunStoreError
 class RunData:
     """The stored data of one run."""
 
-    state: State | None = None
+    state: RunState | None = None
     decisions: dict[int, Decision] = field(default_factory=dict)
     mlflow_run: str | None = None
 
@@ -31,7 +31,7 @@ class MemoryStores:
         """The data of the run at this URL, which is created if there is none."""
         return self.runs.setdefault(url or "", RunData())
 
-    async def read_state(self, storage: Storage) -> State | None:
+    async def read_state(self, storage: Storage) -> RunState | None:
         return self._run(storage).state
 
     async def read_decision(self, storage: Storage, phase: int) -> Decision | None:

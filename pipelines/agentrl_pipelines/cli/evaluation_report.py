@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agentrl_components.evaluation.summary import Evaluated, Share
+from agentrl_components.evaluation.summary import HeldoutResult, SuccessRate
 from agentrl_components.reporting.html import percent, templates
 from agentrl_components.reporting.transcript import Replay
 
@@ -28,8 +28,8 @@ class EvaluationReport(BaseModel):
     actions: str
     """`rollout.actions`: free or admissible."""
     seed: int
-    policy: Evaluated
-    random: Evaluated | None
+    policy: HeldoutResult
+    random: HeldoutResult | None
     """The random policy on the same tasks."""
     episodes: tuple[Replay, ...]
 
@@ -89,7 +89,7 @@ def table(report: EvaluationReport) -> Table:
     return out
 
 
-def share_text(share: Share | None) -> Text:
+def share_text(share: SuccessRate | None) -> Text:
     """A share and its 95 % interval, in percent."""
     if share is None:
         return Text("–")

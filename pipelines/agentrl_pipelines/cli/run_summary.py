@@ -14,7 +14,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from agentrl_components.evaluation.summary import Share
+from agentrl_components.evaluation.summary import SuccessRate
 from agentrl_components.reporting.build import database
 from agentrl_components.reporting.schema import CheckpointSummary, EpisodePair, Report
 from agentrl_components.reporting.transcript import Replay, lines
@@ -102,7 +102,7 @@ def _caption(report: Report) -> str:
     return f"% of {found.n} held-out tasks, {found.max_turns} turns allowed, 95 % intervals"
 
 
-def _share(share: Share | None) -> Text:
+def _share(share: SuccessRate | None) -> Text:
     if share is None:
         return Text("–")
     bounds = f"[{share.low * 100:.1f}, {share.high * 100:.1f}]"

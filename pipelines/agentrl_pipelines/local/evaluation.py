@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agentrl_components.errors import RunError
-from agentrl_components.evaluation.heldout import RANDOM, exam
-from agentrl_components.evaluation.summary import Evaluated
+from agentrl_components.evaluation.heldout import RANDOM, heldout_evaluation
+from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting import build
 from agentrl_components.reporting.transcript import Replay, replay
 from agentrl_components.rollout.environments import open_worlds
@@ -39,8 +39,8 @@ MAX_REPLAYS = 8
 class EvaluationResult:
     """The result of an evaluation."""
 
-    policy: Evaluated
-    random: Evaluated | None
+    policy: HeldoutResult
+    random: HeldoutResult | None
     """The random policy on the same tasks. None: disabled, or an environment lists no admissible
     actions."""
     episodes: tuple[Replay, ...]
@@ -53,15 +53,15 @@ def evaluate_model(run: AgentRLRun, view: ProgressView) -> EvaluationResult:
         view.stage("open the model")
         workers = WorkerGroup(run.spec, Path(scratch))
         try:
-            asked = exam(run.spec, workers.draw("heldout", run.spec.evaluation.tasks))
+            asked = heldout_evaluation(run.spec, workers.draw("heldout", run.spec.evaluation.tasks))
             random = None
             if workers.loop.run(offers_random(run.spec, workers.worlds)):
                 view.stage("play the random policy")
-                random, _ = asked.sit(
+                random, _ = asked.run(
                     RANDOM, lambda request: workers.collector.collect(request, RANDOM_POLICY)
                 )
             view.stage("play the policy")
-            policy, episodes = asked.sit(
+            policy, episodes = asked.run(
                 POLICY, lambda request: workers.collector.collect(request, 0)
             )
         finally:
@@ -84,17 +84,19 @@ def evaluate_endpoint(
         try:
             source = TaskSource(run.spec.environments, worlds)
             drawn = runner.run(source.draw("heldout", run.spec.evaluation.tasks))
-            asked = exam(run.spec, drawn)
+            asked = heldout_evaluation(run.spec, drawn)
 
-            def sit(name: str, who: TextAgent) -> tuple[Evaluated, Sequence[Trajectory]]:
-                return asked.sit(name, lambda request: runner.run(collector.collect(request, who)))
+            def evaluate_policy(
+                name: str, who: TextAgent
+            ) -> tuple[HeldoutResult, Sequence[Trajectory]]:
+                return asked.run(name, lambda request: runner.run(collector.collect(request, who)))
 
             random = None
             if runner.run(offers_random(run.spec, worlds)):
                 view.stage("play the random policy")
-                random, _ = sit(RANDOM, RandomAgent())
+                random, _ = evaluate_policy(RANDOM, RandomAgent())
             view.stage("ask the endpoint")
-            policy, episodes = sit(POLICY, agent)
+            policy, episodes = evaluate_policy(POLICY, agent)
         finally:
             runner.run(collector.close())
             runner.run(agent.close())

@@ -164,7 +164,7 @@ def put_trajectories(stage: StageContext, context: RunContext, iterations: int) 
     """Write the `trajectories` artifact: the number of episodes of the phase, and the episodes of
     its last iteration as JSON lines in the format of `warmStart`."""
     from agentrl_components.trajectory import codec
-    from agentrl_components.warmstart.conversations import line
+    from agentrl_components.warmstart.conversations import conversation_line
 
     rollout = stage.run.spec.rollout
     metadata = {
@@ -176,7 +176,9 @@ def put_trajectories(stage: StageContext, context: RunContext, iterations: int) 
     key, store = keys.phase(stage.phase, keys.PLAYED), context.store
     episodes = codec.decode(store.get(key)) if store.exists(key) else ()
     instructions = context.workers.instructions
-    lines = "".join(f"{line(one, instructions[one.environment])}\n" for one in episodes)
+    lines = "".join(
+        f"{conversation_line(one, instructions[one.environment])}\n" for one in episodes
+    )
     stage.artifacts.put("trajectories", lines.encode(), metadata)
 
 

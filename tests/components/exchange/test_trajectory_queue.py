@@ -48,4 +48,4 @@ def test_what_is_covered_and_what_was_played_for_nothing_is_forgotten():
     both. Checkpoints cover the first two."""
     queue, store = filled((0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (5, 4))
     queue.forget(2, 4, 4)
-    assert [keys.played(key) for key in store.list("")] == [(2, 1), (3, 2), (5, 4)]
+    assert [keys.iteration_and_policy(key) for key in store.list("")] == [(2, 1), (3, 2), (5, 4)]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from agentrl_components.errors import StoreError
-from agentrl_components.evaluation.summary import Evaluated, Share
+from agentrl_components.evaluation.summary import HeldoutResult, SuccessRate
 from agentrl_components.reporting.build import Report, build, write
 from agentrl_components.reporting.html import duration
 from agentrl_components.spec import parse
@@ -36,7 +36,7 @@ RUN = parse(
 
 
 def evaluated(name, success, low, high, **categories):
-    return Evaluated(
+    return HeldoutResult(
         name=name,
         success=success,
         low=low,
@@ -52,7 +52,7 @@ def evaluated(name, success, low, high, **categories):
         lost=0,
         pass_at={},
         categories={
-            f"babyai/{category}": Share(success=share, low=0.0, high=1.0, n=80)
+            f"babyai/{category}": SuccessRate(success=share, low=0.0, high=1.0, n=80)
             for category, share in categories.items()
         },
         turn_sweep={},

@@ -6,7 +6,7 @@ import pytest
 from iteration_records import iteration_record
 from numpy.testing import assert_allclose
 
-from agentrl_components.evaluation.summary import Evaluated
+from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting import plot
 from agentrl_components.reporting.schema import (
     Heldout,
@@ -20,7 +20,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def evaluated(name, success, low, high):
-    return Evaluated(
+    return HeldoutResult(
         name=name,
         success=success,
         low=low,

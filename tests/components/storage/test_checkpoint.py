@@ -202,7 +202,7 @@ def test_keys_of_the_layout_sort_by_iteration() -> None:
     assert keys.checkpoint(9, "a") < keys.checkpoint(10, "a")
     assert keys.iteration(9) == "iterations/000009.json"
     assert keys.trajectories(12, 9) == "trajectories/000012-000009.episodes"
-    assert keys.played(keys.trajectories(12, 9)) == (12, 9)
+    assert keys.iteration_and_policy(keys.trajectories(12, 9)) == (12, 9)
     assert keys.phase(2, "decision.json") == "phases/02/decision.json"
     assert keys.checkpoint_number("checkpoints/000012/config.json") == 12
     assert keys.checkpoint_number("checkpoints/best/config.json") == -1

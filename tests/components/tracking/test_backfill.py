@@ -8,7 +8,7 @@ import pytest
 from played import episode
 
 from agentrl_components.errors import StoreError
-from agentrl_components.evaluation.summary import Evaluated
+from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import MemoryStore
 from agentrl_components.tracking.backfill import MAX_EPISODE_BATCHES, backfill_jobs
@@ -19,8 +19,8 @@ from agentrl_components.trajectory.codec import encode
 ONE_TURN = episode(("a door", "open", 1.0, True), success=True)
 
 
-def evaluated(name: str, success: float) -> Evaluated:
-    return Evaluated(
+def evaluated(name: str, success: float) -> HeldoutResult:
+    return HeldoutResult(
         name=name,
         success=success,
         low=0.0,

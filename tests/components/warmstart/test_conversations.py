@@ -9,7 +9,7 @@ from agentrl_components.dialogue.plain import PlainDialogue
 from agentrl_components.dialogue.word_tokenizer import word_tokenizer
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import RunSpec
-from agentrl_components.warmstart.conversations import conversations, line
+from agentrl_components.warmstart.conversations import conversation_line, conversations
 
 WORDS = word_tokenizer(("look", "door", "left", "push", "walk"))
 DIALOGUE = PlainDialogue(WORDS.get_vocab())
@@ -33,14 +33,16 @@ def read(tmp_path, *lines):
 
 def test_a_played_episode_can_be_imitated(tmp_path):
     episode = played.episode(("door left", "left", 0.0, True), ("door", "push", 1.0, True))
-    (imitated,) = read(tmp_path, line(episode))
+    (imitated,) = read(tmp_path, conversation_line(episode))
     given = {"messages": [{"role": role, "content": text} for role, text in TOLD]}
     (told,) = read(tmp_path, given)
     assert list(imitated.ids) == list(told.ids)
 
 
 def test_a_played_episode_is_imitated_with_the_instructions_it_was_played_with(tmp_path):
-    (imitated,) = read(tmp_path, line(played.episode(("door left", "left", 0.0, True)), "walk"))
+    (imitated,) = read(
+        tmp_path, conversation_line(played.episode(("door left", "left", 0.0, True)), "walk")
+    )
     opening = DIALOGUE.opening("walk", "door left")
     assert imitated.ids[: len(opening)].tolist() == opening
 
@@ -81,7 +83,7 @@ def test_every_line_that_cannot_be_used_is_named(tmp_path):
 
 
 def test_an_empty_file_and_a_missing_one_are_named(tmp_path):
-    with pytest.raises(SpecError, match="holds no conversation"):
+    with pytest.raises(SpecError, match="contains no conversation"):
         read(tmp_path)
     with pytest.raises(SpecError, match="cannot be read"):
         conversations(f"file://{tmp_path}/none.jsonl", DIALOGUE, SPEC, 0.5)

@@ -8,7 +8,7 @@ from apiserver import PATIENCE_S, Refused
 from demo_run import SPEC
 
 from agentrl_components.schedule.record import Decision
-from agentrl_components.storage.records import State
+from agentrl_components.storage.records import RunState
 from agentrl_operator.app import Options, operate
 from agentrl_operator.clients.kubernetes import KubernetesApi
 from agentrl_operator.clients.protocols import Clients
@@ -77,7 +77,7 @@ class Outside:
         spec = run["spec"]
         name, uid = run["metadata"]["name"], run["metadata"]["uid"]
         run_data = self.stores.run(f"s3://mlpipeline/agentrl/{NAMESPACE}/{name}-{uid[:8]}")
-        run_data.state = State(status="running", phase=phase, iteration=2)
+        run_data.state = RunState(status="running", phase=phase, iteration=2)
         following = min(phase + 1, len(spec["horizon"]["phases"]) - 1)
         run_data.decisions[phase] = Decision(action=action, phase=following, max_turns=6, reason="")
         self.kfp.end(run["status"]["kfpRun"], "SUCCEEDED")

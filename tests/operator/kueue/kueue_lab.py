@@ -10,7 +10,7 @@ from demo_run import SPEC
 from kfp_stub import KfpStub
 
 from agentrl_components.schedule.record import Decision
-from agentrl_components.storage.records import State
+from agentrl_components.storage.records import RunState
 from agentrl_envs.server.run import running
 from agentrl_operator.app import Options, operate
 from agentrl_operator.clients.kfp import KfpApi
@@ -183,7 +183,7 @@ class Lab:
         """End the phase with the decision that it was the last."""
         name, uid = run["metadata"]["name"], run["metadata"]["uid"]
         run_data = self.stores.run(f"s3://mlpipeline/agentrl/{LAB}/{name}-{uid[:8]}")
-        run_data.state = State(status="running", phase=0, iteration=2)
+        run_data.state = RunState(status="running", phase=0, iteration=2)
         run_data.decisions[0] = Decision(action="finish", phase=1, max_turns=6, reason="")
         self.stub.end(run["status"]["kfpRun"], "SUCCEEDED")
 

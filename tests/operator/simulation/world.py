@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from flaky import ERRORS, WRITES, Flaky
 
 from agentrl_components.schedule.record import Decision
-from agentrl_components.storage.records import State
+from agentrl_components.storage.records import RunState
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.controller import Controller
 from agentrl_operator.testing.memory import MemoryCluster, MemoryKfp
@@ -100,7 +100,7 @@ class World:
                 run_data.decisions[phase] = Decision(
                     action=action, phase=min(phase + 1, 2), max_turns=3, reason=""
                 )
-            run_data.state = State(status="running", phase=phase, iteration=2 * phase + 2)
+            run_data.state = RunState(status="running", phase=phase, iteration=2 * phase + 2)
             self.kfp.end(run_id, state)
 
     def stop_work(self):

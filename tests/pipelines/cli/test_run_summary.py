@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agentrl_components.evaluation.summary import Evaluated, Share
+from agentrl_components.evaluation.summary import HeldoutResult, SuccessRate
 from agentrl_components.reporting.schema import (
     CheckpointSummary,
     EpisodePair,
@@ -18,7 +18,7 @@ from agentrl_pipelines.cli.run_summary import example_pair, mlflow_command, shor
 
 
 def evaluated(name, success, low, high, hard):
-    return Evaluated(
+    return HeldoutResult(
         name=name,
         success=success,
         low=low,
@@ -33,7 +33,7 @@ def evaluated(name, success, low, high, hard):
         turns=4.0,
         lost=0,
         pass_at={},
-        categories={"babyai/UnlockPickup": Share(success=hard, low=0.0, high=1.0, n=80)},
+        categories={"babyai/UnlockPickup": SuccessRate(success=hard, low=0.0, high=1.0, n=80)},
         turn_sweep={},
     )
 

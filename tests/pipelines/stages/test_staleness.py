@@ -26,7 +26,7 @@ def test_episodes_played_for_a_phase_that_ended_early_are_dropped(tmp_path):
     measured = [line["metrics"]["train/staleness"] for line in history]
     assert measured == [0.0, 1, 2, 3, 3, 3, 0, 1, 2]
     kept = DirectoryStore(tmp_path / "one").list(keys.TRAJECTORIES)
-    assert [keys.played(key) for key in kept] == [(8, 6)]
+    assert [keys.iteration_and_policy(key) for key in kept] == [(8, 6)]
 
     apart = manifest(tmp_path / "two", "disaggregated", 3, horizon=early)
     assert run_disaggregated(apart, tmp_path / "scratch") >= 9
@@ -64,6 +64,6 @@ def test_consumed_episodes_are_kept_until_two_checkpoints_cover_them(lag, polici
     player.join()
     store = DirectoryStore(tmp_path / "kept")
     (key,) = store.list(keys.TRAJECTORIES)
-    assert keys.played(key) == (4, {0: 4, 1: 3, 3: 1}[lag])
+    assert keys.iteration_and_policy(key) == (4, {0: 4, 1: 3, 3: 1}[lag])
     kept = {key.split("/")[1] for key in store.list(keys.POLICIES)}
     assert kept == {f"00000{policy}" for policy in policies}

@@ -6,7 +6,7 @@ from agentrl_components.errors import StoreError
 from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import Storage
 from agentrl_components.storage.open import MemoryStore
-from agentrl_components.storage.records import Found, State
+from agentrl_components.storage.records import HeldoutSummary, RunState
 from agentrl_operator.clients.run_store import RunStores, open_run_store
 from agentrl_operator.errors import RunStoreError
 
@@ -43,7 +43,7 @@ async def test_state_and_decision_are_read_and_unknown_fields_ignored(stores, st
         b'{"action": "advance", "phase": 2, "max_turns": 9, "reason": "over", "alarms": []}',
     )
 
-    assert await stores.read_state(STORAGE) == State(
+    assert await stores.read_state(STORAGE) == RunState(
         status="failed",
         message="no",
         reason="ModelError",
@@ -53,7 +53,7 @@ async def test_state_and_decision_are_read_and_unknown_fields_ignored(stores, st
         iteration=3,
         best=2,
         wall_seconds={"train": 1},
-        heldout=Found(name="after", success=0.5, low=0.4, high=0.6, n=40),
+        heldout=HeldoutSummary(name="after", success=0.5, low=0.4, high=0.6, n=40),
     )
     assert await stores.read_decision(STORAGE, 1) == Decision(
         action="advance", phase=2, max_turns=9, reason="over"

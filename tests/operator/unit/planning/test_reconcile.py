@@ -3,7 +3,7 @@
 from demo_run import NOW, PLATFORM, SERVED, UID, plan, run, started
 
 from agentrl_components.schedule.record import Decision
-from agentrl_components.storage.records import Found, State
+from agentrl_components.storage.records import HeldoutSummary, RunState
 from agentrl_operator.api import resource
 from agentrl_operator.api import status as statuses
 from agentrl_operator.api.conditions import Kind, Reason
@@ -115,13 +115,13 @@ def test_each_attempt_applies_the_token_secret_and_services_again():
 
 
 def test_the_status_of_a_running_run_shows_its_stored_state():
-    state = State(
+    state = RunState(
         status="running",
         message="iteration 3 of 6",
         phase=0,
         max_turns=3,
         iteration=3,
-        heldout=Found(name="after", success=0.812, low=0.771, high=0.849, n=400),
+        heldout=HeldoutSummary(name="after", success=0.812, low=0.771, high=0.849, n=400),
         best=2,
         tokens=1234.0,
         environment_seconds=5.6,

@@ -6,7 +6,7 @@ from datetime import timedelta
 from demo_run import NOW, UID, plan, started
 
 from agentrl_components.schedule.record import Decision
-from agentrl_components.storage.records import State
+from agentrl_components.storage.records import RunState
 from agentrl_operator.api import resource
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.kfp_run import KfpRun
@@ -15,7 +15,7 @@ from agentrl_operator.planning.observation import Observation
 
 
 def test_a_permanent_failure_terminates_the_kfp_run():
-    state = State(status="failed", reason="ModelError", message="train: none", final=True)
+    state = RunState(status="failed", reason="ModelError", message="train: none", final=True)
     observed = Observation(kfp=KfpRun(state="RUNNING"), run_state=state)
     got = plan(status=started(), observed=observed)
     stop = actions.TerminateKfpRun(run_id=resource.run_id(UID, 0, 0))
@@ -30,7 +30,7 @@ def test_a_permanent_failure_terminates_the_kfp_run():
 
 
 def test_a_phase_that_decides_to_stop_ends_by_itself():
-    state = State(status="failed", reason="CollapseError", message="entropy", final=True)
+    state = RunState(status="failed", reason="CollapseError", message="entropy", final=True)
     observed = Observation(kfp=KfpRun(state="RUNNING"), run_state=state)
     assert plan(status=started(), observed=observed).actions == ()
 
@@ -79,7 +79,7 @@ def test_exceeding_the_backoff_limit_fails_the_run():
 
 
 def test_a_permanent_failure_fails_the_run_at_once():
-    state = State(status="failed", message="no such model", reason="ModelError", final=True)
+    state = RunState(status="failed", message="no such model", reason="ModelError", final=True)
     got = plan(
         status=started(), observed=Observation(kfp=KfpRun(state="FAILED"), pods=0, run_state=state)
     )

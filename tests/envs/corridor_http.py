@@ -5,17 +5,14 @@ from contextlib import contextmanager
 
 import httpx
 
-from agentrl_envs.env import TaskSet
+from agentrl_envs.env import TaskSet, content_id
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
 from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
 
-RED_LEFT_2 = {
-    "id": "corridor-00",
-    "category": "walk-2",
-    "payload": {"cells": 5, "start": 2, "side": "left", "colour": "red"},
-}
+PAYLOAD = {"cells": 5, "start": 2, "side": "left", "colour": "red"}
+RED_LEFT_2 = {"id": content_id("corridor", PAYLOAD), "category": "walk-2", "payload": PAYLOAD}
 
 
 class Watch:

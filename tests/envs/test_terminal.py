@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from agentrl_envs.env import Task
+from agentrl_envs.env import Task, content_id
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.terminal import Ask, play
 
@@ -11,7 +11,7 @@ from agentrl_envs.terminal import Ask, play
 class OneTask(CorridorTasks):
     def task(self, split, index) -> Task:
         payload = {"cells": 5, "start": 2, "side": "left", "colour": "red"}
-        return Task(id="corridor-0000000000000000", category="walk-2", payload=payload)
+        return Task(id=content_id("corridor", payload), category="walk-2", payload=payload)
 
 
 def typed(*lines: str) -> Ask:

@@ -163,6 +163,11 @@ def _place_of(task: Task) -> _Place:
         raise TaskError(
             f"payload.{field}: {first['msg']}; use a task that a corridor task set dealt"
         ) from None
+    if task.id != content_id(NAME, dict(task.payload)):
+        raise TaskError(
+            f"task {task.id}: its payload belongs to {content_id(NAME, dict(task.payload))}; use a "
+            "task that a corridor task set dealt"
+        )
     if given.start >= given.cells:
         raise TaskError(
             f"payload.start: cell {given.start} is outside a corridor of {given.cells} cells; "

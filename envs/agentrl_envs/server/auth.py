@@ -18,12 +18,15 @@ class BearerToken:
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
-        self._expected = f"Bearer {token}".encode()
+        self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in PUBLIC_PATHS:
-            given = Headers(scope=scope).get("authorization", "").encode()
-            if not secrets.compare_digest(given, self._expected):
+            header = Headers(scope=scope).get("authorization", "")
+            scheme, _, credentials = header.partition(" ")
+            matches = secrets.compare_digest(credentials.strip().encode(), self._token)
+            # The scheme is case-insensitive: RFC 9110, section 11.1.
+            if not (scheme.lower() == "bearer" and matches):
                 message = "send the server's token as a bearer token"
                 response = error_response(401, "unauthorized", message)
                 response.headers["www-authenticate"] = "Bearer"

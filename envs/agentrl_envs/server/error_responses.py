@@ -13,8 +13,7 @@ from starlette.responses import Response
 
 from agentrl_envs.errors import CapacityError, ContractError, SessionError, TaskError, WorldError
 from agentrl_envs.protocol import ErrorDetail, ErrorResponse, ErrorType
-from agentrl_envs.server.leases import UnknownLeaseError
-from agentrl_envs.server.sessions import ConflictError
+from agentrl_envs.server.leases import ConflictError, UnknownLeaseError
 
 LOG = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from agentrl_envs.answer_check import AnswerChecker
-from agentrl_envs.env import Observation, Step
+from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import CapacityError, SessionError
 
 Clock = Callable[[], float]
@@ -27,12 +27,18 @@ class UnknownLeaseError(SessionError):
     """The session never existed, was closed, or expired."""
 
 
+class ConflictError(SessionError):
+    """The client's view of the session is wrong."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Lease:
     """One session."""
 
     id: str
     key: str
+    task: Task
+    """The task that the session was opened with."""
     expires_at: float
     active_calls: int = 0
     """Calls that hold or wait for the lease."""
@@ -63,17 +69,28 @@ class Leases:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def acquire(self, key: str) -> Lease:
-        """The lease that `key` already has, or a new one. Raises `CapacityError` when full."""
+    def acquire(self, key: str, task: Task) -> Lease:
+        """The lease that `key` already has, or a new one. Raises `ConflictError` if `key` was used
+        for another task, `CapacityError` when full."""
         existing = self._by_key.get(key)
         if existing is not None:
+            if existing.task != task:
+                raise ConflictError(
+                    f"key {key!r} has opened a session for task {existing.task.id}; use a new key "
+                    f"for task {task.id}"
+                )
             return existing
         if len(self._by_id) >= self._capacity:
             raise CapacityError(
                 f"all {self._capacity} sessions are in use",
                 retry_after_s=min(MAX_RETRY_AFTER_S, self._ttl_s),
             )
-        lease = Lease(id=secrets.token_urlsafe(16), key=key, expires_at=self._clock() + self._ttl_s)
+        lease = Lease(
+            id=secrets.token_urlsafe(16),
+            key=key,
+            task=task,
+            expires_at=self._clock() + self._ttl_s,
+        )
         self._by_id[lease.id] = lease
         self._by_key[key] = lease
         return lease

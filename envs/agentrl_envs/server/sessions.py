@@ -14,12 +14,8 @@ from contextlib import asynccontextmanager
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import CapacityError, SessionError
 from agentrl_envs.server.executors import Executor
-from agentrl_envs.server.leases import Clock, Lease, Leases, UnknownLeaseError
+from agentrl_envs.server.leases import Clock, ConflictError, Lease, Leases, UnknownLeaseError
 from agentrl_envs.server.metrics import Metrics
-
-
-class ConflictError(SessionError):
-    """The client's view of the session is wrong."""
 
 
 class Sessions:
@@ -45,12 +41,12 @@ class Sessions:
     ) -> tuple[str, Observation]:
         """Open a session and set up `task`: its id and the first observation.
 
-        Raises `CapacityError` when the server is full, `TaskError` for a task of another
-        environment."""
+        Raises `CapacityError` when the server is full, `ConflictError` if `key` was used for
+        another task, `TaskError` for a task of another environment."""
         if replaces is not None:
             await self.close(replaces)
         try:
-            lease = self._leases.acquire(key)
+            lease = self._leases.acquire(key, task)
         except CapacityError:
             self._metrics.refused.inc()
             raise

@@ -3,7 +3,7 @@
 import json
 import time
 
-from corridor_http import Watch, error_of, opened, served, stepped
+from corridor_http import RED_LEFT_2, Watch, error_of, opened, served, stepped
 
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Observation, Step, Task
@@ -51,6 +51,27 @@ def test_a_step_sent_twice_is_taken_once():
 def test_an_open_sent_twice_opens_one_session():
     with served(capacity=1) as http:
         assert opened(http, "same").json() == opened(http, "same").json()
+
+
+def test_a_key_that_opened_another_task_is_a_conflict():
+    """It returned the first task's session."""
+    with served() as http:
+        first = opened(http, "same").json()
+        other = CorridorTasks().task("train", 0)
+        body = {"id": other.id, "category": other.category, "payload": dict(other.payload)}
+        refused = http.post("/v1/sessions", json={"task": body, "key": "same"})
+        assert error_of(refused) == (409, "conflict")
+        assert "use a new key" in refused.text
+        assert opened(http, "same").json() == first
+
+
+def test_a_payload_under_the_id_of_another_task_is_a_task_error():
+    with served() as http:
+        other = CorridorTasks().task("train", 0)
+        forged = RED_LEFT_2 | {"id": other.id}
+        answer = http.post("/v1/sessions", json={"task": forged, "key": "k"})
+        assert error_of(answer) == (422, "task")
+        assert other.id in answer.json()["error"]["message"]
 
 
 def test_a_gap_in_the_steps_is_a_conflict_and_does_not_harm_the_session():

@@ -38,6 +38,41 @@ def test_a_body_of_another_type_is_refused_so_that_web_pages_cannot_post():
         assert error_of(answer) == (415, "invalid")
 
 
+@pytest.mark.parametrize("digits", [17, 4300, 4301, 5000, 20_000])
+def test_a_number_of_thousands_of_digits_is_a_bad_request(digits):
+    """`int()` raises ValueError beyond 4,300 digits, which was a 500."""
+    with served() as http:
+        for name in ("start", "count"):
+            answer = http.get("/v1/tasks/train", params={name: "9" * digits})
+            assert error_of(answer) == (400, "invalid")
+            assert answer.json()["error"]["field"] == name
+
+
+@pytest.mark.parametrize("digits", [30, 4000, 5000])
+def test_a_huge_number_in_a_body_is_a_client_error(digits):
+    huge = "9" * digits
+    payload = f'{{"cells": {huge}, "start": 0, "side": "left", "colour": "red"}}'
+    body = f'{{"task": {{"id": "x", "category": "x", "payload": {payload}}}, "key": "k"}}'
+    headers = {"content-type": "application/json"}
+    with served() as http:
+        assert http.post("/v1/sessions", content=body, headers=headers).status_code in (400, 422)
+        session = opened(http).json()["id"]
+        step = f'{{"n": {huge}, "action": "left"}}'
+        answer = http.post(f"/v1/sessions/{session}/steps", content=step, headers=headers)
+        assert answer.status_code in (400, 409, 422)
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer"])
+def test_the_scheme_of_the_token_is_case_insensitive(scheme):
+    """RFC 9110, section 11.1. `bearer` in lower case was refused."""
+    with served(token=SecretStr("sesame")) as http:
+        answer = http.get("/v1/environment", headers={"authorization": f"{scheme} sesame"})
+        assert answer.status_code == 200
+        for wrong in (f"{scheme}sesame", f"{scheme}", f"{scheme} Sesame", "basic sesame"):
+            answer = http.get("/v1/environment", headers={"authorization": wrong})
+            assert error_of(answer) == (401, "unauthorized")
+
+
 def test_unknown_routes_methods_and_splits_have_typed_errors():
     with served() as http:
         assert error_of(http.get("/v2/nothing")) == (404, "not_found")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.environments.textcraft.crafting import Outcome, Workshop
-from agentrl_envs.environments.textcraft.payload import problem_of
+from agentrl_envs.environments.textcraft.payload import task_problem
 from agentrl_envs.environments.textcraft.reply_parser import (
     Command,
     Craft,
@@ -32,8 +32,9 @@ class TextCraft:
         self._solved = False
 
     def reset(self, task: Task) -> Observation:
-        """Set the problem up. Raises `TaskError` when the payload holds none."""
-        self._workshop = Workshop(problem_of(task.payload))
+        """Set the problem up. Raises `TaskError` if the payload holds none or is not that of
+        the task id."""
+        self._workshop = Workshop(task_problem(task))
         self._turns = 0
         self._solved = False
         return self._seen(self._form.opening(self._workshop), self._workshop)

@@ -13,6 +13,8 @@ from agentrl_envs.errors import TaskError
 
 NAME = "textcraft"
 
+SPLITS: tuple[Split, ...] = ("train", "heldout")
+
 _Item = Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,63}$")]
 _Count = Annotated[int, Field(ge=1, le=999)]
 _Need = tuple[_Item, _Count]
@@ -71,6 +73,19 @@ def pose(book: Book, goal: str, shown: Sequence[Recipe]) -> Problem:
         raw=tuple(name for name in names if book.is_raw(name)),
         tags={name: book.tags[name] for name in names if name in book.tags},
     )
+
+
+def task_problem(task: Task) -> Problem:
+    """The problem of a task. Raises `TaskError` if the payload holds none, or if its content hash
+    differs from the task id."""
+    problem = problem_of(task.payload)
+    found = {problem.id(split) for split in SPLITS}
+    if task.id not in found:
+        raise TaskError(
+            f"textcraft: task {task.id}: the payload belongs to another task; pass a task that a "
+            "TextCraft task set dealt"
+        )
+    return problem
 
 
 def problem_of(payload: Mapping[str, Any]) -> Problem:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from agentrl_envs.env import Environment, Task
 from agentrl_envs.environments.textcraft import TextCraftOptions, TextCraftTasks
+from agentrl_envs.environments.textcraft.payload import problem_of
 from agentrl_envs.errors import TaskError
 from agentrl_envs.protocol import StepResponse
 
@@ -26,9 +27,16 @@ SIGN = {
 }
 
 
+def task_of(payload):
+    try:
+        return problem_of(payload).task("train")
+    except TaskError:
+        return Task(id="textcraft-0", category="depth 3", payload=payload)
+
+
 def playing(text="agentgym", limit=200, payload=SIGN):
     env = TextCraftTasks(TextCraftOptions(text=text, turn_limit=limit)).environment()
-    env.reset(Task(id="textcraft-0", category="depth 3", payload=payload))
+    env.reset(task_of(payload))
     return env
 
 
@@ -40,7 +48,7 @@ def say(env, *actions):
 
 def test_the_opening_is_agentgyms():
     env = playing()
-    seen = env.reset(Task(id="textcraft-0", category="depth 3", payload=SIGN))
+    seen = env.reset(task_of(SIGN))
     assert seen.text == (
         "Crafting commands:\n"
         "craft 3 oak sign using 6 oak planks, 1 stick\n"
@@ -128,6 +136,23 @@ def test_a_step_is_json():
     assert json.loads(sent)["step"]["success"] is False
 
 
+@pytest.mark.parametrize("recipes", ["synthetic", "minecraft"])
+def test_a_payload_under_the_id_of_another_task_is_refused(recipes):
+    """A payload that asks for a raw item earned reward 1 with one action."""
+    tasks = TextCraftTasks(TextCraftOptions(recipes=recipes, depths=(1,), heldout=3))
+    task = tasks.task("heldout", 0)
+    easy = {**task.payload, "goal": task.payload["raw"][0]}
+    environment = tasks.environment()
+    for forged in (
+        Task(id=task.id, category=task.category, payload=easy),
+        Task(id=tasks.task("heldout", 1).id, category=task.category, payload=task.payload),
+    ):
+        with pytest.raises(TaskError, match=f"task {forged.id}: the payload belongs to another"):
+            environment.reset(forged)
+    for split in ("train", "heldout"):
+        assert environment.reset(tasks.task(split, 1)).text
+
+
 @pytest.mark.parametrize(
     ("payload", "field"),
     [({}, "goal"), ({**SIGN, "goal": 3}, "goal"), ({**SIGN, "extra": 1}, "extra")],
@@ -177,7 +202,7 @@ def test_a_wrong_recipe_is_called_wrong_even_when_nothing_is_held():
 def test_an_ingredients_recipe_never_makes_the_product_however_often_it_is_reset():
     env = playing()
     for _ in range(3):
-        env.reset(Task(id="textcraft-0", category="depth 3", payload=SIGN))
+        env.reset(task_of(SIGN))
     say(env, "get 1 oak logs")
     assert say(env, "craft 1 oak sign using 1 oak logs").startswith("Could not find a valid recipe")
 
@@ -213,7 +238,7 @@ def test_a_craft_without_ingredients_is_told_to_name_them():
 
 def test_the_terse_form_is_one_line_with_what_is_held_and_what_can_be_made_of_it():
     env = playing("terse")
-    seen = env.reset(Task(id="textcraft-0", category="depth 3", payload=SIGN))
+    seen = env.reset(task_of(SIGN))
     assert seen.text == (
         "goal craft oak_sign ; 3 oak_sign using 6 oak_planks stick ; 4 oak_planks using oak_logs"
         " ; 4 birch_planks using birch_logs ; 4 stick using 2 planks ; stick using 2 bamboo"

@@ -14,8 +14,8 @@ IMAGES = Path(__file__).resolve().parents[2] / "docs/images"
 
 LAYERS: dict[str, list[list[str]]] = {
     "agentrl_operator": [
-        ["controller", "leader_election", "telemetry"],
-        ["planning", "clients", "testing"],
+        ["controller", "telemetry", "testing"],
+        ["planning", "clients", "leader_election"],
         ["manifests"],
         ["api"],
     ],

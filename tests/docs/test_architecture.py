@@ -38,3 +38,15 @@ def test_the_table_of_changes_has_at_least_twenty_rows():
     rows = re.findall(r"^\| (?!change|---)(.+?) \| (`.+?`) \|", table, re.MULTILINE)
     assert len(rows) >= 20
     assert len({name for name, _ in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_point_down_between_the_layers_that_are_drawn(package: str):
+    level = {name: at for at, layer in enumerate(diagrams.LAYERS[package]) for name in layer}
+    upwards = set()
+    for path in PACKAGES[package].glob("*/**/*.py"):
+        folder = path.relative_to(PACKAGES[package]).parts[0]
+        for other in re.findall(rf"(?:from|import) {package}\.(\w+)", path.read_text("utf-8")):
+            if other in level and level[other] < level[folder]:
+                upwards.add(f"{folder} -> {other}")
+    assert not upwards

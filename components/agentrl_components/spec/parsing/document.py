@@ -18,9 +18,20 @@ from agentrl_components.errors import SpecError
 Document = dict[str, Any]
 """A parsed manifest: mappings, lists, strings, numbers, booleans and nulls."""
 
+MAX_DEPTH = 64
+"""Maximum nesting of mappings and lists in a manifest."""
+_MAX_VALUES = 100_000
+"""Maximum number of values in a manifest with all aliases expanded."""
 _FLOAT = re.compile(
     r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$"
 )
+
+
+_TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels; flatten it"
+
+
+class TooLargeError(ValueError):
+    """A document is nested too deeply or has too many values. The message has reason and fix."""
 
 
 class _Reader(yaml.SafeLoader):
@@ -54,6 +65,13 @@ class _Reader(yaml.SafeLoader):
             lines.setdefault(name, line)
         return super().construct_mapping(node, deep=deep)
 
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > _MAX_VALUES:
+            raise yaml.constructor.ConstructorError(
+                None, None, "a merge of too many mappings", node.start_mark
+            )
+
 
 _Reader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
 
@@ -78,6 +96,8 @@ def document(text: str, name: str) -> Document:
         raise SpecError([f"{name}: {_marked(error)}"]) from None
     except yaml.YAMLError as error:
         raise SpecError([f"{name}: is not valid YAML: {error}; remove what is not text"]) from None
+    except TooLargeError as error:
+        raise SpecError([f"{name}: {error}"]) from None
     except ValueError:
         raise SpecError(
             [f"{name}: has no JSON equivalent; use only plain values, lists and mappings"]
@@ -96,13 +116,42 @@ def _construct(text: str) -> tuple[Any, list[str]]:
     reader = _Reader(text)
     try:
         return reader.get_single_data(), reader.mistakes
+    except RecursionError:
+        raise TooLargeError(_TOO_DEEP) from None
     finally:
         reader.dispose()
+
+
+def check_size(parsed: Any) -> None:
+    """Raise `TooLargeError` if `parsed` is nested deeper than `MAX_DEPTH` or has too many values,
+    and `ValueError` if it contains itself.
+
+    YAML aliases make the same object appear in many places, so that a few lines can expand to more
+    values than fit into memory. Each object is therefore visited only once."""
+    sizes: dict[int, int] = {}
+
+    def size(value: Any, depth: int) -> int:
+        if not isinstance(value, dict | list):
+            return 1
+        if depth > MAX_DEPTH:
+            raise TooLargeError(_TOO_DEEP)
+        if sizes.get(id(value)) == 0:
+            raise ValueError("contains itself")
+        if id(value) not in sizes:
+            sizes[id(value)] = 0  # in progress
+            items = value.values() if isinstance(value, dict) else value
+            sizes[id(value)] = 1 + sum(size(item, depth + 1) for item in items)
+        if sizes[id(value)] > _MAX_VALUES:
+            raise TooLargeError(f"has more than {_MAX_VALUES} values; remove YAML aliases")
+        return sizes[id(value)]
+
+    size(parsed, 1)
 
 
 def _check_json(parsed: Any) -> None:
     """Raise `ValueError` if `parsed` has no JSON representation: sets, bytes, cycles and unpaired
     surrogates have none."""
+    check_size(parsed)
     try:
         json.dumps(parsed, ensure_ascii=False).encode()
     except (TypeError, RecursionError) as error:

@@ -22,7 +22,12 @@ from pydantic_core import ErrorDetails
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec.fields.run import AgentRLRun, RunSpec
-from agentrl_components.spec.parsing.document import Document, document
+from agentrl_components.spec.parsing.document import (
+    Document,
+    TooLargeError,
+    check_size,
+    document,
+)
 from agentrl_components.spec.parsing.override import apply
 from agentrl_components.spec.parsing.wording import mistake as mistake_of
 from agentrl_components.spec.rules.validation import mistakes
@@ -30,9 +35,11 @@ from agentrl_envs.registry import option_errors
 
 Checked = TypeVar("Checked", AgentRLRun, RunSpec)
 
-_PLACEHOLDERS: Document = {
+PLACEHOLDERS: Document = {
     "environments": [{"name": "placeholder"}],
     "name": "placeholder",
+    "secret": "placeholder",
+    "key": "placeholder",
     "horizon": {},
     "phases": [{}],
     "maxTurns": 1,
@@ -77,6 +84,10 @@ def parse(read: Mapping[str, Any]) -> AgentRLRun:
 
     Raises `SpecError` with all mistakes."""
     manifest = {name: value for name, value in read.items() if name != "status"}
+    try:
+        check_size(manifest)
+    except TooLargeError as error:
+        raise SpecError([f"manifest: {error}"]) from None
     try:
         run = _validate(AgentRLRun, manifest)
     except ValidationError as error:
@@ -176,7 +187,7 @@ def _without_invalid(spec: Document, invalid: set[str]) -> RunSpec:
             *around, name = one["loc"]
             holder = functools.reduce(operator.getitem, around, rest)
             if one["type"] == "missing":
-                holder[name] = copy.deepcopy(_PLACEHOLDERS[str(name)])
+                holder[name] = copy.deepcopy(PLACEHOLDERS[str(name)])
             else:
                 del holder[name]
             if one["type"] != "extra_forbidden":

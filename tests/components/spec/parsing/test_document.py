@@ -103,3 +103,21 @@ def test_python_objects_are_never_made():
 def test_control_characters_are_refused():
     (line,) = _told("a: \x00")
     assert line.startswith("run.yaml: is not valid YAML: ")
+
+
+@pytest.mark.parametrize("text", ["a: " + "[" * 3000, "a: " + "[" * 3000 + "]" * 3000])
+def test_deep_nesting_is_a_mistake(text):
+    assert _told(text) == ["run.yaml: is nested deeper than 64 levels; flatten it"]
+
+
+def test_nested_aliases_are_not_expanded():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 30)]
+    assert _told("\n".join(lines)) == ["run.yaml: has more than 100000 values; remove YAML aliases"]
+
+
+def test_nested_merges_are_not_expanded():
+    lines = ["a0: &a0 {x: 1, y: 2}"]
+    lines += [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, 30)]
+    (line,) = _told("\n".join(lines))
+    assert "a merge of too many mappings" in line

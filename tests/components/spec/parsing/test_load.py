@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
 
 from agentrl_components.errors import SpecError
-from agentrl_components.spec import AgentRLRun, dump, flatten, load, parse
+from agentrl_components.spec import AgentRLRun, RunSpec, dump, flatten, load, parse
+from agentrl_components.spec.parsing.load import PLACEHOLDERS
 
 MANIFEST = """
 apiVersion: agentrl.dev/v1alpha1
@@ -125,6 +129,65 @@ def test_a_stand_in_is_never_blamed(tmp_path):
         "builtin, image, url, tokenEnv, secretEnv, options, weight, timeoutS, replicas, cpu, memory"
         for index in range(17)
     ]
+
+
+def _required(model: type[BaseModel]) -> Iterator[tuple[type[BaseModel], str]]:
+    for name, field in model.model_fields.items():
+        if field.is_required():
+            yield model, name
+        kinds = [field.annotation]
+        while kinds:
+            kind = kinds.pop()
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from _required(kind)
+            kinds += [one for one in get_args(kind) if one is not Ellipsis]
+
+
+@pytest.mark.parametrize(("model", "name"), sorted(_required(RunSpec), key=str))
+def test_every_required_field_has_a_valid_placeholder(model, name):
+    alias = str(model.model_fields[name].alias)
+    found = set()
+    try:
+        model.model_validate_json(json.dumps({alias: PLACEHOLDERS[alias]}))
+    except ValidationError as error:
+        found = {one["type"] for one in error.errors()}
+    # Required fields of items get placeholders of their own in the next round.
+    assert found <= {"missing", "too_short"}
+
+
+@pytest.mark.parametrize(
+    ("secret_env", "lines"),
+    [
+        (
+            "[{name: A-B, secret: s, key: k}]",
+            [
+                'secretEnv[0].name: "A-B" has the wrong format; '
+                "it must match ^[A-Za-z_][A-Za-z0-9_]*$"
+            ],
+        ),
+        (
+            "[{name: A}]",
+            [
+                "secretEnv[0].secret: is missing; set a value",
+                "secretEnv[0].key: is missing; set a value",
+            ],
+        ),
+    ],
+)
+def test_a_wrong_secret_variable_is_a_mistake(tmp_path, secret_env, lines):
+    for place in ("environments[0]", "compute"):
+        assert _mistakes(tmp_path, MANIFEST, f"{place}.secretEnv={secret_env}") == [
+            f"spec.{place}.{line}" for line in lines
+        ]
+
+
+def test_options_may_not_be_nested_too_deeply(tmp_path):
+    options: Any = {}
+    for _ in range(200):
+        options = {"a": options}
+    run = {"environments": [{"name": "a", "builtin": "corridor", "options": options}]}
+    with pytest.raises(SpecError, match="manifest: is nested deeper than 64 levels; flatten it"):
+        parse({"spec": run})
 
 
 def test_empty_lists_are_told_once(tmp_path):

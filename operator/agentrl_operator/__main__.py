@@ -112,7 +112,7 @@ async def _run(platform: Platform, options: Options, lease: LeaseName | None, le
     from agentrl_operator.clients.kubernetes import KubernetesApi
     from agentrl_operator.clients.mlflow import MlflowApi
     from agentrl_operator.clients.protocols import Clients
-    from agentrl_operator.clients.run_store import RunStores, open_run_store
+    from agentrl_operator.clients.run_store import RunStoreOpener, RunStores
     from agentrl_operator.clients.write_gate import WriteGate
     from agentrl_operator.leader_election.elector import LeaderElector
     from agentrl_operator.leader_election.lease_client import LeaseClient
@@ -126,7 +126,7 @@ async def _run(platform: Platform, options: Options, lease: LeaseName | None, le
     async with AsyncExitStack() as stack:
         gate = WriteGate()
         cluster, tracking = KubernetesApi(gate=gate), MlflowApi(gate=gate)
-        stores = RunStores(open_run_store)
+        stores = RunStores(RunStoreOpener(platform).open)
         pipelines = KfpApi(
             platform.kfp.url,
             cluster,

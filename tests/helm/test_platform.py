@@ -58,6 +58,49 @@ def test_an_external_store_and_tracker_are_configured(render: Render, tmp_path: 
     assert told.poll_seconds == 0.5
 
 
+def test_other_stores_have_credentials_and_egress_of_their_own(
+    render: Render, tmp_path: Path
+) -> None:
+    values = {
+        "storage": {
+            "others": [
+                {
+                    "endpoint": "http://minio.team.svc:9000",
+                    "existingSecret": "team",
+                    "accessKey": "a",
+                },
+                {"region": "eu-west-1", "existingSecret": "aws"},
+            ]
+        },
+        "tracking": {"others": ["https://mlflow.example.org:8443"]},
+    }
+    objects = render(values)
+    told = settings(objects, tmp_path)
+    team, aws = told.storage.others
+    assert (team.endpoint, team.region) == ("http://minio.team.svc:9000", None)
+    assert team.secret == config.StorageSecret(name="team", access_key="a", secret_key="secretkey")
+    assert (aws.endpoint, aws.region, aws.secret.name) == (None, "eu-west-1", "aws")
+    assert told.tracking.others == ("https://mlflow.example.org:8443",)
+    pod = the(objects, "Deployment", "agentrl")["spec"]["template"]["spec"]
+    secrets = {
+        one["name"]: one["valueFrom"]["secretKeyRef"]
+        for one in pod["containers"][0]["env"]
+        if "secretKeyRef" in one["valueFrom"]
+    }
+    for store in (told.storage, team, aws):
+        secret = store.secret
+        assert secrets[store.access_key_env] == {"name": secret.name, "key": secret.access_key}
+        assert secrets[store.secret_key_env] == {"name": secret.name, "key": secret.secret_key}
+    assert len(secrets) == 6
+    egress = the(objects, "NetworkPolicy", "agentrl")["spec"]["egress"]
+    for rule in (
+        {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "team"}}}]},
+        {"ports": [{"protocol": "TCP", "port": 443}]},
+        {"ports": [{"protocol": "TCP", "port": 8443}]},
+    ):
+        assert rule in egress
+
+
 def test_the_try_out_servers_are_configured(
     render: Render, everything: Manifest, tmp_path: Path
 ) -> None:

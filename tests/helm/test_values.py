@@ -82,6 +82,8 @@ def test_only_objects_that_kubernetes_validates_accept_unknown_fields() -> None:
         ({"kfp": {"nameSpace": "kubeflow"}}, "nameSpace"),
         ({"storage": {"url": "minio://bucket"}}, "/storage/url"),
         ({"storage": {"secretAccessKey": "hunter2"}}, "secretAccessKey"),
+        ({"storage": {"others": [{"endpoint": "s3.test"}]}}, "existingSecret"),
+        ({"tracking": {"others": ["mlflow:5000"]}}, "/tracking/others/0"),
         ({"images": {"pullPolicy": "Sometimes"}}, "/images/pullPolicy"),
         ({"images": {"stage": {"repository": "a/b:1"}}}, "/images/stage/repository"),
         ({"watchNamespaces": ["Team A"]}, "/watchNamespaces/0"),

@@ -91,6 +91,17 @@ capabilities: {drop: [ALL]}
 /var/run/secrets/kubeflow/pipelines
 {{- end }}
 
+{{/* storage.others as the platform's configuration has it; the operator's variables are numbered. */}}
+{{- define "agentrl.otherStores" -}}
+{{- $stores := list }}
+{{- range $index, $one := .Values.storage.others }}
+{{- $secret := dict "name" $one.existingSecret "accessKey" (default "accesskey" $one.accessKey) "secretKey" (default "secretkey" $one.secretKey) }}
+{{- $names := dict "accessKeyEnv" (printf "STORE_%d_ACCESS_KEY" $index) "secretKeyEnv" (printf "STORE_%d_SECRET_KEY" $index) }}
+{{- $stores = append $stores (merge (dict "endpoint" (default nil $one.endpoint) "region" (default nil $one.region) "secret" $secret) $names) }}
+{{- end }}
+{{- $stores | toJson }}
+{{- end }}
+
 {{- define "agentrl.storage" -}}
 {{- $own := .Values.storage }}
 {{- $keys := dict "accessKey" $own.accessKey "secretKey" $own.secretKey }}
@@ -140,10 +151,19 @@ kfp:
   tokenFile: {{ if .Values.kfp.multiUser }}{{ include "agentrl.kfpToken" . }}/token{{ else }}null{{ end }}
 storage:
   {{- include "agentrl.storage" . | trim | nindent 2 }}
+  {{- with include "agentrl.otherStores" . | fromJsonArray }}
+  others:
+    {{- range . }}
+    - {{ . | toJson }}
+    {{- end }}
+  {{- end }}
 tracking:
   {{- $uri := include "agentrl.trackingUri" . }}
   uri: {{ if $uri }}{{ $uri | quote }}{{ else }}null{{ end }}
   uiUrl: {{ if .Values.tracking.uiUrl }}{{ .Values.tracking.uiUrl | quote }}{{ else }}null{{ end }}
+  {{- with .Values.tracking.others }}
+  others: {{ . | toJson }}
+  {{- end }}
 images:
   stage: {{ include "agentrl.image" (list . .Values.images.stage) | quote }}
   environment: {{ include "agentrl.image" (list . .Values.images.environment) | quote }}

@@ -13,6 +13,7 @@ from agentrl_components.spec import GROUP, AgentRLRun, parse
 from agentrl_pipelines.labels import PRIORITY_LABEL
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
+from agentrl_pipelines.platform.store_access import store_access
 
 FINALIZER = f"{GROUP}/run"
 """Finalizer that delays the deletion of a run until its work has stopped."""
@@ -119,10 +120,24 @@ def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:
         )
     if run.spec.storage.url is not None and not run.spec.storage.url.startswith("s3://"):
         yield "spec.storage.url: pods do not share a folder; use an s3:// URL, or omit the field"
+    elif store_access(run.spec.storage, platform) is None:
+        service = run.spec.storage.endpoint or "AWS S3"
+        yield (
+            f"spec.storage.endpoint: {service} is not an object store of this platform; use "
+            "another one, or let an administrator add it to storage.others"
+        )
 
 
 def tracking_uri(resource: Resource, platform: Platform) -> str | None:
-    """The MLflow server of a run. None: none that the operator could send requests to."""
+    """The MLflow server of a run to which the operator may send requests: the platform's, or one
+    that its configuration lists. None: there is no such server."""
+    uri = stage_tracking_uri(resource, platform)
+    allowed = {platform.tracking.uri, *platform.tracking.others}
+    return uri if uri in allowed else None
+
+
+def stage_tracking_uri(resource: Resource, platform: Platform) -> str | None:
+    """The MLflow server to which the stages of a run log over HTTP. None: there is none."""
     own = resource.run.spec.tracking.uri if resource.run is not None else None
     uri = own or platform.tracking.uri
     return uri if uri is not None and uri.startswith(("http://", "https://")) else None

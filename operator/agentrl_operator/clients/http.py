@@ -123,6 +123,7 @@ class HttpClient:
                     data=None if body is None else json.dumps(body),
                     params=dict(query) if query else None,
                     headers=headers,
+                    allow_redirects=False,  # they could lead to any host inside of the cluster
                     timeout=aiohttp.ClientTimeout(
                         total=timeout_s or self._timeout_s, sock_connect=CONNECT_TIMEOUT_S
                     ),
@@ -134,9 +135,9 @@ class HttpClient:
                 raise self._error(f"{what}: {reason}") from error
 
     def content(self, response: Response, method: str, name: str) -> Mapping[str, Any]:
-        """The JSON object of a successful response. Raises this client's error for a status of 400
+        """The JSON object of a successful response. Raises this client's error for a status of 300
         or more and for a body that is not a JSON object."""
-        if response.status >= 400:
+        if response.status >= 300:
             raise self.rejection(response, method, name)
         content = response.json()
         if content is None:
@@ -148,7 +149,7 @@ class HttpClient:
         return content
 
     def rejection(self, response: Response, method: str, name: str) -> DependencyError:
-        """The error for a response with a status of 400 or more."""
+        """The error for a response with a status of 300 or more."""
         return self._error(
             f"{self._service}: {method} {name}: {response.status}: {response.reason}",
             status=response.status,

@@ -88,7 +88,7 @@ class KubernetesConnection:
             )
         if response.status == 404 and ignore_not_found:
             return {}
-        if response.status >= 400:
+        if response.status >= 300:
             raise self._http.rejection(response, method, name)
         return self._http.content(response, method, name) if parse else {}
 

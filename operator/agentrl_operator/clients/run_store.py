@@ -21,6 +21,8 @@ from agentrl_components.storage.records import RunState, find_record, read_decis
 from agentrl_components.storage.s3 import S3Store, credentials
 from agentrl_components.storage.store import Store
 from agentrl_operator.errors import RunStoreError
+from agentrl_pipelines.platform.config import Platform
+from agentrl_pipelines.platform.store_access import StoreAccess, store_access
 
 Result = TypeVar("Result")
 
@@ -85,29 +87,40 @@ def _delete_own_keys(store: Store) -> bool:
     return len(batch) < _DELETED_PER_CALL
 
 
-def open_run_store(storage: Storage) -> Store:
-    """The store of a run: a prefix in S3, or a folder that the operator can see."""
-    if not (storage.url or "").startswith("s3://"):
-        return open_store(storage, Path("/nonexistent"))
-    url = urlsplit(storage.url or "")
-    variables = (storage.access_key_env, storage.secret_key_env)
-    return _service(storage.endpoint, storage.region, *variables).at(
-        url.netloc, url.path.strip("/")
-    )
+class RunStoreOpener:
+    """Opens the stores of runs on one platform, with the addresses and credentials of its
+    configuration. Runs in the same S3 service share its connections."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._services = lru_cache(_CACHED_SERVICES)(_service)
+
+    def open(self, storage: Storage) -> Store:
+        """The store of a run: a prefix in S3, or a folder that the operator can see.
+
+        Raises:
+            StoreError: The platform does not list the S3 service, or has no credentials for it.
+        """
+        url = urlsplit(storage.url or "")
+        if url.scheme != "s3":
+            return open_store(storage, Path("/nonexistent"))
+        access = store_access(storage, self._platform)
+        if access is None:
+            raise StoreError(
+                f"{storage.endpoint or 'AWS S3'} is not an object store of this platform; "
+                "let an administrator add it to storage.others"
+            )
+        return self._services(access).at(url.netloc, url.path.strip("/"))
 
 
-@lru_cache(_CACHED_SERVICES)
-def _service(
-    endpoint: str | None, region: str | None, access_key_env: str, secret_key_env: str
-) -> S3Store:
-    """A client of an S3 service, shared by all runs for its connections. Its timeouts are short,
-    because the operator asks again anyway."""
+def _service(access: StoreAccess) -> S3Store:
+    """A client of an S3 service. Its timeouts are short, because the operator asks again anyway."""
     return S3Store(
         bucket="",
         prefix="",
-        endpoint=endpoint,
-        region=region,
-        credentials=credentials(access_key_env, secret_key_env),
+        endpoint=access.endpoint,
+        region=access.region,
+        credentials=credentials(access.store.access_key_env, access.store.secret_key_env),
         deadline_s=5.0,
         timeout_s=10.0,
     )

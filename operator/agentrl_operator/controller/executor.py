@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentrl_components.spec import AgentRLRun
-from agentrl_operator.api.resource import Resource, tracking_uri
+from agentrl_operator.api.resource import Resource, stage_tracking_uri, tracking_uri
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.protocols import Clients, Submission
 from agentrl_operator.errors import KfpError, MlflowError, RunStoreError
@@ -124,7 +124,7 @@ class Executor:
             },
             service_account=run.spec.compute.service_account,
             first=action.first,
-            tracked=tracking_uri(resource, self.platform) is not None,
+            tracked=stage_tracking_uri(resource, self.platform) is not None,
         )
 
     async def _create_mlflow_run(self, resource: Resource, status: Status) -> Status:

@@ -33,6 +33,7 @@ from agentrl_pipelines.platform.kueue_pods import (
     PodSetInfo,
 )
 from agentrl_pipelines.platform.resolve import child_name, is_managed
+from agentrl_pipelines.platform.store_access import store_access
 
 Data = dict[str, Any]
 
@@ -120,16 +121,22 @@ def pod_options(
 
 
 def secret_variables(run: AgentRLRun, uid: str, platform: Platform) -> list[Data]:
-    """Environment variables from Secrets: store credentials, environment token, the manifest's."""
+    """Environment variables from Secrets: store credentials, environment token, the manifest's.
+
+    The credentials are those that the platform has for the run's store. A store that the platform
+    does not list gets none of them."""
     spec = run.spec
     secret_env = spec.compute.secret_env
     secrets = []
-    keys = {
-        platform.storage.secret.access_key: spec.storage.access_key_env,
-        platform.storage.secret.secret_key: spec.storage.secret_key_env,
-    }
-    if {one.name for one in secret_env}.isdisjoint(keys.values()):
-        secrets.append(secret_as_env(platform.storage.secret.name, keys))
+    access = store_access(spec.storage, platform)
+    if access is not None:
+        secret = access.store.secret
+        keys = {
+            secret.access_key: spec.storage.access_key_env,
+            secret.secret_key: spec.storage.secret_key_env,
+        }
+        if {one.name for one in secret_env}.isdisjoint(keys.values()):
+            secrets.append(secret_as_env(secret.name, keys))
     if any(is_managed(environment) for environment in spec.environments):
         name = child_name(run.metadata.name, uid, TOKEN_SECRET)
         secrets.append(secret_as_env(name, {TOKEN_KEY: TOKEN_VARIABLE}))

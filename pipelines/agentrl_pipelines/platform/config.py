@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec.fields.base import SpecModel
+from agentrl_components.spec.fields.storage import EnvironmentVariable
 
 ADDRESS = Path("/etc/agentrl/platform.yaml")
 """Where the Helm chart mounts the configuration."""
@@ -41,6 +42,21 @@ class StorageSecret(SpecModel):
     """Key in the Secret that holds the secret key."""
 
 
+class OtherStore(SpecModel):
+    """An S3 service that manifests may name in `spec.storage`, with credentials of its own."""
+
+    endpoint: str | None = None
+    """URL of the S3 service. None: AWS."""
+    region: str | None = None
+    """Region of manifests that name none."""
+    secret: StorageSecret
+    """Credentials, in every namespace where stages run."""
+    access_key_env: EnvironmentVariable
+    """Environment variable of the operator with the access key."""
+    secret_key_env: EnvironmentVariable
+    """Environment variable of the operator with the secret key."""
+
+
 class ObjectStore(SpecModel):
     """The object store of runs whose manifest names none."""
 
@@ -51,7 +67,14 @@ class ObjectStore(SpecModel):
     region: str | None = None
     """Region of the bucket."""
     secret: StorageSecret = StorageSecret()
-    """Credentials."""
+    """Credentials, in every namespace where stages run."""
+    access_key_env: EnvironmentVariable = "AWS_ACCESS_KEY_ID"
+    """Environment variable of the operator with the access key."""
+    secret_key_env: EnvironmentVariable = "AWS_SECRET_ACCESS_KEY"
+    """Environment variable of the operator with the secret key."""
+    others: tuple[OtherStore, ...] = ()
+    """Other S3 services that manifests may name. A manifest that names one that is not listed is
+    not accepted."""
 
 
 class Mlflow(SpecModel):
@@ -61,6 +84,9 @@ class Mlflow(SpecModel):
     """Tracking URI. None: metrics and episodes are not recorded in MLflow."""
     ui_url: str | None = None
     """Base URL of the web UI as users reach it. None: `uri`."""
+    others: tuple[str, ...] = ()
+    """Tracking URIs of other servers that manifests may name and to which the operator sends
+    requests. It sends none to a server that is not listed; the stages log to it nevertheless."""
 
 
 class Images(SpecModel):

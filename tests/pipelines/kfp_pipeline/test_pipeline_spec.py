@@ -207,6 +207,31 @@ def test_a_run_with_keys_of_its_own_is_not_given_the_platforms():
     }
 
 
+def test_stages_get_the_credentials_that_the_platform_has_for_the_store_of_the_run():
+    read = yaml.safe_load(MANIFEST)
+    read["spec"]["storage"] = {"url": "s3://models", "endpoint": "https://s3.team.test"}
+    other = {
+        "endpoint": "s3.team.test",
+        "secret": {"name": "team-keys", "accessKey": "id", "secretKey": "key"},
+        "accessKeyEnv": "TEAM_KEY",
+        "secretKeyEnv": "TEAM_SECRET",
+    }
+
+    def variables(platform):
+        _, pods = executors(phase_pipeline(parse(read), UID, platform))
+        return {
+            (one["secretName"], pair["secretKey"]): pair["envVar"]
+            for one in pods["exec-rollout"]["secretAsEnv"]
+            for pair in one["keyToEnv"]
+        }
+
+    listed = variables(Platform(storage={"others": [other]}))
+    assert listed["team-keys", "id"] == "AWS_ACCESS_KEY_ID"
+    assert listed["team-keys", "key"] == "AWS_SECRET_ACCESS_KEY"
+    for found in (listed, variables(Platform())):
+        assert "mlpipeline-minio-artifact" not in {secret for secret, _ in found}
+
+
 def test_binding_leaves_what_it_was_given_alone():
     first = phase_pipeline(manifest(), UID, Platform())
     before = copy.deepcopy(first)

@@ -7,8 +7,9 @@ from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import Storage
 from agentrl_components.storage.open import MemoryStore
 from agentrl_components.storage.records import HeldoutSummary, RunState
-from agentrl_operator.clients.run_store import RunStores, open_run_store
+from agentrl_operator.clients.run_store import RunStoreOpener, RunStores
 from agentrl_operator.errors import RunStoreError
+from agentrl_pipelines.platform.config import Platform
 
 STORAGE = Storage(url="s3://agentrl/kubeflow/demo")
 
@@ -107,22 +108,95 @@ async def test_a_store_that_refuses_or_hangs_is_an_error_in_time():
     hanging.close()
 
 
-def test_runs_in_the_same_s3_service_share_its_connections(monkeypatch):
-    monkeypatch.setenv("ONE_KEY", "person")
-    monkeypatch.setenv("ONE_SECRET", "secret")
+PLATFORM = Platform(
+    storage={
+        "url": "s3://agentrl",
+        "endpoint": "http://minio.test:9000",
+        "others": [
+            {
+                "endpoint": "https://s3.team.test",
+                "secret": {"name": "team-keys"},
+                "accessKeyEnv": "TEAM_KEY",
+                "secretKeyEnv": "TEAM_SECRET",
+            }
+        ],
+    }
+)
+
+
+@pytest.fixture
+def opener(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "TEAM_KEY", "DATABASE_PASSWORD"):
+        monkeypatch.setenv(name, f"value-of-{name}")
+    for name in ("AWS_SECRET_ACCESS_KEY", "TEAM_SECRET"):
+        monkeypatch.setenv(name, f"value-of-{name}")
+    return RunStoreOpener(PLATFORM)
+
+
+def keys_of(store):
+    found = store._client._provider.retrieve()
+    return found.access_key, found.secret_key
+
+
+def test_runs_in_the_same_s3_service_share_its_connections(opener):
     one, other, elsewhere = (
-        open_run_store(
-            Storage(
-                url=url, endpoint=endpoint, access_key_env="ONE_KEY", secret_key_env="ONE_SECRET"
-            )
-        )
+        opener.open(Storage(url=url, endpoint=endpoint))
         for url, endpoint in (
             ("s3://agentrl/kubeflow/one", "http://minio.test:9000"),
             ("s3://agentrl/kubeflow/other/", "http://minio.test:9000"),
-            ("s3://agentrl/kubeflow/one", "http://elsewhere.test:9000"),
+            ("s3://agentrl/kubeflow/one", "s3.team.test"),
         )
     )
 
     assert (one.url, other.url) == ("s3://agentrl/kubeflow/one", "s3://agentrl/kubeflow/other")
     assert one._client is other._client
     assert one._client is not elsewhere._client
+
+
+def test_a_run_cannot_choose_which_variables_of_the_operator_are_its_credentials(opener):
+    store = opener.open(
+        Storage(
+            url="s3://agentrl/a",
+            endpoint="http://minio.test:9000",
+            access_key_env="DATABASE_PASSWORD",
+            secret_key_env="TEAM_SECRET",
+        )
+    )
+
+    assert keys_of(store) == ("value-of-AWS_ACCESS_KEY_ID", "value-of-AWS_SECRET_ACCESS_KEY")
+
+
+def test_a_listed_store_gets_its_own_credentials(opener):
+    store = opener.open(Storage(url="s3://models/a", endpoint="https://s3.team.test"))
+
+    assert keys_of(store) == ("value-of-TEAM_KEY", "value-of-TEAM_SECRET")
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://evil.test",
+        "http://minio.test:9001",
+        "https://minio.test:9000",
+        "minio.test:9000",
+        "http://minio.test:9000@evil.test",
+        "http://s3.team.test",
+        "http://minio.test:90000",
+        "http://[::1:9000",
+    ],
+)
+async def test_no_credentials_are_sent_to_a_store_that_the_platform_does_not_list(opener, endpoint):
+    storage = Storage.model_construct(url="s3://agentrl/a", endpoint=endpoint, region=None)
+    stores = RunStores(opener.open)
+    with pytest.raises(RunStoreError, match=r"is not an object store of this platform"):
+        await stores.read_state(storage)
+    stores.close()
+
+
+async def test_no_region_makes_another_host_of_aws(monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    opener = RunStoreOpener(Platform(storage={"endpoint": None, "region": "eu-west-1"}))
+    assert opener.open(Storage(url="s3://bucket/a", region="us-east-2"))
+    with pytest.raises(StoreError, match="not an object store of this platform"):
+        opener.open(Storage(url="s3://bucket/a", region="x.evil.test/"))

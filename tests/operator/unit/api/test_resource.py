@@ -1,0 +1,71 @@
+"""Validation of a manifest for the platform, and the servers that the operator may contact."""
+
+import pytest
+from demo_run import PLATFORM, SPEC, run
+
+from agentrl_operator.api.resource import read, stage_tracking_uri, tracking_uri
+from agentrl_pipelines.platform.config import Platform
+
+TRACKED = Platform(
+    tracking={"uri": "http://mlflow:5000", "others": ["https://mlflow.team.test/base"]}
+)
+
+
+def tracked_at(uri):
+    return run(SPEC | {"tracking": {"uri": uri}})
+
+
+def test_a_store_that_the_platform_does_not_list_is_not_accepted():
+    storage = {"url": "s3://loot/a", "endpoint": "http://evil.test", "accessKeyEnv": "SECRET"}
+    resource = run(SPEC | {"storage": storage})
+
+    assert resource.run is None
+    assert resource.mistakes == (
+        "spec.storage.endpoint: http://evil.test is not an object store of this platform; use "
+        "another one, or let an administrator add it to storage.others",
+    )
+
+
+def test_the_store_of_the_platform_is_accepted_under_another_bucket():
+    storage = {"url": "s3://other/place", "endpoint": PLATFORM.storage.endpoint}
+    assert run(SPEC | {"storage": storage}).mistakes == ()
+
+
+def test_aws_is_accepted_only_where_the_platform_lists_it():
+    body = {
+        "apiVersion": "agentrl.dev/v1alpha1",
+        "kind": "AgentRLRun",
+        "metadata": {"name": "demo", "namespace": "kubeflow", "uid": run().uid, "generation": 1},
+        "spec": SPEC | {"storage": {"url": "s3://models/a", "region": "eu-west-1"}},
+    }
+    keys = {"accessKeyEnv": "AWS_KEY", "secretKeyEnv": "AWS_SECRET"}
+    listed = Platform(storage={"others": [{"secret": {"name": "aws"}, **keys}]})
+    assert "AWS S3 is not an object store" in read(body, PLATFORM).mistakes[0]
+    assert read(body, listed).mistakes == ()
+
+
+@pytest.mark.parametrize("uri", ["http://mlflow:5000", "https://mlflow.team.test/base"])
+def test_the_operator_contacts_the_tracking_servers_of_the_platform(uri):
+    assert tracking_uri(tracked_at(uri), TRACKED) == uri
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://169.254.169.254/latest/meta-data",
+        "http://kubernetes.default.svc",
+        "http://mlflow:5000@evil.test",
+        "https://mlflow.team.test/base/../admin",
+        "http://mlflow:5001",
+    ],
+)
+def test_the_operator_sends_nothing_to_a_tracking_server_that_is_not_listed(uri):
+    resource = tracked_at(uri)
+    if resource.run is not None:
+        assert stage_tracking_uri(resource, TRACKED) == uri
+        assert tracking_uri(resource, TRACKED) is None
+
+
+def test_without_a_uri_a_run_is_tracked_where_the_platform_says():
+    assert tracking_uri(run(), TRACKED) == "http://mlflow:5000"
+    assert tracking_uri(run(), Platform()) is None

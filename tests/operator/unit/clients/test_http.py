@@ -1,0 +1,59 @@
+"""The policy of all HTTP clients."""
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
+from starlette.routing import Route
+
+from agentrl_envs.server.run import running
+from agentrl_operator.clients.mlflow import MlflowApi
+from agentrl_operator.errors import MlflowError
+
+
+class Target:
+    """A service inside of the cluster that nobody should be able to reach by a redirect."""
+
+    def __init__(self):
+        self.requests = []
+
+    async def serve(self, request):
+        self.requests.append(request.url.path)
+        return JSONResponse({"experiment": {"experiment_id": "1"}})
+
+    def app(self):
+        return Starlette(routes=[Route("/{path:path}", self.serve, methods=["GET", "POST"])])
+
+
+def answering(response):
+    async def serve(request):
+        return response
+
+    return Starlette(routes=[Route("/{path:path}", serve, methods=["GET", "POST"])])
+
+
+async def test_a_redirect_is_an_error_and_not_followed():
+    target, api = Target(), MlflowApi()
+    with running(target.app()) as inside:
+        redirect = RedirectResponse(f"{inside}/secret", status_code=307)
+        with running(answering(redirect)) as url, pytest.raises(MlflowError, match="307"):
+            await api.ensure_run(url, "agentrl", "demo", "uid-1")
+    await api.close()
+    assert target.requests == []
+
+
+async def test_a_page_instead_of_json_is_an_error_that_quotes_it():
+    api = MlflowApi()
+    with (
+        running(answering(HTMLResponse("<html>Sign in</html>"))) as url,
+        pytest.raises(MlflowError, match="not a JSON object: <html>Sign in"),
+    ):
+        await api.ensure_run(url, "agentrl", "demo", "uid-1")
+    await api.close()
+
+
+@pytest.mark.parametrize("uri", ["http://[::1:5000", "http://mlflow:90000", "http://"])
+async def test_a_url_that_cannot_be_parsed_is_an_error_of_the_client(uri):
+    api = MlflowApi()
+    with pytest.raises(MlflowError, match="MLflow: GET experiments/get-by-name"):
+        await api.ensure_run(uri, "agentrl", "demo", "uid-1")
+    await api.close()

@@ -34,6 +34,8 @@ class KfpStub:
     """Accept `plugins_input`, as KFP 2.17 does."""
     drop_rows: bool = False
     """Start the Workflow of a posted run, but fail before the run is recorded."""
+    terminable: bool = True
+    """Record terminations."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def app(self) -> Starlette:
@@ -77,8 +79,11 @@ class KfpStub:
             return JSONResponse({"error": "not found", "code": 5}, 404)
         if request.method == "DELETE":
             del self.runs[run_id]
-        if verb == "terminate":
-            run["state"] = "FAILED"
+        if verb == "terminate" and self.terminable:
+            run["state"] = "FAILED" if run_id in self.workflows else "CANCELING"
+        if verb == "terminate" and run_id not in self.workflows:
+            error = f"Failed to terminate run {run_id} due to error terminating its workflow"
+            return JSONResponse({"error_message": error, "code": 13}, 500)
         return JSONResponse(run)
 
     async def _list(self, request: Request) -> Response:

@@ -109,8 +109,18 @@ class KfpApi:
 
     async def terminate_run(self, run_id: str) -> None:
         run = await self.get_run(run_id)
-        if run is not None and run.alive and run.state != "CANCELING":
+        if run is None or not _is_terminable(run):
+            return
+        try:
             await self._request_existing("POST", f"runs/{run_id}:terminate")
+        except KfpError as error:
+            # KFP records the termination before it changes the Workflow, and answers 500 if that
+            # does not exist any more.
+            if error.status < 500:
+                raise
+            run = await self.get_run(run_id)
+            if run is not None and _is_terminable(run):
+                raise
 
     async def list_runs(self, experiment: str, namespace: str) -> Mapping[str, KfpRun]:
         experiment_id = await self._experiment_id(experiment, namespace)
@@ -194,6 +204,10 @@ def _kfp_run(content: Mapping[str, Any]) -> KfpRun:
         state=content.get("state") or "RUNTIME_STATE_UNSPECIFIED",
         error=str(error.get("message", ""))[:1000],
     )
+
+
+def _is_terminable(run: KfpRun) -> bool:
+    return run.alive and run.state != "CANCELING"
 
 
 def _is_unknown_field(response: Response, name: str) -> bool:

@@ -144,6 +144,22 @@ async def test_ended_and_unknown_runs_are_not_terminated(api, stub):
     assert (await api.get_run(RUN)).state == "SUCCEEDED"
 
 
+async def test_a_run_without_a_workflow_is_terminated_although_kfp_answers_500(api, stub):
+    await api.start_run(submission())
+    stub.workflows.clear()
+    await api.terminate_run(RUN)
+
+    assert (await api.get_run(RUN)).state == "CANCELING"
+
+
+async def test_a_termination_that_kfp_did_not_record_is_an_error(api, stub):
+    await api.start_run(submission())
+    stub.workflows.clear()
+    stub.terminable = False
+    with pytest.raises(KfpError, match="error terminating its workflow"):
+        await api.terminate_run(RUN)
+
+
 async def test_deleting_an_experiment_deletes_its_runs(api, stub):
     await api.delete_experiment("demo-6a1b2c3d", "kubeflow")
     await api.start_run(submission())

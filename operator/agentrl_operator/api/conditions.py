@@ -52,6 +52,8 @@ class Reason(StrEnum):
 
     SUBMITTING = "Submitting"
     RUNNING = "Running"
+    UNSCHEDULABLE = "Unschedulable"
+    POD_CANNOT_START = "PodCannotStart"
     BACKING_OFF = "BackingOff"
     STOPPING = "Stopping"
     ENDED = "Ended"

@@ -12,6 +12,8 @@ from agentrl_operator.api.status import Status
 _WARNINGS = (
     Reason.INVALID_SPEC,
     Reason.NO_PRIORITY_CLASS,
+    Reason.UNSCHEDULABLE,
+    Reason.POD_CANNOT_START,
     Reason.BACKING_OFF,
     Reason.KFP_UNAVAILABLE,
     Reason.KFP_REFUSED,

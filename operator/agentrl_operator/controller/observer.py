@@ -38,6 +38,7 @@ class Observer:
         self._clients = clients
         self._platform = platform
         self._servers = servers
+        self._clock = clock
         self._kueue = KueueReader(clients.cluster.kueue, platform, clock)
         self._health = WorkflowHealth(clients.cluster, clock)
 
@@ -77,20 +78,25 @@ class Observer:
         run_id = resource.run_id(status.phase_index, attempt)
         servers_missing = any(one.ready < one.wanted for one in observation.servers.values())
         health = await self._health.check(resource, run_id, kfp, servers_missing=servers_missing)
+        since = health.blocked_since
+        alive = isinstance(kfp, KfpRun) and kfp.alive
         observation = replace(
             observation,
             attempt=attempt,
             kfp=kfp,
-            workflow=health.workflow,
-            pod_problem=health.pod_problem,
+            workflow=health.workflow if alive else "unknown",
+            # Of an attempt that was ended because a pod could not start, that stays the cause.
+            pod_problem=health.pod_problem if alive or since is not None else "",
+            unschedulable=health.unschedulable and alive,
+            blocked_s=self._clock() - since if since is not None and alive else None,
+            restore_due=health.restore_due,
         )
         failed = _has_ended(observation) and not observation.phase_succeeded
         if failed or self._is_stopping(resource, status, observation.workload):
             cluster, namespace = self._clients.cluster, resource.namespace
             pods = await cluster.list_pods(namespace, KFP_RUN_LABEL, (run_id,))
-            observation = replace(
-                observation, pods=working(pods), pod_problem=problem_summary(pods)
-            )
+            problem = problem_summary(pods) or observation.pod_problem
+            observation = replace(observation, pods=working(pods), pod_problem=problem)
         return observation
 
     async def _with_stored_records(

@@ -1,12 +1,13 @@
 """Checks that a KFP run that should be working has its Workflow and that its pods can run.
 
-A check takes two requests to the API server, so each run is checked once a minute.
+A check takes two requests to the API server, so each run is checked once a minute. It also says
+when Services and Secrets, which are not watched, are to be created again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from agentrl_operator.api.kfp_run import KfpRun
@@ -16,8 +17,23 @@ from agentrl_operator.clients.protocols import Cluster
 from agentrl_operator.planning.observation import Unknown
 from agentrl_pipelines.labels import KFP_RUN_LABEL, RUN_LABEL
 
+FIRST_CHECK_S = 20.0
+"""Time from the start of a KFP run to its first check."""
 CHECK_PERIOD_S = 60.0
 """Interval between two checks of a run."""
+RESTORE_PERIOD_S = 300.0
+"""Interval after which Services and Secrets are created again that somebody may have deleted."""
+CANNOT_START = (
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "RunContainerError",
+)
+"""Reasons of containers that will not start unless something else changes. Failures to pull an
+image are not among them: a registry may be down for a while."""
+UNSCHEDULABLE = "Unschedulable"
+"""Reason of pods that fit on no node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +47,14 @@ class HealthCheck:
     """lost: missing in two checks in a row. KFP would report the run as RUNNING for ever."""
     pod_problem: str = ""
     """Why pods of the run cannot work."""
+    unschedulable: bool = False
+    """Whether a pod waits for a node."""
+    blocked_since: float | None = None
+    """Time of the first check in a row that found a pod that cannot start. None: all can."""
+    restored_at: float = 0.0
+    """When Services and Secrets were last due to be created again."""
+    restore_due: bool = False
+    """Whether they are due now."""
 
 
 class WorkflowHealth:
@@ -60,17 +84,17 @@ class WorkflowHealth:
             KubernetesError: The API server did not answer.
         """
         now = self._clock()
-        if not isinstance(kfp, KfpRun) or not kfp.alive:
-            self.forget(resource.uid)
-            return HealthCheck(run_id=run_id, at=now)
         last = self._latest.get(resource.uid)
         if last is None or last.run_id != run_id:
-            last = self._latest[resource.uid] = HealthCheck(run_id=run_id, at=now)
-        elif now - last.at >= CHECK_PERIOD_S:
-            last = self._latest[resource.uid] = await self._check(
-                resource, last, now, servers_missing
-            )
-        return last
+            # As if it was checked before, so that the first real check comes sooner.
+            at = now - CHECK_PERIOD_S + FIRST_CHECK_S
+            last = HealthCheck(run_id=run_id, at=at, restored_at=now)
+        elif isinstance(kfp, KfpRun) and kfp.alive and now - last.at >= CHECK_PERIOD_S:
+            last = await self._check(resource, last, now, servers_missing)
+            self._latest[resource.uid] = last
+            return last
+        self._latest[resource.uid] = last
+        return replace(last, restore_due=False)
 
     async def _check(
         self, resource: Resource, last: HealthCheck, now: float, servers_missing: bool
@@ -81,9 +105,18 @@ class WorkflowHealth:
         found = [*await self._cluster.list_pods(namespace, KFP_RUN_LABEL, (last.run_id,))]
         if servers_missing:
             found += await self._cluster.list_pods(namespace, RUN_LABEL, (resource.name,))
+        working = [pod for pod in found if not pod.ended]
+        reasons = {pod.problem.partition(":")[0] for pod in working}
+        blocked = bool(reasons.intersection(CANNOT_START))
+        since = last.blocked_since if last.blocked_since is not None else now
+        restore = blocked or now - last.restored_at >= RESTORE_PERIOD_S
         return HealthCheck(
             run_id=last.run_id,
             at=now,
             workflow="there" if there else "lost" if missed else "missing",
-            pod_problem=pods.problem_summary([pod for pod in found if not pod.ended]),
+            pod_problem=pods.problem_summary(working),
+            unschedulable=UNSCHEDULABLE in reasons,
+            blocked_since=since if blocked else None,
+            restored_at=now if restore else last.restored_at,
+            restore_due=restore,
         )

@@ -59,8 +59,8 @@ def server_updates(
 
 
 def all_server_updates(run: AgentRLRun, observation: Observation) -> list[Action]:
-    """Actions that create everything the servers need, at the beginning of an attempt: Services
-    and the token Secret are not watched, and somebody may have deleted one."""
+    """Actions that create everything the servers need, at the beginning of an attempt and now and
+    then: Services and the token Secret are not watched, and somebody may have deleted one."""
     return _updates(_with_servers(run), observation)
 
 

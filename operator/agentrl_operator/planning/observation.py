@@ -61,6 +61,12 @@ class Observation:
     """Number of pods of these KFP runs that have not ended. None: not observed."""
     pod_problem: str = ""
     """Why pods cannot start, or what ended them."""
+    unschedulable: bool = False
+    """Whether a pod of the attempt waits for a node."""
+    blocked_s: float | None = None
+    """For how many seconds a pod of the attempt has been unable to start. None: all can."""
+    restore_due: bool = False
+    """Whether it is time to create Services and Secrets again that somebody may have deleted."""
     servers: Mapping[str, Servers] = field(default_factory=lambda: MappingProxyType({}))
     """Environment servers, by name of the Deployment."""
     run_state: RunState | Unknown | None = None

@@ -112,7 +112,8 @@ def _plan(situation: Situation, status: Status) -> Plan:
     plan = _phase_plan(situation, run, status)
     if plan.status.finished:
         return plan
-    if any(isinstance(action, StartKfpRun) for action in plan.actions):
+    starting = any(isinstance(action, StartKfpRun) for action in plan.actions)
+    if starting or observation.restore_due:
         server_actions = environments.all_server_updates(run, observation)
     return replace(plan, actions=(*workload_actions, *server_actions, *plan.actions))
 
@@ -165,13 +166,18 @@ def _with_kfp_run(situation: Situation, status: Status) -> Status:
 def _running_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     """Report the progress of the KFP run, or terminate it after a permanent failure."""
     observation, poll_s = situation.observation, situation.platform.poll_seconds
-    if retries.failed_permanently(observation):
+    if retries.failed_permanently(observation) or retries.cannot_start(observation):
         return retries.termination_plan(situation, status)
     state = observation.run_state
     stage_message = state.message if isinstance(state, RunState) else ""
     parts = [progress.phase_text(run, status), stage_message, observation.pod_problem]
     message = ": ".join(part for part in parts if part)
-    return waiting_plan(status, "True", Reason.RUNNING, message, situation.now, requeue_s=poll_s)
+    reason = Reason.RUNNING
+    if observation.blocked_s is not None:
+        reason = Reason.POD_CANNOT_START
+    elif observation.unschedulable:
+        reason = Reason.UNSCHEDULABLE
+    return waiting_plan(status, "True", reason, message, situation.now, requeue_s=poll_s)
 
 
 def _start_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:

@@ -23,6 +23,8 @@ from agentrl_operator.planning.plan import (
 FIRST_BACKOFF_S = 10.0
 """Delay after the first failure; it doubles with every further one."""
 MAX_BACKOFF_S = 300.0
+START_TIMEOUT_S = 300.0
+"""An attempt fails if one of its pods has been unable to start for this long."""
 
 
 def backoff_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
@@ -89,14 +91,22 @@ def failed_permanently(observation: Observation) -> bool:
     )
 
 
+def cannot_start(observation: Observation) -> bool:
+    """Whether a pod of the attempt has been unable to start for too long: KFP would wait for it."""
+    return observation.blocked_s is not None and observation.blocked_s >= START_TIMEOUT_S
+
+
 def termination_plan(situation: Situation, status: Status) -> Plan:
-    """After a permanent failure: terminate the KFP run, which would only retry the stage."""
+    """Terminate a KFP run that would only retry a permanent failure, or wait for a pod that cannot
+    start."""
     observation = situation.observation
-    assert isinstance(observation.run_state, RunState)
     assert isinstance(observation.kfp, KfpRun)
     terminating = observation.kfp.state == "CANCELING"
     actions = () if terminating else (TerminateKfpRun(run_id=situation.run_id(status)),)
-    cause = f"{observation.run_state.reason}: {observation.run_state.message}"
+    cause = observation.pod_problem
+    if failed_permanently(observation):
+        assert isinstance(observation.run_state, RunState)
+        cause = f"{observation.run_state.reason}: {observation.run_state.message}"
     return stopping.stopping_plan(situation, status, f"{cause}; stopping the KFP run", actions)
 
 

@@ -48,6 +48,7 @@ class Status(_Part):
     kfp_url: str | None = None
     mlflow_run: str | None = None
     mlflow_url: str | None = None
+    mlflow_finished: bool | None = None
     message: str | None = None
     start_time: Time | None = None
     active_time: Time | None = None

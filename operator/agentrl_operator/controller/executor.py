@@ -53,7 +53,7 @@ class Executor:
             case actions.CreateMlflowRun():
                 return await self._create_mlflow_run(resource, status)
             case actions.FinishMlflowRun():
-                await self._finish_mlflow_run(resource, action)
+                return await self._finish_mlflow_run(resource, action, status)
             case actions.StartKfpRun():
                 await pipelines.start_run(self._submission(resource, action, status))
             case actions.TerminateKfpRun(run_id=run_id):
@@ -145,14 +145,18 @@ class Executor:
         url = progress.mlflow_url(run_id, run, self.platform)
         return status.with_(mlflow_run=run_id, mlflow_url=url)
 
-    async def _finish_mlflow_run(self, resource: Resource, action: actions.FinishMlflowRun) -> None:
+    async def _finish_mlflow_run(
+        self, resource: Resource, action: actions.FinishMlflowRun, status: Status
+    ) -> Status:
         uri = tracking_uri(resource, self.platform)
         if uri is None:
-            return
+            return status
         try:
             await self.clients.tracking.finish_run(uri, action.run_id, action.status)
         except MlflowError as error:
             logger.warning("the MLflow run was not finished: %s", error)
+            return status
+        return status.with_(mlflow_finished=True)
 
     async def _delete_kfp_runs(self, resource: Resource) -> None:
         try:

@@ -56,7 +56,8 @@ class CreateMlflowRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishMlflowRun:
-    """Set the final status of the MLflow run. An error of MLflow is logged and ignored."""
+    """Set the final status of the MLflow run. An error of MLflow is logged; `mlflowFinished` of the
+    status shows whether it worked."""
 
     run_id: str
     status: Literal["FINISHED", "FAILED", "KILLED"]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Literal
 
 from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import AgentRLRun
@@ -28,6 +29,7 @@ from agentrl_operator.planning.actions import (
     AddFinalizer,
     CreateMlflowRun,
     DeleteResource,
+    FinishMlflowRun,
     StartKfpRun,
 )
 from agentrl_operator.planning.observation import Observation, Unknown
@@ -40,6 +42,11 @@ from agentrl_operator.planning.plan import (
     waiting_plan,
 )
 from agentrl_pipelines.platform.config import Platform
+
+MLFLOW_RETRY_S = 60.0
+"""Interval of attempts to finish the MLflow run of a finished run, if MLflow did not answer."""
+MLFLOW_TIMEOUT_S = 3600.0
+"""How long after the end of the run these attempts go on."""
 
 
 def reconcile(
@@ -230,12 +237,21 @@ def _decision_plan(
 
 def _finished_plan(situation: Situation, status: Status) -> Plan:
     """Remove what is left of a finished run, and delete it when its time to live is over."""
-    run = situation.resource.run
+    run, since = situation.resource.run, status.completion_time
     actions = server_deletions(situation.observation) or admission.quota_release(situation, status)
+    ended_s = (situation.now - since).total_seconds() if since is not None else 0.0
+    requeue_s = None
+    if status.mlflow_run and not status.mlflow_finished and ended_s < MLFLOW_TIMEOUT_S:
+        outcome: Literal["FINISHED", "FAILED"] = (
+            "FINISHED" if status.state == "Succeeded" else "FAILED"
+        )
+        actions = [*actions, FinishMlflowRun(run_id=status.mlflow_run, status=outcome)]
+        requeue_s = MLFLOW_RETRY_S
     ttl_s = run.spec.ttl_seconds_after_finished if run is not None else None
-    if ttl_s is None or status.completion_time is None:
-        return Plan(actions=tuple(actions), status=status, requeue_s=None)
-    left_s = ttl_s - (situation.now - status.completion_time).total_seconds()
+    if ttl_s is None or since is None:
+        return Plan(actions=tuple(actions), status=status, requeue_s=requeue_s)
+    left_s = ttl_s - ended_s
     if left_s <= 0:
         return Plan(actions=(*actions, DeleteResource()), status=status, requeue_s=None)
-    return Plan(actions=tuple(actions), status=status, requeue_s=left_s)
+    requeue_s = left_s if requeue_s is None else min(left_s, requeue_s)
+    return Plan(actions=tuple(actions), status=status, requeue_s=requeue_s)

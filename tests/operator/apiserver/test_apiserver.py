@@ -154,7 +154,7 @@ async def test_a_spec_error_that_the_api_server_accepts_becomes_a_condition(serv
     async with outside.operating():
         spec = SPEC | {"environments": [environment | twice]}
         await asyncio.to_thread(server.create, manifest("mistaken", spec))
-        run = await until(server, "mistaken", lambda run: condition(run, "Accepted") is not None)
+        run = await until(server, "mistaken", lambda run: condition(run, "Accepted") != {})
         assert condition(run, "Accepted")["reason"] == "InvalidSpec"
         assert (condition(run, "Accepted")["status"], state(run)) == ("False", "Pending")
         assert run["status"]["message"] == (

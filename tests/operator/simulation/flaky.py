@@ -24,7 +24,7 @@ WRITES = {
     "kueue": ("patch_workload_status", "patch_workload_spec", "delete_workload"),
     "pipelines": ("start_run", "terminate_run", "delete_experiment"),
     "stores": ("write_mlflow_run", "delete_run_data"),
-    "tracking": ("ensure_run",),
+    "tracking": ("ensure_run", "finish_run"),
 }
 """The calls of each client that change something."""
 

@@ -33,6 +33,22 @@ async def test_a_run_has_ended_only_when_its_servers_are_removed():
     assert world.cluster.servers(UID) == {}
 
 
+async def test_an_mlflow_that_is_down_at_the_end_is_asked_again():
+    world = World()
+    await world.reconcile(2)
+    world.tracking.down = True
+    for _ in range(3):
+        world.finish_phase()
+        await world.reconcile(2)
+    assert (world.status["state"], world.tracking.finished) == ("Succeeded", {})
+
+    world.tracking.down = False
+    world.pass_time(60)
+    await world.reconcile()
+    assert world.tracking.finished == {"mlflow-0": "FINISHED"}
+    assert world.status["mlflowFinished"] is True
+
+
 async def test_a_run_is_suspended_only_when_its_servers_are_removed():
     world = World()
     await world.reconcile(2)

@@ -45,7 +45,6 @@ async def test_a_manifest_whose_validation_fails_unexpectedly_is_not_accepted():
 
 CALLS = [
     *((client, method) for client, methods in WRITES.items() for method in methods),
-    ("tracking", "finish_run"),
     ("stores", "read_state"),
     ("pipelines", "get_run"),
     ("pipelines", "list_runs"),

@@ -72,6 +72,10 @@ STATUS: dict[str, Any] = {
         "kfpRun": _text("ID of the KFP run of the current phase.", 64),
         "kfpUrl": _text("URL of the KFP run in the Kubeflow UI.", 2048),
         "mlflowRun": _text("ID of the MLflow run.", 64),
+        "mlflowFinished": {
+            "type": "boolean",
+            "description": "Whether the MLflow run has its final status.",
+        },
         "mlflowUrl": _text("URL of the MLflow run.", 2048),
         "message": _text("Current activity or the last error, in one sentence.", 4096),
         "startTime": _time("Time at which the run first started."),
@@ -109,6 +113,12 @@ def _column(name: str, path: str, kind: str, description: str, wide: bool = Fals
 
 COLUMNS: tuple[dict[str, Any], ...] = (
     _column("State", ".status.state", "string", "Summary of the run's state in one word."),
+    _column(
+        "Reason",
+        '.status.conditions[?(@.type=="Progressing")].reason',
+        "string",
+        "Reason of the Progressing condition.",
+    ),
     _column("Horizon", ".status.horizon", "integer", "Turn limit of the current phase."),
     _column("Iteration", ".status.iteration", "integer", "Finished iterations."),
     _column("Success", ".status.success", "string", "Success on held-out tasks."),

@@ -193,7 +193,7 @@ def test_kubectl_shows_the_run_at_a_glance():
     (version,) = definition()["spec"]["versions"]
     columns = version["additionalPrinterColumns"]
     assert [column["name"] for column in columns if "priority" not in column] == [
-        "State", "Horizon", "Iteration", "Success", "Age",
+        "State", "Reason", "Horizon", "Iteration", "Success", "Age",
     ]  # fmt: skip
     assert [column["name"] for column in columns if column.get("priority") == 1] == [
         "KFP run", "MLflow", "Message",

@@ -12,7 +12,9 @@ from agentrl_operator.planning.observation import Observation, Unknown
 
 def test_a_finished_run_is_deleted_after_its_time_to_live():
     spec = SPEC | {"ttlSecondsAfterFinished": 60}
-    done = started(phase_index=1, completion_time=NOW).with_(state="Succeeded")
+    done = started(phase_index=1, completion_time=NOW, mlflow_finished=True).with_(
+        state="Succeeded"
+    )
 
     early = plan(spec, done, now=NOW + timedelta(seconds=20))
     assert (early.actions, early.requeue_s) == ((), 40)

@@ -59,9 +59,10 @@ def train(context: RunContext, phase: int, rollouts: Rollouts | None = None) -> 
         history = [*context.history, record]
         decision = decide(spec.horizon, history, context.training.rolled_back)
         record = context.commit(record, decision)  # journal, rollback, checkpoint
-        rollouts.load_weights(decision)
         seconds = {"rollout": played - began, "update": learned - played}
+        # Before the hand-over: the playing process reads the last episodes once the phase is over.
         report_iteration(context, record, episodes, seconds)
+        rollouts.load_weights(decision)
         try:
             context.check_stop()
         except Stopped:

@@ -50,5 +50,23 @@ def test_a_reply_that_is_no_action_is_told_so():
 
 
 def test_q_and_the_end_of_input_leave():
-    assert "You left." in played("left", "q")
-    assert "You left." in played("left")
+    assert "You quit." in played("left", "q")
+    assert "You quit." in played("left")
+
+
+def test_the_prompt_says_what_to_type():
+    assert "Type an action or its number, help, or quit." in played("quit")
+
+
+def test_help_an_empty_line_and_an_unlisted_number_cost_no_turn():
+    """They were passed to the environment as actions."""
+    shown = played("help", "", "9", "0", "99999999999999", "left", "?", "left", "push")
+    assert "There is no action 9; type 1 to 2." in shown
+    assert shown.count("walk left or right to the door then push or pull it") == 3
+    assert "not an action here" not in shown
+    assert "solved after 3 turns, score 1" in shown
+
+
+def test_every_word_for_quitting_quits():
+    for word in ("q", "quit", "EXIT"):
+        assert "You quit." in played("left", word)

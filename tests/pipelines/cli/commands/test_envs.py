@@ -97,7 +97,7 @@ def test_a_wrong_argument_is_reported_with_exit_code_2(arguments, expected):
 def test_play_works_with_piped_input():
     result = called("play", "corridor", typed="left\nq\n")
     assert result.exit_code == 0
-    assert "You left." in result.output
+    assert "You quit." in result.output
 
 
 def test_the_envs_group_does_not_import_the_server():

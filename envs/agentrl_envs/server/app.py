@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from importlib.metadata import version
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from starlette.applications import Starlette
@@ -48,6 +48,8 @@ MIN_BATCH_BYTES = 1 << 20
 """Body size that the batch routes accept whatever the options say: see
 `protocol.MAX_BATCH_CHARS`."""
 NDJSON = "application/x-ndjson"
+CLIENT_CLOSED_REQUEST = 499
+"""Status for the log only: there is no client left to receive it."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -62,7 +64,10 @@ class ServerOptions(BaseModel):
     ttl_s: float = Field(default=300.0, gt=0, le=86_400)
     """Seconds without a call after which a session expires."""
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
-    """Seconds that one reset or step may take before its session is lost."""
+    """Seconds that one reset or step may take before its session is lost, and that finding tasks
+    may take."""
+    body_timeout_s: float = Field(default=60.0, gt=0, le=3600)
+    """Seconds within which the body of a request must arrive."""
     max_body_bytes: int = Field(default=1 << 20, ge=1024)
     """Maximum size of a request body."""
     token: SecretStr | None = None
@@ -76,7 +81,8 @@ class EnvironmentServer:
         self, task_set: TaskSet, executor: Executor, options: ServerOptions, clock: Clock | None
     ) -> None:
         self._options = options
-        self._task_service = TaskService(task_set)
+        self._executor = executor
+        self._task_service = TaskService(task_set, timeout_s=options.timeout_s)
         self._running_steps: set[asyncio.Task[Step]] = set()
         self._metrics = Metrics(environment=task_set.name, capacity=options.capacity)
         self._sessions = Sessions(
@@ -122,8 +128,9 @@ class EnvironmentServer:
         return PlainTextResponse("ok")
 
     async def readyz(self, request: Request) -> Response:
-        if not self._task_service.ready:
-            return PlainTextResponse("the tasks are not ready yet", status_code=503)
+        problem = self._task_service.problem or self._executor.problem
+        if problem is not None:
+            return PlainTextResponse(problem, status_code=503)
         return PlainTextResponse("ok")
 
     async def metrics(self, request: Request) -> Response:
@@ -142,8 +149,10 @@ class EnvironmentServer:
         split = _split(request)
         start = _query_number(request, "start", default=0, maximum=1 << 53)
         count = _query_number(request, "count", default=1, maximum=MAX_TASKS)
-        tasks = await self._task_service.tasks(split, start, count)
-        return _json_response(protocol.TasksResponse(tasks=tasks))
+        finding = asyncio.create_task(self._task_service.tasks(split, start, count))
+        if not await _completes_before_disconnect(finding, request):
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
+        return _json_response(protocol.TasksResponse(tasks=finding.result()))
 
     async def open(self, request: Request) -> Response:
         body = await self._body(request, protocol.OpenRequest)
@@ -212,10 +221,15 @@ class EnvironmentServer:
         if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
             raise RequestError(415, "invalid", "send the body as application/json", "content-type")
         body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > limit:
-                raise RequestError(413, "invalid", f"the body is longer than {limit} bytes")
+        try:
+            async with asyncio.timeout(self._options.body_timeout_s):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > limit:
+                        raise RequestError(413, "invalid", f"the body is longer than {limit} bytes")
+        except TimeoutError:
+            message = f"the body did not arrive within {self._options.body_timeout_s:g} s"
+            raise RequestError(408, "invalid", message) from None
         try:
             return model.model_validate_json(bytes(body))
         except ValidationError as error:
@@ -239,6 +253,22 @@ def create_app(
         exception_handlers=HANDLERS,
         lifespan=server.lifespan,
     )
+
+
+async def _completes_before_disconnect(work: asyncio.Task[Any], request: Request) -> bool:
+    """Wait for `work`, and cancel it if the client disconnects first. For requests without body."""
+    leaving = asyncio.create_task(_disconnect(request))
+    try:
+        await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
+        return work.done()
+    finally:
+        for task in (leaving, work):
+            task.cancel()
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _json_response(message: BaseModel, status: int = 200) -> Response:

@@ -15,7 +15,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from agentrl_envs.env import Environment, Observation, Step, Task, TaskSet
 from agentrl_envs.errors import SessionError
+from agentrl_envs.server.threads import ThreadPool
 
 TaskSetFactory = Callable[[], TaskSet]
 """Creates the task set. Must be picklable for `ProcessExecutor`: a module-level function or a
@@ -51,6 +52,11 @@ class Executor(Protocol):
     def discard(self, session: str) -> None:
         """The session failed, or its last call was abandoned; its environment must not be reused.
         Does not wait for a call that is still running."""
+        ...
+
+    @property
+    def problem(self) -> str | None:
+        """Why sessions cannot be run now; None: they can."""
         ...
 
     async def close(self) -> None:
@@ -102,12 +108,21 @@ class EnvironmentPool:
         self._free.clear()
 
 
+MAX_ABANDONED_PER_THREAD = 4
+"""Hanging calls that are compensated by new threads, for each thread of a `ThreadExecutor`."""
+
+
 class ThreadExecutor:
-    """Runs environments in threads of this process."""
+    """Runs environments in threads of this process.
+
+    A thread whose call was abandoned is replaced, because threads cannot be killed. Beyond
+    `MAX_ABANDONED_PER_THREAD` hanging calls per thread the executor reports a `problem`."""
 
     def __init__(self, task_set: TaskSet, *, threads: int = 32) -> None:
         self._pool = EnvironmentPool(task_set)
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="environment")
+        self._threads = ThreadPool(
+            threads, max_abandoned=threads * MAX_ABANDONED_PER_THREAD, name="environment"
+        )
         self._last_call: dict[str, Future[Any]] = {}
 
     async def reset(self, session: str, task: Task) -> Observation:
@@ -124,9 +139,16 @@ class ThreadExecutor:
         last_call = self._last_call.pop(session, None)
         if last_call is not None:  # runs at once if the call is done, else when its thread returns
             last_call.add_done_callback(lambda _: self._pool.discard(session))
+            self._threads.abandon(last_call)
+
+    @property
+    def problem(self) -> str | None:
+        if self._threads.exhausted:
+            return f"{self._threads.abandoned} calls into the environment have not returned"
+        return None
 
     async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
         self._pool.close()
 
     async def _run_in_thread(
@@ -186,6 +208,10 @@ class ProcessExecutor:
 
     async def close(self) -> None:
         await asyncio.gather(*(self._stop(worker) for worker in self._workers))
+
+    @property
+    def problem(self) -> str | None:
+        return None  # a worker that hangs or dies is replaced
 
     @property
     def pids(self) -> tuple[int, ...]:

@@ -18,11 +18,16 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.applications import Starlette
 
+from agentrl_envs.server.request_timeout import http_protocol
+
 GRACEFUL_SHUTDOWN_S = 10
 """Seconds that running calls are given to finish when the server shuts down."""
 
 KEEP_ALIVE_S = 75
 """Seconds that an idle connection is kept open."""
+
+HEAD_TIMEOUT_S = 30.0
+"""Seconds within which the head of a request must arrive on a connection."""
 
 BACKLOG = 2048
 """Connections that wait to be accepted."""
@@ -70,16 +75,18 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 def serve(app: Starlette, bound: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT, then let running calls finish."""
-    uvicorn.Server(_config(app)).run(sockets=[bound])
+    uvicorn.Server(_config(app, HEAD_TIMEOUT_S)).run(sockets=[bound])
 
 
 @contextmanager
-def running(app: Starlette, *, start_s: float = 30.0) -> Iterator[str]:
+def running(
+    app: Starlette, *, start_s: float = 30.0, head_timeout_s: float = HEAD_TIMEOUT_S
+) -> Iterator[str]:
     """Run the application in a thread, on a free loopback port. Yields its URL.
 
     Raises `TimeoutError` if it does not start within `start_s` seconds."""
     bound = bind_socket("127.0.0.1", 0)
-    server = uvicorn.Server(_config(app))
+    server = uvicorn.Server(_config(app, head_timeout_s))
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [bound]}, name="server", daemon=True
     )
@@ -97,11 +104,12 @@ def running(app: Starlette, *, start_s: float = 30.0) -> Iterator[str]:
         bound.close()
 
 
-def _config(app: Starlette) -> uvicorn.Config:
+def _config(app: Starlette, head_timeout_s: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
+        http=http_protocol(head_timeout_s),
         ws="none",
         timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
         timeout_keep_alive=KEEP_ALIVE_S,

@@ -1,18 +1,39 @@
-"""Task service: calls a task set from a thread, so that it never blocks the event loop."""
+"""Task service: calls a task set from a thread, so that it never blocks the event loop.
+
+A task set may take long to find a task with a high index (BabyAI scans all seeds up to it). The
+service therefore works in slices of about `SLICE_S`: it approaches a high index in steps whose size
+adapts to how long they take, and between two slices serves other requests. A request that is
+cancelled, or exceeds its time limit, ends with its current slice.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
+import math
+import time
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from agentrl_envs.env import Relabels, Split, Task, TaskSet
-from agentrl_envs.errors import TaskError
+from agentrl_envs.errors import SessionError, TaskError
 from agentrl_envs.protocol import MAX_STEPS, EnvironmentResponse, Relabel
+from agentrl_envs.server.threads import ThreadPool
 
 HASHED_TASKS = 64
 """Number of held-out tasks, from index 0, that `tasks_hash` covers."""
+
+SLICE_S = 0.1
+"""Seconds for which one request may occupy the task set before others are served."""
+
+FIRST_STRIDE = 67
+"""Indices of the first slice towards a high index."""
+
+MAX_PRIME = 1 << 20
+"""Strides up to this one are prime."""
+
+T = TypeVar("T")
 
 
 def tasks_hash(ids: tuple[str, ...]) -> str:
@@ -20,18 +41,37 @@ def tasks_hash(ids: tuple[str, ...]) -> str:
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
 
 
+def _stride(least: int) -> int:
+    """A stride of at least `least`: a prime, so that the indices visited fall on all levels of a
+    task set that deals its levels in turn, and each of them is scanned evenly."""
+    if least > MAX_PRIME:
+        return least
+    while any(least % divisor == 0 for divisor in range(2, math.isqrt(least) + 1)):
+        least += 1
+    return least
+
+
 class TaskService:
     """Deals tasks, one call at a time: a task set need not be thread-safe."""
 
-    def __init__(self, task_set: TaskSet) -> None:
+    def __init__(self, task_set: TaskSet, *, timeout_s: float) -> None:
+        """`timeout_s`: seconds that one request may take."""
         self._task_set = task_set
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tasks")
+        self._timeout_s = timeout_s
+        # Never more than one thread: a hanging call may be inside the task set's state.
+        self._thread = ThreadPool(1, max_abandoned=0, name="tasks")
+        self._call_began: float | None = None
+        self._reached: dict[Split, int] = {"train": 0, "heldout": 0}
+        self._stride: dict[Split, int] = {"train": FIRST_STRIDE, "heldout": FIRST_STRIDE}
         self._hash: str | None = None
 
     @property
-    def ready(self) -> bool:
-        """The first tasks have been dealt."""
-        return self._hash is not None
+    def problem(self) -> str | None:
+        """Why tasks cannot be dealt now; None: they can."""
+        began = self._call_began
+        if began is not None and (blocked_s := time.monotonic() - began) > self._timeout_s:
+            return f"a call to the task set has not returned for {blocked_s:.0f} s"
+        return "the tasks are not ready yet" if self._hash is None else None
 
     async def prepare(self) -> str:
         """Deal the tasks that `tasks_hash` covers, once; returns their hash."""
@@ -41,15 +81,33 @@ class TaskService:
         return self._hash
 
     async def tasks(self, split: Split, start: int, count: int) -> tuple[Task, ...]:
-        """Tasks `start` to `start + count - 1` of a split."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, partial(self._deal, split, start, count))
+        """Tasks `start` to `start + count - 1` of a split. Raises `TaskError` if they are not found
+        in time, `SessionError` if the task set hangs."""
+        tasks: list[Task] = []
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._approach(split, start)
+                while len(tasks) < count:
+                    first = start + len(tasks)
+                    tasks += await self._call(partial(self._deal, split, first, start + count))
+        except TimeoutError:
+            if self.problem is not None and self._hash is not None:
+                raise SessionError(f"{self._task_set.name}: {self.problem}") from None
+            raise TaskError(
+                f"start: {split} task {start + len(tasks)} was not found in {self._timeout_s:g} s; "
+                f"the search has reached {self._reached[split]}; use a lower index, or try again"
+            ) from None
+        return tuple(tasks)
 
     async def relabel(self, requested: tuple[Relabel, ...]) -> tuple[str, ...]:
         """The observations with their new goals. Raises `TaskError` if the environment has no
         relabeling, or an observation is not the first one of an episode."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, partial(self._relabel, requested))
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._call(partial(self._relabel, requested))
+        except TimeoutError:
+            message = f"{self._task_set.name}: relabel took longer than {self._timeout_s:g} s"
+            raise SessionError(message) from None
 
     async def description(
         self, *, capacity: int, ttl_s: float, version: str
@@ -71,10 +129,41 @@ class TaskService:
 
     def close(self) -> None:
         """Stop dealing tasks."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
 
-    def _deal(self, split: Split, start: int, count: int) -> tuple[Task, ...]:
-        return tuple(self._task_set.task(split, start + offset) for offset in range(count))
+    async def _approach(self, split: Split, start: int) -> None:
+        """Bring an unbounded task set to `start` in slices: one call for a distant index could
+        occupy it for minutes."""
+        if self._task_set.size(split) is not None:
+            return
+        while (index := self._reached[split] + self._stride[split]) < start:
+            began = time.monotonic()
+            await self._call(partial(self._task_set.task, split, index))
+            took_s = time.monotonic() - began
+            self._reached[split] = max(self._reached[split], index)
+            if took_s < SLICE_S / 2:
+                self._stride[split] = _stride(2 * self._stride[split])
+            elif took_s > SLICE_S:
+                self._stride[split] = _stride(max(1, self._stride[split] // 2))
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        return await asyncio.wrap_future(self._thread.submit(self._timed, call))
+
+    def _timed(self, call: Callable[[], T]) -> T:
+        """Runs in the thread. Records when the call began, for `problem`."""
+        self._call_began = time.monotonic()
+        try:
+            return call()
+        finally:
+            self._call_began = None
+
+    def _deal(self, split: Split, start: int, stop: int) -> list[Task]:
+        """The tasks from `start` that can be dealt within one slice; at least one."""
+        until = time.monotonic() + SLICE_S
+        tasks = [self._task_set.task(split, start)]
+        while start + len(tasks) < stop and time.monotonic() < until:
+            tasks.append(self._task_set.task(split, start + len(tasks)))
+        return tasks
 
     def _relabel(self, requested: tuple[Relabel, ...]) -> tuple[str, ...]:
         if not isinstance(self._task_set, Relabels):

@@ -3,11 +3,16 @@
 import json
 import time
 
+import httpx
 from corridor_http import RED_LEFT_2, Watch, error_of, opened, served, stepped
+from held_up import Gated
 
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.run import running
 
 
 def test_one_call_opens_a_session_and_sets_the_task_up():
@@ -140,6 +145,34 @@ def test_a_task_of_another_world_is_a_task_error():
         answer = http.post("/v1/sessions", json={"task": foreign, "key": "k"})
         assert error_of(answer) == (422, "task")
         assert "payload" in answer.json()["error"]["message"]
+
+
+def test_hung_steps_do_not_use_up_the_threads():
+    """4 of 4 hung: every reset was 500 while the server was ready."""
+    tasks = Gated()
+    app = create_app(tasks, ThreadExecutor(tasks, threads=2), ServerOptions(timeout_s=0.2))
+    with (
+        running(app) as url,
+        httpx.Client(base_url=url, timeout=300) as http,
+        tasks.opened_at_last(),
+    ):
+        for key in "abcdefgh":
+            session = opened(http, key).json()["id"]
+            assert error_of(stepped(http, session, 1, "wait")) == (500, "session")
+        assert opened(http, "i").status_code == 201
+        assert http.get("/readyz").text == "ok"
+        hung = 8
+        while http.get("/readyz").status_code == 200:  # more than are compensated for
+            session = opened(http, f"k{hung}").json()["id"]
+            stepped(http, session, 1, "wait")
+            hung += 1
+        assert hung == 9
+        assert "9 calls into the environment have not returned" in http.get("/readyz").text
+        tasks.gate.set()
+        deadline = time.monotonic() + 60
+        while http.get("/readyz").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def test_metrics_count_what_happened():

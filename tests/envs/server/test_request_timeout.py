@@ -1,0 +1,77 @@
+"""Connections on which no request arrives are closed."""
+
+import socket
+import time
+from urllib.parse import urlsplit
+
+from corridor_http import error_of, opened, served
+
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.run import running
+
+
+def connect(url: str) -> socket.socket:
+    parts = urlsplit(url)
+    return socket.create_connection((parts.hostname, parts.port), timeout=60)
+
+
+def closed_after_s(connection: socket.socket, trickle: bytes) -> float:
+    """Seconds until the server closes a connection that gets a byte every 0.05 s."""
+    began = time.monotonic()
+    connection.settimeout(0.05)
+    for byte in trickle * 100:
+        try:
+            connection.sendall(bytes([byte]))
+            if connection.recv(1) == b"":
+                break
+        except TimeoutError:
+            continue
+        except OSError:
+            break
+    return time.monotonic() - began
+
+
+def test_connections_that_send_no_whole_request_are_closed():
+    """800 of them stayed open for as long as they liked."""
+    tasks = CorridorTasks()
+    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions())
+    with running(app, head_timeout_s=0.5) as url:
+        silent = [connect(url) for _ in range(50)]
+        trickling = connect(url)
+        took_s = closed_after_s(trickling, b"GET /healthz HTTP/1.1\r\nx: " + b"y" * 200)
+        assert 0.4 < took_s < 30
+        trickling.close()
+        for each in silent:
+            assert each.recv(1) == b""
+            each.close()
+
+
+def test_a_whole_request_is_answered_and_its_connection_kept():
+    tasks = CorridorTasks()
+    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions())
+    request = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    with running(app, head_timeout_s=0.3) as url:
+        connection = connect(url)
+        for _ in range(3):
+            connection.sendall(request)
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+            time.sleep(0.5)  # longer than the limit, which is for requests and not for pauses
+        connection.close()
+
+
+def test_a_body_that_does_not_arrive_is_408():
+    def slow():
+        yield b'{"n": 1, '
+        time.sleep(1.0)
+        yield b'"action": "left"}'
+
+    with served(body_timeout_s=0.3) as http:
+        session = opened(http).json()["id"]
+        answer = http.post(
+            f"/v1/sessions/{session}/steps",
+            content=slow(),
+            headers={"content-type": "application/json"},
+        )
+        assert error_of(answer) == (408, "invalid")

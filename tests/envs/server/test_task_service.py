@@ -1,0 +1,135 @@
+"""Finding tasks: a request for a distant one holds up nobody."""
+
+import asyncio
+import threading
+import time
+
+import httpx
+import pytest
+from corridor_http import error_of, served
+
+from agentrl_envs.env import Split, Task
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.errors import SessionError, TaskError
+from agentrl_envs.server.task_service import TaskService
+
+LEVELS = 5
+
+
+class ScanningTasks(CorridorTasks):
+    """Like BabyAI's: unbounded, and an index is found by scanning its level up to it."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+        """For each candidate."""
+        self.scanned = [0] * LEVELS
+
+    def size(self, split: Split) -> int | None:  # type: ignore[override]
+        return None
+
+    def task(self, split: Split, index: int) -> Task:
+        position, level = divmod(index, LEVELS)
+        missing = max(0, position + 1 - self.scanned[level])
+        time.sleep(missing * self.seconds)
+        self.scanned[level] += missing
+        return super().task(split, index)
+
+
+class StuckTasks(CorridorTasks):
+    """Index 7 never comes back while the gate is shut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def task(self, split: Split, index: int) -> Task:
+        if split == "train" and index == 7:
+            self.gate.wait()
+        return super().task(split, index)
+
+
+async def test_a_request_for_a_distant_task_does_not_hold_up_the_others():
+    tasks = ScanningTasks(0.001)
+    service = TaskService(tasks, timeout_s=300.0)
+    distant = asyncio.create_task(service.tasks("train", 1_000_000, 1))  # 1,000 s in all
+    for start in (0, 64, 128):
+        dealt = await asyncio.wait_for(service.tasks("train", start, 64), 60)
+        assert [task.id for task in dealt] == [
+            CorridorTasks().task("train", start + offset).id for offset in range(64)
+        ]
+    assert not distant.done()
+    distant.cancel()
+    await asyncio.gather(distant, return_exceptions=True)
+    await service.tasks("train", 0, 1)  # after whatever the cancelled request had in the queue
+    scanned = sum(tasks.scanned)
+    await asyncio.sleep(0.3)
+    assert sum(tasks.scanned) == scanned
+    service.close()
+
+
+async def test_slices_towards_a_distant_task_scan_all_levels_evenly():
+    tasks = ScanningTasks(0.0)
+    service = TaskService(tasks, timeout_s=300.0)
+    (task,) = await service.tasks("train", 3_000, 1)
+    assert task == CorridorTasks().task("train", 3_000)
+    assert min(tasks.scanned) > 0
+    service.close()
+
+
+async def test_a_task_that_is_not_found_in_time_is_a_task_error_that_says_how_far_the_search_came():
+    service = TaskService(ScanningTasks(0.001), timeout_s=0.5)
+    with pytest.raises(TaskError, match=r"train task 1000000 was not found in 0\.5 s; the search"):
+        await service.tasks("train", 1_000_000, 1)
+    assert len(await service.tasks("train", 0, 3)) == 3
+    service.close()
+
+
+async def test_a_task_set_that_hangs_is_a_session_error_and_a_problem():
+    tasks = StuckTasks()
+    service = TaskService(tasks, timeout_s=0.3)
+    await service.prepare()
+    assert service.problem is None
+    try:
+        for _ in range(2):
+            with pytest.raises((SessionError, TaskError)):
+                await service.tasks("train", 7, 1)
+        assert service.problem is not None
+        assert "a call to the task set has not returned for" in service.problem
+        with pytest.raises(SessionError, match="has not returned"):
+            await service.tasks("train", 0, 1)
+    finally:
+        tasks.gate.set()
+    assert len(await service.tasks("train", 0, 1)) == 1
+    assert service.problem is None
+    service.close()
+
+
+def test_a_client_that_leaves_takes_its_request_for_a_distant_task_with_it():
+    tasks = ScanningTasks(0.001)
+    with served(tasks) as http:
+        with pytest.raises(httpx.ReadTimeout):
+            http.get("/v1/tasks/train", params={"start": 1_000_000}, timeout=0.5)
+        assert http.get("/v1/tasks/train", timeout=60).status_code == 200
+        deadline = time.monotonic() + 60
+        while True:
+            scanned = sum(tasks.scanned)
+            time.sleep(0.5)
+            if sum(tasks.scanned) == scanned:
+                return
+            assert time.monotonic() < deadline
+
+
+def test_readiness_reports_a_task_set_that_hangs():
+    tasks = StuckTasks()
+    with served(tasks, timeout_s=0.3) as http:
+        try:
+            assert http.get("/v1/environment").status_code == 200
+            assert http.get("/readyz").text == "ok"
+            assert http.get("/v1/tasks/train?start=7").status_code in (422, 500)
+            answer = http.get("/v1/tasks/train")
+            assert error_of(answer) == (500, "session")
+            ready = http.get("/readyz")
+            assert (ready.status_code, "has not returned" in ready.text) == (503, True)
+        finally:
+            tasks.gate.set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from types import FrameType
@@ -30,6 +30,7 @@ from agentrl_components.stages.train import train
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore, open_store
 from agentrl_components.tracking.tracker import Tracker
+from agentrl_pipelines.local.root_lock import lock_root
 from agentrl_pipelines.local.run_folder import store_errors
 from agentrl_pipelines.tracking import best_model, open_tracker
 
@@ -42,12 +43,19 @@ def run_local(
     Raises:
         Stopped: SIGINT, SIGTERM or the deadline. The same call resumes the run.
         CollapseError: an alarm stopped the run.
+        RunError: another process runs in the folder.
         StoreError: the folder cannot be written to.
     """
-    with store_errors(root):
-        root.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=root, prefix="."):
-            pass  # the folder is writable
+    with ExitStack() as stack:
+        with store_errors(root):
+            root.mkdir(parents=True, exist_ok=True)
+            with NamedTemporaryFile(dir=root, prefix="."):
+                pass  # the folder is writable
+            stack.enter_context(lock_root(root))
+        return _run_locked(run, root, view, tracker)
+
+
+def _run_locked(run: AgentRLRun, root: Path, view: ProgressView, tracker: Tracker | None) -> Report:
     store = open_store(run.spec.storage, root / "store")
     tracker = tracker or open_tracker(run, root, store)
     status = "FAILED"

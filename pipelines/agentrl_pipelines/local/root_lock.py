@@ -1,0 +1,70 @@
+"""Lock on the folder of a local run: only one process may run in it at a time."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from agentrl_components.errors import RunError
+
+LOCK_FILE = ".lock"
+"""In the run's folder. Holds the process id, the host and the start time of the holder."""
+_HELD = (errno.EACCES, errno.EAGAIN)
+_UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""Errors of file systems without locks, on which the run goes on without one."""
+
+
+@contextmanager
+def lock_root(root: Path) -> Iterator[None]:
+    """Hold the lock of the run's folder `root`.
+
+    A POSIX record lock: the kernel releases it when this process ends, however it ends, and forked
+    workers do not inherit it.
+
+    Raises:
+        RunError: another process holds the lock; the message names it.
+    """
+    path = root / LOCK_FILE
+    file = _locked_file(path)
+    try:
+        file.truncate(0)
+        started = time.strftime("%Y-%m-%d %H:%M:%S")
+        file.write(f"process {os.getpid()} on {socket.gethostname()}, started {started}\n")
+        file.flush()
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        file.close()
+
+
+def _locked_file(path: Path) -> IO[str]:
+    """The lock file, opened and locked."""
+    while True:
+        file = path.open("a+", encoding="utf-8")
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _UNSUPPORTED:
+                return file
+            with file:
+                if error.errno not in _HELD:
+                    raise
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+            raise RunError(
+                f"{path.parent}: in use by {holder}; wait for it, stop it, or give another --root"
+            ) from None
+        try:
+            # The previous holder may have deleted the file between our open and our lock.
+            if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+                return file
+        except FileNotFoundError:
+            pass
+        file.close()

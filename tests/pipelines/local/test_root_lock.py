@@ -1,0 +1,62 @@
+"""Two processes cannot run in one folder."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from corridor_run import manifest
+
+from agentrl_components.errors import RunError
+from agentrl_components.spec import dump
+from agentrl_pipelines.cli.main import main
+from agentrl_pipelines.local.root_lock import LOCK_FILE, lock_root
+
+HOLD = """
+import sys
+from pathlib import Path
+from agentrl_pipelines.local.root_lock import lock_root
+with lock_root(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def holder(root: Path) -> Iterator[subprocess.Popen]:
+    """A process that holds the lock of `root`."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b"held\n"
+    with process:
+        yield process
+        process.stdin.close()
+
+
+def test_a_second_run_in_the_same_folder_names_the_first_and_changes_nothing(tmp_path):
+    root, file = tmp_path / "root", tmp_path / "run.yaml"
+    root.mkdir()
+    file.write_text(dump(manifest()))
+    with holder(root) as first:
+        before = sorted(root.rglob("*"))
+        result = CliRunner().invoke(main, ["run", str(file), "--root", str(root)])
+        assert sorted(root.rglob("*")) == before
+    assert result.exit_code == 1
+    assert f"error: {root}: in use by process {first.pid} on " in result.stderr
+    assert "give another --root" in result.stderr
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path):
+    with holder(tmp_path) as first:
+        with pytest.raises(RunError, match=f"process {first.pid}"), lock_root(tmp_path):
+            pass
+        first.kill()
+        first.wait()
+        assert (tmp_path / LOCK_FILE).exists()
+        with lock_root(tmp_path):
+            pass
+    assert not (tmp_path / LOCK_FILE).exists()

@@ -22,8 +22,8 @@ def run_to_end(run: AgentRLRun, root: Path, view: SilentProgressView | None = No
 
 
 def run_with_sigint(run: AgentRLRun, root: Path) -> None:
-    """Run with SIGINT unblocked; the fork server blocks it."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    """Run with SIGINT and SIGTERM unblocked; the fork server blocks them."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     run_to_end(run, root)
 
 

@@ -15,17 +15,45 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
-from multiprocessing.context import BaseContext
+from multiprocessing.context import (
+    BaseContext,
+    ForkContext,
+    ForkProcess,
+    ForkServerContext,
+    ForkServerProcess,
+)
 
 PRELOAD = "agentrl_components.workers.preload"
 """The module that imports what workers need."""
+
+GROUP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
+"""Signals that a terminal, `timeout`, systemd or Slurm send to the whole process group."""
+
+
+class _ForkProcess(ForkProcess):
+    def terminate(self) -> None:
+        """Workers block SIGTERM, which `ProcessPoolExecutor` uses to end them."""
+        self.kill()
+
+
+class _ForkServerProcess(ForkServerProcess):
+    def terminate(self) -> None:
+        self.kill()
+
+
+class _ForkContext(ForkContext):
+    Process = _ForkProcess
+
+
+class _ForkServerContext(ForkServerContext):
+    Process = _ForkServerProcess
 
 
 def fork_context() -> BaseContext | None:
     """A context that forks this process. None: this process cannot be forked safely."""
     if sys.platform != "linux" or threading.active_count() > 1:
         return None
-    return multiprocessing.get_context("fork")
+    return _ForkContext()
 
 
 def fork_server_context() -> BaseContext:
@@ -33,19 +61,19 @@ def fork_server_context() -> BaseContext:
     for itself, because system libraries may not be used there after a fork."""
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
+    context = _ForkServerContext()
     context.set_forkserver_preload([PRELOAD])
-    with sigint_blocked():
+    with group_signals_blocked():
         forkserver.ensure_running()
     return context
 
 
 @contextmanager
-def sigint_blocked() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C. It is sent to the whole process group, and only the
-    parent decides how to react."""
-    resource_tracker.ensure_running()  # starting it later would unblock the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def group_signals_blocked() -> Iterator[None]:
+    """Start processes that ignore `GROUP_SIGNALS`: only the parent decides how to react. Workers
+    that died of them would look as if they had run out of memory."""
+    resource_tracker.ensure_running()  # starting it later would unblock the signals
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ from typing import Protocol, TypeVar
 import torch.multiprocessing  # noqa: F401  shares the tensors of a setup instead of copying
 
 from agentrl_components.errors import RunError
-from agentrl_components.workers.fork_server import sigint_blocked
+from agentrl_components.workers.fork_server import group_signals_blocked
 from agentrl_components.workers.worker import Setup, Worker
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class PendingWorkers:
             size, mp_context=context, initializer=_start, initargs=(self._setups,)
         )
         try:
-            with sigint_blocked():
+            with group_signals_blocked():
                 self._starting = [self.executor.submit(_call, _ready) for _ in range(size)]
         except (EOFError, OSError) as error:
             self.close()

@@ -1,10 +1,15 @@
-"""Worker processes that cannot be had."""
+"""Worker processes that cannot be started, or die."""
 
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 
 import pytest
 
 from agentrl_components.errors import RunError
+from agentrl_components.workers.fork_server import fork_server_context, group_signals_blocked
 from agentrl_components.workers.pool import PendingWorkers
 
 
@@ -22,3 +27,14 @@ class ServerDied(ForkServerContext):
 def test_a_server_of_workers_that_has_died_is_told_as_a_worker_that_has() -> None:
     with pytest.raises(RunError, match=r"^a worker process died .*run the same command again"):
         PendingWorkers(2, ServerDied())
+
+
+def test_a_pool_whose_worker_died_ends_although_workers_block_sigterm() -> None:
+    with group_signals_blocked():
+        executor = ProcessPoolExecutor(2, mp_context=fork_server_context())
+        waiting = executor.submit(time.sleep, 600)
+        with pytest.raises(BrokenProcessPool):
+            executor.submit(os._exit, 3).result(timeout=60)
+    with pytest.raises(BrokenProcessPool):
+        waiting.result(timeout=60)
+    executor.shutdown()

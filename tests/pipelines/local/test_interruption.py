@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,35 @@ def test_ctrl_c_stops_the_run_at_a_checkpoint(tmp_path):
     store = DirectoryStore(tmp_path / "store")
     assert json.loads(store.get(keys.STATE))["message"] == "interrupted"
     assert checkpoint.complete(store)[-1] == len(list(store.list(keys.ITERATIONS)))
+
+
+def test_sigterm_to_the_process_group_stops_a_run_with_workers_cleanly(tmp_path):
+    """`timeout`, systemd, Slurm and terminals signal the workers too, and MLflow's process."""
+    endless = {"phases": [{"maxTurns": 2, "iterations": 100_000}]}
+    compute = {"workers": 2, "device": "cpu"}
+    run = manifest(horizon=endless, evaluation={"every": 0}, warmStart=None, compute=compute)
+    file, root = tmp_path / "run.yaml", tmp_path / "root"
+    file.write_text(dump(run))
+    process = subprocess.Popen(
+        [AGENTRL, "run", str(file), "--root", str(root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    records = root / "store" / keys.ITERATIONS
+    assert wait_until(lambda: records.is_dir() and any(records.iterdir()), 300)
+    os.killpg(process.pid, signal.SIGTERM)
+    output, _ = process.communicate(timeout=300)
+    assert "stopped: terminated. Run the same command again to resume." in output
+    assert "out of memory" not in output
+    assert "Traceback" not in output
+    assert process.returncode == 130
+    store = DirectoryStore(root / "store")
+    assert json.loads(store.get(keys.STATE))["message"] == "terminated"
+    assert checkpoint.complete(store)[-1] == len(list(store.list(keys.ITERATIONS)))
+    with closing(sqlite3.connect(root / "mlflow.db")) as database:
+        assert database.execute("select status from runs").fetchall() == [("KILLED",)]
 
 
 @NEEDS_PROC

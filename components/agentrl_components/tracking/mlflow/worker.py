@@ -191,7 +191,9 @@ def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
 
 def main() -> None:
     """Serve on stdin and stdout."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run handles Ctrl-C
+    # Both are sent to the whole process group. The run handles them, and records that it stopped.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(10)
     lighten_import(os.environ.get("MLFLOW_TRACKING_URI", ""))
     # MLflow prints to stdout: redirect that to stderr, which is the log.

@@ -47,6 +47,8 @@ class HeldoutResult(SuccessRate):
     """Mean number of turns per episode."""
     lost: int
     """Episodes lost to infrastructure failures; not included in other metrics."""
+    out_of_tokens: int = 0
+    """Episodes that ended because their tokens filled the context."""
     pass_at: dict[int, float]
     """pass@k by k; empty if `samples` is 1."""
     categories: dict[str, SuccessRate]
@@ -78,6 +80,7 @@ def heldout_result(
         raw_score=float(np.mean([e.raw_score for e in played])),
         turns=float(np.mean([len(e.turns) for e in played])),
         lost=len(episodes) - len(played),
+        out_of_tokens=sum(e.out_of_tokens for e in played),
         pass_at={k: mean_pass_at(tries, k) for k in ([1, *powers] if samples > 1 else [])},
         categories={name: success_rate(some, seed) for name, some in sorted(categories.items())},
         turn_sweep={},

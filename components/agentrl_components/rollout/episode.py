@@ -12,7 +12,7 @@ from agentrl_components.dialogue.protocol import Dialogue
 from agentrl_components.engines.engine import Engine, Generation, Request, Sampling
 from agentrl_components.rollout.token_buffer import TokenBuffer
 from agentrl_components.schedule.seeds import derive
-from agentrl_components.trajectory.record import Ending, Trajectory, Turn
+from agentrl_components.trajectory.record import CONTEXT_FULL, Ending, Trajectory, Turn
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.world import Session
 
@@ -108,7 +108,7 @@ async def _turns(
     for turn in range(rules.max_turns):
         room = rules.context - len(buffer.ids)
         if room <= 0:
-            played.note = f"the episode filled the context of {rules.context} tokens"
+            played.note = f"{CONTEXT_FULL} of {rules.context} tokens"
             return
         reply = await engine.generate(
             request(job, rules, number, turn, room, buffer, seen.observation, dialogue)

@@ -55,6 +55,7 @@ def training_metrics(episodes: Sequence[Trajectory], silent_groups: int) -> dict
         "train/reward_std": mean([float(np.std(group)) for group in scores]),
         "train/silent_groups": float(silent_groups),
         "train/episodes": float(len(kept)),
+        "train/out_of_tokens": mean([e.out_of_tokens for e in kept]),
         "train/lost": float(len(episodes) - len(kept)),
         "train/tokens": float(sum(len(e.ids) for e in kept)),
         "train/environment_turns": float(len(replies)),

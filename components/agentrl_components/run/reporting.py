@@ -17,6 +17,7 @@ from agentrl_components.tracking import backfill
 from agentrl_components.trajectory import codec
 from agentrl_components.trajectory.record import Trajectory
 
+OUT_OF_TOKENS = "train/out_of_tokens"
 SMOOTHED = 10
 """Iterations that the displayed success is averaged over."""
 
@@ -38,8 +39,21 @@ def report_iteration(
     assert decision is not None
     if decision.action != "continue":
         context.view.note(decision.reason)
+    _warn_of_small_context(context, record)
     for alarm in decision.alarms:
         context.view.note(f"alarm: {alarm.message}")
+
+
+def _warn_of_small_context(context: RunContext, record: IterationRecord) -> None:
+    """Note, once a phase, that episodes ended because they filled the context."""
+    share = record.metrics.get(OUT_OF_TOKENS)
+    earlier = [one for one in context.history[:-1] if one.phase == record.phase]
+    if share and not any(one.metrics.get(OUT_OF_TOKENS) for one in earlier):
+        context.view.note(
+            f"{share:.0%} of the episodes of iteration {record.iteration + 1} ended because they "
+            f"filled the context of {context.spec.model.context} tokens; raise spec.model.context "
+            "or lower the number of turns"
+        )
 
 
 def _report_episodes(

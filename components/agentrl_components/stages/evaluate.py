@@ -36,6 +36,12 @@ def evaluate(context: RunContext, name: str) -> HeldoutResult:
         kept = [e for e in episodes if e.group < KEPT_GROUPS and e.sample == 0]
         context.store.replace(keys.episodes(name), codec.encode(kept))
         context.store.replace(key, result.model_dump_json(indent=1).encode())
+    if result.out_of_tokens:
+        context.view.note(
+            f"evaluation {name}: {result.out_of_tokens} of {len(episodes)} episodes ended because "
+            f"they filled the context of {context.spec.model.context} tokens; raise "
+            "spec.model.context or lower the number of turns"
+        )
     at, metrics = backfill.evaluation_metrics(result, len(context.history))
     context.tracker.metrics(at, metrics)
     context.tracker.episodes(at, backfill.title(name), kept)

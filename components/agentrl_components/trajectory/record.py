@@ -50,6 +50,10 @@ class Turn:
     relabelling."""
 
 
+CONTEXT_FULL = "the episode filled the context"
+"""How the note of an episode begins that ended because its tokens filled the context."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
     """One episode.
@@ -94,6 +98,11 @@ class Trajectory:
     """Sampling temperature. The trainer uses the same one."""
     note: str = field(default="")
     """Why the episode was lost or truncated, for display."""
+
+    @property
+    def out_of_tokens(self) -> bool:
+        """Whether the episode ended because its tokens filled the context (`model.context`)."""
+        return self.ending is Ending.TRUNCATED and self.note.startswith(CONTEXT_FULL)
 
     @property
     def num_sampled(self) -> int:

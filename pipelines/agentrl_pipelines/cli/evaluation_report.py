@@ -57,6 +57,14 @@ def show(report: EvaluationReport, folder: Path, console: Console) -> None:
         console.print(Text(f"solved in at least one of k tries: {tries}"))
     for turns, share in found.turn_sweep.items():
         console.print(Text(f"with {turns} turns allowed: ") + share_text(share))
+    if found.out_of_tokens:
+        console.print(
+            Text(
+                f"{found.out_of_tokens} episodes ended because they filled the context; raise "
+                "spec.model.context or lower the number of turns",
+                "yellow",
+            )
+        )
     if found.lost:
         console.print(
             Text(f"{found.lost} episodes were lost to environment failures and are not counted")

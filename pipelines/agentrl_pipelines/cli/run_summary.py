@@ -31,6 +31,19 @@ def show(report: Report, root: Path, console: Console) -> None:
     if report.message:
         console.print(Text(f"{report.status}: {report.message}"))
     console.print(heldout_table(report))
+    full = [
+        f"{found.out_of_tokens} of the evaluation {found.name}"
+        for found in (report.heldout.before, report.heldout.after)
+        if found is not None and found.out_of_tokens
+    ]
+    if full:
+        console.print(
+            Text(
+                f"Episodes that ended because they filled the context: {', '.join(full)}. "
+                "Raise spec.model.context or lower the number of turns.",
+                "yellow",
+            )
+        )
     if (pair := example_pair(report)) is not None:
         console.print(_example(pair, width))
     for alarm in report.alarms:

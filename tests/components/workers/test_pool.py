@@ -32,6 +32,8 @@ def test_a_server_of_workers_that_has_died_is_told_as_a_worker_that_has() -> Non
 def test_a_pool_whose_worker_died_ends_although_workers_block_sigterm() -> None:
     with group_signals_blocked():
         executor = ProcessPoolExecutor(2, mp_context=fork_server_context())
+        for started in [executor.submit(time.sleep, 0.5) for _ in range(2)]:
+            started.result(timeout=60)
         waiting = executor.submit(time.sleep, 600)
         with pytest.raises(BrokenProcessPool):
             executor.submit(os._exit, 3).result(timeout=60)

@@ -123,6 +123,14 @@ def test_a_missing_evaluation_is_a_dash():
     assert line.split() == ["all", "–", "36.8", "[32.2,", "41.6]", "–"]
 
 
+def test_episodes_that_filled_the_context_are_counted():
+    assert "filled the context" not in printed(report())
+    after = evaluated("after", 0.0, 0.0, 0.1, 0.0).model_copy(update={"out_of_tokens": 7})
+    text = printed(report(heldout=Heldout(after=after)))
+    assert "filled the context: 7 of the evaluation after." in " ".join(text.split())
+    assert "Raise spec.model.context" in text
+
+
 def test_one_example_is_shown_before_and_after():
     text = printed(report())
     assert "  1  a [red] door\n  →  wander\n" in text

@@ -76,7 +76,7 @@ async def operate(
         relist = Relist(
             controller=controller, cluster=clients.cluster, namespaces=options.namespaces
         )
-        heartbeat = asyncio.create_task(_send_heartbeats(relist, health, ready))
+        heartbeat = asyncio.create_task(send_heartbeats(relist, health, ready))
         stack.callback(heartbeat.cancel)
         await _wait_for_api(relist, stop)
         if stop.is_set():
@@ -121,8 +121,9 @@ async def _wait_for_api(relist: Relist, stop: asyncio.Event) -> None:
                     await stop.wait()
 
 
-async def _send_heartbeats(relist: Relist, health: Health, ready: asyncio.Event) -> None:
-    """Check regularly that the API server answers, and less often list all objects again."""
+async def send_heartbeats(relist: Relist, health: Health, ready: asyncio.Event) -> None:
+    """Check regularly that the API server answers, and less often list all objects again. Starts
+    when `ready` is set and runs until it is cancelled, whatever error occurs."""
     await ready.wait()
     health.watching = True
     beat = 0
@@ -137,4 +138,6 @@ async def _send_heartbeats(relist: Relist, health: Health, ready: asyncio.Event)
             health.record_response()
         except KubernetesError as error:
             logger.warning("heartbeat failed: %s", error)
+        except Exception:  # without heartbeats the process would work on, but not be ready any more
+            logger.exception("internal error: heartbeat failed")
         await asyncio.sleep(HEARTBEAT_PERIOD_S)

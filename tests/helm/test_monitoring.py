@@ -21,7 +21,7 @@ def exported() -> set[str]:
     operator = Operator()
     operator.runs_by_state(lambda: ["Running"])
     operator.reconciles.labels("success").inc()
-    operator.actions.labels("StartRun").inc()
+    operator.actions.labels("start_kfp_run").inc()
     operator.dependency_errors.labels("kfp").inc()
     shown = (
         generate_latest(operator.registry) + Metrics(environment="rooms", capacity=1).exposition()

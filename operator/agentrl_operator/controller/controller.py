@@ -227,7 +227,7 @@ class Controller:
                 # Whatever the cause, also in the spec, the finalizer must come off in the end.
                 logger.exception("internal error: %s/%s is deleted without %r", *key, action)
                 continue
-            self.metrics.actions.labels(type(action).__name__).inc()
+            self.metrics.actions.labels(action.label).inc()
         return status, None
 
     async def _execute_action(

@@ -1,4 +1,7 @@
-"""What the operator can do about a run. Each action is idempotent: a repetition changes nothing."""
+"""What the operator can do about a run. Each action is idempotent: a repetition changes nothing.
+
+`label` is the value of the label `action` of the metric `agentrl_operator_actions_total`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Literal
+from typing import ClassVar, Literal
 
 from agentrl_operator.manifests.workload import Priority
 from agentrl_operator.manifests.workload_status import RunEvent
@@ -17,16 +20,22 @@ from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 class AddFinalizer:
     """Add the operator's finalizer, so that a deletion waits for the clean-up."""
 
+    label: ClassVar[str] = "add_finalizer"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveFinalizer:
     """Remove the operator's finalizer."""
+
+    label: ClassVar[str] = "remove_finalizer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTokenSecret:
     """Create the Secret with the bearer token of the run's environment servers, if it does not
     exist. If it is created, existing servers are deleted: they use an older token."""
+
+    label: ClassVar[str] = "create_token_secret"
 
     servers: tuple[str, ...] = ()
     """Names of the existing Deployments."""
@@ -35,6 +44,8 @@ class CreateTokenSecret:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyEnvironment:
     """Create or update the Deployment and the Service of an environment."""
+
+    label: ClassVar[str] = "apply_environment"
 
     environment: str
     nodes: PodSetInfo = UNCONSTRAINED
@@ -45,6 +56,8 @@ class ApplyEnvironment:
 class DeleteDeployment:
     """Delete the Deployment of an environment: idle servers occupy resources."""
 
+    label: ClassVar[str] = "delete_deployment"
+
     deployment: str
 
 
@@ -53,11 +66,15 @@ class CreateMlflowRun:
     """Create the MLflow run and write its ID to the run's store, if the store names none. An error
     of MLflow is logged and ignored."""
 
+    label: ClassVar[str] = "create_mlflow_run"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishMlflowRun:
     """Set the final status of the MLflow run. An error of MLflow is logged; `mlflowFinished` of the
     status shows whether it worked."""
+
+    label: ClassVar[str] = "finish_mlflow_run"
 
     run_id: str
     status: Literal["FINISHED", "FAILED", "KILLED"]
@@ -66,6 +83,8 @@ class FinishMlflowRun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartKfpRun:
     """Create the KFP run of one attempt at a phase, if it does not exist."""
+
+    label: ClassVar[str] = "start_kfp_run"
 
     run_id: str
     phase: int
@@ -80,12 +99,16 @@ class StartKfpRun:
 class TerminateKfpRun:
     """Ask KFP to terminate a run."""
 
+    label: ClassVar[str] = "terminate_kfp_run"
+
     run_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteWorkflow:
     """Delete the Workflow of a KFP run, and its pods with it, without the help of KFP."""
+
+    label: ClassVar[str] = "delete_workflow"
 
     run_id: str
 
@@ -94,12 +117,16 @@ class DeleteWorkflow:
 class CreateWorkload:
     """Create the Kueue Workload that requests quota for the run, if it does not exist."""
 
+    label: ClassVar[str] = "create_workload"
+
     priority: Priority | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetWorkloadPriority:
     """Change the priority of the run's Workload. None: remove it."""
+
+    label: ClassVar[str] = "set_workload_priority"
 
     priority: Priority | None
 
@@ -109,6 +136,8 @@ class UpdateWorkloadStatus:
     """Report in the Workload's status that the run started, stopped after an eviction, or ended.
     The last two release the quota."""
 
+    label: ClassVar[str] = "update_workload_status"
+
     news: RunEvent
     at: datetime
 
@@ -117,21 +146,29 @@ class UpdateWorkloadStatus:
 class DeleteWorkload:
     """Delete the run's Workload, which releases its quota."""
 
+    label: ClassVar[str] = "delete_workload"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteKfpRuns:
     """Delete the KFP runs and the KFP experiment of a run. An error of KFP is logged and
     ignored."""
 
+    label: ClassVar[str] = "delete_kfp_runs"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRunData:
     """Delete everything under the run's prefix in the object store."""
 
+    label: ClassVar[str] = "delete_run_data"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteResource:
     """Delete the AgentRLRun itself, when its time to live is over."""
+
+    label: ClassVar[str] = "delete_resource"
 
 
 Action = (

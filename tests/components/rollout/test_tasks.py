@@ -1,4 +1,4 @@
-"""Which tasks are played: shares by weight, batches one after another."""
+"""Which tasks are drawn: shares by weight, consecutive batches."""
 
 import pytest
 from hypothesis import given
@@ -32,7 +32,7 @@ def source():
     return TaskSource(environments, {n: LocalWorld(CorridorTasks()) for n, _ in names})
 
 
-async def test_batches_follow_one_another_in_each_worlds_stream():
+async def test_batches_are_consecutive_slices_of_each_environments_stream():
     drawn = [await source().draw("train", 8, batch) for batch in range(2)]
     assert [d.environment for d in drawn[0]] == ["a"] * 6 + ["b"] * 2
     deal = CorridorTasks()
@@ -40,7 +40,7 @@ async def test_batches_follow_one_another_in_each_worlds_stream():
     assert [d.task for d in drawn[1]][6:] == [deal.task("train", i) for i in range(2, 4)]
 
 
-async def test_heldout_tasks_are_never_dealt_twice():
+async def test_heldout_tasks_are_never_drawn_twice():
     drawn = await source().draw("heldout", 400)
     for name in ("a", "b"):
         ids = [d.task.id for d in drawn if d.environment == name]

@@ -1,4 +1,4 @@
-"""What a store knows of the run that lives in it."""
+"""The journal of a run in its store."""
 
 import json
 
@@ -28,7 +28,7 @@ def run(name: str = "demo", **spec: object) -> AgentRLRun:
     )
 
 
-def test_a_run_goes_on_with_what_may_change_and_keeps_its_newest_manifest():
+def test_mutable_fields_may_change_and_the_newest_manifest_is_stored():
     store = MemoryStore()
     Journal(store).begin(run())
     world = {"name": "walk", "builtin": "corridor", "replicas": 4, "memory": "2Gi", "timeoutS": 9.0}
@@ -45,7 +45,7 @@ def test_a_run_goes_on_with_what_may_change_and_keeps_its_newest_manifest():
     assert (kept["environments"][0]["replicas"], kept["update"]["keepLast"]) == (4, 5)
 
 
-def test_another_run_is_refused_by_the_names_of_what_differs():
+def test_a_store_with_another_run_is_refused_with_every_field_that_differs():
     store = MemoryStore()
     Journal(store).begin(run(update={"learningRate": 1e-3}))
     with pytest.raises(SpecError) as refused:
@@ -61,8 +61,8 @@ def test_another_run_is_refused_by_the_names_of_what_differs():
     ]
 
 
-def test_who_goes_on_does_not_write_over_why_its_partner_failed_for_good():
-    """As where the playing side fails while the learning side is busy with the last iteration."""
+def test_a_final_failure_of_the_other_process_is_not_overwritten():
+    """For example the playing process fails while the learning process is in the last iteration."""
     store = MemoryStore()
     learning = Journal(store)
     learning.write_state("running", "", iteration=3)
@@ -74,7 +74,7 @@ def test_who_goes_on_does_not_write_over_why_its_partner_failed_for_good():
         assert (state.reason, state.final, state.iteration) == ("TaskError", True, done)
 
 
-def test_who_begins_after_a_failure_begins_anew():
+def test_a_process_started_after_a_failure_clears_it():
     store = MemoryStore()
     Journal(store).write_state("failed", "rollout: no such task", reason="TaskError", final=True)
     Journal(store).write_state("running", "the environments answer")

@@ -38,14 +38,14 @@ def signals(alarm, records):
         ({"mismatch_kl_above": 0.01}, "mismatch_kl", 0.02, 0.01),
     ],
 )
-def test_each_bounded_signal_rings_past_its_bound_and_not_at_it(bound, measure, past, within):
+def test_each_bounded_signal_fires_beyond_its_bound_and_not_at_it(bound, measure, past, within):
     alarm = Alarm(window=3, **bound)
     assert signals(alarm, history([0.5] * 3, **{measure: past})) == list(bound)
     assert signals(alarm, history([0.5] * 3, **{measure: within})) == []
     assert signals(alarm, history([0.5] * 2, **{measure: past})) == []  # not yet a window
 
 
-def test_a_ring_says_in_a_sentence_what_was_seen():
+def test_a_fired_alarm_has_a_message_with_the_numbers():
     # (.2 + .1 + .0) / 3 = .1
     records = history([0.5] * 3, entropy=[0.2, 0.1, 0.0])
     (ring,) = fired_alarms([Alarm(), Alarm(action="stop", window=3, entropy_below=0.15)], records)
@@ -63,7 +63,7 @@ def test_one_spike_is_not_a_collapse():
     assert signals(alarm, history([0.5] * 3, grad_norm=[1.0, 100.0, 100.0])) == ["grad_norm_above"]
 
 
-def test_a_norm_that_is_not_a_number_is_past_every_bound():
+def test_a_nan_gradient_norm_is_beyond_every_bound():
     alarm = Alarm(window=3, grad_norm_above=5.0)
     broken = history([0.5] * 3, grad_norm=[1.0, math.nan, math.nan])
     (ring,) = fired_alarms([alarm], broken)
@@ -71,13 +71,13 @@ def test_a_norm_that_is_not_a_number_is_past_every_bound():
     assert signals(alarm, history([0.5] * 3, grad_norm=[math.nan, 1.0, 1.0])) == []
 
 
-def test_a_window_in_which_most_iterations_measured_nothing_is_no_evidence():
+def test_a_window_without_measurements_in_most_iterations_does_not_fire():
     alarm = Alarm(window=4, entropy_below=0.1)
     assert signals(alarm, history([0.5] * 4, entropy=[None, None, 0.0, 0.0])) == []
     assert signals(alarm, history([0.5] * 4, entropy=[None, 0.0, 0.0, 0.0])) == ["entropy_below"]
 
 
-def test_success_that_lost_a_share_of_its_best_window_rings():
+def test_reward_drop_fires_when_success_lost_a_share_of_its_best_window():
     # windows of two: .6, .8, .55, .3: 1 - .3 / .8 = .625
     records = history([0.4, 0.8, 0.8, 0.3, 0.3])
     (ring,) = fired_alarms([Alarm(window=2, reward_drop=0.6)], records)
@@ -89,11 +89,11 @@ def test_success_that_lost_a_share_of_its_best_window_rings():
     assert signals(Alarm(window=2, reward_drop=0.63), records) == []
 
 
-def test_a_run_that_never_succeeded_has_nothing_to_lose():
+def test_reward_drop_does_not_fire_for_a_run_without_success():
     assert signals(Alarm(window=2, reward_drop=0.5), history([0.0] * 6)) == []
 
 
-def test_the_papers_collapse_is_heard():
+def test_the_collapse_of_the_paper_fires_two_alarms():
     # Figure 7: success .53 falls below .30 while turns climb until they are pinned at the cap.
     alarm = Alarm(window=2, turns_pinned=0.9, reward_drop=0.4)
     rising = history([0.3, 0.4, 0.5, 0.53], capped=[0.1, 0.2, 0.3, 0.4])
@@ -108,19 +108,19 @@ def test_the_papers_collapse_is_heard():
     )
 
 
-def test_episodes_at_the_cap_are_no_alarm_while_success_does_not_fall():
+def test_episodes_at_the_turn_limit_do_not_fire_while_success_does_not_fall():
     alarm = Alarm(window=2, turns_pinned=0.9)
     assert signals(alarm, history([0.3, 0.3, 0.4, 0.4], capped=1.0)) == []
     assert signals(alarm, history([0.31, 0.3, 0.3, 0.3], capped=1.0)) == []  # .005 is noise
 
 
-def test_what_was_before_a_rollback_is_not_counted():
+def test_records_before_a_rollback_are_ignored():
     alarm = Alarm(window=2, reward_drop=0.5)
     falling = [0.8, 0.8, 0.2, 0.2]
     assert signals(alarm, history(falling)) == ["reward_drop"]
     assert signals(alarm, history([*falling, 0.3, 0.3], restored_at=4)) == []
 
 
-def test_a_bound_that_is_not_given_is_not_watched():
+def test_a_signal_without_a_bound_never_fires():
     records = history([0.9, 0.9, 0.0, 0.0], capped=1.0, entropy=0.0, grad_norm=1e9)
     assert fired_alarms([Alarm(window=1)], records) == ()

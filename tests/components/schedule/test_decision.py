@@ -34,12 +34,12 @@ TWO = [*ONE, record(1, 0, success=0.4, checkpointed=True)]
 FIVE = [*TWO, record(2, 1), record(3, 1), record(4, 1)]
 
 
-def test_nothing_played_is_the_beginning():
+def test_without_history_the_run_continues_in_phase_0():
     decision = decide(horizon(), [])
     assert (decision.action, decision.phase, decision.max_turns) == ("continue", 0, 3)
 
 
-def test_a_phase_goes_on_until_it_is_over_then_the_horizon_grows_then_the_run_ends():
+def test_a_phase_continues_then_the_horizon_grows_then_the_run_finishes():
     seen = [decide(horizon(), FIVE[:done]) for done in range(1, 6)]
     assert [(d.action, d.max_turns) for d in seen] == [
         ("continue", 3),
@@ -55,7 +55,7 @@ def test_a_phase_goes_on_until_it_is_over_then_the_horizon_grows_then_the_run_en
     assert seen[4].reason == "the schedule is complete after 5 iterations"
 
 
-def test_success_that_is_reached_is_named():
+def test_the_reason_names_the_success_that_was_reached():
     decision = decide(horizon(advance="success"), [record(0, 0, success=0.9)])
     assert decision.action == "advance"
     assert decision.reason == (
@@ -108,20 +108,20 @@ def test_the_best_checkpoint_is_judged_by_heldout_success_where_it_was_measured(
     assert decide(horizon(collapsing("rollback")), history).checkpoint == 1
 
 
-def test_without_a_checkpoint_or_after_the_schedule_there_is_no_way_back():
+def test_there_is_no_rollback_without_a_checkpoint_or_after_the_schedule():
     back = horizon(collapsing("rollback"))
     assert decide(back, [record(0, 0)]).action == "continue"
     assert decide(back, FIVE).action == "finish"
 
 
 @pytest.mark.parametrize("order", [("stop", "rollback", "hold"), ("hold", "rollback", "stop")])
-def test_of_alarms_that_ring_together_stop_goes_first_then_rollback_then_hold(order):
+def test_if_several_alarms_fire_stop_precedes_rollback_and_rollback_precedes_hold(order):
     alarms = [collapsing(action) for action in order]
     assert decide(horizon(*alarms), TWO).action == "stop"
     gentler = [alarm for alarm in alarms if alarm.action != "stop"]
     assert decide(horizon(*gentler), TWO).action == "rollback"
 
 
-def test_the_same_question_gets_the_same_answer():
+def test_deciding_twice_gives_the_same_decision():
     back = horizon(collapsing("rollback"))
     assert decide(back, FIVE[:3]) == decide(back, tuple(FIVE[:3]))

@@ -39,7 +39,7 @@ def play(horizon, successes, history=(), **signals):
     return history
 
 
-def test_a_run_begins_with_the_first_phase():
+def test_a_run_starts_in_the_first_phase():
     assert position(STAGED, []) == Position(phase=0, iteration_in_phase=0, max_turns=10)
 
 
@@ -121,7 +121,7 @@ def test_a_phase_that_waits_for_success_ends_when_the_windows_mean_reaches_it():
     assert [record.max_turns for record in history] == [3, 3, 3, 3, 5]
 
 
-def test_a_phase_that_waits_for_success_lasts_its_least_and_at_most_its_iterations():
+def test_a_phase_that_waits_for_success_respects_min_iterations_and_iterations():
     assert [r.max_turns for r in play(by_success(5), [1.0] * 6)] == [3] * 5 + [5]
     assert [r.max_turns for r in play(by_success(), [0.0] * 9)] == [3] * 8 + [5]
 
@@ -147,7 +147,7 @@ def test_a_phase_that_waits_for_a_plateau_ends_when_success_stops_rising():
     assert [record.max_turns for record in history] == [3] * 6 + [5]
 
 
-def test_a_flat_line_is_a_plateau_even_where_any_rise_counts():
+def test_constant_success_is_a_plateau_even_if_plateau_delta_is_0():
     horizon = Horizon(
         phases=(Phase(max_turns=3, iterations=20), Phase(max_turns=5, iterations=20)),
         advance="plateau",
@@ -157,7 +157,7 @@ def test_a_flat_line_is_a_plateau_even_where_any_rise_counts():
     assert [r.max_turns for r in play(horizon, [0.5, 0.5, 0.5])] == [3, 3, 5]
 
 
-def test_a_held_phase_takes_its_time_from_the_phases_that_follow():
+def test_iterations_on_hold_are_taken_from_later_phases():
     horizon = Horizon(
         phases=(Phase(max_turns=3, iterations=2), Phase(max_turns=5, iterations=3)),
         alarms=(Alarm(action="hold", window=1, entropy_below=0.1),),
@@ -171,7 +171,7 @@ def test_a_held_phase_takes_its_time_from_the_phases_that_follow():
     assert [record.max_turns for record in history] == [3, 3, 3, 3, 5]  # 2 + 3 in all
 
 
-def test_the_best_checkpoint_is_the_one_that_did_best_on_heldout_tasks():
+def test_the_best_checkpoint_has_the_best_heldout_success():
     def record(iteration, success, heldout, saved=True):
         return iteration_record(
             iteration=iteration,

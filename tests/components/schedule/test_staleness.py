@@ -70,9 +70,9 @@ def test_what_may_be_played_before_the_next_update():
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 3, 8])
-def test_what_is_told_ahead_is_what_is_told_when_it_is_time(most):
-    """Whatever a player is told of an iteration beforehand, the same policy is meant later, and it
-    is among those that are there; each policy plays something new, or the phase is nearly over."""
+def test_the_policy_planned_for_an_iteration_does_not_change_later(most):
+    """The policy of an iteration is the same in every window that contains it, and it is within the
+    allowed lag."""
     run = spec(most, 7, 3)
     history: list[IterationRecord] = []
     known: dict[int, int] = {}
@@ -85,7 +85,7 @@ def test_what_is_told_ahead_is_what_is_told_when_it_is_time(most):
     assert sorted(known) == list(range(10))
 
 
-def test_a_run_that_resumes_is_told_what_it_was_told_before():
+def test_a_resumed_run_gets_the_same_window():
     run = spec(2, 6)
     history: list[IterationRecord] = []
     for _ in range(4):
@@ -94,7 +94,7 @@ def test_a_run_that_resumes_is_told_what_it_was_told_before():
     assert play_window(run, history[:2]) == PlayWindow(number=2, lag=2, last=4, max_lag=2)
 
 
-def test_the_lag_begins_again_after_a_rollback():
+def test_the_lag_restarts_after_a_rollback():
     run = spec(2, 9)
     history: list[IterationRecord] = []
     for _ in range(4):
@@ -105,7 +105,7 @@ def test_the_lag_begins_again_after_a_rollback():
     assert list(play_window(run, history).iterations()) == [(5, 4), (6, 4), (7, 5)]
 
 
-def test_a_phase_that_ends_early_leaves_what_was_played_for_it_aside():
+def test_episodes_played_ahead_are_not_used_if_the_phase_ends_early():
     """Two iterations of success end the phase of 5; iterations 2 and 3 were begun at its horizon,
     by policy 0 and 1. The next phase plays them by policy 2."""
     run = spec(2, 5, 5, advance="success", window=2, successAbove=0.5)
@@ -115,8 +115,8 @@ def test_a_phase_that_ends_early_leaves_what_was_played_for_it_aside():
     assert list(play_window(run, history).iterations()) == [(2, 2), (3, 2), (4, 2)]
 
 
-def test_iterations_that_an_alarm_adds_are_played_by_the_weights_before_them():
-    """A `hold` alarm rings for as long as groups earn the same; nobody knows how long that is."""
+def test_iterations_that_a_hold_alarm_adds_have_no_lag():
+    """A `hold` alarm fires as long as all episodes of a group earn the same reward."""
     alarm = {"action": "hold", "window": 1, "rewardStdBelow": 0.1}
     run = spec(2, 3, 3, alarms=[alarm])
     history: list[IterationRecord] = []

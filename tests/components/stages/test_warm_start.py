@@ -59,7 +59,7 @@ def told(where: str, folder: Path) -> list[Example]:
         return from_hindsight(context, warm, 0)
 
 
-def test_hindsight_learns_the_same_from_a_server_as_in_process(tmp_path):
+def test_hindsight_gives_the_same_examples_from_a_server_and_in_process(tmp_path):
     requests: list[str] = []
     here = told("builtin: babyai", tmp_path / "here")
     with served(task_set("babyai"), requests) as url:
@@ -71,6 +71,6 @@ def test_hindsight_learns_the_same_from_a_server_as_in_process(tmp_path):
     assert requests.count("/v1/relabel") == 1
 
 
-def test_a_world_that_cannot_rewrite_goals_is_named(tmp_path):
+def test_an_environment_that_cannot_rewrite_goals_is_named(tmp_path):
     with pytest.raises(SpecError, match=r"spec\.environments\[0\] \(rooms\) cannot; use filtered"):
         told("builtin: corridor", tmp_path)

@@ -14,7 +14,7 @@ from agentrl_components.workers.pool import PendingWorkers
 
 
 class Orphan(ForkServerProcess):
-    """Asks a server that was killed while it began, to be its parent."""
+    """A context whose fork server was killed while it started."""
 
     def start(self) -> None:
         raise EOFError("unexpected EOF")
@@ -24,7 +24,7 @@ class ServerDied(ForkServerContext):
     Process = Orphan
 
 
-def test_a_server_of_workers_that_has_died_is_told_as_a_worker_that_has() -> None:
+def test_a_dead_fork_server_is_reported_like_a_dead_worker() -> None:
     with pytest.raises(RunError, match=r"^a worker process died .*run the same command again"):
         PendingWorkers(2, ServerDied())
 

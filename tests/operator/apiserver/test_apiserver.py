@@ -214,6 +214,36 @@ def test_a_part_of_the_spec_is_owned_as_a_whole(server):
     assert creator["fieldsV1"]["f:spec"]["f:suspend"] == {}
 
 
+def test_another_controller_can_own_a_condition_of_its_own(server):
+    """The list of conditions is a map by type, as in Kubernetes' own resources: a server-side apply
+    of one condition leaves the others and the rest of the status alone."""
+
+    def condition(kind):
+        return {
+            "type": kind,
+            "status": "True",
+            "reason": "Checked",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+
+    server.create(manifest("shared"))
+    path = f"{RUNS}/shared"
+    status = {"state": "Running", "conditions": [condition("Accepted")]}
+    server.ask("PATCH", f"{path}/status", {"status": status}, MERGE)
+    identity = {"apiVersion": "agentrl.dev/v1alpha1", "kind": "AgentRLRun"}
+    applied = identity | {
+        "metadata": {"name": "shared", "namespace": NAMESPACE},
+        "status": {"conditions": [condition("Audited")]},
+    }
+    apply = "application/apply-patch+yaml"
+    server.ask("PATCH", f"{path}/status?fieldManager=auditor", applied, apply)
+    found = server.ask("GET", path)["status"]
+    server.ask("DELETE", path)
+    assert found["state"] == "Running"
+    assert [one["type"] for one in found["conditions"]] == ["Accepted", "Audited"]
+
+
 def test_the_api_server_refuses_a_name_that_is_too_long(server):
     with pytest.raises(Refused, match=r"metadata\.name"):
         server.create(manifest("a" * 53))

@@ -44,7 +44,6 @@ _CONDITION: dict[str, Any] = {
 
 STATUS: dict[str, Any] = {
     "type": "object",
-    "x-kubernetes-map-type": "atomic",
     "description": "Observed state of the run. Written only by the operator.",
     "properties": {
         "state": {

@@ -69,11 +69,22 @@ class OpenAIAgent:
             raise RunError(
                 f"--openai: {self._url} refused model {self._model!r}: {error_text(error)}"
             ) from error
+        except ValueError as error:
+            raise self._not_a_completion() from error
         except openai.OpenAIError as error:
             raise EngineError(f"{self._url}: {error_text(error)}") from error
+        # A page of HTML with status 200 is returned as text, and any JSON object is accepted.
+        if not isinstance(getattr(completion, "choices", None), list):
+            raise self._not_a_completion()
         if not completion.choices:
             raise EngineError(f"{self._url}: a completion without a choice")
         return completion.choices[0].message.content or ""
+
+    def _not_a_completion(self) -> RunError:
+        return RunError(
+            f"--openai: {self._url} did not answer with a chat completion; check the URL, which "
+            "usually ends in /v1"
+        )
 
     async def close(self) -> None:
         """Close the connections."""

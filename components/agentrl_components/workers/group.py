@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from agentrl_components.errors import ModelError
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.rollout.collector import Collector
 from agentrl_components.rollout.environments import open_worlds
@@ -98,7 +99,18 @@ def vocabulary(worlds: dict[str, World]) -> list[str]:
 
 
 def device(compute: Compute) -> str:
-    """`cpu` or `cuda`."""
-    if compute.device != "auto":
-        return compute.device
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    """`cpu` or `cuda`.
+
+    Raises:
+        ModelError: the manifest asks for `cuda`, and torch finds no usable GPU.
+    """
+    if compute.device == "cpu":
+        return "cpu"
+    if torch.cuda.is_available():
+        return "cuda"
+    if compute.device == "cuda":
+        raise ModelError(
+            "spec.compute.device: is cuda, but torch finds no NVIDIA GPU with a working driver; "
+            "set cpu or auto, or check nvidia-smi"
+        )
+    return "cpu"

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from click.testing import CliRunner, Result
 from corridor_run import HEADER
@@ -184,6 +185,14 @@ def test_a_folder_without_a_run_is_named(tmp_path, command):
     assert result.exit_code == 2
     assert f"--root: {tmp_path / 'none'}" in result.stderr
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_named(tmp_path):
+    result = ran(tmp_path, "--set", "compute.device=cuda")
+    assert result.exit_code == 2
+    assert "spec.compute.device: is cuda, but torch finds no NVIDIA GPU" in result.stderr
+    assert "Traceback" not in result.output
 
 
 def test_a_report_that_cannot_be_written_names_the_path(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner, Result
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from agentrl_components.run.progress import SilentProgressView
@@ -110,6 +110,26 @@ def test_a_refused_key_is_reported_but_not_printed(tmp_path, monkeypatch):
     )
     assert "wrong-key" not in result.output
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        HTMLResponse("<html>Welcome</html>"),
+        Response("<html>Welcome</html>", media_type="application/json"),
+        JSONResponse({"welcome": True}),
+    ],
+    ids=["html", "html-as-json", "another-object"],
+)
+def test_an_answer_that_is_no_chat_completion_is_reported(tmp_path, answer):
+    async def welcome(request: Request) -> Response:
+        return answer
+
+    with running(Starlette(routes=[Route("/{path:path}", welcome, methods=["POST"])])) as url:
+        result = evaluated(tmp_path, "--openai", url, "--model-name", "walker", "--tasks", "2")
+    assert result.exit_code == 1
+    assert f"--openai: {url} did not answer with a chat completion" in result.stderr
+    assert "Traceback" not in result.output
 
 
 def test_an_unset_key_variable_is_named(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from agentrl_components.errors import StoreError
 from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting.transcript import Replay, replay
 from agentrl_components.schedule.record import IterationRecord
@@ -31,9 +32,9 @@ class Records:
     evaluations: Mapping[str, HeldoutResult]
     """By name."""
     before: Sequence[Replay]
-    """StoredModel held-out episodes of the evaluation before training."""
+    """Stored held-out episodes of the evaluation before training."""
     after: Sequence[Replay]
-    """StoredModel held-out episodes of the evaluation after training."""
+    """Stored held-out episodes of the evaluation after training."""
     tracked: TrackerRecord
 
 
@@ -41,14 +42,14 @@ def read(store: Store) -> Records:
     """The records in `store` that exist. Skips those that a concurrent run deletes.
 
     Raises:
-        StoreError: a record is damaged; the message names its key.
+        StoreError: a record is damaged or missing; the message names its key.
     """
     evaluations = {}
     for key in store.list(keys.EVALUATIONS):
         name = key.removeprefix(keys.EVALUATIONS).removesuffix(".json")
         if key == keys.evaluation(name):
             evaluations[name] = load_record(store, key, HeldoutResult)
-    iterations = [find_record(store, key, IterationRecord) for key in store.list(keys.ITERATIONS)]
+    iterations = [find_record(store, key, IterationRecord) for key in iteration_keys(store)]
     return Records(
         state=read_state(store),
         iterations=[one for one in iterations if one is not None],
@@ -56,6 +57,27 @@ def read(store: Store) -> Records:
         before=_replays(store, keys.episodes("before")),
         after=_replays(store, keys.episodes("after")),
         tracked=read_tracker(store),
+    )
+
+
+def iteration_keys(store: Store) -> list[str]:
+    """The keys of the iteration records in `store`, in order.
+
+    Raises:
+        StoreError: the record of an iteration is missing between two others.
+    """
+    for _ in range(2):  # a concurrent run may delete records while they are listed: look twice
+        present = list(store.list(keys.ITERATIONS))
+        missing = [
+            expected
+            for number, expected in enumerate(map(keys.iteration, range(len(present))))
+            if present[number] != expected
+        ]
+        if not missing:
+            return present
+    raise StoreError(
+        f"{missing[0]}: in {store.url}: missing, although {present[-1]} is there; restore the "
+        "file, or start a new run"
     )
 
 

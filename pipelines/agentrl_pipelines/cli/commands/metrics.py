@@ -37,11 +37,11 @@ def metrics(root: Path) -> None:
 def lines(store: Store) -> Iterator[str]:
     """The iterations in `store` as JSON, in order. Skips those that a concurrent run deletes.
 
-    Raises `StoreError` with the key of a damaged record."""
+    Raises `StoreError` with the key of a damaged or missing record."""
     from agentrl_components.errors import AbsentError, StoreError
-    from agentrl_components.storage import keys
+    from agentrl_components.reporting.read import iteration_keys
 
-    for key in store.list(keys.ITERATIONS):
+    for key in iteration_keys(store):
         try:
             record = json.loads(store.get(key))
             fields = {name: record[name] for name in FIELDS}

@@ -98,6 +98,15 @@ def test_a_damaged_iteration_is_named(command, root):
     assert "iterations/000001.json" in result.output
 
 
+@pytest.mark.parametrize("command", [metrics, report])
+def test_a_missing_iteration_is_named(command, root):
+    (root / "store" / "iterations" / "000000.json").unlink()
+    result = called(command, root)
+    assert result.exit_code == 1
+    assert "iterations/000000.json: in " in result.output
+    assert "missing, although iterations/000001.json is there" in result.output
+
+
 def test_a_damaged_manifest_is_named(root):
     (root / "store" / "run.json").write_text("{")
     result = called(metrics, root)

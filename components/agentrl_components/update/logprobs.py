@@ -27,11 +27,19 @@ def states(decoder: Decoder, pack: Pack) -> Tensor:
     return hidden_SE
 
 
-def score(decoder: Decoder, pack: Pack, chunk: int) -> tuple[Tensor, Tensor]:
+def score(
+    decoder: Decoder, pack: Pack, chunk: int, *, entropy_gradient: bool = False
+) -> tuple[Tensor, Tensor]:
     """Log-probability [S] of each sampled token and entropy [S] of its distribution, in nats.
 
     The distribution is the one it was sampled from: at the pack's temperature and over the allowed
-    tokens. `chunk` is the number of tokens whose logits exist at one time."""
+    tokens.
+
+    Args:
+        chunk: number of tokens whose logits exist at one time.
+        entropy_gradient: whether the entropy has a gradient, which takes memory for two more arrays
+            of the logits' size.
+    """
     hidden_SE = states(decoder, pack)
     device = hidden_SE.device
     targets_S = torch.from_numpy(pack.targets_S).to(device)
@@ -46,6 +54,7 @@ def score(decoder: Decoder, pack: Pack, chunk: int) -> tuple[Tensor, Tensor]:
             targets_S[part],
             temperature_S[part],
             None if allowed_SA is None else allowed_SA[part],
+            entropy_gradient,
         )
         if len(targets_S) > chunk and torch.is_grad_enabled():
             logprob_C, entropy_C = checkpoint(_head, *inputs, use_reentrant=False)
@@ -62,28 +71,31 @@ def _head(
     targets_C: Tensor,
     temperature_C: Tensor,
     allowed_CA: Tensor | None,
+    entropy_gradient: bool,
 ) -> tuple[Tensor, Tensor]:
     logits_CV = decoder.logits(hidden_CE).float() / temperature_C[:, None]
     target_C = logits_CV.gather(1, targets_C[:, None]).squeeze(1)
     if allowed_CA is None:
-        total_C, entropy_C = _totals(logits_CV)
+        total_C, entropy_C = _totals(logits_CV, entropy_gradient)
         return target_C - total_C, entropy_C
     # The softmax is over the allowed tokens only, which are far fewer than the vocabulary.
     unrestricted_C = allowed_CA[:, 0] < 0
     padding_CA = (allowed_CA < 0) & ~unrestricted_C[:, None]
     logits_CA = logits_CV.gather(1, allowed_CA.clamp(min=0)).masked_fill(padding_CA, -torch.inf)
-    total_C, entropy_C = _totals(logits_CA)
+    total_C, entropy_C = _totals(logits_CA, entropy_gradient)
     if bool(unrestricted_C.any()):
-        full_C, full_entropy_C = _totals(logits_CV)
+        full_C, full_entropy_C = _totals(logits_CV, entropy_gradient)
         total_C = torch.where(unrestricted_C, full_C, total_C)
         entropy_C = torch.where(unrestricted_C, full_entropy_C, entropy_C)
     return target_C - total_C, entropy_C
 
 
-def _totals(logits_CV: Tensor) -> tuple[Tensor, Tensor]:
+def _totals(logits_CV: Tensor, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
     """Log-sum-exp [C] and entropy [C] of logits [C, V]."""
     total_C = logits_CV.logsumexp(-1)
-    probs_CV = (logits_CV - total_C[:, None]).exp()
-    # A masked token has probability 0 and logit -inf; their product must be 0, not NaN.
-    weighted_C = (probs_CV * logits_CV.masked_fill(probs_CV == 0, 0.0)).sum(-1)
-    return total_C, total_C - weighted_C
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+        probs_CV = (logits_CV - total_C[:, None]).exp()
+        # A masked token has probability 0 and logit -inf; their product must be 0, not NaN.
+        weighted_C = (probs_CV * logits_CV.masked_fill(probs_CV == 0, 0.0)).sum(-1)
+        entropy_C = total_C - weighted_C
+    return total_C, entropy_C

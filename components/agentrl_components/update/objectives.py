@@ -19,7 +19,7 @@ from agentrl_components.model.value_model import Critic
 from agentrl_components.spec import Algorithm
 from agentrl_components.update.logprobs import score, states
 from agentrl_components.update.losses.importance import importance_weights
-from agentrl_components.update.losses.kl import kl_penalty
+from agentrl_components.update.losses.kl import KL_RATIO_CAP, kl_penalty
 from agentrl_components.update.losses.normalise import Denominators, reduced
 from agentrl_components.update.losses.registry import SURROGATES
 from agentrl_components.update.losses.value import clipped_value_loss
@@ -60,7 +60,9 @@ class PolicyGradient:
         `mismatch_kl` is summed over `measured` tokens: those whose log-probabilities before the
         update are known. Without a column `old` these are the tokens of the first mini-batch."""
         algorithm = self.algorithm
-        logprobs_S, entropy_S = score(decoder, pack, self.chunk)
+        logprobs_S, entropy_S = score(
+            decoder, pack, self.chunk, entropy_gradient=algorithm.entropy > 0
+        )
         columns = {name: torch.from_numpy(c).to(logprobs_S) for name, c in pack.columns.items()}
         episode_S = torch.from_numpy(pack.episode_S).to(logprobs_S.device)
         old_S = columns.get("old", columns["sampler"])
@@ -79,7 +81,9 @@ class PolicyGradient:
             mode=algorithm.importance_sampling.mode,
             cap=algorithm.importance_sampling.cap,
         )
-        loss_S = correction.weights_S * surrogate.loss_S - algorithm.entropy * entropy_S
+        loss_S = correction.weights_S * surrogate.loss_S
+        if algorithm.entropy:
+            loss_S = loss_S - algorithm.entropy * entropy_S
         sums = {
             "entropy": float(entropy_S.detach().sum()),
             "clipped": float(surrogate.clipped_S.sum()),
@@ -93,7 +97,8 @@ class PolicyGradient:
             sums["measured"] = float(len(before_S))
         if algorithm.kl.coefficient:
             penalty_S = kl_penalty(logprobs_S, columns["reference"], algorithm.kl.estimator)
-            loss_S = loss_S + algorithm.kl.coefficient * surrogate.ratio_S * penalty_S
+            ratio_S = surrogate.ratio_S.clamp(max=KL_RATIO_CAP)
+            loss_S = loss_S + algorithm.kl.coefficient * ratio_S * penalty_S
             sums["kl"] = float(penalty_S.detach().sum())
         loss = reduced(loss_S, episode_S, algorithm.normalise, self.denominators)
         sums["loss"] = float(loss.detach()) * self.denominators.tokens

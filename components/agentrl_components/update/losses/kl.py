@@ -13,7 +13,8 @@ gradient of KL(policy || reference) (Liu et al., Rethinking KL Regularization in
 2510.01555). Differentiating k1 would give zero in expectation, and differentiating k3 the gradient
 of KL(reference || policy). d is clamped in the gradient too, so that a token with a large d has a
 bounded gradient towards the reference. If the policy has changed since it sampled the tokens,
-multiply by the detached ratio (`Surrogate.ratio_S`) to get value and gradient for the new policy.
+multiply by the detached ratio (`Surrogate.ratio_S`), bounded by `KL_RATIO_CAP`, to get value and
+gradient for the new policy.
 
 Legend: S sampled tokens of the micro-batch.
 """
@@ -29,6 +30,10 @@ KlEstimator = Literal["k1", "k2", "k3"]
 
 KL_LIMIT = 10.0
 """Bound of a token's estimate and of d in its gradient, in nats."""
+
+KL_RATIO_CAP = 2.0
+"""Bound of the ratio that weights a token's penalty (truncated importance sampling). Without it, a
+token whose probability has grown by e^12 would outweigh all others."""
 
 
 def kl_penalty(logprobs_S: Tensor, reference_S: Tensor, estimator: KlEstimator) -> Tensor:

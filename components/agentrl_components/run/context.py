@@ -167,6 +167,8 @@ class RunContext:
         """Restore the weights and the optimizer of the checkpoint after `iteration`, and nothing
         else of it: the schedule continues, and random streams are new."""
         self.learner.restore(checkpoint.load(self.store, iteration + 1).files)
+        # An engine that has loaded the discarded weights must not take them for the restored ones.
+        self.training.version += 1
         self.training.rolled_back.append(self.history[-1].phase)
         self.training.after_rollback = True
 

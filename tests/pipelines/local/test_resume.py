@@ -118,10 +118,13 @@ def test_a_rollback_restores_the_weights_and_survives_kills(tmp_path):
     decisions = [json.loads(store.get(key))["decision"] for key in store.list(keys.ITERATIONS)]
     actions = [decision["action"] for decision in decisions]
     assert actions.count("rollback") == 2
+    versions = [json.loads(store.get(key))["version"] for key in store.list(keys.ITERATIONS)]
     place = actions.index("rollback")
     assert "back to the checkpoint of iteration" in decisions[place]["reason"]
     back = int(decisions[place]["reason"].rsplit(" ", 1)[1])
     assert back < place
+    # One for the update, one for the restored weights: engines that hold the discarded ones reload.
+    assert versions[place + 1] == versions[place] + 2
     weights = [
         store.get(keys.checkpoint(number + 1, "model.safetensors")) for number in (back, place)
     ]

@@ -17,6 +17,10 @@ from agentrl_components.errors import ModelError
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
 """Supported values of `model_type`."""
 
+KV_HEADS = {"mistral": 8, "qwen2": 32, "qwen3": 32}
+HEAD_DIMS = {"qwen3": 128}
+"""What transformers assumes if config.json does not state `num_key_value_heads` or `head_dim`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rope:
@@ -83,7 +87,9 @@ def read(folder: Path) -> Architecture:
     family = config.get("model_type")
     if family not in FAMILIES:
         raise ModelError(f"{path}: model type {family!r} is not one of {', '.join(FAMILIES)}")
-    if config.get("sliding_window") and config.get("use_sliding_window", family == "mistral"):
+    # Mistral's default is a window of 4096 tokens, and Qwen's if `use_sliding_window` is set.
+    window = config.get("sliding_window", 0 if family == "llama" else 4096)
+    if window and config.get("use_sliding_window", family == "mistral"):
         raise ModelError(f"{path}: sliding-window attention is not supported")
     if config.get("hidden_act", "silu") != "silu":
         raise ModelError(
@@ -101,7 +107,8 @@ def read(folder: Path) -> Architecture:
 
 def _architecture(config: Mapping[str, Any]) -> Architecture:
     heads = config["num_attention_heads"]
-    kv_heads = config.get("num_key_value_heads") or heads
+    default = KV_HEADS.get(config["model_type"], heads)
+    kv_heads = config.get("num_key_value_heads", default) or heads
     if heads % kv_heads:
         raise ModelError(f"{heads} heads is not a multiple of {kv_heads} key heads")
     bias = bool(config.get("attention_bias", False))
@@ -113,7 +120,8 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
         layers=config["num_hidden_layers"],
         heads=heads,
         kv_heads=kv_heads,
-        head_width=config.get("head_dim") or config["hidden_size"] // heads,
+        head_width=config.get("head_dim", HEAD_DIMS.get(config["model_type"]))
+        or config["hidden_size"] // heads,
         eps=config.get("rms_norm_eps", 1e-6),
         rope=_rope(config),
         tied=bool(config.get("tie_word_embeddings", False)),

@@ -165,6 +165,8 @@ def test_random_weights_are_a_function_of_the_seed(folder):
         ({"rope_parameters": {"rope_type": "yarn"}}, "rotary scaling 'yarn' is not supported"),
         ({"rope_parameters": {"rope_type": "llama3"}}, "factor is missing"),
         ({"model_type": "mistral", "sliding_window": 64}, "sliding-window attention"),
+        ({"model_type": "mistral"}, "sliding-window attention"),  # its default is 4096
+        ({"model_type": "qwen2", "use_sliding_window": True}, "sliding-window attention"),
     ],
 )
 def test_a_config_that_cannot_be_used_is_named_with_its_reason(folder, changes, told):

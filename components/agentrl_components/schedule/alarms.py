@@ -3,7 +3,8 @@
 An alarm fires if its signal is beyond its bound over the alarm's whole last `window`, in both mean
 and median: a single spike is not a collapse, and one good iteration does not hide a collapse. With
 fewer records than a window, nothing fires. Records before a rollback belong to other weights and
-are ignored. In a real collapse, success falls while episodes are pinned at the turn limit, gradient
+are ignored. Success is compared within a phase only, because a longer horizon changes what it
+measures. In a real collapse, success falls while episodes are pinned at the turn limit, gradient
 norms spike and entropy goes to 0 (AgentGym-RL, arXiv 2509.08755, figure 7); the reward deviation
 within groups drops first (RAGEN, arXiv 2504.20073).
 """
@@ -52,8 +53,10 @@ Finding = tuple[Signal, float, float, str]
 def _findings(alarm: Alarm, history: Sequence[IterationRecord]) -> Iterator[Finding]:
     """The findings of one alarm, at most one per signal."""
     last = history[-alarm.window :]
-    yield from _pinned(alarm, history)
-    yield from _dropped(alarm, history)
+    # Success of phases with different horizons is not comparable.
+    of_phase = [record for record in history if record.phase == history[-1].phase]
+    yield from _pinned(alarm, of_phase)
+    yield from _dropped(alarm, of_phase)
     yield from _bounded(
         "wellformed_below",
         "well-formed replies",
@@ -121,7 +124,7 @@ def _pinned(alarm: Alarm, history: Sequence[IterationRecord]) -> Iterator[Findin
 
 
 def _dropped(alarm: Alarm, history: Sequence[IterationRecord]) -> Iterator[Finding]:
-    if alarm.reward_drop is None:
+    if alarm.reward_drop is None or len(history) < alarm.window:
         return
     means = moving_means([record.success for record in history], alarm.window)
     best, now = max(means), means[-1]

@@ -89,6 +89,21 @@ def test_reward_drop_fires_when_success_lost_a_share_of_its_best_window():
     assert signals(Alarm(window=2, reward_drop=0.63), records) == []
 
 
+def test_success_is_compared_with_its_best_in_the_same_phase_only():
+    """A phase with a longer horizon may begin with less success than a shorter one ended with."""
+    records = history([0.8, 0.8, 0.3, 0.3, 0.3, 0.1, 0.1])
+    records = [r.model_copy(update={"phase": int(i >= 2)}) for i, r in enumerate(records)]
+    alarm = Alarm(window=2, reward_drop=0.5)
+    assert [signals(alarm, records[:end]) for end in (3, 4, 5)] == [[], [], []]
+    assert signals(alarm, records) == ["reward_drop"]  # .3 -> .1
+
+
+def test_episodes_at_the_cap_are_compared_within_a_phase():
+    records = history([0.8, 0.8, 0.3, 0.3], capped=1.0)
+    records = [r.model_copy(update={"phase": int(i >= 2)}) for i, r in enumerate(records)]
+    assert signals(Alarm(window=2, turns_pinned=0.9), records) == []
+
+
 def test_reward_drop_does_not_fire_for_a_run_without_success():
     assert signals(Alarm(window=2, reward_drop=0.5), history([0.0] * 6)) == []
 

@@ -174,6 +174,23 @@ def staleness_needs_importance_sampling(spec: RunSpec) -> Iterator[Mistake]:
 
 
 @rule(
+    "algorithm.importanceSampling",
+    cel="self.algorithm.importanceSampling.mode != 'mask'"
+    " || self.algorithm.importanceSampling.cap > 1.0",
+)
+def importance_mask_needs_range(spec: RunSpec) -> Iterator[Mistake]:
+    """algorithm.importanceSampling.cap must be above 1 if mode is mask, which otherwise drops every
+    token whose ratio is not exactly 1."""
+    correction = spec.algorithm.importance_sampling
+    if correction.mode == "mask" and correction.cap <= 1:
+        yield Mistake(
+            field="spec.algorithm.importanceSampling.cap",
+            reason=f"{correction.cap:g} would mask every token whose ratio is not exactly 1",
+            fix="set it above 1, such as 2, or set mode to truncate",
+        )
+
+
+@rule(
     "update.schedule",
     "update.finalShare",
     cel=f"self.update.schedule != 'constant' || self.update.finalShare == {Update().final_share}",
@@ -198,5 +215,6 @@ RULES: tuple[Rule, ...] = (
     admissible_actions_need_full_top_p,
     top_p_needs_importance_sampling,
     staleness_needs_importance_sampling,
+    importance_mask_needs_range,
     final_share_needs_decay,
 )

@@ -85,19 +85,22 @@ def early_end_settings_match_advance(spec: RunSpec) -> Iterator[Mistake]:
     "horizon.window",
     "horizon.phases.*.iterations",
     cel="self.horizon.advance == 'iterations'"
-    " || self.horizon.phases.all(p, self.horizon.window <= p.iterations)",
+    " || self.horizon.phases.all(p, self.horizon.window"
+    " * (self.horizon.advance == 'plateau' ? 2 : 1) <= p.iterations)",
 )
 def window_fits_phases(spec: RunSpec) -> Iterator[Mistake]:
-    """horizon.window may not exceed the iterations of any phase if advance is success or
-    plateau."""
+    """horizon.window may not exceed the iterations of any phase if advance is success, or half of
+    them if it is plateau, which compares two windows."""
     horizon = spec.horizon
     shortest = min(phase.iterations for phase in horizon.phases)
-    if horizon.advance != "iterations" and horizon.window > shortest:
+    windows = 2 if horizon.advance == "plateau" else 1
+    if horizon.advance != "iterations" and windows * horizon.window > shortest:
+        needed = f"{windows} windows of {horizon.window}" if windows > 1 else f"{horizon.window}"
         yield Mistake(
             field="spec.horizon.window",
-            reason=f"{horizon.window} iterations do not fit into a phase of {shortest}, which "
+            reason=f"{needed} iterations do not fit into a phase of {shortest}, which "
             f"could never end by {horizon.advance}",
-            fix=f"set it to {shortest} or less, or lengthen the phase",
+            fix=f"set it to {max(1, shortest // windows)} or less, or lengthen the phase",
         )
 
 

@@ -135,6 +135,11 @@ BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
         ("rollout.maxStaleness=1", 'algorithm.importanceSampling.mode="off"'),
         ["spec.rollout.maxStaleness"],
     ),
+    (
+        "importance_mask_needs_range",
+        ("algorithm.importanceSampling={mode: mask, cap: 1}",),
+        ["spec.algorithm.importanceSampling.cap"],
+    ),
     ("final_share_needs_decay", ("update.finalShare=0",), ["spec.update.finalShare"]),
     (
         "max_turns_never_decrease",
@@ -161,7 +166,7 @@ BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
     ),
     (
         "window_fits_phases",
-        ("horizon.advance=plateau", "horizon.window=21"),
+        ("horizon.advance=plateau", "horizon.window=11"),
         ["spec.horizon.window"],
     ),
     (

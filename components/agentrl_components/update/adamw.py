@@ -9,7 +9,7 @@ Legend: P parameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,8 +23,17 @@ EPSILON = 1e-8
 class AdamW:
     """AdamW (Loshchilov & Hutter, arXiv 1711.05101) for one vector [P]."""
 
-    def __init__(self, vector_P: Tensor, *, beta2: float, weight_decay: float) -> None:
+    def __init__(
+        self,
+        vector_P: Tensor,
+        *,
+        beta2: float,
+        weight_decay: float,
+        decayed: Sequence[Tensor] | None = None,
+    ) -> None:
+        """`decayed` are the views of `vector_P` that weight decay applies to; None: all of it."""
         self._vector, self._beta2, self._weight_decay = vector_P, beta2, weight_decay
+        self._decayed = [vector_P] if decayed is None else list(decayed)
         self._moments: dict[str, Tensor] = {}
 
     @torch.no_grad()
@@ -36,6 +45,9 @@ class AdamW:
                 "exp_avg": torch.zeros_like(self._vector),
                 "exp_avg_sq": torch.zeros_like(self._vector),
             }
+        if self._weight_decay:
+            for part in self._decayed:
+                part.mul_(1 - learning_rate * self._weight_decay)
         adamw(
             [self._vector],
             [gradient_P],
@@ -48,7 +60,7 @@ class AdamW:
             beta1=BETA1,
             beta2=self._beta2,
             lr=learning_rate,
-            weight_decay=self._weight_decay,
+            weight_decay=0.0,  # applied above
             eps=EPSILON,
             maximize=False,
         )

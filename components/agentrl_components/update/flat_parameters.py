@@ -62,6 +62,11 @@ class FlatParameters:
             offset += parameter.numel()
         return out
 
+    def matrices(self) -> list[Tensor]:
+        """Views of the master weights that weight decay applies to: those of parameters with two or
+        more dimensions, which excludes norms and biases."""
+        return [view for view in self._views.values() if view.dim() >= 2]
+
     @torch.no_grad()
     def refresh(self) -> None:
         """Copy the master weights into a bfloat16 module. A float32 module is a view of them."""

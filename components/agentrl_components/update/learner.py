@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from agentrl_components.schedule.learning_rate import schedule_factor
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import RunSpec
 from agentrl_components.storage.tensors import Files
@@ -56,6 +57,7 @@ class Learner:
         algorithm = self.spec.algorithm
         examples = self._examples(self._trainable(episodes))
         warming_up = self.traits.needs_critic and iteration < algorithm.critic.warmup_iterations
+        critic_rate = algorithm.critic.learning_rate * schedule_factor(self.spec, iteration)
         sums: Sums = {}
         norms: list[float] = []
         for batch in self._mini_batches(len(examples), iteration):
@@ -70,7 +72,7 @@ class Learner:
                     value_clip=algorithm.critic.value_clip, denominators=denominators
                 )
                 accumulate(sums, self.trainers.differentiate(value, chosen))
-                self.trainers.step("critic", algorithm.critic.learning_rate)
+                self.trainers.step("critic", critic_rate)
             if warming_up:
                 continue
             objective = PolicyGradient(

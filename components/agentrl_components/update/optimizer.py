@@ -14,15 +14,20 @@ import torch
 from agentrl_components.spec import Update
 from agentrl_components.storage import keys, tensors
 from agentrl_components.update.adamw import AdamW
-from agentrl_components.update.flat_parameters import Shared
+from agentrl_components.update.flat_parameters import FlatParameters
 
 
 class Optimizer:
     """AdamW over a master vector [P] whose gradient is summed over lanes."""
 
-    def __init__(self, shared: Shared, update: Update) -> None:
-        self._shared = shared
-        self.adamw = AdamW(shared.vector, beta2=update.beta2, weight_decay=update.weight_decay)
+    def __init__(self, flat: FlatParameters, update: Update) -> None:
+        self._shared = flat.shared
+        self.adamw = AdamW(
+            flat.shared.vector,
+            beta2=update.beta2,
+            weight_decay=update.weight_decay,
+            decayed=flat.matrices(),
+        )
         self._max_grad_norm = update.max_grad_norm
 
     def step(self, learning_rate: float) -> float:

@@ -30,8 +30,8 @@ class PoolTrainers:
     def __init__(self, spec: RunSpec, lead: Worker, pool: WorkerPool) -> None:
         """`lead` is this process's worker, whose vectors the workers of `pool` share."""
         self._spec, self._lead, self._pool = spec, lead, pool
-        self.policy = Optimizer(lead.policy.shared, spec.update)
-        self.critic = None if lead.critic is None else Optimizer(lead.values.shared, spec.update)
+        self.policy = Optimizer(lead.policy, spec.update)
+        self.critic = None if lead.critic is None else Optimizer(lead.values, spec.update)
 
     def differentiate(self, objective: Objective, examples: Sequence[Example]) -> Sums:
         lanes = enumerate(self._packs(examples))

@@ -1,6 +1,38 @@
-import pytest
+"""The learning rate over a run: warm-up, decay and their joint."""
 
-from agentrl_components.schedule.learning_rate import cosine_decay
+import pytest
+from learner_bench import spec
+
+from agentrl_components.schedule.learning_rate import cosine_decay, learning_rate, schedule_factor
+
+
+def rates(iterations=10, **update):
+    horizon = {"phases": [{"maxTurns": 3, "iterations": iterations}]}
+    of_run = spec(horizon=horizon, update={"learningRate": 1e-3, **update})
+    return [learning_rate(of_run, i) for i in range(iterations)]
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_the_rate_does_not_jump_at_the_end_of_the_warm_up(schedule):
+    found = rates(schedule=schedule, warmupIterations=5, finalShare=0.1)
+    assert found[:5] == pytest.approx([2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
+    assert found[5] == pytest.approx(1e-3)  # without the correction 5e-4 for linear
+    assert found[5:] == sorted(found[5:], reverse=True)
+    assert found[-1] == pytest.approx(1e-4)
+
+
+def test_without_warm_up_the_linear_schedule_goes_from_the_rate_to_its_final_share():
+    found = rates(iterations=4, schedule="linear", finalShare=0.1)
+    assert found == pytest.approx([1e-3, 7e-4, 4e-4, 1e-4])
+
+
+def test_a_constant_schedule_stays_at_the_rate_after_the_warm_up():
+    assert rates(iterations=4, warmupIterations=2) == pytest.approx([5e-4, 1e-3, 1e-3, 1e-3])
+
+
+def test_a_run_shorter_than_its_warm_up_ends_below_the_rate():
+    short = spec(update={"warmupIterations": 10, "schedule": "linear"})
+    assert schedule_factor(short, 1) == pytest.approx(0.2)
 
 
 def test_cosine_decay_ends_at_a_tenth_of_the_rate():

@@ -184,6 +184,37 @@ def test_ppo_moves_its_critic_and_waits_for_it_while_it_warms_up(folder):
     assert first.metrics["update/value_loss"] > 0
 
 
+def test_weight_decay_leaves_norms_alone(folder):
+    """Without a gradient (equal advantages of 0), a step only decays: by 1 - 0.1 * 0.5."""
+    with Bench(folder, update={"weightDecay": 0.5}) as bench:
+        for lane in bench.worker.policy.shared.lanes:
+            lane.zero_()
+        before = {n: p.detach().clone() for n, p in bench.worker.decoder.named_parameters()}
+        bench.trainers.step("policy", 0.1)
+        after = dict(bench.worker.decoder.named_parameters())
+    norms = [name for name, weight in before.items() if weight.dim() == 1]
+    assert norms
+    for name, weight in before.items():
+        factor = 1.0 if name in norms else 0.95
+        torch.testing.assert_close(after[name].detach(), factor * weight)
+
+
+def test_the_critic_follows_the_learning_rate_schedule(folder):
+    """A first AdamW step moves a weight by the learning rate: 1e-3, then a tenth of it."""
+    moved = []
+    for iteration in (0, 1):
+        changes = {
+            "algorithm": {"name": "ppo"},
+            "update": {"schedule": "linear", "finalShare": 0.1},
+        }
+        with Bench(folder, **changes) as bench:
+            values = bench.worker.values.shared.vector
+            before = values.clone()
+            bench.update(as_sampled(bench, GROUP), iteration=iteration)
+            moved.append(float((values - before).abs().max()))
+    assert moved[1] == pytest.approx(0.1 * moved[0], rel=1e-2)
+
+
 def test_the_penalty_is_measured_against_the_weights_of_the_folder(folder):
     with Bench(folder, algorithm={"kl": {"coefficient": 0.1}}) as bench:
         first = bench.update(as_sampled(bench, GROUP))

@@ -158,6 +158,9 @@ class RunContext:
         if found is None:
             return
         self.training = saved_state.restore(found, self.learner)
+        if self.spec.warm_start is not None and self.learner.has_reference:
+            # The reference policy is the one that the warm start ended with.
+            self.learner.restore_reference(checkpoint.load(self.store, 0).files)
         self._note_checkpoint()
         self.resumed = True
         self.journal.truncate(len(self.history))

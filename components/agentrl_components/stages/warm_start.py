@@ -32,8 +32,8 @@ def warm_start(context: RunContext) -> None:
         for number in range(warm.rounds if warm.algorithm == "filtered-imitation" else 1):
             learn(context, warm, SOURCES[warm.algorithm](context, warm, number))
             context.training.version += 1
-        # Optimizer moments of imitation say nothing about policy gradients.
-        context.learner.clear_moments()
+        # Also resets the optimizer: moments of imitation say nothing about policy gradients.
+        context.learner.set_start()
     context.save()
 
 

@@ -28,20 +28,25 @@ class Shared:
     """Float32 master weights [P]."""
     lanes: tuple[Tensor, ...]
     """Float32 gradients [P], one per lane."""
+    reference: Tensor | None = None
+    """Float32 weights [P] of the reference policy, if there is a KL penalty."""
 
 
 class FlatParameters:
     """Views of one float32 vector [P] for the trainable parameters of a module."""
 
-    def __init__(self, module: nn.Module, shared: Shared | None = None) -> None:
-        """With `shared`, the module takes its weights. Without, the vector is created from the
-        module's weights, in shared memory on CPU."""
+    def __init__(
+        self, module: nn.Module, shared: Shared | None = None, *, reference: bool = False
+    ) -> None:
+        """With `shared`, the module takes its weights. Without, the vectors are created from the
+        module's weights, in shared memory on CPU; with `reference` also those of a reference."""
         self._named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         if shared is None:
             vector = torch.cat([p.detach().float().reshape(-1) for _, p in self._named])
-            shared = Shared(vector, tuple(torch.zeros_like(vector) for _ in range(LANES)))
+            copy = vector.clone() if reference else None
+            shared = Shared(vector, tuple(torch.zeros_like(vector) for _ in range(LANES)), copy)
             if vector.device.type == "cpu":
-                for tensor in (vector, *shared.lanes):
+                for tensor in (vector, *shared.lanes, *([] if copy is None else [copy])):
                     tensor.share_memory_()  # type: ignore[no-untyped-call]
         self.shared = shared
         self._views = self.split(shared.vector)

@@ -99,9 +99,10 @@ class Learner:
             return frozenset()
         return zero_variance(self._views(played))
 
-    def clear_moments(self) -> None:
-        """Reset the policy optimizer's moments."""
+    def set_start(self) -> None:
+        """Take the current policy as the start of reinforcement learning, after a warm start."""
         self.trainers.clear_moments("policy")
+        self.trainers.set_start()
 
     def weights(self) -> dict[str, Tensor]:
         """The policy's weights, as `Trainers.weights` gives them."""
@@ -114,6 +115,15 @@ class Learner:
     def restore(self, files: Mapping[str, bytes | Path]) -> None:
         """Load what `state` returned."""
         self.trainers.restore(files)
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the loss has a KL penalty towards a reference policy."""
+        return self.spec.algorithm.kl.coefficient > 0
+
+    def restore_reference(self, files: Mapping[str, bytes | Path]) -> None:
+        """Make the policy that is saved in `files` the reference policy."""
+        self.trainers.restore_reference(files)
 
     def _metrics(
         self, examples: Sequence[Example], sums: Sums, norms: Sequence[float], rate: float
@@ -154,7 +164,7 @@ class Learner:
         algorithm = self.spec.algorithm
         if algorithm.importance_sampling.mode != "off":
             _add(columns, "old", self.trainers.logprobs(bare))
-        if algorithm.kl.coefficient:
+        if self.has_reference:
             _add(columns, "reference", self.trainers.logprobs(bare, reference=True))
         values = None
         if self.traits.needs_critic:

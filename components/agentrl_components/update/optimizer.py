@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from agentrl_components.spec import Update
 from agentrl_components.storage import keys, tensors
@@ -58,6 +59,10 @@ class Optimizer:
     @torch.no_grad()
     def restore(self, files: Mapping[str, bytes | Path], name: str) -> None:
         """Load what `state` returned. Weights are copied in place, so every process has them."""
-        master = tensors.unpack(files[f"{keys.TRAINER}{name}-master.safetensors"])
-        self._shared.vector.copy_(master["vector"])
+        self._shared.vector.copy_(saved_weights(files, name))
         self.adamw.load_state_dict(tensors.unpack_optimizer(files, name))
+
+
+def saved_weights(files: Mapping[str, bytes | Path], name: str) -> Tensor:
+    """The master weights [P] in files that `Optimizer.state` returned."""
+    return tensors.unpack(files[f"{keys.TRAINER}{name}-master.safetensors"])["vector"]

@@ -56,6 +56,16 @@ class Trainers(Protocol):
         """The critic's values [S] before each example's sampled tokens."""
         ...
 
+    def set_start(self) -> None:
+        """Take the current policy as the start of reinforcement learning: it becomes the reference
+        policy, and the critic's trunk if there is a critic. Until the first call both are the model
+        as it was opened."""
+        ...
+
+    def restore_reference(self, files: Mapping[str, bytes | Path]) -> None:
+        """Make the policy that is saved in `files` the reference policy."""
+        ...
+
     def weights(self) -> dict[str, Tensor]:
         """The policy's weights on the CPU, named as transformers names them, adapters merged."""
         ...

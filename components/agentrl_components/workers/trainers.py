@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from agentrl_components.model.load import export_weights
@@ -13,7 +14,7 @@ from agentrl_components.spec import RunSpec
 from agentrl_components.storage.tensors import Files
 from agentrl_components.update.flat_parameters import LANES
 from agentrl_components.update.objectives import ModelName, Objective, Sums, accumulate
-from agentrl_components.update.optimizer import Optimizer
+from agentrl_components.update.optimizer import Optimizer, saved_weights
 from agentrl_components.update.packing import Example, Pack, pack, plan
 from agentrl_components.update.trainers import Column
 from agentrl_components.workers.pool import WorkerPool
@@ -52,6 +53,22 @@ class PoolTrainers:
 
     def values(self, examples: Sequence[Example]) -> list[Column]:
         return self._per_example(examples, Worker.estimates)
+
+    @torch.no_grad()
+    def set_start(self) -> None:
+        policy = self._lead.policy.shared
+        if policy.reference is not None:
+            policy.reference.copy_(policy.vector)
+        if self._lead.critic is not None:
+            trunk = self._lead.values.split(self._lead.values.shared.vector)
+            for name, weight in self.weights().items():
+                trunk[f"decoder.{name}"].copy_(weight)
+
+    @torch.no_grad()
+    def restore_reference(self, files: Mapping[str, bytes | Path]) -> None:
+        reference = self._lead.policy.shared.reference
+        if reference is not None:
+            reference.copy_(saved_weights(files, "optimizer"))
 
     def weights(self) -> dict[str, Tensor]:
         self._lead.policy.refresh()

@@ -71,7 +71,8 @@ class Worker:
         if spec.model.lora is not None:
             lora.add(self.decoder, spec.model.lora, spec.seed)
         self.decoder.checkpointing = spec.update.gradient_checkpointing
-        self.policy = FlatParameters(self.decoder, setup.policy)
+        penalised = spec.algorithm.kl.coefficient > 0
+        self.policy = FlatParameters(self.decoder, setup.policy, reference=penalised)
         self.critic: Critic | None = None
         if spec.algorithm.traits.needs_critic:
             self.critic = Critic(open_decoder(setup.folder, dtype, device))
@@ -93,7 +94,7 @@ class Worker:
         self._vllm: VllmEngine | None = None
         self._loaded = -1
         """Policy version loaded in vLLM."""
-        self._reference: Decoder | None = None
+        self._reference: tuple[Decoder, FlatParameters] | None = None
         self._setup = setup
 
     def play(self, jobs: Sequence[Job], rules: Rules, version: int) -> list[Trajectory]:
@@ -154,7 +155,7 @@ class Worker:
     def logprobs(self, packs: Sequence[Pack], reference: bool) -> list[Tensor]:
         """Log-probabilities [S] of the sampled tokens of each pack, under the policy or under the
         reference policy."""
-        decoder = self._first() if reference else self.decoder
+        decoder = self._reference_decoder() if reference else self.decoder
         if not reference:
             self.policy.refresh()
         return [score(decoder, pack, self.spec.update.logits_chunk)[0].cpu() for pack in packs]
@@ -175,10 +176,18 @@ class Worker:
             self._loop.run_until_complete(world.close())
         self._loop.close()
 
-    def _first(self) -> Decoder:
-        """The reference policy: the weights in the model folder, loaded on first use."""
+    def _reference_decoder(self) -> Decoder:
+        """The reference policy. It is opened on first use; its trainable weights are those of the
+        vector that all workers share."""
         if self._reference is None:
-            device = self.decoder.model.embed_tokens.weight.device
-            dtype = DTYPES[self.spec.model.dtype]
-            self._reference = open_decoder(self._setup.folder, dtype, device)
-        return self._reference
+            vector = self.policy.shared.reference
+            assert vector is not None  # the objective has a KL penalty
+            weight = self.decoder.model.embed_tokens.weight
+            spec = self.spec
+            decoder = open_decoder(self._setup.folder, DTYPES[spec.model.dtype], weight.device)
+            if spec.model.lora is not None:
+                lora.add(decoder, spec.model.lora, spec.seed)
+            self._reference = decoder, FlatParameters(decoder, Shared(vector, ()))
+        decoder, flat = self._reference
+        flat.refresh()
+        return decoder

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
+from iteration_records import iteration_record
 
 from agentrl_components.errors import SpecError
 from agentrl_components.run.context import RunContext
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import parse
-from agentrl_components.stages.warm_start import from_hindsight
+from agentrl_components.stages.warm_start import from_hindsight, warm_start
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.tracking.tracker import MemoryTracker
 from agentrl_components.update.packing import Example
@@ -74,3 +76,26 @@ def test_hindsight_gives_the_same_examples_from_a_server_and_in_process(tmp_path
 def test_an_environment_that_cannot_rewrite_goals_is_named(tmp_path):
     with pytest.raises(SpecError, match=r"spec\.environments\[0\] \(rooms\) cannot; use filtered"):
         told("builtin: corridor", tmp_path)
+
+
+def test_a_resumed_run_has_the_reference_policy_of_the_warm_start(tmp_path):
+    manifest = yaml.safe_load(MANIFEST.replace("WHERE", "builtin: babyai"))
+    manifest["spec"]["algorithm"] = {"kl": {"coefficient": 0.1}}
+    run = parse(manifest)
+
+    def opened() -> RunContext:
+        store, tracker = DirectoryStore(tmp_path), MemoryTracker()
+        return RunContext(run, store, tracker, SilentProgressView(), lambda: None)
+
+    with opened() as context:
+        initial = context.lead.policy.shared.vector.clone()
+        warm_start(context)
+        trained = context.lead.policy.shared.vector.clone()
+        assert torch.equal(context.lead.policy.shared.reference, trained)
+        context.lead.policy.shared.vector.add_(1.0)  # an update
+        context.history.append(iteration_record(iteration=0, phase=0, max_turns=2))
+        context.save()
+    with opened() as context:
+        assert torch.equal(context.lead.policy.shared.vector, trained + 1.0)
+        assert torch.equal(context.lead.policy.shared.reference, trained)
+    assert not torch.equal(initial, trained)

@@ -13,7 +13,7 @@ from agentrl_components.model.sources import make_tiny
 from agentrl_components.trajectory.record import Ending
 from agentrl_components.update.learner import Learner
 from agentrl_components.update.logprobs import score
-from agentrl_components.update.packing import Example, pack
+from agentrl_components.update.packing import Example, example, pack
 from agentrl_components.workers import fork_server
 from agentrl_components.workers.pool import PendingWorkers, ProcessPool
 from agentrl_components.workers.trainers import PoolTrainers
@@ -222,6 +222,42 @@ def test_the_penalty_is_measured_against_the_weights_of_the_folder(folder):
         for _ in range(3):
             last = bench.update(as_sampled(bench, GROUP))
     assert last.metrics["update/kl"] > 1e-5
+
+
+LORA = {"lora": {"rank": 2, "alpha": 4}}
+
+
+def demonstrations():
+    """Examples to imitate."""
+    return [
+        example(e, {"weight": np.ones(int(e.mask.sum()), dtype=np.float32)})
+        for e in (GROUP[0], EIGHT[3])
+    ]
+
+
+@pytest.mark.parametrize("model", [{}, {"dtype": "bfloat16"}, LORA], ids=["full", "bf16", "lora"])
+def test_after_a_warm_start_the_reference_is_the_policy_it_ended_with(folder, model):
+    with Bench(folder, algorithm={"kl": {"coefficient": 0.1}}, model=model) as bench:
+        for _ in range(3):
+            bench.learner.imitate(demonstrations(), 0.01)
+        bench.learner.set_start()
+        group = as_sampled(bench, GROUP)
+        first = bench.update(group, rate=0.01)
+        second = bench.update(group, rate=0.01)
+    assert first.metrics["update/kl"] == pytest.approx(0.0, abs=1e-6)
+    assert second.metrics["update/kl"] > 1e-6  # the reference stays where it is
+
+
+@pytest.mark.parametrize("model", [{}, LORA], ids=["full", "lora"])
+def test_after_a_warm_start_the_critic_begins_with_its_weights(folder, model):
+    with Bench(folder, algorithm={"name": "ppo"}, model=model) as bench:
+        bench.learner.imitate(demonstrations(), 0.01)
+        bench.learner.set_start()
+        trunk = bench.worker.critic.decoder.state_dict()
+        weights = bench.trainers.weights()
+    assert trunk.keys() == weights.keys()
+    for name, weight in weights.items():
+        assert torch.equal(trunk[name], weight), name
 
 
 def test_bfloat16_keeps_float32_masters(folder):

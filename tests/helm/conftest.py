@@ -1,4 +1,4 @@
-"""The chart, rendered by a real Helm."""
+"""Fixtures that render the chart with a real Helm."""
 
 import os
 import shutil
@@ -16,18 +16,18 @@ Manifest = dict[str, Any]
 
 @pytest.fixture(scope="session")
 def helm() -> str:
-    """Where Helm is: on PATH, or where hack/cluster builds it."""
+    """Path of the Helm binary: from PATH, or the one that hack/cluster has built."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentrl"
     built = Path(os.environ.get("AGENTRL_CLUSTER_BUILD") or cache / "cluster") / "bin" / "helm"
     found = shutil.which("helm") or (str(built) if os.access(built, os.X_OK) else None)
     if found is None:
-        pytest.skip("No helm on PATH and none built: the chart is not rendered.")
+        pytest.skip("helm is neither on PATH nor built by hack/cluster")
     return found
 
 
 @pytest.fixture(scope="session")
 def template(helm: str) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """`helm template` of a chart with these values, as it ended."""
+    """Function that runs `helm template` with given values and returns the completed process."""
 
     def run(
         values: Manifest | None = None,
@@ -52,7 +52,7 @@ def template(helm: str) -> Callable[..., subprocess.CompletedProcess[str]]:
 def render(
     template: Callable[..., subprocess.CompletedProcess[str]],
 ) -> Callable[..., list[Manifest]]:
-    """The objects of the chart with these values."""
+    """Function that returns the objects that the chart renders from given values."""
 
     def objects(values: Manifest | None = None, **options: Any) -> list[Manifest]:
         ended = template(values, **options)
@@ -64,7 +64,7 @@ def render(
 
 @pytest.fixture(scope="session")
 def everything() -> Manifest:
-    """Values that switch on all there is."""
+    """Values that enable all options of the chart."""
     return {
         "commonLabels": {"team": "rl"},
         "commonAnnotations": {"owner": "rl"},

@@ -9,7 +9,7 @@ from rendered import CHART, Manifest, Render, Template, kinds
 
 
 class Numbers(yaml.SafeLoader):
-    """YAML 1.2's floats: Helm writes 1e-06, which YAML 1.1 takes for a string."""
+    """Loader with the floats of YAML 1.2: Helm writes 1e-06, which is a string in YAML 1.1."""
 
 
 Numbers.add_implicit_resolver(

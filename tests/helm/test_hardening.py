@@ -19,7 +19,7 @@ VOLUMES = {
 
 
 def violations(pod: Manifest) -> Iterator[str]:
-    """What `restricted` (Kubernetes 1.36, Pod Security Standards) forbids in a pod's spec."""
+    """Violations of the Pod Security Standard `restricted` (Kubernetes 1.36) in a pod's spec."""
     for field in ("hostNetwork", "hostPID", "hostIPC"):
         if pod.get(field):
             yield field
@@ -108,7 +108,7 @@ def test_a_pod_that_violates_the_standard_is_detected(pod: Manifest, forbidden: 
     assert set(violations(pod)) == forbidden
 
 
-def test_every_pod_is_restricted_read_only_and_limited(
+def test_every_pod_is_restricted_with_a_read_only_root_and_memory_limits(
     render: Render, everything: Manifest
 ) -> None:
     found = pods(render(everything))
@@ -132,7 +132,7 @@ def test_store_keys_come_from_an_existing_secret_and_are_never_rendered(
     assert "{secretKeyRef: {name: keys, key: secretkey}}" in rendered
 
 
-def test_the_try_out_store_has_random_keys_and_no_pod_holds_them_in_its_spec(
+def test_the_minio_for_trials_has_random_keys_that_no_pod_spec_contains(
     render: Render, everything: Manifest
 ) -> None:
     keys = []
@@ -188,7 +188,7 @@ def test_the_operator_can_reach_only_the_services_that_it_calls(render: Render) 
         ("", {"ports": [{"protocol": "TCP", "port": 443}]}),
     ],
 )
-def test_a_cluster_address_opens_its_namespace_and_any_other_its_port(
+def test_egress_allows_the_namespace_of_a_cluster_address_and_the_port_of_any_other(
     render: Render, endpoint: str, rule: Manifest
 ) -> None:
     storage = {"url": "s3://models", "existingSecret": "keys", "endpoint": endpoint}
@@ -213,7 +213,7 @@ def test_environment_servers_accept_only_stages_and_have_no_egress(
         assert spec["egress"] == []
 
 
-def test_with_runs_in_any_profile_the_try_out_servers_accept_all_namespaces(
+def test_with_runs_in_any_profile_minio_and_mlflow_accept_all_namespaces(
     render: Render, everything: Manifest
 ) -> None:
     found = policies(render(everything))
@@ -221,7 +221,7 @@ def test_with_runs_in_any_profile_the_try_out_servers_accept_all_namespaces(
     assert found["kubeflow/agentrl-minio"]["ingress"] == [{"from": [{"namespaceSelector": {}}]}]
 
 
-def test_the_try_out_servers_accept_the_namespaces_with_runs(render: Render) -> None:
+def test_minio_and_mlflow_accept_the_namespaces_with_runs(render: Render) -> None:
     values = {"minio": {"enabled": True}, "watchNamespaces": ["a"]}
     (ingress,) = policies(render(values))["kubeflow/agentrl-minio"]["ingress"]
     (peer,) = ingress["from"]

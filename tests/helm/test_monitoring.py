@@ -1,4 +1,4 @@
-"""The dashboard and the alerts use metrics that exist."""
+"""The dashboard and the alerts use only metrics that AgentRL exports."""
 
 import json
 import re
@@ -17,7 +17,7 @@ Manifest = dict[str, Any]
 
 
 def exported() -> set[str]:
-    """Names of the metrics that our programs export."""
+    """Names of the metrics that the operator and the environment servers export."""
     operator = Operator()
     operator.runs_by_state(lambda: ["Running"])
     operator.reconciles.labels("success").inc()

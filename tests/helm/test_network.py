@@ -27,22 +27,22 @@ PORTS = {
     "kfp": (8888, 9999),
     "minio": (9000,),
     "tracker": (5000,),
-    "try-out minio": (9000,),
-    "try-out mlflow": (5000,),
+    "trial minio": (9000,),
+    "trial mlflow": (5000,),
     "dns": (53, 5353, 9999),
     "api server": (6443, 10250),
     "internet": (443, 80),
     "neighbour": (9999,),
     "stranger": (9999,),
 }
-"""Ports on which each listens, and one on which it must not be called."""
+"""Ports on which each destination listens, and one that must not be reachable."""
 OURS = {
     "agentrl": ("operator", "10.1.0.1"),
-    "agentrl-minio": ("try-out minio", "10.1.0.2"),
-    "agentrl-mlflow": ("try-out mlflow", "10.1.0.3"),
+    "agentrl-minio": ("trial minio", "10.1.0.2"),
+    "agentrl-mlflow": ("trial mlflow", "10.1.0.3"),
 }
 """The Deployments of the chart, by their names in this test."""
-ISOLATED = ("operator", "environment", "try-out minio", "try-out mlflow")
+ISOLATED = ("operator", "environment", "trial minio", "trial mlflow")
 
 
 def pod(namespace: str, name: str, address: str, **labels: str) -> Manifest:
@@ -60,7 +60,7 @@ def templated(deployment: Manifest, namespace: str, name: str, address: str) -> 
 
 
 def pods(objects: list[Manifest], runs: str) -> list[Manifest]:
-    """Of an installation with one run in the namespace `runs`."""
+    """Pods of an installation with one run in the namespace `runs`, and pods around it."""
     resource = run(SERVED)
     (environment,) = resource.run.spec.environments
     served = environment_server.deployment(resource, resource.run, environment, PLATFORM)
@@ -85,7 +85,7 @@ def pods(objects: list[Manifest], runs: str) -> list[Manifest]:
 
 
 def calls(objects: list[Manifest], runs: str = "kubeflow") -> set[Call]:
-    """All that come about, of those from or to a pod that some policy should isolate."""
+    """Allowed connections from or to a pod that a policy should isolate."""
     found = pods(objects, runs)
     spaces = {one["metadata"]["namespace"] for one in found}
     read = network(
@@ -113,7 +113,7 @@ METRICS = (
     "api server", "dns", "internet", "kfp", "minio", "neighbour", "prometheus", "stage",
     "stranger", "tracker",
 )  # fmt: skip
-"""May read the metrics of the operator: everything without an egress policy."""
+"""Pods that can read the metrics of the operator: all without an egress policy."""
 
 
 def test_exactly_the_calls_of_the_code_are_allowed(render: Render) -> None:
@@ -125,14 +125,15 @@ def test_exactly_the_calls_of_the_code_are_allowed(render: Render) -> None:
         ("operator", "minio", 9000),
         ("stage", "environment", 8080),
         *((name, "operator", 8080) for name in METRICS),
-        # what cannot be told from it: a port of API servers, and a namespace's other pods
+        # allowed too, because a policy cannot exclude them: other servers on the API server's
+        # ports, and other pods of a namespace
         ("operator", "internet", 443),
         ("operator", "kfp", 9999),
         ("operator", "neighbour", 9999),
     }
 
 
-def test_a_server_is_reachable_whatever_the_port_of_its_service(render: Render) -> None:
+def test_a_server_is_reachable_with_any_port_of_its_service(render: Render) -> None:
     for uri in ("http://mlflow.mlops.svc", "http://mlflow.mlops:80"):
         assert calls(render({"tracking": {"uri": uri}})) >= {("operator", "tracker", 5000)}
     assert ("operator", "tracker", 5000) not in calls(render())
@@ -151,12 +152,12 @@ def test_with_addresses_of_the_api_server_its_ports_are_closed_for_others(render
     assert ("operator", "internet", 443) not in found
 
 
-def test_the_try_out_servers_accept_their_users(render: Render) -> None:
+def test_minio_and_mlflow_for_trials_accept_only_their_users(render: Render) -> None:
     values = {"minio": {"enabled": True}, "mlflow": {"enabled": True}}
     found = calls(render(values, namespace="agentrl-system"))
-    for name, port in (("try-out minio", 9000), ("try-out mlflow", 5000)):
+    for name, port in (("trial minio", 9000), ("trial mlflow", 5000)):
         callers = {source for source, target, at in found if (target, at) == (name, port)}
-        # KFP's namespace is the runs' too; the other try-out server is the operator's neighbour
+        # the runs are in the namespace of KFP; MinIO and MLflow are in that of the operator
         assert callers - set(ISOLATED) == {"stage", "kfp", "minio", "neighbour"}
         assert "operator" in callers
         assert "environment" not in callers

@@ -11,7 +11,7 @@ from rendered import CHART, Manifest, Template
 
 @pytest.fixture
 def notes(template: Template, tmp_path: Path) -> Callable[..., str]:
-    """What `helm install` prints at its end; without a cluster Helm keeps it to itself."""
+    """Function that renders NOTES.txt: in a manifest, because `helm template` does not print it."""
     chart = tmp_path / "agentrl"
     shutil.copytree(CHART, chart)
     shutil.copy(chart / "templates" / "NOTES.txt", chart / "notes.txt")

@@ -22,8 +22,8 @@ def test_there_is_one_leader_and_a_new_configuration_restarts_the_pod(render: Re
 def test_a_release_with_an_image_that_does_not_start_is_not_available(
     render: Render, replicas: int
 ) -> None:
-    """`helm --wait` and the condition Available count a Deployment's ready pods and subtract
-    maxUnavailable: with 1 of 1 both are met without any pod."""
+    """`helm --wait` and the condition Available require `replicas - maxUnavailable` ready pods.
+    With maxUnavailable 1 and one replica, both would be met without a ready pod."""
     spec = the(render({"operator": {"replicas": replicas}}), "Deployment", "agentrl")["spec"]
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
     assert (spec["replicas"], spec["strategy"]) == (replicas, rolling)

@@ -1,4 +1,4 @@
-"""The chart as plain manifests."""
+"""The plain manifests in helm/plain."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ import yaml
 from rendered import ROOT
 
 
-def test_the_plain_manifests_are_the_chart(helm: str) -> None:
+def test_the_plain_manifests_are_up_to_date_with_the_chart(helm: str) -> None:
     plain = ROOT / "helm" / "plain"
     made = subprocess.run(
         [str(plain / "render.sh")],
@@ -25,7 +25,7 @@ def test_the_plain_manifests_are_the_chart(helm: str) -> None:
 def test_kustomize_builds_the_plain_manifests() -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
-        pytest.skip("No kubectl: kustomize is not run.")
+        pytest.skip("kubectl is not on PATH")
     built = subprocess.run(
         [kubectl, "kustomize", str(ROOT / "helm" / "plain")],
         capture_output=True,

@@ -101,7 +101,7 @@ def test_other_stores_have_credentials_and_egress_of_their_own(
         assert rule in egress
 
 
-def test_the_try_out_servers_are_configured(
+def test_minio_and_mlflow_for_trials_are_configured(
     render: Render, everything: Manifest, tmp_path: Path
 ) -> None:
     objects = render(everything)
@@ -118,7 +118,7 @@ def test_the_try_out_servers_are_configured(
 
 
 def accepts(patterns: list[str], value: str) -> bool:
-    """As `mlflow.server.security_utils` matches hosts and origins."""
+    """Whether a host or origin matches a pattern, as in `mlflow.server.security_utils`."""
     return any(fnmatch(value, one) if "*" in one else value == one for one in patterns)
 
 
@@ -153,8 +153,8 @@ def test_mlflow_accepts_the_names_of_its_service_and_the_configured_ones(
 def test_the_ui_of_mlflow_works_under_every_name_that_it_is_reached_by(
     render: Render, values: Manifest
 ) -> None:
-    """MLflow checks the Host header of every request, and the Origin header of those that change
-    something, which its UI sends to load traces and child runs."""
+    """MLflow checks the Host header of every request and the Origin header of those that can
+    change state, such as POST. Its UI sends POST requests to load traces and child runs."""
     environment = mlflow_environment(render(values))
     hosts = environment["MLFLOW_SERVER_ALLOWED_HOSTS"].split(",")
     origins = environment["MLFLOW_SERVER_CORS_ALLOWED_ORIGINS"].split(",")

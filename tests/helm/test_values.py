@@ -24,7 +24,7 @@ def resolved(schema: Manifest) -> Manifest:
 
 
 def leaves(schema: Manifest, at: str = "") -> Iterator[str]:
-    """Every value that the schema knows by name."""
+    """Paths of all values that the schema names."""
     for name, below in schema["properties"].items():
         below = resolved(below)
         if "properties" in below and name != "resources":

@@ -1,4 +1,4 @@
-{{/* Names. */}}
+{{/* Names of objects. */}}
 {{- define "agentrl.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
 {{- end }}
@@ -29,7 +29,7 @@ app.kubernetes.io/instance: {{ $.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
-{{/* The metadata of an object below its name. Call with (list . "component"), and more labels if any. */}}
+{{/* The metadata of an object except its name. Call with (list . "component") and optional extra labels. */}}
 {{- define "agentrl.labels" -}}
 {{- $ := index . 0 -}}
 labels:
@@ -55,7 +55,7 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* An image. Call with (list . .Values.images.NAME). */}}
+{{/* Reference of an image. Call with (list . .Values.images.NAME). */}}
 {{- define "agentrl.image" -}}
 {{- $image := index . 1 -}}
 {{- if $image.digest }}
@@ -65,7 +65,7 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* What Pod Security's `restricted` asks of a pod, and of a container. */}}
+{{/* Security contexts of pods and containers for the Pod Security Standard `restricted`. */}}
 {{- define "agentrl.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -82,7 +82,7 @@ runAsNonRoot: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Where things are. */}}
+{{/* Addresses and paths. */}}
 {{- define "agentrl.kfpUrl" -}}
 {{- default (printf "http://ml-pipeline.%s.svc:8888" .Values.kfp.namespace) .Values.kfp.url }}
 {{- end }}
@@ -91,7 +91,7 @@ capabilities: {drop: [ALL]}
 /var/run/secrets/kubeflow/pipelines
 {{- end }}
 
-{{/* storage.others as the platform's configuration has it; the operator's variables are numbered. */}}
+{{/* storage.others in the format of platform.yaml. The environment variables with the keys are numbered. */}}
 {{- define "agentrl.otherStores" -}}
 {{- $stores := list }}
 {{- range $index, $one := .Values.storage.others }}
@@ -106,7 +106,7 @@ capabilities: {drop: [ALL]}
 {{- $own := .Values.storage }}
 {{- $keys := dict "accessKey" $own.accessKey "secretKey" $own.secretKey }}
 {{- if and $own.url .Values.minio.enabled }}
-{{- fail "storage.url: set although minio.enabled keeps runs in the try-out MinIO; leave one of them out" }}
+{{- fail "storage.url: must be empty if minio.enabled is true, because runs are then stored in that MinIO" }}
 {{- else if $own.url }}
 {{- $name := required "storage.existingSecret: needed when storage.url is set; name a Secret with the store's keys" $own.existingSecret }}
 url: {{ $own.url | quote }}
@@ -114,10 +114,10 @@ endpoint: {{ if $own.endpoint }}{{ $own.endpoint | quote }}{{ else }}null{{ end 
 region: {{ if $own.region }}{{ $own.region | quote }}{{ else }}null{{ end }}
 secret: {{ merge (dict "name" $name) $keys | toJson }}
 {{- else if or $own.endpoint $own.region }}
-{{- fail "storage.url: needed when storage.endpoint or storage.region is set" }}
+{{- fail "storage.url: required if storage.endpoint or storage.region is set" }}
 {{- else if .Values.minio.enabled }}
 {{- if $own.existingSecret }}
-{{- fail "storage.existingSecret: set although minio.enabled makes a Secret of its own; leave one of them out" }}
+{{- fail "storage.existingSecret: must be empty if minio.enabled is true, because the chart then creates a Secret" }}
 {{- end }}
 url: {{ printf "s3://%s" .Values.minio.bucket }}
 endpoint: {{ printf "http://%s-minio.%s.svc:9000" (include "agentrl.fullname" .) .Release.Namespace }}
@@ -133,7 +133,7 @@ secret: {{ merge (dict "name" (default "mlpipeline-minio-artifact" $own.existing
 
 {{- define "agentrl.trackingUri" -}}
 {{- if and .Values.tracking.uri .Values.mlflow.enabled }}
-{{- fail "tracking.uri: set although mlflow.enabled shows runs in the try-out MLflow; leave one of them out" }}
+{{- fail "tracking.uri: must be empty if mlflow.enabled is true, because runs are then logged to that MLflow" }}
 {{- else if .Values.tracking.uri }}
 {{- .Values.tracking.uri }}
 {{- else if .Values.mlflow.enabled }}
@@ -141,7 +141,7 @@ secret: {{ merge (dict "name" (default "mlpipeline-minio-artifact" $own.existing
 {{- end }}
 {{- end }}
 
-{{/* platform.yaml, which agentrl_pipelines.platform reads. */}}
+{{/* platform.yaml, the configuration that agentrl_pipelines.platform reads. */}}
 {{- define "agentrl.platform" -}}
 kfp:
   url: {{ include "agentrl.kfpUrl" . | quote }}
@@ -173,12 +173,12 @@ kueue:
 pollSeconds: {{ .Values.pollSeconds }}
 {{- end }}
 
-{{/* Namespaces in which runs are known to live; none when they may live in any profile. */}}
+{{/* Namespaces with runs, as JSON. Empty if runs can be in any profile. */}}
 {{- define "agentrl.runNamespaces" -}}
 {{- default (ternary list (list .Values.kfp.namespace) .Values.kfp.multiUser) .Values.watchNamespaces | toJson }}
 {{- end }}
 
-{{/* Names are asked for at port 53; OpenShift's DNS pods listen at 5353 behind it. */}}
+{{/* Egress rule for DNS: port 53, and 5353, on which the DNS pods of OpenShift listen. */}}
 {{- define "agentrl.dns" -}}
 - ports:
     {{- range list 53 5353 }}
@@ -187,9 +187,9 @@ pollSeconds: {{ .Values.pollSeconds }}
     {{- end }}
 {{- end }}
 
-{{/* Egress rules towards a URL. A Service's port is not its pods', and a policy sees the pods': so a
-     name inside the cluster opens its namespace, another one its port. NAME.NAMESPACE may be either.
-     Call with (list . URL). */}}
+{{/* Egress rules for a URL. A NetworkPolicy is evaluated against the port of the pod, which can differ from
+     the port of the Service. A host name inside the cluster therefore allows its whole namespace, and any
+     other host name allows its port. NAME.NAMESPACE can be either and allows both. Call with (list . URL). */}}
 {{- define "agentrl.egress" -}}
 {{- $address := index . 1 }}
 {{- if not (contains "://" $address) }}{{ $address = printf "https://%s" $address }}{{ end }}

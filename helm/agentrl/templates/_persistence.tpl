@@ -1,4 +1,4 @@
-{{/* The claim of a try-out server. Call with (list . "component" persistence). */}}
+{{/* PersistentVolumeClaim of the MinIO or MLflow for trials. Call with (list . "component" persistence). */}}
 {{- define "agentrl.claim" -}}
 {{- $ := index . 0 }}
 {{- $component := index . 1 }}
@@ -26,7 +26,7 @@ spec:
 {{- end }}
 {{- end }}
 
-{{/* Its volume. Call with (list "claim" persistence). */}}
+{{/* Volume of a pod that uses this claim. Call with (list "claim" persistence). */}}
 {{- define "agentrl.data" -}}
 - name: data
 {{- if (index . 1).enabled }}

@@ -24,7 +24,7 @@ test "$1" != metrics || seq 12
 """
 NOTHING = """#!/bin/sh
 """
-STEPS = ["make test", "make check", "make test-slow", "make e2e"]
+STEPS = ["make test", "make check", "make docs", "make test-slow", "make e2e"]
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_all_steps_run_and_the_cluster_is_stopped(checkout: Path) -> None:
     output, _ = run.communicate(timeout=300)
     assert run.returncode == 0, output
     assert calls(checkout) == [*STEPS, "make cluster-down"]
-    assert table(output) == [*STEPS[:2], "short demo", *STEPS[2:], "Total"]
+    assert table(output) == [*STEPS[:3], "short demo", *STEPS[3:], "Total"]
 
 
 def test_first_failure_ends_the_run(checkout: Path) -> None:

@@ -123,11 +123,13 @@ class ApiServer:
         body: Any = None,
         kind: str = "application/json",
     ) -> dict[str, Any]:
-        """A request as the administrator. Raises `Refused`."""
+        """A request as the administrator; a `body` of bytes is sent as it is, and its response is
+        not parsed. Raises `Refused`."""
+        raw = isinstance(body, bytes)
         request = urllib.request.Request(
             f"{self.url}/{path}",
             method=method,
-            data=None if body is None else json.dumps(body).encode(),
+            data=body if raw or body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": kind},
         )
         context = ssl._create_unverified_context()
@@ -137,7 +139,7 @@ class ApiServer:
         try:
             with opener.open(request, timeout=PATIENCE_S) as response:
                 text = response.read()
-                return json.loads(text) if text.startswith(b"{") else {}
+                return json.loads(text) if text.startswith(b"{") and not raw else {}
         except urllib.error.HTTPError as error:
             text = error.read()
             with suppress(json.JSONDecodeError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import json
 import time
 
 import pytest
@@ -375,3 +376,18 @@ async def test_a_request_without_permission_fails_with_a_clear_error(server, out
     await outside.cluster.close()
 
     assert not caught.value.retryable
+
+
+async def test_a_deeply_nested_manifest_stops_no_other_run(server, outside):
+    """The API server takes up to 10,000 levels, of which Python's parser by default reads 1,000."""
+    environment = {"name": "babyai", "builtin": "babyai", "options": {"deep": "DEEP"}}
+    nested = "[" * 9000 + "]" * 9000
+    text = json.dumps(manifest("nested", SPEC | {"environments": [environment]}))
+    await asyncio.to_thread(server.ask, "POST", RUNS, text.replace('"DEEP"', nested).encode())
+    async with outside.operating():
+        await asyncio.to_thread(server.create, manifest("beside-nested", SERVED))
+        await until(server, "beside-nested", lambda run: state(run) == "Running")
+        run = await until(server, "nested", lambda run: condition(run, "Accepted") != {})
+        assert condition(run, "Accepted")["status"] == "False"
+        assert "nested deeper than" in run["status"]["message"]
+    await asyncio.to_thread(server.ask, "DELETE", f"{RUNS}/nested")

@@ -38,7 +38,7 @@ from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.fields.horizon import Horizon, Phase
 from agentrl_components.spec.parsing.load import load
-from agentrl_components.stages.before_training import BEFORE, prepare
+from agentrl_components.stages.before_training import prepare
 from agentrl_components.stages.evaluate import AFTER, evaluate
 from agentrl_components.stages.provision import provision
 from agentrl_components.stages.train import train
@@ -124,7 +124,7 @@ def warmed(run: AgentRLRun, store: DirectoryStore) -> tuple[float, float]:
     with opened(run, store, lambda: None) as context:
         context.workers.loop.run(provision(run, context.workers.worlds, context.journal))
         prepare(context)
-        return evaluate(context, BEFORE).success, evaluate(context, RANDOM).success
+        return evaluate(context, keys.BEFORE).success, evaluate(context, RANDOM).success
 
 
 def trained(

@@ -11,9 +11,6 @@ from agentrl_components.stages.warm_start import warm_start
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import StoredModel, load_record
 
-BEFORE = "before"
-"""Name of the evaluation before training."""
-
 
 class EnvironmentLineage(StoredModel):
     """The field of an environment's recorded lineage that is needed here."""
@@ -34,4 +31,4 @@ def prepare(context: RunContext) -> None:
         evaluate(context, RANDOM)
     warm_start(context)
     if not context.history:
-        evaluate(context, BEFORE)
+        evaluate(context, keys.BEFORE)

@@ -30,6 +30,8 @@ ITERATIONS = "iterations/"
 TRAJECTORIES = "trajectories/"
 POLICIES = "policy/"
 EVALUATIONS = "evaluations/"
+BEFORE = "before"
+"""Name of the evaluation before training."""
 HEARTBEATS = "heartbeats/"
 PHASES = "phases/"
 OWN = (

@@ -28,7 +28,7 @@ def with_progress(situation: Situation, run: AgentRLRun, status: Status) -> Stat
         return status
     if state.max_turns and state.phase == status.phase_index:
         status = status.with_(horizon=state.max_turns)
-    if state.heldout is not None:
+    if state.heldout is not None and state.heldout.name != keys.BEFORE:
         status = status.with_(success=success_text(state.heldout))
     if state.best is not None:
         url = resolve.run_storage(run, situation.resource.uid, platform).url

@@ -62,7 +62,8 @@ STATUS: dict[str, Any] = {
         "iteration": _count("Number of finished iterations, over the whole run."),
         "iterations": _count("Maximum number of iterations of the run."),
         "success": _text(
-            "Success on held-out tasks as a percentage with its confidence interval: 81% [77, 85].",
+            "Success on held-out tasks of the trained policy, as a percentage with its confidence "
+            "interval: 81% [77, 85]. Absent until its first evaluation.",
             64,
         ),
         "bestCheckpoint": _text(

@@ -146,6 +146,19 @@ def test_the_status_of_a_running_run_shows_its_stored_state():
     assert got.status.message == "phase 1 of 2, 3 turns: iteration 3 of 6"
 
 
+def test_success_is_empty_until_a_trained_policy_is_evaluated():
+    """The evaluation before training is not the success of the run."""
+    before = HeldoutSummary(name="before", success=0.2, low=0.1, high=0.3, n=400)
+    state = RunState(status="running", phase=0, iteration=3, heldout=before)
+    got = plan(status=started(), observed=Observation(kfp=KfpRun(state="RUNNING"), run_state=state))
+    assert got.status.success is None
+
+    after = before.model_copy(update={"name": "3"})
+    state = state.model_copy(update={"heldout": after})
+    got = plan(status=started(), observed=Observation(kfp=KfpRun(state="RUNNING"), run_state=state))
+    assert got.status.success == "20% [10, 30]"
+
+
 def test_problems_of_pods_are_shown_in_the_message():
     kfp, problem = KfpRun(state="RUNNING"), "train: ImagePullBackOff: no image"
     got = plan(status=started(), observed=Observation(kfp=kfp, pod_problem=problem))

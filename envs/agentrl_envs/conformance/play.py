@@ -1,100 +1,116 @@
-"""How a rule plays: how much, which actions, and the same episode once more.
+"""How the rules play: the budget, random episodes, and replays.
 
-Action choices are drawn from `Effort.seed` and the task's id, so a finding can be found again.
+Actions are drawn from `Budget.seed` and the task id, so a finding can be reproduced.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from agentrl_envs.env import Environment, Observation, Split, Step, Task, TaskSet
 
 SPLITS: tuple[Split, ...] = ("train", "heldout")
 
-LONGEST_EPISODE = 20
-"""Actions that are played of one episode."""
+MAX_ACTIONS = 20
+"""Actions of an episode."""
+
+MAX_ACTIONS_TO_END = 200
+"""Actions of an episode for rules that need its end."""
 
 FEW = 8
-"""Tasks for the rules that play every task several times over."""
+"""Tasks per split for rules that play every task several times."""
 
-BLIND = ("", "look around", "go forward", "wait")
-"""Replies for environments that offer no actions."""
+BLIND_REPLIES = ("", "look around", "go forward", "wait")
+"""Replies for environments that do not list actions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
+class Budget:
     """How much is played."""
 
-    tasks: int
+    task_count: int
     """Tasks of each split."""
     seed: int
 
-    def dealt(self, task_set: TaskSet, split: Split, most: int | None = None) -> list[Task]:
-        """The first tasks of a split; no more than it has."""
-        count = min(self.tasks, most or self.tasks, task_set.size(split) or self.tasks)
+    def tasks(self, task_set: TaskSet, split: Split, limit: int | None = None) -> list[Task]:
+        """The first tasks of a split: at most `limit`, and no more than the split has."""
+        count = min(
+            self.task_count, limit or self.task_count, task_set.size(split) or self.task_count
+        )
         return [task_set.task(split, index) for index in range(count)]
 
-    def draws(self, task: Task) -> random.Random:
+    def random(self, task: Task) -> random.Random:
+        """The random stream for the actions of a task."""
         return random.Random(f"{self.seed}/{task.id}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
-    """What was seen at first, and the turns that followed."""
-
-    opening: Observation
-    turns: list[Turn]
-
-    def observations(self) -> list[Observation]:
-        return [self.opening, *(turn.step.observation for turn in self.turns)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One action and what it led to."""
+    """One action and its result."""
 
     action: str
     step: Step
 
 
-class Opened:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """The first observation and the turns that followed."""
+
+    first: Observation
+    turns: list[Turn]
+
+    def observations(self) -> list[Observation]:
+        return [self.first, *(turn.step.observation for turn in self.turns)]
+
+    def score(self) -> float:
+        return sum(turn.step.reward for turn in self.turns)
+
+    def has_ended(self) -> bool:
+        return bool(self.turns) and ended(self.turns[-1].step)
+
+
+@contextmanager
+def open_environment(task_set: TaskSet) -> Iterator[Environment]:
     """An environment that is closed at the end."""
-
-    def __init__(self, task_set: TaskSet) -> None:
-        self._environment = task_set.environment()
-
-    def __enter__(self) -> Environment:
-        return self._environment
-
-    def __exit__(self, *_: object) -> None:
-        self._environment.close()
+    environment = task_set.environment()
+    try:
+        yield environment
+    finally:
+        environment.close()
 
 
-def both_splits(task_set: TaskSet, effort: Effort, most: int | None = None) -> list[Task]:
-    """The tasks of one split, then those of the other."""
-    return [task for split in SPLITS for task in effort.dealt(task_set, split, most)]
+def both_splits(task_set: TaskSet, budget: Budget, limit: int | None = None) -> list[Task]:
+    """The first tasks of both splits."""
+    return [task for split in SPLITS for task in budget.tasks(task_set, split, limit)]
 
 
-def played(environment: Environment, task: Task, effort: Effort) -> Episode:
-    """Random admissible actions to the episode's end, or `LONGEST_EPISODE` of them."""
-    draws = effort.draws(task)
-    opening = observation = environment.reset(task)
+def play_episode(
+    environment: Environment,
+    task: Task,
+    draws: random.Random,
+    *,
+    max_actions: int = MAX_ACTIONS,
+) -> Episode:
+    """Play random admissible actions to the end of the episode, or `max_actions` of them."""
+    first = observation = environment.reset(task)
     turns: list[Turn] = []
-    while len(turns) < LONGEST_EPISODE and not (turns and ended(turns[-1].step)):
-        action = draws.choice(observation.admissible or BLIND)
+    while len(turns) < max_actions and not (turns and ended(turns[-1].step)):
+        action = draws.choice(observation.admissible or BLIND_REPLIES)
         turns.append(Turn(action=action, step=environment.step(action)))
         observation = turns[-1].step.observation
-    return Episode(opening=opening, turns=turns)
+    return Episode(first=first, turns=turns)
 
 
-def replayed(environment: Environment, turns: list[Turn]) -> str | None:
-    """How the same actions lead to something else; None: they do not."""
+def replay_difference(environment: Environment, turns: list[Turn]) -> str | None:
+    """The first difference when the same actions are taken again; None: no difference."""
     for number, turn in enumerate(turns):
-        again = environment.step(turn.action)
-        if again != turn.step:
+        step = environment.step(turn.action)
+        if step != turn.step:
             return (
-                f"{turn.action!r} at {number} led to {again.observation.text!r} {again.reward}, "
+                f"{turn.action!r} at {number} led to {step.observation.text!r} {step.reward}, "
                 f"not to {turn.step.observation.text!r} {turn.step.reward}"
             )
     return None

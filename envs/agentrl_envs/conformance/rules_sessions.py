@@ -1,25 +1,37 @@
-"""Rules about sessions: their answers, replays, actions, states, ends."""
+"""Rules about sessions: form of answers, replays, isolation, actions, states."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from agentrl_envs.answer_check import AnswerChecker
 from agentrl_envs.conformance.play import (
     FEW,
-    LONGEST_EPISODE,
-    Effort,
-    Opened,
+    MAX_ACTIONS,
+    Budget,
+    Episode,
     both_splits,
     ended,
-    played,
-    replayed,
+    open_environment,
+    play_episode,
+    replay_difference,
 )
-from agentrl_envs.env import Observation, Step, TaskSet
+from agentrl_envs.env import Environment, Observation, Step, Task, TaskSet
 from agentrl_envs.errors import ContractError
 
-MOST_OFFERED = 32
-"""Actions that are tried of one observation."""
+MAX_TRIED_ACTIONS = 32
+"""Admissible actions that are tried at each of the first observations of an episode."""
+EARLY_OBSERVATIONS = 4
+LATE_OBSERVATIONS = 4
+MAX_TRIED_LATE_ACTIONS = 8
+"""Admissible actions that are tried at each later observation."""
 
-INVALID = (
+REPLAYS = 2
+"""Replays of every episode."""
+MANY_REPLAYS = 12
+"""Replays of the first `FEW` episodes of a split, against rare non-determinism."""
+
+INVALID_REPLIES = (
     "",
     " \n\t ",
     "Action:",
@@ -33,13 +45,13 @@ INVALID = (
 """Replies in which no environment should find an action."""
 
 
-def answers_keep_their_form(task_set: TaskSet, effort: Effort) -> str | None:
-    with Opened(task_set) as environment:
-        for task in both_splits(task_set, effort):
+def answers_keep_their_form(task_set: TaskSet, budget: Budget) -> str | None:
+    with open_environment(task_set) as environment:
+        for task in both_splits(task_set, budget):
             checker = AnswerChecker()
             try:
-                episode = played(environment, task, effort)
-                checker.reset(episode.opening)
+                episode = play_episode(environment, task, budget.random(task))
+                checker.reset(episode.first)
                 for turn in episode.turns:
                     checker.step(turn.step)
             except ContractError as error:
@@ -47,35 +59,32 @@ def answers_keep_their_form(task_set: TaskSet, effort: Effort) -> str | None:
     return None
 
 
-def episodes_replay(task_set: TaskSet, effort: Effort) -> str | None:
-    with Opened(task_set) as used:
-        for task in both_splits(task_set, effort, FEW):
-            with Opened(task_set) as new:
-                episode = played(new, task, effort)
-            for name in ("a used session", "the same session again"):
-                if (shown := used.reset(task)) != episode.opening:
-                    return (
-                        f"{task.id}: reset shows {shown.text!r} in {name}, "
-                        f"not {episode.opening.text!r}"
-                    )
-                if finding := replayed(used, episode.turns):
-                    return f"{task.id}: {finding} in {name}"
+def episodes_replay(task_set: TaskSet, budget: Budget) -> str | None:
+    often = {task.id for task in both_splits(task_set, budget, FEW)}
+    with open_environment(task_set) as used:
+        for task in both_splits(task_set, budget):
+            with open_environment(task_set) as new:
+                episode = play_episode(new, task, budget.random(task))
+            for number in range(MANY_REPLAYS if task.id in often else REPLAYS):
+                session = "a used session" if number == 0 else "the same session again"
+                if finding := _reset_and_replay(used, task, episode):
+                    return f"{task.id}: {finding} in {session}"
     return None
 
 
-def sessions_are_isolated(task_set: TaskSet, effort: Effort) -> str | None:
-    tasks = both_splits(task_set, effort, FEW)
+def sessions_are_isolated(task_set: TaskSet, budget: Budget) -> str | None:
+    tasks = both_splits(task_set, budget, FEW)
     alone = []
     for task in tasks:
-        with Opened(task_set) as environment:
-            alone.append(played(environment, task, effort))
+        with open_environment(task_set) as environment:
+            alone.append(play_episode(environment, task, budget.random(task)))
     sessions = [task_set.environment() for _ in tasks]
     try:
         for session, task in zip(sessions, tasks, strict=True):
             session.reset(task)
-        for turn in range(LONGEST_EPISODE):
+        for turn in range(MAX_ACTIONS):
             for session, task, episode in zip(sessions, tasks, alone, strict=True):
-                if finding := replayed(session, episode.turns[turn : turn + 1]):
+                if finding := replay_difference(session, episode.turns[turn : turn + 1]):
                     return f"{task.id}: {finding} among {len(tasks)} sessions"
     finally:
         for session in sessions:
@@ -83,52 +92,55 @@ def sessions_are_isolated(task_set: TaskSet, effort: Effort) -> str | None:
     return None
 
 
-def admissible_actions_are_accepted(task_set: TaskSet, effort: Effort) -> str | None:
-    with Opened(task_set) as environment:
-        for task in both_splits(task_set, effort, FEW):
-            episode = played(environment, task, effort)
-            running = len([turn for turn in episode.turns if not ended(turn.step)])
-            for taken, observation in enumerate(episode.observations()[: min(4, running + 1)]):
+def admissible_actions_are_accepted(task_set: TaskSet, budget: Budget) -> str | None:
+    with open_environment(task_set) as environment:
+        for task in both_splits(task_set, budget, FEW):
+            episode = play_episode(environment, task, budget.random(task))
+            for taken, limit in _tried_positions(episode, budget, task):
+                observation = episode.observations()[taken]
                 if observation.admissible == ():
                     return f"{task.id}: nothing is admissible after {taken} actions"
                 offered = observation.admissible or ()
-                for action in effort.draws(task).sample(offered, min(len(offered), MOST_OFFERED)):
+                for action in budget.random(task).sample(offered, min(len(offered), limit)):
                     environment.reset(task)
                     for turn in episode.turns[:taken]:
                         environment.step(turn.action)
                     if environment.step(action).wellformed is not True:
-                        return f"{task.id}: {action!r} is admissible but not well-formed"
+                        return (
+                            f"{task.id}: {action!r} is admissible but not well-formed after "
+                            f"{taken} actions"
+                        )
     return None
 
 
-def invalid_replies_change_nothing(task_set: TaskSet, effort: Effort) -> str | None:
-    with Opened(task_set) as environment:
-        for task in both_splits(task_set, effort, FEW):
-            episode = played(environment, task, effort)
+def invalid_replies_change_nothing(task_set: TaskSet, budget: Budget) -> str | None:
+    with open_environment(task_set) as environment:
+        for task in both_splits(task_set, budget, FEW):
+            episode = play_episode(environment, task, budget.random(task))
             environment.reset(task)
-            before, state = episode.opening, None
+            before, state = episode.first, None
             for number, turn in enumerate(episode.turns[:3]):
-                for reply in INVALID:
-                    if finding := _changed(environment.step(reply), before, state):
+                for reply in INVALID_REPLIES:
+                    if finding := _change(environment.step(reply), before, state):
                         return f"{task.id}: reply {reply[:40]!r} after {number} actions {finding}"
-                if finding := replayed(environment, [turn]):
+                if finding := replay_difference(environment, [turn]):
                     return f"{task.id}: {finding} after invalid replies"
                 before, state = turn.step.observation, turn.step.state
     return None
 
 
-def states_are_anchors(task_set: TaskSet, effort: Effort) -> str | None:
-    with Opened(task_set) as environment:
-        for task in both_splits(task_set, effort):
+def states_are_anchors(task_set: TaskSet, budget: Budget) -> str | None:
+    with open_environment(task_set) as environment:
+        for task in both_splits(task_set, budget):
             offered: dict[str, tuple[str, ...] | None] = {}
-            for turn in played(environment, task, effort).turns:
+            for turn in play_episode(environment, task, budget.random(task)).turns:
                 state, actions = turn.step.state, turn.step.observation.admissible
                 if state is not None and offered.setdefault(state, actions) != actions:
                     return f"{task.id}: state {state} offers {offered[state]} and {actions}"
     return None
 
 
-def sessions_close_twice(task_set: TaskSet, effort: Effort) -> str | None:
+def sessions_close_twice(task_set: TaskSet, budget: Budget) -> str | None:
     fresh = task_set.environment()
     fresh.close()
     fresh.close()
@@ -139,7 +151,26 @@ def sessions_close_twice(task_set: TaskSet, effort: Effort) -> str | None:
     return None
 
 
-def _changed(step: Step, before: Observation, state: object) -> str | None:
+def _reset_and_replay(environment: Environment, task: Task, episode: Episode) -> str | None:
+    first = environment.reset(task)
+    if first != episode.first:
+        return f"reset shows {first.text!r}, not {episode.first.text!r},"
+    return replay_difference(environment, episode.turns)
+
+
+def _tried_positions(episode: Episode, budget: Budget, task: Task) -> Iterator[tuple[int, int]]:
+    """(actions taken before, admissible actions to try), for observations of the whole episode."""
+    running = len([turn for turn in episode.turns if not ended(turn.step)])
+    positions = range(running + 1)
+    for taken in positions[:EARLY_OBSERVATIONS]:
+        yield taken, MAX_TRIED_ACTIONS
+    later = positions[EARLY_OBSERVATIONS:]
+    for taken in sorted(budget.random(task).sample(later, min(len(later), LATE_OBSERVATIONS))):
+        yield taken, MAX_TRIED_LATE_ACTIONS
+
+
+def _change(step: Step, before: Observation, state: object) -> str | None:
+    """How a reply without a valid action changed the session; None: it did not."""
     if step.wellformed is not False:
         return f"has wellformed {step.wellformed!r}"
     if ended(step) or step.reward != 0:

@@ -1,48 +1,55 @@
-"""Rules about wording: the closed vocabulary, goals put into other words."""
+"""Rules about text: the closed vocabulary and relabeling."""
 
 from __future__ import annotations
 
-from agentrl_envs.conformance.play import FEW, Effort, Opened, both_splits, played
+from agentrl_envs.conformance.play import (
+    FEW,
+    Budget,
+    both_splits,
+    open_environment,
+    play_episode,
+)
 from agentrl_envs.env import Observation, Relabels, TaskSet
 
 
-def vocabularies_are_closed(task_set: TaskSet, effort: Effort) -> str | None:
+def vocabularies_are_closed(task_set: TaskSet, budget: Budget) -> str | None:
     vocabulary = task_set.vocabulary()
     if vocabulary is None:
         return None
-    known = set(vocabulary)
-    if len(known) < len(vocabulary):
-        return "vocabulary() has repeats"
-    if unknown := set(task_set.instructions().split()) - known:
+    words = set(vocabulary)
+    if len(words) < len(vocabulary):
+        return "vocabulary() has duplicates"
+    if unknown := set(task_set.instructions().split()) - words:
         return f"{min(unknown)!r} of the instructions is not in the vocabulary"
-    with Opened(task_set) as environment:
-        for task in both_splits(task_set, effort):
+    with open_environment(task_set) as environment:
+        for task in both_splits(task_set, budget):
             environment.reset(task)
-            seen = [environment.step("").observation]
-            seen += played(environment, task, effort).observations()
-            if unknown := {word for each in seen for word in _words(each)} - known:
+            observations = [environment.step("").observation]
+            episode = play_episode(environment, task, budget.random(task))
+            observations += episode.observations()
+            if unknown := {word for each in observations for word in _words(each)} - words:
                 return f"{task.id}: {min(unknown)!r} is not in the vocabulary"
     return None
 
 
-def goals_are_rewritten(task_set: TaskSet, effort: Effort) -> str | None:
-    with Opened(task_set) as environment:
-        for task in both_splits(task_set, effort, FEW):
-            episode = played(environment, task, effort)
+def goals_are_relabeled(task_set: TaskSet, budget: Budget) -> str | None:
+    with open_environment(task_set) as environment:
+        for task in both_splits(task_set, budget, FEW):
+            episode = play_episode(environment, task, budget.random(task))
             for turn in episode.turns:
                 achieved = turn.step.achieved
                 if not (isinstance(achieved, tuple) and all(isinstance(g, str) for g in achieved)):
                     return f"{task.id}: achieved is {achieved!r}; expected a tuple of strings"
                 for goal in achieved:
-                    if finding := _unsteady(task_set, episode.opening.text, goal):
+                    if finding := _relabel_difference(task_set, episode.first.text, goal):
                         return f"{task.id}: {finding}"
     return None
 
 
-def _unsteady(task_set: TaskSet, opening: str, goal: str) -> str | None:
+def _relabel_difference(task_set: TaskSet, first: str, goal: str) -> str | None:
     if not isinstance(task_set, Relabels):
         return None
-    text, again = task_set.relabel(opening, goal), task_set.relabel(opening, goal)
+    text, again = task_set.relabel(first, goal), task_set.relabel(first, goal)
     if not isinstance(text, str) or not text.strip():
         return f"relabel to {goal!r} is {text!r}; expected text"
     return None if again == text else f"relabel to {goal!r} is {text!r}, then {again!r}"

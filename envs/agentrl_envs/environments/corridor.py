@@ -68,6 +68,7 @@ class _Place:
     at: int
     turns: int = 0
     over: bool = False
+    truncated: bool = False
 
 
 class CorridorTasks:
@@ -125,14 +126,20 @@ class CorridorEnvironment:
         if place is None:
             raise TaskError("session: no task is set up; call reset with a task first")
         word = action.strip().lower()
-        allowed = _admissible(place)
+        allowed = () if place.truncated else _admissible(place)
         if word not in allowed:
-            text = " ".join((NOT_AN_ACTION, *allowed))
-            return _step(place, Observation(text=text, admissible=allowed), wellformed=False)
+            return _step(
+                place,
+                Observation(text=" ".join((NOT_AN_ACTION, *allowed)), admissible=allowed),
+                wellformed=False,
+                terminated=place.over,
+                truncated=place.truncated,
+            )
         place.turns += 1
         if word in SIDES:
             place.at += -1 if word == "left" else 1
-            return _step(place, _seen(place), truncated=place.turns >= self._turns)
+            place.truncated = place.turns >= self._turns
+            return _step(place, _seen(place), truncated=place.truncated)
         place.over = True
         opened = word == VERBS[place.colour]
         ending = Observation(text="door opens" if opened else "door jams", admissible=())

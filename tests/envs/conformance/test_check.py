@@ -1,15 +1,19 @@
 """Each rule is shown to be able to fail: a world that lies in one respect, caught by that rule."""
 
+import itertools
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from other_process import HashSeedOrder, RaisesElsewhere
 
 from agentrl_envs.client.blocking import BlockingTaskSet
 from agentrl_envs.conformance.check import RULES, check
-from agentrl_envs.env import Observation, Split, Step, Task
-from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
+from agentrl_envs.env import Observation, Split, Step, Task, content_id, split_of
+from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorOptions, CorridorTasks
 from agentrl_envs.errors import TaskError
 from agentrl_envs.server.app import ServerOptions, create_app
 from agentrl_envs.server.executors import ThreadExecutor
@@ -199,6 +203,123 @@ def everything_is_wellformed(step: Step, action: str) -> Step:
     return replace(step, wellformed=True)
 
 
+class NoncePayloads(CorridorTasks):
+    """The same corridors in both splits, under ids that a nonce makes different."""
+
+    def task(self, split: Split, index: int) -> Task:
+        task = super().task("train", index)
+        for nonce in itertools.count():
+            payload = {**task.payload, "nonce": nonce}
+            task_id = content_id("corridor", payload)
+            if split_of(task_id) == split:
+                return replace(task, id=task_id, payload=payload)
+        raise AssertionError
+
+    def environment(self):
+        class Unsalted(CorridorEnvironment):
+            def reset(self, task: Task) -> Observation:
+                if task.id != content_id("corridor", dict(task.payload)):
+                    raise TaskError("another task's id")
+                payload = {k: v for k, v in task.payload.items() if k != "nonce"}
+                known = replace(task, id=content_id("corridor", payload), payload=payload)
+                return super().reset(known)
+
+        return Unsalted()
+
+
+class BelievesEveryId(CorridorTasks):
+    def environment(self):
+        class Believing(CorridorEnvironment):
+            def reset(self, task: Task) -> Observation:
+                return super().reset(replace(task, id=content_id("corridor", dict(task.payload))))
+
+        return Believing()
+
+
+class TwiceTheSize(CorridorTasks):
+    def size(self, split: Split) -> int:
+        return 2 * super().size(split)
+
+
+class OneTooMany(CorridorTasks):
+    def size(self, split: Split) -> int:
+        return super().size(split) + 1
+
+
+class PaysAgain(CorridorTasks):
+    """The last action is worth something after the end, too."""
+
+    def environment(self):
+        over: list[bool] = [False]
+
+        def step(step: Step, action: str) -> Step:
+            paid = replace(step, reward=1.0) if over[0] else step
+            over[0] = step.terminated or step.truncated
+            return paid
+
+        return Bent(step=step)
+
+
+class Reopens(CorridorTasks):
+    def environment(self):
+        over: list[bool] = [False]
+
+        def step(step: Step, action: str) -> Step:
+            reopened = replace(step, terminated=False, truncated=False) if over[0] else step
+            over[0] = over[0] or step.terminated or step.truncated
+            return reopened
+
+        def reset(seen: Observation, task: Task) -> Observation:
+            over[0] = False
+            return seen
+
+        return Bent(reset=reset, step=step)
+
+
+class RefusesLate(CorridorTasks):
+    """From the sixth turn on no action is taken any more."""
+
+    def __init__(self) -> None:
+        super().__init__(CorridorOptions(turns=12))
+
+    def environment(self):
+        turns = [0]
+
+        def reset(seen: Observation, task: Task) -> Observation:
+            turns[0] = 0
+            return seen
+
+        def step(step: Step, action: str) -> Step:
+            turns[0] += 1
+            return replace(step, wellformed=False) if turns[0] > 5 else step
+
+        bent = Bent(reset=reset, step=step)
+        bent.environment = CorridorEnvironment(turns=12)
+        return bent
+
+
+class SeldomOtherwise(CorridorTasks):
+    """One reset in 150 shows something else."""
+
+    resets = 0
+
+    def environment(self):
+        def reset(seen: Observation, task: Task) -> Observation:
+            self.resets += 1
+            return replace(seen, text="fog") if self.resets % 150 == 0 else seen
+
+        return Bent(reset=reset)
+
+
+def succeeds_for_nothing(step: Step, action: str) -> Step:
+    ended = step.terminated or step.truncated
+    return replace(step, success=True, reward=0.0) if ended else step
+
+
+def scores_without_success(step: Step, action: str) -> Step:
+    return replace(step, success=False)
+
+
 def says_nothing_of_success(step: Step, action: str) -> Step:
     return replace(step, success=None)
 
@@ -208,7 +329,7 @@ LIARS = [
     (SplitByIndex(), "split", "but its hash is in"),
     (ForgetfulTasks(), "same-task", "then corridor-"),
     (RepeatingTasks(), "distinct", "held-out tasks 0 and 1 are both"),
-    (TuplePayloads(), "payload", "not the same after a journey"),
+    (TuplePayloads(), "payload", "not the same after a round trip"),
     (WelcomesAll(), "foreign-task", "shows 'come in'"),
     (BentTasks(lambda step, action: replace(step, reward=0.6)), "answers", "reward is 0.6"),
     (BentTasks(lambda step, action: replace(step, reward=-0.5)), "answers", "reward is -0.5"),
@@ -229,6 +350,16 @@ LIARS = [
     (SmallVocabulary(), "vocabulary", "'jams' is not in the vocabulary"),
     (RewritesAtWill(achieves_the_door), "relabel", "open the door 1', then"),
     (BentTasks(achieves_a_number), "relabel", "achieved is (7,)"),
+    (NoncePayloads(), "content", "are played alike"),
+    (BelievesEveryId(), "forged-task", "under the id"),
+    (TwiceTheSize(), "size", "repeat those from 0 on, though there are 194"),
+    (OneTooMany(), "size", "though there are"),
+    (PaysAgain(), "after-end", "after the end earned 1.0"),
+    (Reopens(), "after-end", "reopened the episode"),
+    (RefusesLate(), "admissible", "admissible but not well-formed after"),
+    (SeldomOtherwise(), "replay", "reset shows 'fog'"),
+    (BentTasks(succeeds_for_nothing), "success", "success is true with a score of 0"),
+    (BentTasks(scores_without_success), "success", "success is false with a score of 1"),
     (ClosesOnce(), "close", "raised RuntimeError: closed already"),
 ]
 
@@ -245,9 +376,29 @@ def test_every_rule_has_a_liar_that_breaks_it():
 
 
 def test_the_reference_keeps_every_rule():
-    report = check(CorridorTasks())
+    report = check(CorridorTasks(), factory=CorridorTasks)
     assert report.passed, str(report)
-    assert str(report).startswith(f"corridor: 0 of {len(RULES)} rules broken")
+    assert str(report).startswith(f"corridor: 0 of {len(RULES) + 1} rules broken")
+
+
+def test_an_order_that_depends_on_the_hash_seed_is_found_by_a_second_process():
+    report = check(HashSeedOrder(), tasks=20, factory=HashSeedOrder)
+    assert list(report.failed()) == ["processes"]
+    found = report.failed()["processes"]
+    assert found.startswith("task('")
+    assert "in a process with PYTHONHASHSEED=" in found
+
+
+def test_a_task_set_that_cannot_be_created_in_a_second_process_is_a_finding():
+    factory = partial(RaisesElsewhere, os.getpid())
+    found = check(factory(), tasks=2, factory=factory).failed()["processes"]
+    assert "PYTHONHASHSEED=1: KeyError: 'only here'" in found
+
+
+def test_without_a_factory_the_rule_of_processes_is_left_out():
+    rules = [result.rule.name for result in check(CorridorTasks(), tasks=2).results]
+    assert "processes" not in rules
+    assert len(rules) == len(RULES)
 
 
 def test_a_report_shows_the_finding_under_its_rule():

@@ -24,12 +24,13 @@ class BabyAISession:
         self._games: dict[str, Game] = {}
         self._game: Game = None
         self._over = True
+        self._truncated = False
 
     def reset(self, task: Task) -> Observation:
         self._game = None
         game = self._build_world(task)
         self._at_reset = Counter((it.type, it.color) for it in game.grid.grid if it)
-        self._game, self._over = game, False
+        self._game, self._over, self._truncated = game, False, False
         self._seen = self._look()
         return self._observation(self._form.first(self._form.goal(game.mission), self._seen))
 
@@ -82,8 +83,8 @@ class BabyAISession:
         return Step(
             observation=self._observation(self._form.refused(self._seen, action, why)),
             reward=0.0,
-            terminated=self._over,
-            truncated=False,
+            terminated=self._over and not self._truncated,
+            truncated=self._truncated,
             wellformed=action in self._form.extra,
             success=False,
             raw_score=0.0,
@@ -103,6 +104,7 @@ class BabyAISession:
                 break
         success = terminated and raw > 0
         self._over = terminated or truncated
+        self._truncated = truncated and not terminated
         if max(plan.steps) > FORWARD:
             self._grid = grid_code(game)
         self._seen = self._look()
@@ -114,7 +116,7 @@ class BabyAISession:
             observation=self._observation(self._form.later(self._seen, ended)),
             reward=(float(raw) if self._strict else 1.0) if success else 0.0,
             terminated=terminated,
-            truncated=truncated and not terminated,
+            truncated=self._truncated,
             wellformed=True,
             success=success,
             raw_score=float(raw),

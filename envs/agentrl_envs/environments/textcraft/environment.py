@@ -45,11 +45,13 @@ class TextCraft:
         if workshop is None:
             raise TaskError("textcraft: no task is set up; call reset first")
         self._turns += 1
-        outcome = (
-            Outcome(kind="refused", message="The task is solved; there is nothing left to do.")
-            if self._solved
-            else self._carry_out(workshop, read(action))
-        )
+        if self._solved:
+            message = "The task is solved; there is nothing left to do."
+            outcome = Outcome(kind="refused", message=message)
+        elif self._turns > self._turn_limit:
+            outcome = Outcome(kind="refused", message="The episode has ended: no turns are left.")
+        else:
+            outcome = self._carry_out(workshop, read(action))
         solves = outcome.kind in ("got", "crafted") and outcome.item == workshop.goal
         self._solved = self._solved or solves
         made = outcome.kind == "crafted" and outcome.item in workshop.askable

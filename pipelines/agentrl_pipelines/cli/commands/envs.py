@@ -136,10 +136,14 @@ def check_command(
     name: str, options: tuple[str, ...], url: str | None, token_env: str, tasks: int, seed: int
 ) -> None:
     """Check that environment NAME meets the environment contract. Exit code 1 if it does not."""
+    from functools import partial
+
+    from agentrl_envs import registry
     from agentrl_envs.conformance.check import check
 
     with usage_errors(), open_task_set(name, options, url, token_env) as task_set:
-        report = check(task_set, tasks=tasks, seed=seed)
+        factory = None if url else partial(registry.task_set, name, parse_options(options))
+        report = check(task_set, tasks=tasks, seed=seed, factory=factory)
     click.echo(str(report))
     sys.exit(0 if report.passed else 1)
 

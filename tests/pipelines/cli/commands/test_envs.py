@@ -53,14 +53,14 @@ def test_a_number_out_of_range_is_refused_and_the_option_is_named(wrong):
 def test_check_passes_the_corridor():
     result = called("check", "corridor", "--tasks", "5", "-o", "turns=8")
     assert result.exit_code == 0
-    assert "0 of 15 rules broken" in result.output
+    assert "0 of 21 rules broken" in result.output
 
 
 def test_check_with_a_url_checks_the_server():
     tasks = CorridorTasks()
     with running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url:
         result = called("check", "corridor", "--tasks", "2", "--url", url)
-        assert (result.exit_code, "0 of 15 rules broken" in result.output) == (0, True)
+        assert (result.exit_code, "0 of 20 rules broken" in result.output) == (0, True)
         wrong = called("check", "babyai", "--url", url)
         assert (wrong.exit_code, "serves corridor, not babyai" in wrong.output) == (2, True)
 

@@ -82,9 +82,12 @@ class S3Store:
 
         def client(pool: type[urllib3.PoolManager]) -> Minio:
             http = pool(timeout=timeout, retries=False, maxsize=8)
-            return Minio(
-                host, credentials=credentials, secure=secure, region=region, http_client=http
-            )
+            try:
+                return Minio(
+                    host, credentials=credentials, secure=secure, region=region, http_client=http
+                )
+            except ValueError as error:
+                raise StoreError(f"storage.endpoint: {host}: {error}") from error
 
         self._client = client(urllib3.PoolManager)
         self._put_once = client(_PutOncePool)
@@ -210,7 +213,8 @@ class S3Store:
             if error.code in _ABSENT:
                 raise absent_error(key, self.url) from error
             raise StoreError(f"{key}: in {self.url}: {error.code}: {error.message}") from error
-        except (MinioException, urllib3.exceptions.HTTPError, OSError) as error:
+        # ValueError: the client rejects the bucket or the object name.
+        except (MinioException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise StoreError(f"{key}: in {self.url}: {_reason(error)}") from error
 
 

@@ -7,9 +7,11 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from minio.credentials import StaticProvider
 from minio_service import SECRET, client, free_port, store_in
 
 from agentrl_components.errors import StoreError
+from agentrl_components.storage.s3 import S3Store
 
 
 def test_a_service_that_is_down_is_given_up_after_the_deadline() -> None:
@@ -85,3 +87,27 @@ def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(minio_endpoint: str
     one, other = store_in(minio_endpoint), store_in(minio_endpoint)
     one.put("a", b"1")
     assert list(other.list("")) == []
+
+
+@pytest.mark.parametrize("bucket", ["B", "a..b", "1.2.3.4"])
+def test_an_invalid_bucket_is_a_store_error(bucket: str) -> None:
+    store = S3Store(
+        bucket=bucket,
+        prefix="",
+        credentials=StaticProvider("key", "secret"),
+        endpoint="http://127.0.0.1:1",
+        deadline_s=0.1,
+    )
+    for call in (lambda: store.get("a"), lambda: store.put("a", b""), lambda: store.delete("a")):
+        with pytest.raises(StoreError, match="bucket name"):
+            call()
+
+
+def test_an_invalid_endpoint_is_a_store_error() -> None:
+    with pytest.raises(StoreError, match=r"storage\.endpoint"):
+        S3Store(
+            bucket="runs",
+            prefix="",
+            credentials=StaticProvider("key", "secret"),
+            endpoint="http://minio:90000",
+        )

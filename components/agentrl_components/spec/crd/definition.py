@@ -190,8 +190,6 @@ def structural(source: Schema, definitions: Schema) -> Schema:
         if f"exclusive{bound}" in source:
             schema[bound.lower()] = source[f"exclusive{bound}"]
             schema[f"exclusive{bound}"] = True
-    if source.get("format") == "uri":
-        schema["pattern"] = "^[hH][tT][tT][pP][sS]?://[^/]"
     if source.get("type") == "string" and "enum" not in source:
         schema.setdefault("maxLength", _LONGEST_TEXT)
     if "items" in source:

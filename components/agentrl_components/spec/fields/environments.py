@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AnyHttpUrl, Field, JsonValue, StringConstraints, UrlConstraints
+from pydantic import Field, JsonValue, StringConstraints
 
+from agentrl_components.spec.fields.addresses import HttpUrl
 from agentrl_components.spec.fields.base import SpecModel
 from agentrl_components.spec.fields.compute import Quantity, SecretVariable
 
@@ -21,7 +22,7 @@ class Environment(SpecModel):
     """Name of a built-in environment; see `agentrl envs list`."""
     image: str | None = Field(default=None, min_length=1, max_length=512)
     """Container image that serves the environment protocol. Requires Kubernetes."""
-    url: Annotated[AnyHttpUrl, UrlConstraints(max_length=512)] | None = None
+    url: HttpUrl | None = None
     """Address of an environment server that is already running."""
     token_env: str | None = Field(default=None, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Name of the environment variable with the server's bearer token. Never the token itself."""

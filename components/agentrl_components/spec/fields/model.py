@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from agentrl_components.spec.fields.addresses import BUCKET
 from agentrl_components.spec.fields.base import SpecModel
 
-SOURCE = r"^(tiny|hf://.+|s3://[^/]+/.+|models:/.+|file://.+)$"
+SOURCE = rf"^(tiny|hf://.+|s3://{BUCKET}/.+|models:/.+|file:///.+)$"
 
 
 class Tiny(SpecModel):

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from agentrl_components.spec.fields.addresses import BUCKET, Endpoint
 from agentrl_components.spec.fields.base import SpecModel
 
 EnvironmentVariable = Annotated[
@@ -19,14 +20,14 @@ class Storage(SpecModel):
 
     url: (
         Annotated[
-            str, StringConstraints(pattern=r"^(s3://[^/]+(/.*)?|file:///.*)$", max_length=512)
+            str, StringConstraints(pattern=rf"^(s3://{BUCKET}(/.*)?|file:///.*)$", max_length=512)
         ]
         | None
     ) = None
     """`s3://bucket/prefix` or `file:///folder`. None: `store/` in the run's folder. On Kubernetes:
     `s3://` only, and None is the platform's store. Each run is stored below this address under
     `NAMESPACE/NAME-` followed by the first 8 characters of its uid, so runs can share it."""
-    endpoint: str | None = Field(default=None, max_length=512, pattern=r"^(https?://)?[^/\s]+$")
+    endpoint: Endpoint | None = None
     """Host and port of an S3 service. The prefix `http://` disables TLS. None: AWS S3 in
     `region`."""
     region: str | None = Field(default=None, min_length=1, max_length=64)

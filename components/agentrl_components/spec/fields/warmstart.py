@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from agentrl_components.spec.fields.addresses import BUCKET
 from agentrl_components.spec.fields.base import SpecModel
 
 
@@ -19,7 +20,10 @@ class WarmStart(SpecModel):
     `filtered-imitation`: sample episodes from the model, keep the successful ones and imitate them,
     for `rounds` rounds (AgentEvol, arXiv 2406.04151)."""
     trajectories: (
-        Annotated[str, StringConstraints(pattern=r"^(file|s3)://.+", max_length=512)] | None
+        Annotated[
+            str, StringConstraints(pattern=rf"^(file:///.+|s3://{BUCKET}/.+)$", max_length=512)
+        ]
+        | None
     ) = None
     """For `sft`: a JSONL file (`file://` or `s3://`) with one conversation per line."""
     episodes: int = Field(default=3000, ge=1, le=10000000)

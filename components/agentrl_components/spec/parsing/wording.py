@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -10,6 +11,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from agentrl_components.spec.fields.addresses import ENDPOINT, HTTP_URL
+from agentrl_components.spec.fields.model import SOURCE
 from agentrl_components.spec.fields.run import GROUP, KIND, VERSION, AgentRLRun
 from agentrl_components.spec.rules.rule import Mistake
 
@@ -22,7 +25,6 @@ _KINDS = {
     "tuple_type": ("a list", "write each item on its own line after a dash"),
     "dict_type": ("a mapping", "write name: value pairs under it"),
     "model_type": ("a mapping", "write its fields under it, indented"),
-    "url_type": ("a string", "write a URL, such as http://host:8000"),
 }
 
 _ONLY = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
@@ -114,14 +116,28 @@ def _bounded(kind: str, given: Any, bounds: dict[str, Any]) -> tuple[str, str] |
             return f"has more than {bounds['max_length']} items", "remove some"
         case "string_too_short":
             return "is empty", "set a value, or leave it out"
-        case "string_too_long" | "url_too_long":
+        case "string_too_long":
             most = bounds["max_length"]
             return f"is longer than {most} characters", f"shorten it to {most} or fewer"
+        case "string_pattern_mismatch" if bounds["pattern"] == HTTP_URL:
+            return f"{_shown(given)} is not an HTTP URL", "write one, such as http://host:8000"
+        case "string_pattern_mismatch" if bounds["pattern"] == ENDPOINT:
+            return f"{_shown(given)} is not a host and port", "write one, such as minio:9000"
+        case "string_pattern_mismatch" if bounds["pattern"] == SOURCE:
+            return _source(given)
         case "string_pattern_mismatch":
             return f"{_shown(given)} has the wrong format", f"it must match {bounds['pattern']}"
-        case "url_parsing" | "url_scheme" | "url_syntax_violation":
-            return f"{_shown(given)} is not an HTTP URL", "write one, such as http://host:8000"
+        case "value_error":
+            return f"{_shown(given)} {bounds['error']}", "write one, such as host:8000"
     return None
+
+
+def _source(given: Any) -> tuple[str, str]:
+    """Reason and fix of an invalid `model.source`."""
+    forms = "tiny, hf://org/name, s3://bucket/prefix, models:/name/version or file:///folder"
+    if isinstance(given, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", given):
+        return f"{_shown(given)} has no scheme", f"did you mean hf://{given}? Use {forms}"
+    return f"{_shown(given)} is not a model source", f"use {forms}"
 
 
 def _shown(given: Any) -> str:
@@ -131,6 +147,8 @@ def _shown(given: Any) -> str:
         return "true" if given else "false"
     if isinstance(given, list | dict):
         return "a list" if isinstance(given, list) else "a mapping"
+    if isinstance(given, str):
+        given = re.sub("//[^/?#]*@", "//...@", given)  # may be a password
     text = f'"{given}"' if isinstance(given, str) else f"{given}"
     return text if len(text) <= 60 else f"{text[:57]}..."
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
@@ -156,7 +157,7 @@ def environment_urls_have_no_credentials(spec: RunSpec) -> Iterator[Mistake]:
     """The url of an environment may not contain a user or a password."""
     for index, environment in enumerate(spec.environments):
         url = environment.url
-        if url is not None and (url.username or url.password):
+        if url is not None and "@" in urlsplit(url).netloc:
             yield Mistake(
                 field=f"spec.environments[{index}].url",
                 reason="contains a user or a password, and a manifest must not contain secrets",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from urllib.parse import urlsplit
+import re
+from collections.abc import Callable, Iterator
 
+from agentrl_components.spec.fields.addresses import HTTP_URL, INVALID_BUCKET, parsable
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 
+_CREDENTIALS = re.compile("[^/]*//[^/?#]*@")
 _S3 = (
     "((has(self.storage.url) && self.storage.url.startsWith('s3://'))"
     " || self.model.source.startsWith('s3://')"
@@ -65,6 +67,60 @@ def endpoint_needs_s3(spec: RunSpec) -> Iterator[Mistake]:
             )
 
 
+_BUCKETS: tuple[tuple[str, Callable[[RunSpec], str | None]], ...] = (
+    ("spec.storage.url", lambda spec: spec.storage.url),
+    ("spec.model.source", lambda spec: spec.model.source),
+    (
+        "spec.warmStart.trajectories",
+        lambda spec: spec.warm_start.trajectories if spec.warm_start else None,
+    ),
+)
+
+
+@rule(
+    "storage.url",
+    "model.source",
+    "warmStart",
+    cel=f"(!has(self.storage.url) || !self.storage.url.matches(r'{INVALID_BUCKET}'))"
+    f" && !self.model.source.matches(r'{INVALID_BUCKET}')"
+    " && (!has(self.warmStart) || !has(self.warmStart.trajectories)"
+    f" || !self.warmStart.trajectories.matches(r'{INVALID_BUCKET}'))",
+)
+def buckets_are_valid(spec: RunSpec) -> Iterator[Mistake]:
+    """Bucket names in s3:// addresses may not contain adjacent dots or dashes, nor be IP
+    addresses."""
+    for field, address_of in _BUCKETS:
+        address = address_of(spec)
+        if address and re.search(INVALID_BUCKET, address):
+            yield Mistake(
+                field=field,
+                reason=f"{address} has an invalid bucket name",
+                fix="use letters, digits, and single dots or dashes between them",
+            )
+
+
+@rule(
+    "tracking.uri",
+    cel="!has(self.tracking.uri) || !self.tracking.uri.matches(r'^[hH][tT][tT][pP][sS]?:')"
+    f" || self.tracking.uri.matches(r'{HTTP_URL}')",
+)
+def tracking_uri_is_valid(spec: RunSpec) -> Iterator[Mistake]:
+    """tracking.uri must have a valid host and port if it is an http:// or https:// URL."""
+    uri = spec.tracking.uri
+    if uri and re.match("https?:", uri, re.IGNORECASE):
+        try:
+            parsable(uri)
+            valid = re.search(HTTP_URL, uri) is not None
+        except ValueError:
+            valid = False
+        if not valid:
+            yield Mistake(
+                field="spec.tracking.uri",
+                reason="is not a valid HTTP URL",
+                fix="write one, such as http://host:5000",
+            )
+
+
 @rule(
     "storage.endpoint",
     "tracking.uri",
@@ -79,7 +135,7 @@ def services_have_no_credentials(spec: RunSpec) -> Iterator[Mistake]:
             reason="contains a user or a password, and a manifest must not contain secrets",
             fix="put the keys in the environment variables named by accessKeyEnv and secretKeyEnv",
         )
-    if spec.tracking.uri and "@" in urlsplit(spec.tracking.uri).netloc:
+    if spec.tracking.uri and _CREDENTIALS.match(spec.tracking.uri):
         yield Mistake(
             field="spec.tracking.uri",
             reason="contains a user or a password, and a manifest must not contain secrets",
@@ -90,5 +146,7 @@ def services_have_no_credentials(spec: RunSpec) -> Iterator[Mistake]:
 RULES: tuple[Rule, ...] = (
     s3_needs_endpoint_or_region,
     endpoint_needs_s3,
+    buckets_are_valid,
+    tracking_uri_is_valid,
     services_have_no_credentials,
 )

@@ -212,8 +212,23 @@ def test_empty_lists_are_told_once(tmp_path):
          "without quotes"),
         ("tracking.experiment=''", "spec.tracking.experiment: is empty; set a value, or leave "
          "it out"),
-        ("model.source=gpt2", 'spec.model.source: "gpt2" has the wrong format; it must match '
-         "^(tiny|hf://.+|s3://[^/]+/.+|models:/.+|file://.+)$"),
+        ("model.source=gpt2", 'spec.model.source: "gpt2" is not a model source; use tiny, '
+         "hf://org/name, s3://bucket/prefix, models:/name/version or file:///folder"),
+        ("model.source=Qwen/Qwen2.5-7B-Instruct", 'spec.model.source: "Qwen/Qwen2.5-7B-Instruct" '
+         "has no scheme; did you mean hf://Qwen/Qwen2.5-7B-Instruct? Use tiny, hf://org/name, "
+         "s3://bucket/prefix, models:/name/version or file:///folder"),
+        ("environments[0]={name: a, url: 'http://h:70000'}", 'spec.environments[0].url: '
+         '"http://h:70000" is not an HTTP URL; write one, such as http://host:8000'),
+        ("environments[0]={name: a, url: 'http://[::::]'}", 'spec.environments[0].url: '
+         '"http://[::::]" has no valid host and port; write one, such as host:8000'),
+        ("storage={url: s3://runs, endpoint: 'http://minio:90000'}", 'spec.storage.endpoint: '
+         '"http://minio:90000" is not a host and port; write one, such as minio:9000'),
+        ("storage={url: s3://runs, endpoint: 'http://me:pw@minio:90000'}", 'spec.storage.endpoint: '
+         '"http://...@minio:90000" is not a host and port; write one, such as minio:9000'),
+        ("tracking.uri='http://[::1:5000'", "spec.tracking.uri: is not a valid HTTP URL; write "
+         "one, such as http://host:5000"),
+        ("storage={url: s3://a..b/c, endpoint: 'minio:9000'}", "spec.storage.url: s3://a..b/c has "
+         "an invalid bucket name; use letters, digits, and single dots or dashes between them"),
         ("environments[0]={name: a, url: host}", 'spec.environments[0].url: "host" is not an HTTP '
          "URL; write one, such as http://host:8000"),
         ("environments[0].options=3", "spec.environments[0].options: 3 is not a mapping; write "

@@ -243,6 +243,16 @@ BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["spec.storage.endpoint", "spec.storage.region"],
     ),
     (
+        "buckets_are_valid",
+        (
+            "storage={url: 's3://1.2.3.4/a', endpoint: 'minio:9000'}",
+            "model.source=s3://a.-b/c",
+            "warmStart={algorithm: sft, trajectories: 's3://a-.b/c'}",
+        ),
+        ["spec.storage.url", "spec.model.source", "spec.warmStart.trajectories"],
+    ),
+    ("tracking_uri_is_valid", ("tracking.uri='http://mlflow:90000'",), ["spec.tracking.uri"]),
+    (
         "services_have_no_credentials",
         (
             "storage={url: 's3://runs/a', endpoint: 'http://me:pw@minio:9000'}",

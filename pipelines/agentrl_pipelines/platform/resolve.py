@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 
-from pydantic import AnyHttpUrl
 
 from agentrl_components.spec import AgentRLRun, Environment, Storage
 from agentrl_pipelines.labels import ENVIRONMENT_PORT, TOKEN_VARIABLE
@@ -91,7 +90,7 @@ def _served(run: AgentRLRun, uid: str, environment: Environment, platform: Platf
             "image": None,
             "options": {},
             "secret_env": (),
-            "url": AnyHttpUrl(environment_url(run, uid, environment, platform)),
+            "url": environment_url(run, uid, environment, platform),
             "token_env": TOKEN_VARIABLE,
             # The Deployment may be scaled up during the phase, behind the same Service.
             "replicas": max(environment.replicas, MIN_RESOLVED_REPLICAS),

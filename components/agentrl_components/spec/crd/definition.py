@@ -190,6 +190,14 @@ def structural(source: Schema, definitions: Schema) -> Schema:
         if f"exclusive{bound}" in source:
             schema[bound.lower()] = source[f"exclusive{bound}"]
             schema[f"exclusive{bound}"] = True
+    if schema.get("minimum", 0) % 1:
+        # The API server compares integers such as 0 with the integer part of a bound.
+        schema["x-kubernetes-validations"] = [
+            {
+                "rule": f"self >= {schema['minimum']}",
+                "message": f"must be at least {schema['minimum']}",
+            }
+        ]
     if source.get("type") == "string" and "enum" not in source:
         schema.setdefault("maxLength", _LONGEST_TEXT)
     if "items" in source:

@@ -31,11 +31,27 @@ cluster, `replicas` cannot be changed from or to 0. When a change takes effect i
 [operations.md](operations.md#changing-a-run)."""
 
 
+_VERDICTS = """\
+`agentrl validate` and the API server give the same verdict on a manifest, with these exceptions:
+
+- `storage.url: file:///...` is only valid for local runs: the API server rejects it, since pods
+  share no folder.
+- `environments[].options` are checked by `agentrl validate`, and on a cluster by the operator
+  (`Accepted=False`): the API server has no schema for them. The same holds for an IPv6 address that
+  has the right characters but is not valid, and for nesting deeper than 64 levels.
+- A whole number written as `1.0` is an integer for `agentrl validate` and kubectl. The API server
+  rejects it in some fields when another client sends it unchanged.
+
+The rules:
+"""
+
+
 def reference() -> str:
     """The page `docs/manifest.md`."""
     parts = [_HEAD]
     _section(parts, "spec", spec_schema())
     parts.append("\n## Rules between fields\n")
+    parts.append(_VERDICTS)
     parts.extend(f"- {rule.message}." for rule in RULES)
     parts.append(f"\n## Mutable fields\n\n{_MUTABLE_FIELDS}\n")
     parts.extend(f"- `{path.replace('.*', '[]')}`" for path in MUTABLE)

@@ -28,6 +28,7 @@ from agentrl_components.spec.parsing.document import (
     check_size,
     document,
 )
+from agentrl_components.spec.parsing.normalise import normalised
 from agentrl_components.spec.parsing.override import apply
 from agentrl_components.spec.parsing.wording import mistake as mistake_of
 from agentrl_components.spec.rules.validation import mistakes
@@ -88,6 +89,7 @@ def parse(read: Mapping[str, Any]) -> AgentRLRun:
         check_size(manifest)
     except TooLargeError as error:
         raise SpecError([f"manifest: {error}"]) from None
+    manifest = normalised(AgentRLRun, manifest)
     try:
         run = _validate(AgentRLRun, manifest)
     except ValidationError as error:

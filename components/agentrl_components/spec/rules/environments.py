@@ -86,7 +86,12 @@ def secret_env_needs_server(spec: RunSpec) -> Iterator[Mistake]:
             )
 
 
-@rule("environments.*.secretEnv")
+@rule(
+    "environments.*.secretEnv",
+    cel="self.environments.all(e, e.secretEnv.all(v,"
+    f" !(v.name in {sorted(RESERVED_VARIABLES)})"
+    " && e.secretEnv.exists_one(same, same.name == v.name)))",
+)
 def secret_env_names_are_free(spec: RunSpec) -> Iterator[Mistake]:
     """Names in an environment's secretEnv must be unique and not reserved: AGENTRL_ENV_TOKEN, HOME
     and PORT are set by the operator."""
@@ -119,7 +124,10 @@ def environment_names_are_unique(spec: RunSpec) -> Iterator[Mistake]:
             )
 
 
-@rule("environments.*.builtin")
+@rule(
+    "environments.*.builtin",
+    cel=f"self.environments.all(e, !has(e.builtin) || e.builtin in {sorted(built_in())})",
+)
 def builtins_exist(spec: RunSpec) -> Iterator[Mistake]:
     """environments[].builtin must be an environment of `agentrl envs list`."""
     known = sorted(built_in())

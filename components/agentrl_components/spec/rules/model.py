@@ -126,7 +126,11 @@ def lora_dropout_needs_importance_sampling(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
-@rule("model.lora")
+@rule(
+    "model.lora",
+    cel="!has(self.model.lora) || self.model.lora.targets.all(t,"
+    " self.model.lora.targets.exists_one(same, same == t))",
+)
 def lora_targets_are_unique(spec: RunSpec) -> Iterator[Mistake]:
     """Items of model.lora.targets must be unique."""
     targets = spec.model.lora.targets if spec.model.lora else ()

@@ -208,8 +208,11 @@ def test_empty_lists_are_told_once(tmp_path):
         ("update.learningRate=0", "spec.update.learningRate: 0 is too small; set it above 0"),
         ("rollout.topP=1.5", "spec.rollout.topP: 1.5 is too large; set it to 1 or less"),
         ("update.beta2=1", "spec.update.beta2: 1 is too large; set it below 1"),
-        ("seed=null", "spec.seed: null is not an integer; write a whole number, such as 3, "
+        ("seed=1.5", "spec.seed: 1.5 is not an integer; write a whole number, such as 3, "
          "without quotes"),
+        ("evaluation.turnSweep=[null]", "spec.evaluation.turnSweep[0]: null is not an integer; "
+         "write a whole number, such as 3, without quotes"),
+        ("metadata.name=null", "metadata.name: is missing; set a value"),
         ("tracking.experiment=''", "spec.tracking.experiment: is empty; set a value, or leave "
          "it out"),
         ("model.source=gpt2", 'spec.model.source: "gpt2" is not a model source; use tiny, '
@@ -241,6 +244,24 @@ def test_empty_lists_are_told_once(tmp_path):
 )  # fmt: skip
 def test_a_wrong_value_says_reason_and_fix(tmp_path, override, line):
     assert _mistakes(tmp_path, MANIFEST, override) == [line]
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "value"),
+    [
+        ("seed=null", "seed", "0"),
+        ("algorithm=null", "algorithm.name", "grpo"),
+        ("algorithm.critic=null", "algorithm.critic.valueClip", "0.5"),
+        ("rollout.tasks=3.0", "rollout.tasks", "3"),
+        ("horizon.phases[1].iterations=7.0", "horizon.phases.1.iterations", "7"),
+        ("ttlSecondsAfterFinished=5.0", "ttlSecondsAfterFinished", "5"),
+        ("model.lora.targets=null", "model.lora.targets.0", "q_proj"),
+    ],
+)
+def test_nulls_and_whole_numbers_are_read_as_the_api_server_reads_them(
+    tmp_path, override, path, value
+):
+    assert flatten(load(_file(tmp_path, MANIFEST), (override,)))[path] == value
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

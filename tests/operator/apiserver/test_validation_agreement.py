@@ -1,0 +1,95 @@
+"""`agentrl validate` and the API server give the same verdict on a manifest."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from apiserver import Refused, collection
+from manifest_mutants import BASES, mutants
+
+from agentrl_components.errors import SpecError
+from agentrl_components.spec import parse
+
+CLUSTER_ONLY = "must be an s3:// address, since pods share no folder"
+"""The one rule of the API server that does not hold for local runs (docs/manifest.md)."""
+
+
+def as_kubectl_sends(value: Any) -> Any:
+    """`value` as kubectl converts it from YAML: whole numbers are written without a fraction."""
+    if isinstance(value, dict):
+        return {name: as_kubectl_sends(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [as_kubectl_sends(item) for item in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        return int(value)
+    return value
+
+
+def refusal(server: Any, manifest: dict[str, Any]) -> str | None:
+    """Why the API server refuses to create `manifest`; None: it accepts it."""
+    path = f"{collection(manifest)}?dryRun=All&fieldValidation=Strict"
+    try:
+        server.ask("POST", path, as_kubectl_sends(manifest))
+    except Refused as refused:
+        assert refused.status in (400, 422), refused
+        return str(refused)
+    return None
+
+
+def mistakes(manifest: dict[str, Any]) -> list[str]:
+    try:
+        parse(manifest)
+    except SpecError as error:
+        return error.mistakes
+    return []
+
+
+def disagreements(server: Any, manifests: Any) -> list[str]:
+    """Manifests that only one of the two accepts, with the reason of the other."""
+    found = []
+    for manifest in manifests:
+        theirs, ours = refusal(server, manifest), mistakes(manifest)
+        if (theirs is None) != (not ours) and CLUSTER_ONLY not in (theirs or ""):
+            found.append(f"{json.dumps(manifest['spec'])}\n  {theirs or ours}")
+    return found
+
+
+@pytest.mark.parametrize("spec", BASES)
+def test_the_bases_of_the_mutants_are_valid(api_server, spec):
+    manifest = {
+        "apiVersion": "agentrl.dev/v1alpha1",
+        "kind": "AgentRLRun",
+        "metadata": {"name": "base", "namespace": "default"},
+        "spec": spec,
+    }
+    assert (refusal(api_server, manifest), mistakes(manifest)) == (None, [])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_api_server_and_validate_agree_on_mutants(api_server, seed):
+    assert disagreements(api_server, mutants(seed, 150)) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"seed": None},
+        {"algorithm": {"critic": None}},
+        {"rollout": {"tasks": 3.0}},
+        {"rollout": {"temperature": 0}},
+        {"model": {"lora": {"targets": ["q_proj", "q_proj"]}}},
+        {"environments": [{"name": "a", "builtin": "babiai"}]},
+        {"environments": [{"name": "a", "url": "http://h:70000"}]},
+        {"environments": [{"name": "a", "url": "http://[::1:5000"}]},
+        {"storage": {"url": "s3://B/x", "endpoint": "minio:9000"}},
+        {"storage": {"url": "s3://a..b/x", "endpoint": "minio:9000"}},
+        {"storage": {"url": "s3://runs/x", "endpoint": "http://minio:90000"}},
+        {"tracking": {"uri": "http://[::1:5000"}},
+    ],
+    ids=str,
+)
+def test_they_agree_on_what_once_differed(api_server, fields):
+    manifest = next(mutants(0, 1)) | {"spec": BASES[0] | fields}
+    assert disagreements(api_server, [manifest]) == []

@@ -28,7 +28,7 @@ from agentrl_components.reporting.schema import (
 from agentrl_components.reporting.transcript import Replay
 from agentrl_components.schedule.history import best_checkpoint
 from agentrl_components.schedule.record import IterationRecord
-from agentrl_components.spec import AgentRLRun, Horizon
+from agentrl_components.spec import AgentRLRun, Horizon, dump
 from agentrl_components.storage import checkpoint, keys
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.storage.records import RunState, TrackerRecord
@@ -63,6 +63,7 @@ def build(store: Store, run: AgentRLRun, root: Path | None = None) -> Report:
         environments=tuple(environment.name for environment in spec.environments),
         actions=spec.rollout.actions,
         seed=spec.seed,
+        manifest=dump(run),
         heldout=Heldout(**{name: found.get(name) for name in Heldout.model_fields}),
         phases=_phases(spec.horizon, records.iterations, steps, records.state),
         wall_seconds=records.state.wall_seconds,

@@ -106,6 +106,8 @@ class Report(ReportPart):
     environments: tuple[str, ...]
     actions: str
     seed: int
+    manifest: str
+    """The manifest as YAML."""
     heldout: Heldout
     phases: tuple[PhaseSummary, ...]
     wall_seconds: dict[str, float]
@@ -117,6 +119,20 @@ class Report(ReportPart):
     evaluations: tuple[IntermediateEvaluation, ...]
     """Evaluations during training, in order."""
     episodes: tuple[EpisodePair, ...]
+
+    @property
+    def examples(self) -> tuple[EpisodePair, ...]:
+        """The episodes, the most telling first: tasks that were failed before training and solved
+        after it (the longest solution first), then other pairs, then single episodes."""
+
+        def rank(pair: EpisodePair) -> tuple[bool, bool, int]:
+            before, after = pair.before, pair.after
+            if before is None or after is None:
+                return True, True, 0
+            learned = after.success and not before.success
+            return False, not learned, -len(after.moves) if learned else 0
+
+        return tuple(sorted(self.episodes, key=rank))
 
     @property
     def headline(self) -> str:

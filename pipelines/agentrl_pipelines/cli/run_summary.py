@@ -78,16 +78,8 @@ def heldout_table(report: Report) -> Table:
 
 
 def example_pair(report: Report) -> EpisodePair | None:
-    """The most telling pair of episodes: if there is one, a task that was failed before
-    training and solved after it."""
-    both = [pair for pair in report.episodes if pair.before and pair.after]
-    improved = [
-        pair
-        for pair in both
-        if pair.before and pair.after and pair.after.success > pair.before.success
-    ]
-    pairs = improved or both or list(report.episodes)
-    return max(pairs, key=_length, default=None) if improved else next(iter(pairs), None)
+    """The most telling pair of episodes. None: no episode was stored."""
+    return next(iter(report.examples), None)
 
 
 def mlflow_command(uri: str) -> str:
@@ -102,10 +94,6 @@ def short_path(path: Path) -> str:
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         return os.path.relpath(path)
     return str(path)
-
-
-def _length(pair: EpisodePair) -> int:
-    return len(pair.after.moves) if pair.after else 0
 
 
 def _caption(report: Report) -> str:

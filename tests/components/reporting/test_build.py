@@ -3,11 +3,14 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+import yaml
 
 from agentrl_components.errors import StoreError
 from agentrl_components.evaluation.summary import HeldoutResult, SuccessRate
 from agentrl_components.reporting.build import Report, build, write
 from agentrl_components.reporting.html import duration
+from agentrl_components.reporting.schema import EpisodePair
+from agentrl_components.reporting.transcript import replay
 from agentrl_components.spec import parse
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import MemoryStore
@@ -208,6 +211,40 @@ def test_the_headline_mentions_overlapping_intervals(store):
     assert build(store, RUN).headline == (
         "Held-out success went from 37.0 % to 40.0 %; the 95 % intervals overlap."
     )
+
+
+def test_the_page_has_the_manifest_and_the_command_that_reproduce_the_run(store, tmp_path):
+    write(build(store, RUN), tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "agentrl run run.yaml" in page
+    report = build(store, RUN)
+    assert parse(yaml.safe_load(report.manifest)) == RUN
+    assert "maxTurns: 8" in page
+
+
+def test_the_first_example_is_a_task_that_training_solved(store):
+    def pair(name, before, after, turns=1):
+        def played(success, turns):
+            if success is None:
+                return None
+            one = replay(episode(name, "go", success))
+            return one.model_copy(update={"moves": one.moves * turns})
+
+        return EpisodePair(
+            task=name, category="c", before=played(before, 1), after=played(after, turns)
+        )
+
+    pairs = (
+        pair("solved before", True, True, 9),
+        pair("unlearned", True, False, 9),
+        pair("not played after", False, None),
+        pair("learned", False, True, 2),
+        pair("learned, longer", False, True, 5),
+    )
+    report = build(store, RUN).model_copy(update={"episodes": pairs})
+    assert [one.task for one in report.examples] == [
+        *("learned, longer", "learned", "solved before", "unlearned", "not played after"),
+    ]
 
 
 def test_episodes_are_paired_by_task(store):

@@ -51,6 +51,7 @@ def report(steps=(), phases=(), heldout=None, evaluations=()):
         environments=("babyai",),
         actions="free",
         seed=0,
+        manifest="",
         heldout=heldout or Heldout(),
         phases=phases,
         wall_seconds={},

@@ -73,6 +73,7 @@ def report(**changed):
         environments=("babyai",),
         actions="admissible",
         seed=0,
+        manifest="",
         heldout=Heldout(
             random=evaluated("random", 0.202, 0.166, 0.245, 0.0),
             before=evaluated("before", 0.368, 0.322, 0.416, 0.025),

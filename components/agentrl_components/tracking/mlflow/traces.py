@@ -20,6 +20,8 @@ from agentrl_components.tracking.send_queue import Episodes
 from agentrl_components.trajectory.record import Trajectory, Turn
 
 _TURN_NS = 1_000_000
+CHAT_USAGE = "mlflow.chat.tokenUsage"
+"""MLflow's attribute for the token counts of a span."""
 _PREVIEW_LENGTH = 1000
 """Maximum characters of the request and response previews in MLflow's table of traces."""
 
@@ -34,11 +36,7 @@ def record_episodes(uri: str, experiment_id: str, run_id: str, batch: Episodes) 
     ]
     if not episodes or _is_recorded(client, episodes[-1][0]):
         return
-    spans = [
-        span
-        for trace_id, episode in episodes
-        for span in _spans(trace_id, batch.name, episode, batch.time_ms)
-    ]
+    spans = [span for trace_id, episode in episodes for span in _spans(trace_id, batch, episode)]
     client.log_spans(experiment_id, spans)
     for trace_id, episode in episodes:
         client.start_trace(_info(trace_id, experiment_id, run_id, batch, episode))
@@ -74,6 +72,7 @@ def turn_attributes(episode: Trajectory, turn: Turn) -> dict[str, Any]:
         "mean_logprob": round(float(sampled.mean()), 6) if len(sampled) else None,
         "mask": run_lengths(mask),
         "policy_version": turn.version,
+        CHAT_USAGE: token_usage(episode, turn),
     }
 
 
@@ -100,24 +99,40 @@ def episode_attributes(episode: Trajectory) -> dict[str, Any]:
     }
 
 
+def conversation(episode: Trajectory) -> list[dict[str, str]]:
+    """The episode as chat messages, which MLflow renders: observations of the user, replies of the
+    assistant."""
+    messages: list[dict[str, str]] = []
+    for turn in episode.turns:
+        messages.append({"role": "user", "content": turn.observation})
+        messages.append({"role": "assistant", "content": turn.action})
+    return messages
+
+
+def token_usage(episode: Trajectory, turn: Turn) -> dict[str, int]:
+    """Token counts of a turn in MLflow's form. The input is everything before the reply."""
+    output = int(episode.mask[turn.start : turn.end].sum())
+    return {"input_tokens": turn.end - output, "output_tokens": output, "total_tokens": turn.end}
+
+
 def _outcome(episode: Trajectory) -> str:
     verdict = "solved" if episode.success else "not solved"
     return f"{verdict}, score {episode.score:.2f}, {len(episode.turns)} turns, {episode.ending}"
 
 
-def _spans(trace_id: int, name: str, episode: Trajectory, time_ms: int) -> Iterator[Any]:
+def _spans(trace_id: int, batch: Episodes, episode: Trajectory) -> Iterator[Any]:
     from mlflow.entities import SpanType
 
-    start_ns = time_ms * 1_000_000
+    start_ns = batch.time_ms * 1_000_000
     yield _span(
         trace_id,
         0,
-        f"{name}: {episode.category}",
+        f"{batch.name}: {episode.category}",
         (start_ns, start_ns + len(episode.turns) * _TURN_NS),
         SpanType.AGENT,
-        {"task": episode.task, "observation": episode.turns[0].observation},
-        {"outcome": _outcome(episode)},
-        episode_attributes(episode),
+        {"task": episode.task, "messages": conversation(episode)[:1]},
+        {"outcome": _outcome(episode), "messages": conversation(episode)[1:]},
+        episode_attributes(episode) | {"iteration": batch.iteration},
     )
     for index, turn in enumerate(episode.turns):
         begin_ns = start_ns + index * _TURN_NS
@@ -127,8 +142,8 @@ def _spans(trace_id: int, name: str, episode: Trajectory, time_ms: int) -> Itera
             f"turn {index + 1}",
             (begin_ns, begin_ns + _TURN_NS),
             SpanType.LLM,
-            {"observation": turn.observation},
-            {"action": turn.action},
+            {"messages": conversation(episode)[: 2 * index + 1]},
+            {"messages": conversation(episode)[2 * index + 1 : 2 * index + 2]},
             turn_attributes(episode, turn),
         )
 

@@ -3,6 +3,7 @@
 Importing MLflow takes seconds, so nothing here imports it: the database is read as SQL.
 """
 
+import json
 import os
 import pickle
 import socket
@@ -238,6 +239,19 @@ def test_episodes_become_traces_with_one_span_per_turn(worker: Worker) -> None:
     ]
     assert "You stand before it" in spans[2][2]
     assert "ünknown" in spans[2][2]
+    attributes = [json.loads(content)["attributes"] for _, _, content in spans]
+    root, last = (
+        {name: json.loads(value) for name, value in attributes[place].items()} for place in (0, 2)
+    )
+    messages = root["mlflow.spanInputs"]["messages"] + root["mlflow.spanOutputs"]["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant"] * 2
+    assert messages[0]["content"] == "You see a red ball"
+    assert root["iteration"] == 3  # as the step of the metrics
+    assert last["mlflow.spanInputs"]["messages"] == messages[:3]
+    assert last["mlflow.spanOutputs"]["messages"] == messages[3:]
+    usage = last["mlflow.chat.tokenUsage"]
+    assert usage["output_tokens"] == last["sampled_tokens"]
+    assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
     tags = worker.rows("select key, value from trace_tags where request_id = ?", trace_id)
     assert {("category", "GoToLocal"), ("iteration", "3"), ("success", "true")} <= set(tags)
 

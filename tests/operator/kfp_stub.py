@@ -1,5 +1,5 @@
-"""KFP's run API as a real server, with its traps: a run that is posted twice answers 500 and works
-twice, a taken experiment name answers 409, a terminated run ends FAILED."""
+"""A stub server of the KFP run API. As in the real one, a run that is posted twice gets the answer
+500 and works twice, an existing experiment name gets 409, and a terminated run ends FAILED."""
 
 from __future__ import annotations
 

@@ -17,18 +17,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentrl_operator.api import status as statuses
-from agentrl_operator.api.conditions import Kind, Reason, Truth
+from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.events import transitions
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.protocols import Clients
+from agentrl_operator.controller.error_conditions import (
+    with_dependency_error,
+    with_internal_error,
+)
 from agentrl_operator.controller.executor import Executor
 from agentrl_operator.controller.observer import Observer
 from agentrl_operator.controller.run_cache import CachedRun, ResourceParser
 from agentrl_operator.controller.work_queue import WorkQueue
-from agentrl_operator.errors import DependencyError, KfpError, KubernetesError, RunStoreError
+from agentrl_operator.errors import DependencyError, KubernetesError
 from agentrl_operator.planning.actions import Action, AddFinalizer, RemoveFinalizer
-from agentrl_operator.planning.observation import Observation, Servers, Unknown
+from agentrl_operator.planning.observation import Servers
 from agentrl_operator.planning.plan import Plan
 from agentrl_operator.planning.reconcile import reconcile
 from agentrl_operator.telemetry.metrics import Metrics
@@ -161,7 +165,7 @@ class Controller:
         except Exception as error:
             logger.exception("internal error: %s/%s is retried later", *key)
             self._retry(key)
-            after = _with_internal_error(status, resource, error, self._now())
+            after = with_internal_error(status, resource, error, self._now())
             try:
                 await self._write_status(key, run, resource, status, after)
             except Exception:
@@ -170,7 +174,7 @@ class Controller:
 
     async def _reconcile(self, key: Key, run: CachedRun, resource: Resource, status: Status) -> str:
         try:
-            observation = await self._observe(key, resource, status)
+            observation = await self._observer.observe(resource, status)
         except DependencyError as error:
             self._report(key, error)
             self._retry(key)
@@ -180,7 +184,7 @@ class Controller:
         plan = reconcile(resource, status, observation, self._platform, self._now())
         after, failure = await self._execute(key, plan)
         if failure is not None:
-            after = _with_failure(after, failure, self._now())
+            after = with_dependency_error(after, failure, self._now())
         try:
             await self._write_status(key, run, resource, status, after)
         except KubernetesError as error:
@@ -192,21 +196,6 @@ class Controller:
         self._retries.pop(key, None)
         self._schedule(key, plan, after)
         return "success"
-
-    async def _observe(self, key: Key, resource: Resource, status: Status) -> Observation:
-        """The observation of a run. If it fails unexpectedly for a run that is being deleted, all
-        of it is unknown: the deletion then goes on after its timeouts."""
-        try:
-            return await self._observer.observe(resource, status)
-        except DependencyError:
-            raise
-        except Exception as error:
-            if resource.deleted_at is None:
-                raise
-            logger.exception("internal error: %s/%s is deleted without an observation", *key)
-            servers = self._servers_of(resource.uid)
-            unknown = Unknown(message=f"internal error: {error!r}")
-            return Observation(attempt=status.attempt, kfp=unknown, servers=servers)
 
     async def _execute(self, key: Key, plan: Plan) -> tuple[Status, DependencyError | None]:
         """Execute the plan's actions until one fails. Returns the status to write, and the error
@@ -298,27 +287,3 @@ class Controller:
 
     def _states(self) -> Iterator[str]:
         return (run.state for run in list(self._runs.values()))
-
-
-def _with_failure(status: Status, error: DependencyError, now: datetime) -> Status:
-    """`status` with the error of a dependency in its Progressing condition."""
-    if isinstance(error, KubernetesError) and error.status in (0, 409):
-        return status  # a conflict or a restart of the API server: the next try is enough
-    truth: Truth = "Unknown" if error.retryable else "False"
-    if isinstance(error, KfpError):
-        reason = Reason.KFP_UNAVAILABLE if error.retryable else Reason.KFP_REFUSED
-    elif isinstance(error, RunStoreError):
-        reason = Reason.STORE_UNAVAILABLE
-    else:
-        reason = Reason.KUBERNETES_REFUSED
-    return status.with_progressing(truth, reason, str(error), now)
-
-
-def _with_internal_error(
-    status: Status, resource: Resource, error: Exception, now: datetime
-) -> Status:
-    """`status` with an unexpected error in its Progressing condition."""
-    message = f"internal error of the operator, see its log: {error!r}"
-    return status.with_(observed_generation=resource.generation).with_progressing(
-        "Unknown", Reason.INTERNAL_ERROR, message, now
-    )

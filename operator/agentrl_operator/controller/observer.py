@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -16,12 +17,14 @@ from agentrl_operator.clients.pods import problem_summary, working
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.kueue_reader import KueueReader
 from agentrl_operator.controller.workflow_health import WorkflowHealth
-from agentrl_operator.errors import KfpError, RunStoreError
+from agentrl_operator.errors import DependencyError, KfpError, RunStoreError
 from agentrl_operator.manifests.workload import Workload
 from agentrl_operator.planning.observation import Observation, Servers, Unknown
 from agentrl_pipelines.labels import KFP_RUN_LABEL, RUN_LABEL
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
+
+logger = logging.getLogger(__name__)
 
 
 class Observer:
@@ -47,11 +50,27 @@ class Observer:
         self._health.forget(uid)
 
     async def observe(self, resource: Resource, status: Status) -> Observation:
-        """The observation of a run. What KFP or a store did not answer is `Unknown` in it.
+        """The observation of a run. What KFP or a store did not answer is `Unknown` in it. If it
+        fails unexpectedly for a run that is being deleted, all of it is unknown: the deletion then
+        goes on after its timeouts.
 
         Raises:
             KubernetesError: The API server did not answer.
         """
+        try:
+            return await self._observe(resource, status)
+        except DependencyError:
+            raise
+        except Exception as error:
+            if resource.deleted_at is None:
+                raise
+            namespace, name = resource.namespace, resource.name
+            logger.exception("internal error: %s/%s is deleted unobserved", namespace, name)
+            unknown = Unknown(message=f"internal error: {error!r}")
+            servers = self._servers(resource.uid)
+            return Observation(attempt=status.attempt, kfp=unknown, servers=servers)
+
+    async def _observe(self, resource: Resource, status: Status) -> Observation:
         kueue = await self._kueue.read(resource, status)
         observation = Observation(
             attempt=status.attempt,

@@ -1,4 +1,4 @@
-"""A real kube-apiserver on a real etcd, on loopback, gone when the test ends.
+"""A real kube-apiserver with a real etcd on loopback, stopped when the test ends.
 
 with ApiServer.started(folder) as server:
     server.apply(manifest)

@@ -1,11 +1,11 @@
-"""A real Kueue beside a real kube-apiserver, on loopback, gone when the test ends.
+"""A real Kueue with a real kube-apiserver on loopback, stopped when the test ends.
 
 with Kueue.started(folder, server) as kueue:
     server.create(queue)
 
-Its manager runs as it is, without its webhooks: nothing calls a server on loopback by the name of a
-Service. It reads the certificate of its metrics at a fixed place under /etc, so it gets an /etc of
-its own, in a mount namespace.
+The manager runs unchanged but without its webhooks, because the API server cannot reach a Service
+without a cluster network. It reads the certificate of its metrics from a fixed path under /etc, so
+it runs in a mount namespace with an /etc of its own.
 """
 
 from __future__ import annotations

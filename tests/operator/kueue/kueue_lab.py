@@ -55,8 +55,8 @@ ONE = [
 
 
 def queues():
-    """Three LocalQueues, and the quota behind them: nodes of any kind; spot nodes, then owned ones;
-    nodes for which somebody makes room. And two classes of runs."""
+    """Three LocalQueues with quota (any nodes; spot nodes, then owned ones; nodes with an admission
+    check) and two WorkloadPriorityClasses."""
     spot = {
         "nodeLabels": {"kind": "spot"},
         "nodeTaints": [{"key": "spot", "value": "true", "effect": "NoSchedule"}],

@@ -1,9 +1,9 @@
-"""What every KFP backend from 2.14.3 to 2.17.0 takes: paths, fields and states of its API, fields
-of pipelines. Written to kfp_contract.json from what each version published on PyPI:
+"""The common API of the KFP backends 2.14.3 to 2.17.0: paths, fields and states, and fields of
+pipelines. This program writes it to kfp_contract.json, from the packages of each version on PyPI:
 
     python tests/operator/unit/kfp_contract.py
 
-Only names are kept, and of those only what all versions share with one and the same type.
+It keeps only names that all versions have with the same type.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def files(folder: Path, version: str) -> dict[str, str]:
 
 
 def messages(kind: DescriptorProto, name: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Every message in one, with its fields by their JSON names: `T`, `[T]` or `{T}`, T a message's
-    name, or empty for anything else."""
+    """The messages in a descriptor, with their fields by JSON name. The type of a field is `T`,
+    `[T]` or `{T}`, where T is the name of a message, or empty for other types."""
     maps = {}
     for nested in kind.nested_type:
         if nested.options.map_entry:

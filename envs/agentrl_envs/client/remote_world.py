@@ -52,7 +52,7 @@ class RemoteWorld:
         self._servers = servers
         self._options = options
         self._capacity_queue = asyncio.Lock()
-        self._pages: dict[tuple[Split, int], tuple[Task, ...]] = {}
+        self._pages: dict[tuple[Split, int], asyncio.Task[tuple[Task, ...]]] = {}
 
     @classmethod
     async def connect(
@@ -102,17 +102,21 @@ class RemoteWorld:
         return self.description.train if split == "train" else self.description.heldout
 
     async def task(self, split: Split, index: int) -> Task:
-        """The task at `index`; fetches and caches its whole page."""
+        """The task at `index`; fetches and caches its whole page. Concurrent requests for one page
+        share a fetch: sessions that need their next task at the same time would otherwise make
+        the server deal the same page many times over."""
         size = self.size(split)
         page, offset = divmod(index if size is None else index % size, PAGE_SIZE)
-        tasks = self._pages.get((split, page))
-        if tasks is None:
+        fetching = self._pages.get((split, page))
+        if fetching is None or (fetching.done() and not _has_result(fetching)):
             fetch = partial(_fetch_page, split=split, start=page * PAGE_SIZE)
-            tasks = await self._servers.call(fetch)
             while len(self._pages) >= MAX_PAGES:
                 del self._pages[next(iter(self._pages))]
-            self._pages[split, page] = tasks
-        return tasks[offset]
+            fetching = asyncio.create_task(self._servers.call(fetch))
+            self._pages[split, page] = fetching
+        # Not `await`: cancelling this caller must not cancel the fetch for the others.
+        await asyncio.wait([fetching])
+        return fetching.result()[offset]
 
     def session(self) -> RemoteSession:
         """A new session; the first `reset` is its first request."""
@@ -141,6 +145,9 @@ class RemoteWorld:
 
     async def close(self) -> None:
         """Close the connections. Sessions that are still open expire on their servers."""
+        for fetching in self._pages.values():
+            fetching.cancel()
+        await asyncio.gather(*self._pages.values(), return_exceptions=True)
         await self._servers.close()
 
     async def open(self, task: Task, previous: Member | None, replaces: str) -> OpenResult:
@@ -222,6 +229,10 @@ class RemoteSession:
             return
         finally:
             _release_load(member)
+
+
+def _has_result(task: asyncio.Task[tuple[Task, ...]]) -> bool:
+    return not task.cancelled() and task.exception() is None
 
 
 async def _open(

@@ -1,6 +1,7 @@
 """Environments over HTTP: episodes, places, and servers that cannot be used."""
 
 import asyncio
+import time
 
 import pytest
 from corridor_http import Watch
@@ -40,6 +41,52 @@ async def test_an_episode_over_http_is_the_episode_in_process():
                 assert await there.step(action) == await here.step(action)
             await there.close()
             await there.close()
+
+
+async def test_sessions_that_ask_for_a_page_at_once_share_its_fetch():
+    """Each asked for it: 64 sessions made the server deal the same 64 tasks up to 64 times."""
+
+    class Counting(CorridorTasks):
+        dealt = 0
+
+        def size(self, split):
+            return None
+
+        def task(self, split, index):
+            self.dealt += split == "train"
+            time.sleep(0.001)
+            return super().task(split, index)
+
+    tasks = Counting()
+    with served(tasks) as url:
+        async with RemoteWorld.connected(url) as remote:
+            for page in range(3):
+                asked = [remote.task("train", 64 * page + offset) for offset in range(64)]
+                cancelled = asyncio.create_task(remote.task("train", 64 * page))
+                await asyncio.sleep(0)
+                cancelled.cancel()
+                dealt = await asyncio.gather(*asked)
+                assert [task.id for task in dealt] == [
+                    CorridorTasks().task("train", 64 * page + offset).id for offset in range(64)
+                ]
+            assert tasks.dealt <= 3 * 64 + 2  # and two slices on the way to the last page
+
+
+async def test_a_page_that_could_not_be_fetched_is_fetched_again():
+    class Failing(CorridorTasks):
+        failures = 1
+
+        def task(self, split, index):
+            if split == "train" and self.failures:
+                self.failures -= 1
+                raise TaskError("index: not now")
+            return super().task(split, index)
+
+    with served(Failing()) as url:
+        async with RemoteWorld.connected(url) as remote:
+            with pytest.raises(TaskError, match="not now"):
+                await remote.task("train", 0)
+            assert await remote.task("train", 0) == CorridorTasks().task("train", 0)
 
 
 async def test_an_index_beyond_the_split_wraps_round():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from random import Random
 
 from agentrl_envs.env import Split, Task
@@ -133,7 +133,7 @@ class TextCraftTasks:
             if self.options.recipes == "minecraft":
                 goals = self._goals[split]
                 book, goal = minecraft_book(), goals[index % len(goals)]
-                shown = [*book.tree(goal), *self._distractors(book.tree(goal), rng)]
+                shown = [*book.tree(goal), *self._distractors(goal, rng)]
             else:
                 depths = self.options.depths
                 book, goal = recipes_synthetic.draw(self.options, depths[index % len(depths)], rng)
@@ -142,16 +142,15 @@ class TextCraftTasks:
                 rng.shuffle(shown)
                 return pose(book, goal, shown).task(split), attempt
 
-    def _distractors(self, tree: tuple[Recipe, ...], rng: Random) -> list[Recipe]:
-        """Recipes that share an ingredient with the tree, as far as there are any; at least one in
-        ten, and one, comes from the whole book, so that no goal runs out of different tasks."""
-        names = {name for recipe in tree for name, _ in recipe.needs}
-        members = set(tree)
-        others = [recipe for recipe in minecraft_book().recipes if recipe not in members]
-        related = [r for r in others if any(name in names for name, _ in r.needs)]
+    def _distractors(self, goal: str, rng: Random) -> list[Recipe]:
+        """Recipes that share an ingredient with the goal's tree, as far as there are any; at least
+        one in ten, and one, comes from the whole book, so that no goal runs out of different
+        tasks."""
+        others, related = _minecraft_candidates(goal)
         wanted = self.options.distractors
         found = rng.sample(related, min(len(related), wanted - -(-wanted // 10)))
-        rest = [recipe for recipe in others if recipe not in found]
+        chosen = set(found)
+        rest = [recipe for recipe in others if recipe not in chosen]
         return found + rng.sample(rest, wanted - len(found))
 
     @cached_property
@@ -173,6 +172,17 @@ class TextCraftTasks:
         recipes = minecraft_book().recipes
         named = {recipe.makes for recipe in recipes}
         return tuple(sorted(named.union(name for r in recipes for name, _ in r.needs)))
+
+
+@cache
+def _minecraft_candidates(goal: str) -> tuple[tuple[Recipe, ...], tuple[Recipe, ...]]:
+    """The recipes outside the goal's tree, in the book's order, and those of them that share an
+    ingredient with it. Cached: it takes longer than all else about a task."""
+    book = minecraft_book()
+    tree = set(book.tree(goal))
+    names = {name for recipe in tree for name, _ in recipe.needs}
+    others = tuple(recipe for recipe in book.recipes if recipe not in tree)
+    return others, tuple(r for r in others if any(name in names for name, _ in r.needs))
 
 
 def _portions(count: int, sizes: list[int]) -> list[int]:

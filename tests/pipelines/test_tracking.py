@@ -29,4 +29,8 @@ def test_the_last_evaluation_terminates_the_mlflow_run_and_registers_the_best_mo
     for name in ("evaluate", "expand"):
         assert run_stage(name, stage_context(run, tmp_path / "scratch", 0)) == 0
     assert rows("select run_uuid, status from runs") == [(run_id, "FINISHED")]
+    [(note,)] = rows("select value from tags where key = 'mlflow.note.content'")
+    assert "agentrl run run.yaml" in note
+    [(description,)] = rows("select description from model_versions")
+    assert "without that mask" in description.lower()
     assert rows("select name, run_id from model_versions") == [("walker", run_id)]

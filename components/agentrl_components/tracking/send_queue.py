@@ -57,9 +57,19 @@ class Model:
 
     folder: Path
     name: str
+    description: str = ""
+    """Markdown."""
 
 
-Job = Params | Metrics | Episodes | Artifact | Model
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """Set the description of the run."""
+
+    text: str
+    """Markdown."""
+
+
+Job = Params | Metrics | Episodes | Artifact | Model | Description
 
 
 def describe(job: Job) -> str:
@@ -76,6 +86,8 @@ def describe(job: Job) -> str:
             return f"file {job.path.name}"
         case Model():
             return f"model {job.name}"
+        case Description():
+            return "the run's description"
 
 
 class SendQueue:
@@ -86,7 +98,7 @@ class SendQueue:
         self._params: dict[str, str] = {}
         self._metrics: dict[int, tuple[int, dict[str, float]]] = {}
         self._episodes: deque[Episodes] = deque()
-        self._rest: dict[Artifact | Model, None] = {}
+        self._rest: dict[Artifact | Model | Description, None] = {}
         self._closed = False
         self.dropped = 0
         """Number of dropped batches of episodes."""
@@ -116,8 +128,8 @@ class SendQueue:
                 self.dropped += 1
             self._changed.notify()
 
-    def add(self, job: Artifact | Model) -> None:
-        """Add a file or a model, unless it is queued already."""
+    def add(self, job: Artifact | Model | Description) -> None:
+        """Add a file, a model or a description, unless it is queued already."""
         with self._changed:
             self._rest[job] = None
             self._changed.notify()
@@ -157,7 +169,7 @@ class SendQueue:
                         self._merge(iteration, time_ms, values)
                 case Episodes():
                     self._episodes.appendleft(job)
-                case Artifact() | Model():
+                case Artifact() | Model() | Description():
                     self._rest = {job: None, **self._rest}
 
     def drain(self) -> list[str]:

@@ -28,8 +28,13 @@ class Tracker(Protocol):
         """Upload a file."""
         ...
 
-    def model(self, folder: Path, name: str) -> None:
-        """Register the model in `folder` (Hugging Face transformers layout) under `name`."""
+    def model(self, folder: Path, name: str, description: str) -> None:
+        """Register the model in `folder` (Hugging Face transformers layout) under `name`, with a
+        description in Markdown."""
+        ...
+
+    def describe(self, text: str) -> None:
+        """Set the description of the run, in Markdown."""
         ...
 
     def close(self, status: str) -> list[str]:
@@ -55,7 +60,10 @@ class SilentTracker:
     def artifact(self, path: Path) -> None:
         pass
 
-    def model(self, folder: Path, name: str) -> None:
+    def model(self, folder: Path, name: str, description: str) -> None:
+        pass
+
+    def describe(self, text: str) -> None:
         pass
 
     def close(self, status: str) -> list[str]:
@@ -71,6 +79,7 @@ class MemoryTracker:
         self.shown: list[tuple[int, str, int]] = []
         self.kept: list[Path] = []
         self.status: str | None = None
+        self.description = ""
 
     def params(self, values: Mapping[str, str]) -> None:
         self.given = dict(values)
@@ -84,8 +93,11 @@ class MemoryTracker:
     def artifact(self, path: Path) -> None:
         self.kept.append(path)
 
-    def model(self, folder: Path, name: str) -> None:
+    def model(self, folder: Path, name: str, description: str) -> None:
         self.kept.append(folder)
+
+    def describe(self, text: str) -> None:
+        self.description = text
 
     def close(self, status: str) -> list[str]:
         self.status = status

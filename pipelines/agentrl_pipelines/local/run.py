@@ -17,6 +17,7 @@ from types import FrameType
 from agentrl_components.errors import CollapseError, Stopped, TrackerError
 from agentrl_components.reporting import build
 from agentrl_components.reporting.build import Report
+from agentrl_components.reporting.description import model_description, run_description
 from agentrl_components.run.context import RunContext
 from agentrl_components.run.progress import ProgressView
 from agentrl_components.schedule.record import Decision
@@ -102,7 +103,8 @@ def run_stages(context: RunContext, root: Path) -> Report:
     registered = context.spec.tracking.register_as
     if registered is not None:
         model = best_model(context.store, context.spec, context.history, root)
-        context.tracker.model(model, registered)
+        description = model_description(report, context.spec.model.template)
+        context.tracker.model(model, registered, description)
     return report
 
 
@@ -126,6 +128,7 @@ def publish_report(context: RunContext, root: Path) -> Report:
         build.write(report, root)
     for name in ("report.json", "report.html", "curve.png"):
         context.tracker.artifact(root / name)
+    context.tracker.describe(run_description(report))
     return report
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 
-
 from agentrl_components.spec import AgentRLRun, Environment, Storage
 from agentrl_pipelines.labels import ENVIRONMENT_PORT, TOKEN_VARIABLE
 from agentrl_pipelines.platform.config import Platform

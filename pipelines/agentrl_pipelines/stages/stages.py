@@ -104,12 +104,15 @@ def evaluate(stage: StageContext) -> None:
     terminates the MLflow run."""
     with open_run_context(stage, ends_run=True) as context:
         from agentrl_components.reporting import build
+        from agentrl_components.reporting.description import model_description, run_description
         from agentrl_components.stages.evaluate import evaluate_phase
 
         decision = current_decision(context)
         result = evaluate_phase(context, decision)
         context.journal.write_state("running", f"held-out success {result.success:.1%}")
-        build.write(build.build(context.store, stage.run), stage.scratch)
+        report = build.build(context.store, stage.run)
+        build.write(report, stage.scratch)
+        context.tracker.describe(run_description(report))
         for name in ("report.json", "report.html", "curve.png"):
             context.tracker.artifact(stage.scratch / name)
         metrics = result.model_dump(include={"success", "low", "high", "n", "score", "wellformed"})
@@ -119,7 +122,8 @@ def evaluate(stage: StageContext) -> None:
             from agentrl_pipelines.tracking import best_model
 
             model = best_model(context.store, context.spec, context.history, stage.scratch)
-            context.tracker.model(model, context.spec.tracking.register_as)
+            description = model_description(report, context.spec.model.template)
+            context.tracker.model(model, context.spec.tracking.register_as, description)
 
 
 def expand(stage: StageContext) -> None:

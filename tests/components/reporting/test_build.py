@@ -8,6 +8,7 @@ import yaml
 from agentrl_components.errors import StoreError
 from agentrl_components.evaluation.summary import HeldoutResult, SuccessRate
 from agentrl_components.reporting.build import Report, build, write
+from agentrl_components.reporting.description import model_description, run_description
 from agentrl_components.reporting.html import duration
 from agentrl_components.reporting.schema import EpisodePair
 from agentrl_components.reporting.transcript import replay
@@ -245,6 +246,21 @@ def test_the_first_example_is_a_task_that_training_solved(store):
     assert [one.task for one in report.examples] == [
         *("learned, longer", "learned", "solved before", "unlearned", "not played after"),
     ]
+
+
+def test_the_description_has_goal_result_checkpoints_and_manifest(store):
+    report = build(store, RUN)
+    text = run_description(report)
+    assert text.startswith(f"**{report.headline}**")
+    assert "`tiny` trained in babyai by grpo after hindsight; horizon 3, 5, 8 turns" in text
+    assert "| random policy | 20.0 % |" in text
+    assert f"- best checkpoint: `{next(c.url for c in report.checkpoints if c.best)}`" in text
+    assert "maxTurns: 8" in text
+    free = report.model_copy(update={"actions": "free"})
+    masked = report.model_copy(update={"actions": "admissible"})
+    assert "expect replies that are no valid action" in model_description(masked, "plain")
+    assert "expect replies" not in model_description(free, "plain")
+    assert "template: `plain`" in model_description(free, "plain")
 
 
 def test_episodes_are_paired_by_task(store):

@@ -28,7 +28,14 @@ from agentrl_components.tracking.mlflow.messages import (
     target,
     worker_environment,
 )
-from agentrl_components.tracking.send_queue import Artifact, Job, Model, SendQueue, describe
+from agentrl_components.tracking.send_queue import (
+    Artifact,
+    Description,
+    Job,
+    Model,
+    SendQueue,
+    describe,
+)
 from agentrl_components.trajectory.record import Trajectory
 
 WORKER = (sys.executable, "-P", "-m", "agentrl_components.tracking.mlflow.worker")
@@ -124,8 +131,12 @@ class MlflowTracker:
     def artifact(self, path: Path) -> None:
         self._started_queue().add(Artifact(path=path.absolute()))
 
-    def model(self, folder: Path, name: str) -> None:
-        self._started_queue().add(Model(folder=folder.absolute(), name=name))
+    def model(self, folder: Path, name: str, description: str) -> None:
+        job = Model(folder=folder.absolute(), name=name, description=description)
+        self._started_queue().add(job)
+
+    def describe(self, text: str) -> None:
+        self._started_queue().add(Description(text=text))
 
     def close(self, status: str) -> list[str]:
         self._status = self._status or status

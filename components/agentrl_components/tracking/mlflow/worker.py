@@ -21,7 +21,15 @@ from typing import Any, BinaryIO
 from agentrl_components.tracking.mlflow.database import create_database
 from agentrl_components.tracking.mlflow.light_import import lighten_import
 from agentrl_components.tracking.mlflow.messages import Finish, Reply, Target
-from agentrl_components.tracking.send_queue import Artifact, Episodes, Job, Metrics, Model, Params
+from agentrl_components.tracking.send_queue import (
+    Artifact,
+    Description,
+    Episodes,
+    Job,
+    Metrics,
+    Model,
+    Params,
+)
 from agentrl_components.workers.imports import collection_disabled
 
 _INVALID_CHARACTERS = re.compile(r"[^\w\-. :/]+", re.ASCII)
@@ -31,6 +39,16 @@ _METRICS_PER_REQUEST = 1000
 _PARAMS_PER_REQUEST = 100
 _UID_TAG = "agentrl.uid"
 _HASH_TAG = "agentrl.sha256"
+
+
+SIGNATURE = """\
+signature:
+  inputs: '[{"type": "string", "name": "dialogue", "required": true}]'
+  outputs: '[{"type": "string", "name": "reply", "required": true}]'
+  params: null
+"""
+"""The model's signature in the form of an MLmodel file. Written as text, since MLflow's classes for
+signatures import pandas, which `light_import` leaves out."""
 
 
 class Recorder:
@@ -65,7 +83,9 @@ class Recorder:
             case Artifact():
                 self._client.log_artifact(self.run_id, str(job.path))
             case Model():
-                self._register_model(job.folder, job.name)
+                self._register_model(job.folder, job.name, job.description)
+            case Description():
+                self._client.set_tag(self.run_id, "mlflow.note.content", job.text)
             case Finish():
                 if job.status != "RUNNING":
                     self._client.set_terminated(self.run_id, job.status)
@@ -137,7 +157,7 @@ class Recorder:
             for metric in batch:
                 self._recorded.setdefault(metric.key, set()).add(metric.step)
 
-    def _register_model(self, folder: Path, name: str) -> None:
+    def _register_model(self, folder: Path, name: str, description: str) -> None:
         from mlflow.exceptions import MlflowException
         from mlflow.models import Model as ModelDescription
 
@@ -154,9 +174,15 @@ class Recorder:
         with tempfile.TemporaryDirectory() as scratch:
             # MLflow's tools recognise a model by this file.
             ModelDescription(artifact_path=path, run_id=self.run_id).save(f"{scratch}/MLmodel")
+            with open(f"{scratch}/MLmodel", "a", encoding="utf-8") as file:
+                file.write(SIGNATURE)
             self._client.log_artifact(self.run_id, f"{scratch}/MLmodel", path)
         self._client.create_model_version(
-            name, f"{self._artifacts}/{path}", self.run_id, tags={_HASH_TAG: digest}
+            name,
+            f"{self._artifacts}/{path}",
+            self.run_id,
+            tags={_HASH_TAG: digest},
+            description=description or None,
         )
 
 

@@ -17,10 +17,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mlflow.models import Model as ModelDescription
 
 from agentrl_components.tracking.mlflow.messages import Finish, Reply, Target
 from agentrl_components.tracking.mlflow.tracker import WORKER
-from agentrl_components.tracking.send_queue import Artifact, Episodes, Job, Metrics, Model, Params
+from agentrl_components.tracking.send_queue import (
+    Artifact,
+    Description,
+    Episodes,
+    Job,
+    Metrics,
+    Model,
+    Params,
+)
 from agentrl_components.trajectory.record import Ending, Trajectory, Turn
 
 
@@ -256,6 +265,30 @@ def test_episodes_become_traces_with_one_span_per_turn(worker: Worker) -> None:
     assert {("category", "GoToLocal"), ("iteration", "3"), ("success", "true")} <= set(tags)
 
 
+def test_the_run_has_a_description_that_the_last_one_replaces(worker: Worker) -> None:
+    run_id = worker.start()
+    for text in ("**Nothing yet**", "**Success rose**"):
+        assert worker.ask(Description(text=text)).error is None
+    query = "select value from tags where run_uuid = ? and key = 'mlflow.note.content'"
+    assert worker.rows(query, run_id) == [("**Success rose**",)]
+
+
+def test_a_registered_model_has_a_description_and_a_signature(worker: Worker) -> None:
+    worker.start()
+    folder = worker.folder / "described"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    described = Model(folder=folder, name="described", description="Needs its mask.")
+    assert worker.ask(described).error is None
+    [(source, text)] = worker.rows(
+        "select source, description from model_versions where name = 'described'"
+    )
+    assert text == "Needs its mask."
+    signature = ModelDescription.load(source.removeprefix("file://")).signature
+    assert [column.name for column in signature.inputs] == ["dialogue"]
+    assert [column.name for column in signature.outputs] == ["reply"]
+
+
 def test_a_model_is_registered_once_for_the_same_weights(worker: Worker) -> None:
     run_id = worker.start()
     folder = worker.folder / "model"
@@ -264,7 +297,9 @@ def test_a_model_is_registered_once_for_the_same_weights(worker: Worker) -> None
     for weights in (b"1", b"1", b"2"):
         (folder / "model.safetensors").write_bytes(weights)
         assert worker.ask(Model(folder=folder, name="agent")).error is None
-    versions = worker.rows("select version, source, run_id from model_versions order by version")
+    versions = worker.rows(
+        "select version, source, run_id from model_versions where name = 'agent' order by version"
+    )
     assert [version[0] for version in versions] == [1, 2]
     assert {version[2] for version in versions} == {run_id}
     source = Path(versions[1][1].removeprefix("file://"))

@@ -1,0 +1,76 @@
+"""Descriptions of a run and of its model in Markdown, for the pages of MLflow."""
+
+from __future__ import annotations
+
+from agentrl_components.reporting.html import interval, percent
+from agentrl_components.reporting.schema import Report
+
+
+def run_description(report: Report) -> str:
+    """Goal, result, files and the command that reproduces the run."""
+    rows = [
+        f"| {name} | {percent(found.success)} | {interval(found)} |"
+        for name, found in (
+            ("random policy", report.heldout.random),
+            ("after the warm start" if report.warm_start else "before", report.heldout.before),
+            ("after training", report.heldout.after),
+        )
+        if found is not None
+    ]
+    checkpoints = [
+        f"- {label} checkpoint: `{one.url}`"
+        for label, wanted in (("best", "best"), ("last", "last"))
+        for one in report.checkpoints
+        if getattr(one, wanted)
+    ]
+    table = ["| held-out success | | 95 % interval |", "|---|---|---|", *rows] if rows else []
+    return "\n".join(
+        [
+            f"**{report.headline}**",
+            "",
+            _goal(report),
+            "",
+            *table,
+            "",
+            *checkpoints,
+            "- Report and learning curve: `report.html`, `curve.png` in this run's artifacts",
+            "- Played episodes: the traces of this run",
+            "",
+            "Reproduce it with `agentrl run run.yaml` and this manifest:",
+            "",
+            "```yaml",
+            report.manifest.rstrip(),
+            "```",
+        ]
+    )
+
+
+def model_description(report: Report, template: str) -> str:
+    """What the registered model is, and what it needs to act as it was trained.
+
+    `template` is the manifest's `model.template`."""
+    masked = (
+        "It was trained and evaluated with `rollout.actions: admissible`: every reply is chosen "
+        "among the actions that the environment lists. Without that mask it generates freely, "
+        "which it was not trained for: expect replies that are no valid action."
+        if report.actions == "admissible"
+        else "It generates its replies freely (`rollout.actions: free`)."
+    )
+    return "\n\n".join(
+        [
+            f"{_goal(report)} {report.headline}",
+            f"Dialogue template: `{template}` (`model.template`). The input is the dialogue so "
+            "far, the output is the next reply.",
+            masked,
+            "Evaluate it with `agentrl eval run.yaml --model file:///path/to/this/model`.",
+        ]
+    )
+
+
+def _goal(report: Report) -> str:
+    after = f" after {report.warm_start}" if report.warm_start else ""
+    horizon = ", ".join(str(phase.horizon) for phase in report.phases)
+    return (
+        f"`{report.model}` trained in {', '.join(report.environments)} by {report.algorithm}"
+        f"{after}; horizon {horizon} turns; seed {report.seed}."
+    )

@@ -1,23 +1,27 @@
-"""The operator under many runs: a real kube-apiserver and etcd, KFP and S3 stubbed at HTTP.
+"""Load test of the operator on a real kube-apiserver and etcd, with KFP and S3 stubbed over HTTP.
 
-    python benchmarks/control_plane.py --runs 1000 --json benchmarks/results/control_plane.json
+    python benchmarks/control_plane.py --runs 1000 --out benchmarks/results/control_plane.json
 
-(Not called operator.py: beside the other programs here it would shadow Python's own `operator`.)
-The operator is a process of its own, as in its image. What is measured:
+The operator runs in a process of its own, as in its image. The first run is created when the API
+server is idle after its start. (This file cannot be named operator.py: that would shadow the
+module `operator` of the standard library for the other programs in this folder.)
 
-The API server has been up for a while before the first run is made.
+Fields of the result:
 
-- `reconciled_s`: from the first of all runs' creation, one by one as fast as the API server takes
-  them, until each has its Secret, Service, Deployment and KFP run, and its status says so.
-- `status_p50_ms`, `status_p99_ms`: from sending a change of a spec until a watch shows a status
-  that answers it, with all runs at work.
-- `takeover_s`: a new operator's start until it has looked at every run.
-- `rss_mib`: the most memory that the operator held; `takeover_rss_mib`: the new one, which reads
-  everything at once.
-- `requests_per_run`: what the operator asked of the API server until all were reconciled.
-- `operator_ms_per_run`, `apiserver_ms_per_run`, `etcd_ms_per_run`: processor time that it took of
-  each, which tells more than `reconciled_s` does on a machine that has other work;
-  `benchmark_ms_per_run`: of this program and the stub, which a cluster would not have.
+- `created_s`: time to create all runs, with eight concurrent clients.
+- `reconciled_s`: from the creation of the first run until every run has its Secret, Service,
+  Deployment and KFP run, and a status that reports them.
+- `status_p50_ms`, `status_p99_ms`: from sending a change of a spec until a watch delivers a status
+  with the new generation, while all runs are running.
+- `takeover_s`: from the start of a new operator until it has reconciled every run.
+- `rss_mib`, `takeover_rss_mib`: peak resident memory of the operator, and of the new operator,
+  which lists all objects at its start.
+- `requests_per_run`: requests of the operator to the API server until all runs are reconciled.
+- `operator_ms_per_run`, `apiserver_ms_per_run`, `etcd_ms_per_run`: processor time of each process
+  until all runs are reconciled. On a machine with other load it is more reliable than
+  `reconciled_s`.
+- `benchmark_ms_per_run`: processor time of this program and the stub, which a cluster does not
+  have.
 """
 
 from __future__ import annotations
@@ -50,7 +54,7 @@ from apiserver import TOKEN, ApiServer, free_ports, missing  # noqa: E402
 from operator_process import NAMESPACE, Operator, processor_s  # noqa: E402
 from run_watch import RUNS, Seen, watching  # noqa: E402
 
-MINE = ("agentrlruns", "deployments", "services", "secrets", "events", "workflows", "pods")
+RESOURCES = ("agentrlruns", "deployments", "services", "secrets", "events", "workflows", "pods")
 SPEC = {
     "environments": [{"name": "babyai", "builtin": "babyai"}],
     "horizon": {"phases": [{"maxTurns": 3, "iterations": 20}, {"maxTurns": 6, "iterations": 20}]},
@@ -59,7 +63,7 @@ SPEC = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came out."""
+    """Result of one benchmark; the module describes the fields."""
 
     runs: int
     created_s: float
@@ -78,27 +82,29 @@ class Result:
 
 @click.command()
 @click.option("--runs", default=1000, show_default=True)
-@click.option("--changes", default=300, show_default=True, help="Specs changed, one at a time.")
+@click.option(
+    "--changes", default=300, show_default=True, help="Number of spec changes, one at a time."
+)
 @click.option("--out", "path", default="benchmarks/results/control_plane.json", show_default=True)
 def main(runs: int, changes: int, path: str) -> None:
-    """Measure, print, write JSON."""
-    lacking = missing()
-    if lacking is not None:
-        raise click.ClickException(f"{lacking}; make cluster builds both")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is stopped
+    """Load test of the operator: print the result and write it as JSON."""
+    absent = missing()
+    if absent is not None:
+        raise click.ClickException(f"{absent}; run `make cluster` to build both")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # runs `finally` blocks
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder, ApiServer.started(Path(folder)) as server:
-        prepare(server)
-        settled(server)
-        result = asyncio.run(measured(server, Path(folder), runs, changes))
+        install_crds(server)
+        wait_until_idle(server)
+        result = asyncio.run(measure(server, Path(folder), runs, changes))
     written = {"cores": os.cpu_count(), "load": load, **asdict(result)}
     click.echo(json.dumps(written, indent=2))
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(json.dumps(written, indent=2) + "\n")
 
 
-def prepare(server: ApiServer) -> None:
-    """The namespace, our CRD and as much of Argo's as the operator asks for."""
+def install_crds(server: ApiServer) -> None:
+    """Create the namespace, install the CRD AgentRLRun and a minimal CRD of Argo Workflows."""
     server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     server.install(ROOT / "helm" / "agentrl" / "files" / "crd.yaml")
     names = {"kind": "Workflow", "plural": "workflows", "singular": "workflow"}
@@ -120,8 +126,12 @@ def prepare(server: ApiServer) -> None:
     server.install(crd)
 
 
-def settled(server: ApiServer) -> None:
-    """Wait until the API server has done what it does once, after its start and for a new CRD."""
+def wait_until_idle(server: ApiServer) -> None:
+    """Wait until the API server has finished its start and the registration of the CRDs.
+
+    Raises:
+        click.ClickException: The API server is still busy after a minute.
+    """
     pid, deadline = server.processes[1].pid, time.monotonic() + 60
     used = processor_s(pid)
     while time.monotonic() < deadline:
@@ -129,11 +139,11 @@ def settled(server: ApiServer) -> None:
         before, used = used, processor_s(pid)
         if used - before < 0.2:
             return
-    raise click.ClickException("the API server does not come to rest")
+    raise click.ClickException("the API server is still busy 60 s after the CRDs were installed")
 
 
-async def measured(server: ApiServer, folder: Path, count: int, changes: int) -> Result:
-    """The whole course."""
+async def measure(server: ApiServer, folder: Path, count: int, changes: int) -> Result:
+    """Run the benchmark on a prepared API server."""
     stub_port, metrics_port = free_ports(2)
     stub = subprocess.Popen([sys.executable, operator_process.__file__, str(stub_port)])
     try:
@@ -143,22 +153,22 @@ async def measured(server: ApiServer, folder: Path, count: int, changes: int) ->
             try:
                 await operator.ready()
                 before = await requests(api, server)
-                used = spent(server, operator, stub)
+                used = processor_seconds(server, operator, stub)
                 began = time.monotonic()
                 await create(api, server, count)
                 created_s = time.monotonic() - began
                 await seen.until(lambda: len(seen.started) == count, 900)
                 reconciled_s = time.monotonic() - began
                 asked = await requests(api, server) - before - count
-                by_now = spent(server, operator, stub)
-                latencies = await changed(api, server, seen, count, changes)
-                rss = operator.most_memory_mib()
+                by_now = processor_seconds(server, operator, stub)
+                latencies = await change_specs(api, server, seen, count, changes)
+                rss = operator.peak_memory_mib()
                 operator.stop()
                 began = time.monotonic()
                 operator.start()
-                await operator.looked_at(count)
+                await operator.reconciled(count)
                 takeover_s = time.monotonic() - began
-                takeover_rss = operator.most_memory_mib()
+                takeover_rss = operator.peak_memory_mib()
             finally:
                 operator.stop()
     finally:
@@ -182,8 +192,10 @@ async def measured(server: ApiServer, folder: Path, count: int, changes: int) ->
     )
 
 
-def spent(server: ApiServer, operator: Operator, stub: subprocess.Popen[bytes]) -> dict[str, float]:
-    """Processor seconds so far, by who took them."""
+def processor_seconds(
+    server: ApiServer, operator: Operator, stub: subprocess.Popen[bytes]
+) -> dict[str, float]:
+    """Processor seconds used so far, by process."""
     etcd, apiserver = (processor_s(process.pid) for process in server.processes)
     return {
         "operator": operator.processor_s(),
@@ -195,6 +207,7 @@ def spent(server: ApiServer, operator: Operator, stub: subprocess.Popen[bytes]) 
 
 @asynccontextmanager
 async def connected(server: ApiServer) -> AsyncIterator[aiohttp.ClientSession]:
+    """HTTP session with the API server's credentials."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
     connector = aiohttp.TCPConnector(ssl=False, limit=32)
     async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
@@ -202,7 +215,7 @@ async def connected(server: ApiServer) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def create(api: aiohttp.ClientSession, server: ApiServer, count: int) -> None:
-    """All runs, eight at a time."""
+    """Create all runs with eight concurrent clients."""
 
     async def some(first: int) -> None:
         for number in range(first, count, 8):
@@ -219,10 +232,10 @@ async def create(api: aiohttp.ClientSession, server: ApiServer, count: int) -> N
     await asyncio.gather(*(some(first) for first in range(8)))
 
 
-async def changed(
+async def change_specs(
     api: aiohttp.ClientSession, server: ApiServer, seen: Seen, count: int, changes: int
 ) -> list[float]:
-    """Seconds from a spec's change to a status that answers it."""
+    """Change specs of random runs. Returns the seconds until each status has the new generation."""
     latencies, draws = [], random.Random(0)
     headers = {"Content-Type": "application/merge-patch+json"}
     for number in range(changes):
@@ -242,14 +255,14 @@ async def changed(
 
 
 async def requests(api: aiohttp.ClientSession, server: ApiServer) -> float:
-    """Requests that the API server has answered, of the kinds that the operator makes."""
+    """Number of answered requests to the resources that the operator uses, without watches."""
     async with api.get(f"{server.url}/metrics") as response:
         page = await response.text()
     total = 0.0
     for line in page.splitlines():
         if line.startswith("apiserver_request_total{"):
             labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
-            if labels["resource"] in MINE and labels["verb"] not in ("WATCH", "CONNECT"):
+            if labels["resource"] in RESOURCES and labels["verb"] not in ("WATCH", "CONNECT"):
                 total += float(line.rsplit(" ", 1)[1])
     return total
 

@@ -1,16 +1,19 @@
-"""Environment servers under load: steps a second and memory a session, 64 sessions at once.
+"""Load test of the environment servers: steps per second and memory per session, 64 sessions.
 
-    python benchmarks/envs.py --seconds 5 --json benchmarks/results/envs.json
+    python benchmarks/envs.py --seconds 5 --out benchmarks/results/envs.json
 
-Each environment is served by a process of its own, with threads and with worker processes, and
-played by a random admissible policy through the package's own client. Columns:
+Each environment is served by a separate process, first with threads and then with worker
+processes. The client of the package drives it with a random policy over admissible actions.
+Columns:
 
-- `steps/s`: as the client counts them; with one client process it is often the client that limits.
-- `server ms`: processor time of the server and its workers for one step; what a machine can bear.
-- `p50`, `p95`: milliseconds that a step takes as the client sees it.
-- `probe p95`: milliseconds that /healthz takes meanwhile.
-- `KiB/session`: resident memory of server and workers with the sessions open, less that before.
-- `local`: steps a second of the environment called directly, in one thread: the ceiling.
+- `steps/s`: steps per second, measured by the client. With one client process the client is often
+  the bottleneck.
+- `server ms`: processor time of the server and its workers per step. It determines the capacity of
+  a machine.
+- `p50`, `p95`: latency of a step in milliseconds, measured by the client.
+- `probe p95`: latency of /healthz in milliseconds under this load.
+- `KiB/session`: growth of the resident memory of server and workers per open session.
+- `local`: steps per second of the environment called directly in one thread, as an upper bound.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One server under load."""
+    """Measurements of one server."""
 
     environment: str
     workers: int
@@ -59,20 +62,33 @@ class Result:
 
 
 @click.command()
-@click.option("--seconds", default=5.0, show_default=True, help="Of load, for each server.")
+@click.option(
+    "--seconds", default=5.0, show_default=True, help="Duration of the load on each server."
+)
 @click.option("--sessions", default=64, show_default=True)
-@click.option("--workers", default=2, show_default=True, help="Beside the server with threads.")
-@click.option("--environment", "-e", "chosen", multiple=True, help="Default: all built in.")
+@click.option(
+    "--workers",
+    default=2,
+    show_default=True,
+    help="Worker processes of the second server; the first one uses threads.",
+)
+@click.option(
+    "--environment",
+    "-e",
+    "chosen",
+    multiple=True,
+    help="May be repeated. Default: all built-in environments.",
+)
 @click.option("--out", "path", default="benchmarks/results/envs.json", show_default=True)
 def main(seconds: float, sessions: int, workers: int, chosen: tuple[str, ...], path: str) -> None:
-    """Measure, print a table, write JSON."""
+    """Load test of the environment servers: print a table and write JSON."""
     results = []
     for name in chosen or tuple(registry.names()):
         local = local_steps_per_s(name, seconds=min(seconds, 2.0))
         for count in (0, workers):
             with server(name, workers=count, capacity=sessions) as (url, pid):
                 result = asyncio.run(
-                    measured(name, url, pid, sessions, seconds, workers=count, local=local)
+                    measure(name, url, pid, sessions, seconds, workers=count, local=local)
                 )
             results.append(result)
     Console().print(table(results))
@@ -88,7 +104,7 @@ def main(seconds: float, sessions: int, workers: int, chosen: tuple[str, ...], p
 
 @contextmanager
 def server(name: str, *, workers: int, capacity: int) -> Iterator[tuple[str, int]]:
-    """A server process: its URL and process id."""
+    """Run a server process. Yields its URL and process id."""
     flags = ["--port", "0", "--workers", str(workers), "--capacity", str(capacity)]
     process = subprocess.Popen(
         [sys.executable, "-c", SERVE, "serve", name, *flags], stderr=subprocess.PIPE, text=True
@@ -101,13 +117,13 @@ def server(name: str, *, workers: int, capacity: int) -> Iterator[tuple[str, int
         process.wait(timeout=30)
 
 
-async def measured(
+async def measure(
     name: str, url: str, pid: int, count: int, seconds: float, *, workers: int, local: float
 ) -> Result:
-    """Open the sessions, weigh them, then load the server for `seconds`."""
+    """Open the sessions, measure their memory, then put load on the server for `seconds`."""
     async with RemoteWorld.connected(url) as world:
         warm = [world.session() for _ in range(max(1, workers))]
-        for session in warm:  # what the first session imports is not a session's memory
+        for session in warm:  # import modules first: they are not memory of sessions
             await session.reset(await world.task("train", 0))
         before = resident_kib(pid)
         sessions = [*warm, *(world.session() for _ in range(count - len(warm)))]
@@ -125,7 +141,7 @@ async def measured(
             for index, (session, first) in enumerate(zip(sessions, seen, strict=True))
         ]
         began = time.monotonic()
-        probing = asyncio.create_task(probed(url, until))
+        probing = asyncio.create_task(probe(url, until))
         await asyncio.gather(*players)
         probes = await probing
         took = time.monotonic() - began
@@ -153,7 +169,7 @@ async def play(
     until: float,
     latencies: list[float],
 ) -> None:
-    """Episodes of random admissible actions, until the time is over."""
+    """Play episodes with random admissible actions until `until`, and record latencies."""
     draws, turns = random.Random(index), 0
     while time.monotonic() < until:
         action = draws.choice(observation.admissible or ("look",))
@@ -166,8 +182,8 @@ async def play(
             observation = await session.reset(await world.task("train", index))
 
 
-async def probed(url: str, until: float) -> list[float]:
-    """How long /healthz takes, ten times a second, in seconds."""
+async def probe(url: str, until: float) -> list[float]:
+    """Latencies of /healthz in seconds, sampled ten times per second until `until`."""
     taken: list[float] = []
     async with httpx.AsyncClient(base_url=url, timeout=30) as http:
         while time.monotonic() < until or not taken:
@@ -179,7 +195,7 @@ async def probed(url: str, until: float) -> list[float]:
 
 
 def local_steps_per_s(name: str, *, seconds: float) -> float:
-    """The environment without a server, one session in one thread; resets are counted in."""
+    """Steps per second of the environment without a server, in one thread; includes resets."""
     tasks = registry.task_set(name)
     environment, draws = tasks.environment(), random.Random(0)
     steps, index, began = 0, 0, time.monotonic()
@@ -194,41 +210,41 @@ def local_steps_per_s(name: str, *, seconds: float) -> float:
     return steps / (time.monotonic() - began)
 
 
-def family(pid: int) -> list[int]:
-    """A process and its children, as Linux tells."""
+def process_tree(pid: int) -> list[int]:
+    """Ids of a process and all its descendants, from /proc."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(each for child in children for each in family(int(child)))]
+    return [pid, *(each for child in children for each in process_tree(int(child)))]
 
 
 def resident_kib(pid: int) -> int:
-    """Resident memory of a process and its children."""
+    """Resident memory of a process and its descendants in KiB."""
     page = os.sysconf("SC_PAGE_SIZE") // 1024
-    pages = (Path(f"/proc/{each}/statm").read_text().split()[1] for each in family(pid))
+    pages = (Path(f"/proc/{each}/statm").read_text().split()[1] for each in process_tree(pid))
     return sum(int(count) * page for count in pages)
 
 
 def processor_s(pid: int) -> float:
-    """Processor seconds of a process and its children that still run."""
+    """Processor seconds of a process and its running descendants."""
     ticks = 0
-    for each in family(pid):
+    for each in process_tree(pid):
         fields = Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks * TICK_S
 
 
 def quantile(values: list[float], share: float) -> float:
-    """By linear interpolation; of one value, that value."""
+    """Quantile with linear interpolation; `share`, in (0, 1), is rounded to whole percents."""
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=100, method="inclusive")[round(share * 100) - 1]
 
 
 def table(results: list[Result]) -> Table:
-    """As a person reads it."""
+    """Table of the results for the terminal."""
     shown = Table(
         box=None,
         pad_edge=False,
-        title=f"environment servers, {results[0].sessions} sessions at once",
+        title=f"environment servers, {results[0].sessions} concurrent sessions",
     )
     for column in ("environment", "runs in"):
         shown.add_column(column)

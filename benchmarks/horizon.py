@@ -1,20 +1,21 @@
-"""The paper's claim: a growing horizon against a short and a long one, at equal environment turns.
+"""Comparison of a growing horizon with a short and a long one, at equal environment turns.
 
     python benchmarks/horizon.py --root runs/horizon --out benchmarks/results/horizon.json
     python benchmarks/horizon.py --quick
 
-ScalingInter-RL (arXiv 2509.08755, section 3.3) on the set-up of a manifest (examples/babyai.yaml).
-For every seed one warm start is made; each arm continues from that same checkpoint, optimizer and
-all, and trains until its episodes have taken `--turns` environment turns. The staged arm lengthens
-its horizon when 25 % and 55 % of them are spent. All are then evaluated on the same held-out tasks
-with the same cap.
+Tests the claim of ScalingInter-RL (arXiv 2509.08755, section 3.3) with the configuration of a
+manifest (examples/babyai.yaml). Each seed has one warm start. Each arm continues from its
+checkpoint, including the optimizer state, and trains until its episodes have taken `--turns`
+environment turns. The staged arm increases its horizon after 25 % and 55 % of these turns. All arms
+are then evaluated on the same held-out tasks with the same turn limit.
 
-Arms are told apart by nothing else: seed, tasks, learning rate and mini-batches are the
-manifest's. A finished arm is kept under `--root`; the same command goes on where it was ended.
+The arms differ in nothing else: seed, tasks, learning rate and mini-batches are those of the
+manifest. Finished arms are stored under `--root`, and the same command continues after an
+interruption.
 
-Reported: held-out success by seed; its mean with the bootstrap interval over seeds; the mean
-difference of the staged arm to the others, paired by seed; processor seconds of training (all
-processes, evaluation left out).
+Reported are held-out success by seed, its mean with a bootstrap interval over seeds, the mean
+difference between the staged arm and each other arm, paired by seed, and the processor seconds of
+training (all processes, without evaluation).
 """
 
 from __future__ import annotations
@@ -47,18 +48,22 @@ from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.tracking.tracker import MemoryTracker
 
 UNTIL_STOPPED = 1_000_000
-"""Iterations of a phase that is ended by its turns."""
+"""Iterations of a phase that ends when its share of turns is used."""
 
 
 @click.command()
 @click.option("--manifest", default="examples/babyai.yaml", show_default=True)
-@click.option("--seeds", default=5, show_default=True, help="0, 1, ...")
-@click.option("--turns", default=60_000, show_default=True, help="Environment turns of an arm.")
+@click.option(
+    "--seeds", default=5, show_default=True, help="Number of seeds; the seeds are 0, 1, ..."
+)
+@click.option("--turns", default=60_000, show_default=True, help="Environment turns per arm.")
 @click.option("--staged", default="3,5,8", show_default=True, help="Horizons of the staged arm.")
 @click.option("--short", default=4, show_default=True, help="Horizon of the short arm.")
 @click.option("--tasks", default=400, show_default=True, help="Held-out tasks.")
-@click.option("--quick", is_flag=True, help="Two seeds, 400 turns, 20 tasks: does it work?")
-@click.option("--root", default="runs/horizon", show_default=True, help="Where arms are kept.")
+@click.option("--quick", is_flag=True, help="Smoke test: two seeds, 400 turns, 20 tasks.")
+@click.option(
+    "--root", default="runs/horizon", show_default=True, help="Folder for the results of arms."
+)
 @click.option("--out", default="benchmarks/results/horizon.json", show_default=True)
 def main(
     manifest: str,
@@ -99,10 +104,10 @@ def main(
             ],
         )
         warm = DirectoryStore(Path(root) / f"seed-{seed}" / "warm")
-        before, chance = warmed(run, warm)
+        before, chance = warm_start(run, warm)
         for arm in arms:
             place = Path(root) / f"seed-{seed}" / f"{arm.name}-{turns}"
-            outcome = trained(run, arm, turns, warm, place, before, chance)
+            outcome = train_arm(run, arm, turns, warm, place, before, chance)
             outcomes.append(outcome)
             click.echo(
                 f"seed {seed} {arm.name}: {before:.1%} -> {outcome.success:.1%}, "
@@ -113,21 +118,21 @@ def main(
 
 
 def ends(phases: int) -> tuple[float, ...]:
-    """Shares of the turns at which the phases end: 25 %, 55 %, 100 % of three; of another number,
-    evenly."""
+    """Shares of the turns at which the phases end: 25, 55 and 100 % for three phases; else equal
+    shares."""
     return (0.25, 0.55, 1.0) if phases == 3 else tuple((i + 1) / phases for i in range(phases))
 
 
-def warmed(run: AgentRLRun, store: DirectoryStore) -> tuple[float, float]:
-    """Make the warm start, if it is not there. Returns held-out success after it and of random
-    play."""
-    with opened(run, store, lambda: None) as context:
+def warm_start(run: AgentRLRun, store: DirectoryStore) -> tuple[float, float]:
+    """Create the warm start unless it exists. Returns the held-out success after it and that of a
+    random policy."""
+    with open_run(run, store, lambda: None) as context:
         context.workers.loop.run(provision(run, context.workers.worlds, context.journal))
         prepare(context)
         return evaluate(context, keys.BEFORE).success, evaluate(context, RANDOM).success
 
 
-def trained(
+def train_arm(
     run: AgentRLRun,
     arm: Arm,
     turns: int,
@@ -136,27 +141,27 @@ def trained(
     before: float,
     chance: float,
 ) -> Outcome:
-    """Train one arm from the warm start until its turns are spent, unless that is done already."""
+    """Train one arm from the warm start until its turns are used, or load its stored outcome."""
     kept = place / "outcome.json"
     if kept.exists():
-        told = json.loads(kept.read_text())
-        return Outcome(**told | {"curve": tuple(map(tuple, told["curve"]))})
-    # An arm that was ended half way is played anew: its processor seconds would not be known.
+        record = json.loads(kept.read_text())
+        return Outcome(**record | {"curve": tuple(map(tuple, record["curve"]))})
+    # An interrupted arm starts again, because its processor seconds are not known.
     shutil.rmtree(place, ignore_errors=True)
     store = DirectoryStore(place / "store")
     checkpoint.save(store, checkpoint.load(warm, 0))
-    spent = Spent(store)
-    with opened(run, store, spent.reason) as context:
+    budget = TurnBudget(store)
+    with open_run(run, store, budget.reason) as context:
         began = processor_s(os.getpid())
         done: list[Phase] = []
         for max_turns, end in zip(arm.horizons, arm.ends, strict=True):
-            spent.limit = round(end * turns)
+            budget.limit = round(end * turns)
             phase = Phase(max_turns=max_turns, iterations=UNTIL_STOPPED)
             context.spec = context.spec.model_copy(
                 update={"horizon": Horizon(phases=(*done, phase))}
             )
-            # The turns of an iteration are known when it is over, so a phase may be over already.
-            if spent.reason() is None:
+            # The last iteration of a phase can exceed its limit by more than the next phase has.
+            if budget.reason() is None:
                 with suppress(Stopped):
                     train(context, len(done))
             iterations = len(context.history) - sum(one.iterations for one in done)
@@ -173,17 +178,17 @@ def trained(
             n=after.n,
             before=before,
             random=chance,
-            turns=spent.turns,
+            turns=budget.turns,
             iterations=len(context.history),
             cpu_seconds=cpu,
-            curve=tuple(spent.curve),
+            curve=tuple(budget.curve),
         )
     kept.write_text(json.dumps(asdict(outcome)))
     return outcome
 
 
-class Spent:
-    """Counts the environment turns of a run by its journal, and says when it has had its share."""
+class TurnBudget:
+    """Counts the environment turns of a run from its stored records, and stops it at a limit."""
 
     def __init__(self, store: DirectoryStore) -> None:
         self._store = store
@@ -192,17 +197,17 @@ class Spent:
         self.curve: list[tuple[int, float]] = []
 
     def reason(self) -> str | None:
-        """Why training should pause here, if it should."""
+        """Reason to stop training now, or None."""
         while self._store.exists(keys.iteration(len(self.curve))):
-            told = json.loads(self._store.get(keys.iteration(len(self.curve))))["metrics"]
-            self.turns += int(told["train/environment_turns"])
-            self.curve.append((self.turns, told["train/success"]))
-        return "its turns are spent" if self.turns >= self.limit else None
+            record = json.loads(self._store.get(keys.iteration(len(self.curve))))["metrics"]
+            self.turns += int(record["train/environment_turns"])
+            self.curve.append((self.turns, record["train/success"]))
+        return "the turns of the phase are used" if self.turns >= self.limit else None
 
 
 @contextmanager
-def opened(run: AgentRLRun, store: DirectoryStore, should_stop: object) -> Iterator[RunContext]:
-    """A run's context, with nobody watching."""
+def open_run(run: AgentRLRun, store: DirectoryStore, should_stop: object) -> Iterator[RunContext]:
+    """Context of a run without a progress view."""
     assert callable(should_stop)
     context = RunContext(run, store, MemoryTracker(), SilentProgressView(), should_stop)
     with context:
@@ -210,7 +215,7 @@ def opened(run: AgentRLRun, store: DirectoryStore, should_stop: object) -> Itera
 
 
 def processor_s(pid: int) -> float:
-    """Processor seconds of a process and its children that still run, as Linux tells."""
+    """Processor seconds of a process and its running descendants, from /proc."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     ticks = int(fields[11]) + int(fields[12])
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

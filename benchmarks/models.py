@@ -1,6 +1,6 @@
-"""The models that benchmarks run: Qwen2's shape with random weights, and a tokenizer trained here.
+"""Models for benchmarks: Qwen2 architecture with random weights, and a small BPE tokenizer.
 
-Nothing is downloaded. Both sides of a comparison open the same folder.
+Nothing is downloaded. Both sides of a comparison load the same folder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SENTENCES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """A model's shape; the feed-forward block is twice as wide as the residual stream."""
+    """Size of a model. The feed-forward block is twice as wide as the residual stream."""
 
     name: str
     hidden: int

@@ -1,6 +1,6 @@
-"""The operator as a process of its own, and a stub of KFP and S3 for it to speak to.
+"""Process of the operator, and a stub server of KFP and S3 that it calls.
 
-python benchmarks/operator_process.py PORT      the stub
+python benchmarks/operator_process.py PORT      start the stub
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMESPACE = "kubeflow"
 
 
 class Operator:
-    """The operator's process."""
+    """Process of the operator, with its log in `folder`."""
 
     def __init__(self, server: ApiServer, folder: Path, stub: int, metrics: int) -> None:
         platform = {
@@ -48,7 +48,7 @@ class Operator:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """It serves one namespace, as in a chart's namespaced mode."""
+        """Start the process. It watches one namespace, as with `watchNamespaces` of the chart."""
         flags = ["--platform", str(self._platform), "--namespace", NAMESPACE]
         flags += ["--metrics-host", "127.0.0.1", "--metrics-port", str(self._port)]
         with self._log.open("ab") as log:
@@ -60,7 +60,7 @@ class Operator:
             )
 
     def stop(self) -> None:
-        """As Kubernetes stops it."""
+        """Stop the process as Kubernetes does: SIGTERM, then SIGKILL after 20 s."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -70,32 +70,33 @@ class Operator:
                 self._process.wait()
             self._process = None
 
-    def most_memory_mib(self) -> float:
-        """The most it ever held."""
+    def peak_memory_mib(self) -> float:
+        """Peak resident memory in MiB."""
         assert self._process is not None
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
 
     def processor_s(self) -> float:
-        """Processor seconds that it used."""
+        """Processor seconds used so far."""
         assert self._process is not None
         return processor_s(self._process.pid)
 
     async def ready(self) -> None:
-        """Wait until it says so."""
-        await self._asked("/readyz", lambda status, page: status == 200)
+        """Wait until /readyz succeeds."""
+        await self._wait_for("/readyz", lambda status, page: status == 200)
 
-    async def looked_at(self, count: int) -> None:
-        """Wait until it has looked at so many runs."""
+    async def reconciled(self, count: int) -> None:
+        """Wait until `count` reconciliations have succeeded."""
         sample = re.compile(r'agentrl_operator_reconcile_total\{result="success"\} (\S+)')
 
         def enough(status: int, page: str) -> bool:
             found = sample.findall(page)
             return bool(found) and float(found[0]) >= count
 
-        await self._asked("/metrics", enough)
+        await self._wait_for("/metrics", enough)
 
-    async def _asked(self, path: str, wanted: Any) -> None:
+    async def _wait_for(self, path: str, wanted: Any) -> None:
+        """Request `path` until `wanted(status, body)` is true; fail after 120 s."""
         url, deadline = f"http://127.0.0.1:{self._port}{path}", time.monotonic() + 120
         async with aiohttp.ClientSession() as session:
             while time.monotonic() < deadline:
@@ -106,17 +107,18 @@ class Operator:
                 except aiohttp.ClientError:
                     pass
                 await asyncio.sleep(0.05)
-        raise click.ClickException(f"the operator: {path}:\n{self._log.read_text()[-3000:]}")
+        end = self._log.read_text()[-3000:]
+        raise click.ClickException(f"operator: no success from {path} in 120 s; log:\n{end}")
 
 
 def processor_s(pid: int) -> float:
-    """Processor seconds of a process, as Linux tells."""
+    """Processor seconds of a process, from /proc."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def stub(port: int) -> None:
-    """KFP, whose runs run for ever, and an S3 with nothing in it."""
+    """Serve a KFP whose runs never end and an empty S3 store."""
     runs: dict[str, str] = {}
 
     async def answer(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""What `horizon.py` found, as a table, as JSON and as a figure."""
+"""Results of `horizon.py`, and their output as a table, JSON and a figure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentrl_components.evaluation.intervals import Interval, bootstrap_mean, bo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """A schedule: horizons, and the shares of all turns at which each ends."""
+    """A schedule: horizons, and the share of all turns at which each of them ends."""
 
     name: str
     horizons: tuple[int, ...]
@@ -28,24 +28,25 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One arm of one seed."""
+    """Result of one arm with one seed."""
 
     arm: str
     seed: int
     success: float
     low: float
     high: float
-    """Held-out success and its 95 % interval over tasks."""
+    """Held-out success `success` with its 95 % interval over tasks, `low` to `high`."""
     n: int
     before: float
-    """After the warm start."""
+    """Held-out success after the warm start."""
     random: float
+    """Held-out success of a random policy."""
     turns: int
-    """Environment turns that training took."""
+    """Environment turns used in training."""
     iterations: int
     cpu_seconds: float
     curve: tuple[tuple[int, float], ...]
-    """Turns so far and training success, by iteration."""
+    """Turns used so far and training success, by iteration."""
 
 
 def successes(outcomes: Sequence[Outcome], arm: str) -> list[float]:
@@ -54,14 +55,14 @@ def successes(outcomes: Sequence[Outcome], arm: str) -> list[float]:
 
 
 def difference(outcomes: Sequence[Outcome], arm: str) -> Interval:
-    """The staged arm's success less that of `arm`, paired by seed."""
+    """Success of the staged arm minus that of `arm`, paired by seed."""
     return bootstrap_paired(successes(outcomes, "staged"), successes(outcomes, arm), seed=0)
 
 
 def table(arms: Sequence[Arm], outcomes: Sequence[Outcome]) -> Table:
-    """As a person reads it."""
-    shown = Table(title="held-out success at equal environment turns, by seed")
-    for column in ("arm", "horizon", "seeds", "mean [95 %]", "staged is ahead by", "CPU s"):
+    """Table of the results for the terminal."""
+    shown = Table(title="held-out success (%) at equal environment turns")
+    for column in ("arm", "horizon", "seeds", "mean [95 %]", "staged minus arm [95 %]", "CPU s"):
         shown.add_column(column)
     for arm in arms:
         mean = bootstrap_mean(successes(outcomes, arm.name), seed=0)
@@ -79,12 +80,12 @@ def table(arms: Sequence[Arm], outcomes: Sequence[Outcome]) -> Table:
 
 
 def percent(interval: Interval) -> str:
-    """An interval in per cent."""
+    """An interval formatted in percent."""
     return f"{100 * interval.estimate:.1f} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
 
 
 def write(path: Path, arms: Sequence[Arm], outcomes: Sequence[Outcome], turns: int) -> None:
-    """Everything as JSON, and a figure beside it."""
+    """Write the results as JSON, and a figure to the same path with the suffix .png."""
     summary = {
         arm.name: {
             "horizons": arm.horizons,
@@ -107,7 +108,7 @@ def write(path: Path, arms: Sequence[Arm], outcomes: Sequence[Outcome], turns: i
 
 
 def drawn(arms: Sequence[Arm], outcomes: Sequence[Outcome]) -> bytes:
-    """A figure: success of every seed and the means' intervals; training success over turns."""
+    """PNG with two plots: success by seed with the interval of the mean, and success over turns."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.6))
     for place, (arm, colour) in enumerate(

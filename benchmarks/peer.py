@@ -1,6 +1,6 @@
-"""TRL in a process of its own, with its own Python: asked by lines of JSON, answers alike.
+"""Process that runs TRL in its own Python environment; requests and answers are lines of JSON.
 
-`benchmarks/peer.sh` makes that Python. While the peer is not asked anything it does nothing.
+`benchmarks/peer.sh` creates that environment. The process is idle between requests.
 """
 
 from __future__ import annotations
@@ -25,23 +25,27 @@ option = click.option(
     envvar="AGENTRL_PEER_PYTHON",
     default=str(DEFAULT),
     show_default=".venv-peer/bin/python",
-    help="The Python that has TRL; benchmarks/peer.sh makes one.",
+    help="Python with TRL; benchmarks/peer.sh creates one.",
 )
 
 
 class PeerError(Exception):
-    """The peer died or never began."""
+    """The TRL process did not start or has exited."""
 
 
 class Peer:
-    """A TRL process at the ready."""
+    """A running TRL process."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
         self._log = log
 
     def ask(self, **question: Any) -> dict[str, Any]:
-        """Its answer. Raises `PeerError` with the end of its log when it cannot give one."""
+        """Send a request and return the answer.
+
+        Raises:
+            PeerError: The process has exited. The message has the end of its log.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -51,13 +55,13 @@ class Peer:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise PeerError(f"TRL gave no answer:\n{self._log.read_text()[-3000:]}")
+            raise PeerError(f"the TRL process has exited:\n{self._log.read_text()[-3000:]}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
 
-def required(python: str) -> None:
-    """End with a plain word where there is no such Python or it has no TRL."""
+def require(python: str) -> None:
+    """Raise `click.ClickException` if `python` does not exist or cannot import TRL."""
     found = (
         Path(python).is_file()
         and not subprocess.run(
@@ -66,14 +70,14 @@ def required(python: str) -> None:
     )
     if not found:
         raise click.ClickException(
-            f"no TRL at {python}: run benchmarks/peer.sh, or name a Python that has it with "
-            "--peer-python, or measure our side alone with --no-peer"
+            f"{python} does not exist or cannot import TRL: run benchmarks/peer.sh, pass another "
+            "Python with --peer-python, or measure AgentRL only with --no-peer"
         )
 
 
 @contextmanager
 def started(python: str, folder: Path, threads: int) -> Iterator[Peer]:
-    """A TRL process on the model in `folder`."""
+    """Start a TRL process with the model in `folder`, and kill it at the end."""
     with tempfile.TemporaryDirectory(prefix="agentrl-peer-") as scratch:
         log = Path(scratch) / "log"
         with log.open("w") as sink:
@@ -96,15 +100,15 @@ def started(python: str, folder: Path, threads: int) -> Iterator[Peer]:
                         pipe.close()
 
 
-def perhaps(
+def started_if(
     wanted: bool, python: str, folder: Path, threads: int
 ) -> AbstractContextManager[Peer | None]:
-    """`started`, or nothing."""
+    """`started`, or a context that yields None if the peer is not wanted."""
     return started(python, folder, threads) if wanted else nullcontext()
 
 
 def machine() -> dict[str, Any]:
-    """What a number cannot be read without."""
+    """Properties of the machine that are needed to interpret the measurements."""
     return {
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],

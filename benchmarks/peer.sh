@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes .venv-peer, the Python that has TRL: an environment of its own, since TRL runs with a newer
-# transformers than vLLM bears. Quick when there is nothing to do.
+# Create .venv-peer, a virtual environment with TRL. It is separate because TRL is measured with a newer
+# transformers than vLLM supports. Does nothing if the environment is up to date.
 set -eu
 cd "$(dirname "$0")/.."
 venv=.venv-peer

@@ -1,13 +1,14 @@
-"""Runs inside TRL's own Python: plays rollout phases and takes training steps when asked.
+"""TRL's side of the comparison, executed by the Python that has TRL: rollouts and updates.
 
     python peer_trl.py MODEL_FOLDER THREADS
 
-One question a line on standard input, one answer a line on standard output. What is timed is TRL's
-own code: `GRPOTrainer._generate` with `environment_factory` (its built-in multi-turn path), and
-`GRPOTrainer.training_step` with the optimizer's step on a batch laid out as TRL lays it out.
+Reads one JSON request per line from standard input and writes one answer per line to standard
+output. The timed code is TRL's own: `GRPOTrainer._generate` with `environment_factory` (its
+built-in multi-turn path), and `GRPOTrainer.training_step` with the optimizer's step on a batch in
+TRL's layout.
 
-A random model never writes a tool call, so the tokenizer's `parse_response` says that every reply
-is one.
+A model with random weights does not write tool calls, so `parse_response` of the tokenizer treats
+every reply as one.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ TEMPLATE = (
     "{% endfor %}{% endif %}{{ '<|im_end|>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-"""ChatML that renders tool calls, which TRL asks of a template."""
+"""ChatML template that renders tool calls, as TRL requires."""
 
 LATENCY = {"s": 0.0}
 STEPS = {"taken": 0}
 
 
 class Tokenizer(PreTrainedTokenizerFast):
-    """Takes every reply for a call of `act`."""
+    """Tokenizer that parses every reply as a call of the tool `act`."""
 
     response_schema = {"type": "object"}  # noqa: RUF012
 
@@ -61,7 +62,7 @@ class Tokenizer(PreTrainedTokenizerFast):
 
 
 class EnvironmentPool:
-    """The world of room.py, as TRL wants a world."""
+    """The environment of room.py with the interface of TRL's `environment_factory`."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -97,7 +98,7 @@ def trainer(
     accumulation: int,
     env: bool,
 ) -> GRPOTrainer:
-    """TRL's trainer with its defaults, on the CPU."""
+    """TRL's trainer on the CPU, with default settings except for sizes."""
     tokenizer = Tokenizer.from_pretrained(folder)
     tokenizer.chat_template = TEMPLATE
     config = GRPOConfig(
@@ -132,7 +133,7 @@ def trainer(
 
 
 class Rollouts:
-    """Rollout phases, timed around `_generate` alone: resets, scoring and padding are left out."""
+    """Rollout phases. Only `_generate` is timed; resets, scoring and padding are excluded."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -178,7 +179,7 @@ class Rollouts:
 
 
 class Updates:
-    """Training steps on episodes of given lengths, padded to the longest as TRL does."""
+    """Training steps on episodes of given lengths, padded to the longest one as in TRL."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -187,7 +188,14 @@ class Updates:
     def step(
         self, prompts: list[int], replies: list[list[bool]], advantages: list[float], micro: int
     ) -> dict[str, float]:
-        """`replies`: for every token after the prompt, whether the agent sampled it."""
+        """Take one optimizer step. Returns its seconds.
+
+        Args:
+            prompts: Number of prompt tokens of each episode.
+            replies: For each token after the prompt, whether the agent sampled it.
+            advantages: Advantage of each episode.
+            micro: Episodes per micro-batch.
+        """
         pieces = -(-len(prompts) // micro)
         if micro not in self._trainers:
             made = trainer(
@@ -217,8 +225,8 @@ class Updates:
 def padded(
     prompts: list[int], replies: list[list[bool]], advantages: list[float], micro: int, words: int
 ) -> list[dict[str, torch.Tensor]]:
-    """Micro-batches: prompts padded left, completions right, both to the longest of the whole
-    batch."""
+    """Micro-batches of random tokens. Prompts are padded on the left and completions on the right,
+    to the longest of the whole batch; `words` is the size of the vocabulary."""
     rows, before, after = len(prompts), max(prompts), max(map(len, replies))
     draw = torch.Generator().manual_seed(0)
     prompt_mask, completion_mask = torch.zeros(rows, before).long(), torch.zeros(rows, after).long()
@@ -244,11 +252,11 @@ def padded(
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """Answer requests until standard input ends."""
     folder, threads = sys.argv[1], int(sys.argv[2])
     torch.set_num_threads(threads)
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever libraries print goes to the log
+    os.dup2(2, 1)  # output of libraries goes to standard error, which is the log
     rollouts, updates = Rollouts(folder), Updates(folder)
     for line in sys.stdin:
         question = json.loads(line)
@@ -261,7 +269,7 @@ def main() -> None:
             case "update":
                 answer = updates.step(**question)
             case other:
-                raise ValueError(f"no such question: {other}")
+                raise ValueError(f"unknown request: {other}")
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 

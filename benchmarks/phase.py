@@ -1,8 +1,10 @@
-"""Where a phase's wall time goes on a cluster: python benchmarks/phase.py NAME [-n NAMESPACE]
+"""Breakdown of the duration of a run's phases on a cluster.
 
-Reads the pods of a run that is done (they stay until KFP's own clean-up) and what its stages say of
-their own start, and tells for every phase: pods being made and placed, KFP's
-drivers, our processes starting, our work, and what lies between pods.
+    python benchmarks/phase.py NAME [-n NAMESPACE]
+
+Reads the pods of a finished run, which exist until KFP's clean-up, and the start-up time that each
+stage logs. For each phase it reports the time for the creation and scheduling of pods, KFP's
+drivers, the start-up of AgentRL's processes, their work, and the gaps between pods.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 READY = re.compile(r"ready after ([0-9.]+) s$", re.MULTILINE)
-"""What a stage prints when it begins to work: seconds since its process began."""
+"""Line that a stage logs when its work begins: seconds since the start of its process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,29 +31,30 @@ class Pod:
 
     run_id: str
     stage: str
-    """Ours; KFP's own are `driver`."""
+    """Stage of AgentRL, or `driver` for KFP's own pods."""
     created: datetime
     began: datetime
-    """Its main container."""
+    """Start of its main container."""
     ended: datetime
     start_s: float
-    """Our process's own start-up; 0 of a driver."""
+    """Start-up time of the stage's process; 0 for a driver."""
 
     @property
     def placed_s(self) -> float:
-        """From its making to its main container: scheduling, sandbox, init containers."""
+        """Seconds from creation to the start of the main container: scheduling, sandbox, init
+        containers."""
         return (self.began - self.created).total_seconds()
 
     @property
     def main_s(self) -> float:
-        """Of its main container."""
+        """Duration of the main container in seconds."""
         return (self.ended - self.began).total_seconds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """Where its time went, in seconds. Pods side by side are each counted, so the parts may exceed
-    the wall."""
+    """Durations of the parts of a phase in seconds. Concurrent pods are added up, so the parts can
+    exceed the wall time."""
 
     run_id: str
     wall: float
@@ -60,7 +63,7 @@ class Phase:
     start: float
     work: float
     idle: float
-    """No pod of ours or KFP's was at work: Argo, the API server and the kubelet were."""
+    """Time without any pod: work of Argo, the API server and the kubelet."""
 
 
 @click.command()
@@ -68,22 +71,22 @@ class Phase:
 @click.option("-n", "--namespace", default="kubeflow", show_default=True)
 @click.option("--out", default="benchmarks/results/phase.json", show_default=True)
 def main(name: str, namespace: str, out: str) -> None:
-    """Tell where the time of run NAME's phases went."""
+    """Print the breakdown of the duration of run NAME's phases, and write it as JSON."""
     config.load_kube_config()
     pods = pods_of(client.CoreV1Api(), namespace, name)
     if not pods:
-        raise click.UsageError(f"NAME: no pods of {name} are left in {namespace}")
+        raise click.UsageError(f"NAME: the namespace {namespace} has no pods of {name}")
     runs = list(dict.fromkeys(pod.run_id for pod in sorted(pods, key=lambda p: p.created)))
     phases = [phase([pod for pod in pods if pod.run_id == run]) for run in runs]
     Console().print(table(phases), stages(pods))
     Path(out).parent.mkdir(parents=True, exist_ok=True)
-    told = {"phases": [asdict(one) for one in phases]}
-    told["starts"] = {pod.stage: pod.start_s for pod in pods if pod.stage != "driver"}  # type: ignore[assignment]
-    Path(out).write_text(json.dumps(told, indent=1))
+    breakdown = {"phases": [asdict(one) for one in phases]}
+    breakdown["starts"] = {pod.stage: pod.start_s for pod in pods if pod.stage != "driver"}  # type: ignore[assignment]
+    Path(out).write_text(json.dumps(breakdown, indent=1))
 
 
 def pods_of(api: client.CoreV1Api, namespace: str, name: str) -> list[Pod]:
-    """The pods of every KFP run of a run."""
+    """Finished pods of all KFP runs of a run."""
     every = api.list_namespaced_pod(namespace, label_selector="pipeline/runid").items
     ours = {
         pod.metadata.labels["pipeline/runid"]
@@ -112,13 +115,13 @@ def pods_of(api: client.CoreV1Api, namespace: str, name: str) -> list[Pod]:
 
 
 def started(api: client.CoreV1Api, namespace: str, pod: str) -> float:
-    """Seconds that our process took before it worked, as it says."""
-    told = READY.search(api.read_namespaced_pod_log(pod, namespace, container="main"))
-    return float(told.group(1)) if told else 0.0
+    """Start-up seconds of a stage from its log; 0 if the log has none."""
+    line = READY.search(api.read_namespaced_pod_log(pod, namespace, container="main"))
+    return float(line.group(1)) if line else 0.0
 
 
 def phase(pods: Sequence[Pod]) -> Phase:
-    """The account of one phase."""
+    """Breakdown of one phase from its pods."""
     began, ended = min(p.created for p in pods), max(p.ended for p in pods)
     wall = (ended - began).total_seconds()
     ours = [pod for pod in pods if pod.stage != "driver"]
@@ -134,7 +137,7 @@ def phase(pods: Sequence[Pod]) -> Phase:
 
 
 def covered(spans: Sequence[tuple[datetime, datetime]]) -> float:
-    """Seconds in which at least one span lies."""
+    """Length of the union of the spans in seconds."""
     total, reached = 0.0, min(begin for begin, _ in spans)
     for begin, end in sorted(spans):
         total += max(0.0, (end - max(begin, reached)).total_seconds())
@@ -143,8 +146,8 @@ def covered(spans: Sequence[tuple[datetime, datetime]]) -> float:
 
 
 def table(phases: Sequence[Phase]) -> Table:
-    """A row a phase."""
-    shown = Table("phase", "wall s", "pods placed", "drivers", "our start", "our work", "between")
+    """Table with one row per phase."""
+    shown = Table("phase", "wall s", "scheduling", "drivers", "start-up", "work", "gaps")
     for number, one in enumerate(phases):
         cells = (one.wall, one.placed, one.drivers, one.start, one.work, one.idle)
         shown.add_row(str(number), *(f"{value:.0f}" for value in cells))
@@ -152,8 +155,8 @@ def table(phases: Sequence[Phase]) -> Table:
 
 
 def stages(pods: Sequence[Pod]) -> Table:
-    """A row a stage of ours."""
-    shown = Table("stage", "placed s", "our start s", "main s")
+    """Table with one row per stage."""
+    shown = Table("stage", "scheduling s", "start-up s", "main s")
     for pod in sorted(pods, key=lambda p: p.created):
         if pod.stage != "driver":
             cells = (pod.placed_s, pod.start_s, pod.main_s)

@@ -1,19 +1,21 @@
-"""Our rollout beside TRL's: sampled tokens a second at several environment latencies.
+"""Rollout throughput of AgentRL and TRL at several environment latencies.
 
     python benchmarks/rollout.py --out benchmarks/results/rollout.json
     python benchmarks/rollout.py --quick
 
-Both play the same world with the same weights and tokenizer, in turn, on the same number of cores:
-TRL with that many threads, ours with that many worker processes of one thread. Only the rollout
-phase is timed, on TRL's side `GRPOTrainer._generate` on its built-in multi-turn path
-(`environment_factory`); one phase of each is played before, unmeasured. Replies are as long as
-they come (a random model ends one early now and then), so tokens are counted, not assumed. TRL
-leaves the last action of an episode unplayed: its environment steps are one fewer an episode, and
-it waits that much less.
+Both use the same environment, weights and tokenizer, and alternate on the same number of cores:
+TRL with that many threads, AgentRL with that many worker processes of one thread. Only the rollout
+phase is timed, for TRL `GRPOTrainer._generate` on its built-in multi-turn path
+(`environment_factory`), after one warm-up phase each. A random model sometimes ends a reply early,
+so the sampled tokens are counted. TRL does not execute the last action of an episode: it takes one
+environment step fewer per episode and waits for one latency less.
 
-Columns: `tok/s` tokens the agent sampled in a second; `steps/s` environment steps; each the median
-of the repeats; `ratio` of the two medians of tok/s, and the lowest and highest of the paired
-repeats.
+Columns:
+
+- `tok/s`: tokens sampled by the agent per second, median of the repeats.
+- `steps/s`: environment steps per second, median of the repeats.
+- `ratio`: AgentRL's median of tok/s divided by TRL's.
+- `range`: lowest and highest ratio of the paired repeats.
 """
 
 from __future__ import annotations
@@ -39,29 +41,29 @@ from room import Load
 from agentrl_components.rollout.episode import Rules
 
 SMALLER = {"24M": (32, 4, 16)}
-"""Rollouts, turns and tokens a turn where the usual load would take too long."""
+"""Rollouts, turns and tokens per turn of models for which the default load takes too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """One rollout phase as it was measured."""
+    """Measurements of one rollout phase."""
 
     seconds: float
     sampled: int
-    """Tokens the agent sampled."""
+    """Tokens sampled by the agent."""
     tokens: int
-    """Tokens after the prompt, observations included."""
+    """Tokens after the prompt, including observations."""
     env_steps: int
 
     @property
     def rate(self) -> float:
-        """Sampled tokens a second."""
+        """Sampled tokens per second."""
         return self.sampled / self.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One model at one latency."""
+    """Results of one model at one latency."""
 
     model: str
     parameters: int
@@ -70,21 +72,28 @@ class Result:
     trl: tuple[Phase, ...]
 
     def ratios(self) -> list[float]:
-        """Of tok/s, repeat by repeat."""
+        """Ratio of tok/s for each repeat."""
         return [a.rate / b.rate for a, b in zip(self.ours, self.trl, strict=True)]
 
     def ratio(self) -> float | None:
-        """Of the medians of tok/s."""
+        """Ratio of the medians of tok/s, or None without TRL."""
         return rate(self.ours) / rate(self.trl) if self.trl else None
 
 
 @click.command()
 @click.option("--sizes", default=",".join(models.SIZES), show_default=True)
-@click.option("--latencies", default="0,20,100", show_default=True, help="Milliseconds.")
+@click.option(
+    "--latencies",
+    default="0,20,100",
+    show_default=True,
+    help="Environment latencies in milliseconds.",
+)
 @click.option("--repeats", default=3, show_default=True)
-@click.option("--cores", default=2, show_default=True, help="Threads of TRL, workers of ours.")
-@click.option("--quick", is_flag=True, help="The smaller load, 2 repeats, latencies 0 and 20 ms.")
-@click.option("--no-peer", is_flag=True, help="Our side alone.")
+@click.option(
+    "--cores", default=2, show_default=True, help="Threads of TRL and workers of AgentRL."
+)
+@click.option("--quick", is_flag=True, help="Small load, 2 repeats, latencies 0 and 20 ms.")
+@click.option("--no-peer", is_flag=True, help="Measure AgentRL only.")
 @click.option("--out", default="benchmarks/results/rollout.json", show_default=True)
 @peer.option
 def main(
@@ -97,9 +106,9 @@ def main(
     out: str,
     peer_python: str,
 ) -> None:
-    """Measure, print a table, write JSON."""
+    """Compare rollout throughput with TRL: print a table and write JSON."""
     if not no_peer:
-        peer.required(peer_python)
+        peer.require(peer_python)
     if quick:
         latencies, repeats = "0,20", 2
     results: list[Result] = []
@@ -111,7 +120,7 @@ def main(
             parameters = models.make(models.SIZES[name], folder)
             with (
                 workers.opened(folder, cores) as ours,
-                peer.perhaps(not no_peer, peer_python, folder, cores) as trl,
+                peer.started_if(not no_peer, peer_python, folder, cores) as trl,
             ):
                 if trl is not None:
                     versions = trl.ask(do="versions")
@@ -123,14 +132,14 @@ def main(
                         turn_tokens=load[2],
                         latency_ms=latency,
                     )
-                    result = compared(ours, trl, name, parameters, loaded, repeats)
+                    result = measure(ours, trl, name, parameters, loaded, repeats)
                     results.append(result)
-                    click.echo(told(result))
+                    click.echo(summary(result))
     Console().print(table(results))
     write(Path(out), results, versions)
 
 
-def compared(
+def measure(
     ours: workers.Workers,
     trl: peer.Peer | None,
     name: str,
@@ -138,7 +147,7 @@ def compared(
     load: Load,
     repeats: int,
 ) -> Result:
-    """Turn about: ours, TRL, ours, TRL."""
+    """Measure AgentRL and TRL alternately, after one warm-up phase each."""
     warm = Load(**asdict(load) | {"latency_ms": 0.0})
     play_ours(ours, warm, -1)
     if trl is not None:
@@ -154,7 +163,7 @@ def compared(
 
 
 def play_ours(ours: workers.Workers, load: Load, iteration: int) -> Phase:
-    """A phase on every worker at once."""
+    """One rollout phase on all workers of AgentRL."""
     rules = Rules(
         max_turns=load.turns,
         context=4096,
@@ -183,34 +192,35 @@ def play_ours(ours: workers.Workers, load: Load, iteration: int) -> Phase:
 
 
 def play_trl(trl: peer.Peer, load: Load) -> Phase:
-    """A phase in TRL's process."""
+    """One rollout phase in the TRL process."""
     return Phase(**trl.ask(do="rollout", **asdict(load)))
 
 
 def rate(phases: Sequence[Phase]) -> float:
-    """The median of tok/s."""
+    """Median of sampled tokens per second."""
     return statistics.median(phase.rate for phase in phases)
 
 
 def steps(phases: Sequence[Phase]) -> float:
-    """The median of environment steps a second."""
+    """Median of environment steps per second."""
     return statistics.median(phase.env_steps / phase.seconds for phase in phases)
 
 
-def told(result: Result) -> str:
-    """A line while work goes on."""
+def summary(result: Result) -> str:
+    """One line for a finished measurement."""
     ratio = result.ratio()
-    return f"{result.model} {result.load.latency_ms:g} ms: ours {rate(result.ours):,.0f} tok/s" + (
-        "" if ratio is None else f", TRL {rate(result.trl):,.0f}, ratio {ratio:.1f}"
+    return (
+        f"{result.model} {result.load.latency_ms:g} ms: AgentRL {rate(result.ours):,.0f} tok/s"
+        + ("" if ratio is None else f", TRL {rate(result.trl):,.0f}, ratio {ratio:.1f}")
     )
 
 
 def table(results: Sequence[Result]) -> Table:
-    """As a person reads it."""
-    shown = Table(title="rollout phase, our engine and TRL in turn")
-    for column in ("model", "load", "latency ms", "ours tok/s", "TRL tok/s", "ratio", "range"):
+    """Table of the results for the terminal."""
+    shown = Table(title="rollout phase, AgentRL and TRL")
+    for column in ("model", "load", "latency ms", "AgentRL tok/s", "TRL tok/s", "ratio", "range"):
         shown.add_column(column, justify="right")
-    for column in ("ours steps/s", "TRL steps/s"):
+    for column in ("AgentRL steps/s", "TRL steps/s"):
         shown.add_column(column, justify="right")
     for result in results:
         load, ratio, ratios = result.load, result.ratio(), result.ratios() if result.trl else []
@@ -229,7 +239,7 @@ def table(results: Sequence[Result]) -> Table:
 
 
 def write(path: Path, results: Sequence[Result], versions: dict[str, Any]) -> None:
-    """Every phase that was measured, and what it was measured on."""
+    """Write all measurements, the machine and the versions of TRL and its libraries as JSON."""
     written = {
         "machine": peer.machine(),
         "peer": versions,

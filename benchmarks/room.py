@@ -1,4 +1,4 @@
-"""The world both sides play in: it takes anything, answers a sentence, and takes its time."""
+"""Environment of the comparison: accepts any action, waits, and answers with a fixed sentence."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ NAME = "room"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What one rollout phase has to do."""
+    """Size of one rollout phase."""
 
     rollouts: int
     group: int
     turns: int
     turn_tokens: int
     latency_ms: float
-    """That the environment takes for one step."""
+    """Duration of one environment step in milliseconds."""
 
 
 class RoomSession:
-    """One agent's place. Waits without holding anybody up."""
+    """Session of one agent. Its latency does not block other sessions."""
 
     def __init__(self, latency_s: float) -> None:
         self._latency_s = latency_s
@@ -58,7 +58,7 @@ class RoomSession:
 
 
 class RoomWorld:
-    """A supply of such places."""
+    """World that opens sessions with a fixed latency."""
 
     name = NAME
 
@@ -87,12 +87,12 @@ class RoomWorld:
 
 
 def task(number: int) -> Task:
-    """The task of a group."""
+    """Task of the group with this number."""
     return Task(id=content_id(NAME, number), category=NAME, payload={"number": number})
 
 
 def jobs(load: Load, iteration: int) -> list[Job]:
-    """Every episode of a phase, whole groups together."""
+    """Episodes of a phase, ordered by group."""
     return [
         Job(
             environment=NAME,
@@ -108,7 +108,7 @@ def jobs(load: Load, iteration: int) -> list[Job]:
 
 
 def play(worker: Worker, some: list[Job], rules: Rules, latency_ms: float) -> list[Trajectory]:
-    """A worker's share of a phase, with the product's own rollout and engine."""
+    """Play one worker's share of a phase with AgentRL's rollout and torch engine."""
     worlds = {NAME: RoomWorld(latency_ms / 1e3)}
     rollout = TokenRollout(worlds, worker.dialogue, worker.spec.rollout.retries, len(some))
     engine = CheckedEngine(TorchEngine(worker.decoder))

@@ -1,4 +1,4 @@
-"""What a watch on the benchmark's runs shows."""
+"""State of the benchmark's runs, kept current by a watch."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ STARTED = ("Submitting", "Running")
 
 @dataclass
 class Seen:
-    """What a watch on all runs has shown."""
+    """State of all runs from the events of a watch."""
 
     started: set[str] = field(default_factory=set)
-    """Whose KFP run is there and whose status says so."""
+    """Names of the runs whose status reports a KFP run."""
     answered: dict[str, int] = field(default_factory=dict)
-    """Generation that the status answers, by name."""
+    """observedGeneration of the status, by name of the run."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, run: dict[str, Any]) -> None:
-        """A run as it is now."""
+        """Record the current state of a run."""
         name, status = run["metadata"]["name"], run.get("status") or {}
         self.answered[name] = status.get("observedGeneration", 0)
         for condition in status.get("conditions", ()):
@@ -38,19 +38,25 @@ class Seen:
         self.news.set()
 
     async def until(self, wanted: Callable[[], bool], seconds: float) -> None:
-        """Wait for it."""
+        """Wait until `wanted` returns true.
+
+        Raises:
+            click.ClickException: It does not within `seconds`.
+        """
         try:
             async with asyncio.timeout(seconds):
                 while not wanted():
                     self.news.clear()
                     await self.news.wait()
         except TimeoutError:
-            raise click.ClickException(f"after {seconds} s: {len(self.started)} started") from None
+            raise click.ClickException(
+                f"timed out after {seconds} s: {len(self.started)} runs have started"
+            ) from None
 
 
 @asynccontextmanager
 async def watching(api: aiohttp.ClientSession, server: ApiServer) -> AsyncIterator[Seen]:
-    """A watch runs meanwhile."""
+    """Watch the runs in a background task."""
     seen = Seen()
 
     async def watch() -> None:

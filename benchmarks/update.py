@@ -1,18 +1,18 @@
-"""Our update beside TRL's: trained tokens a second where episodes differ much in length.
+"""Update throughput of AgentRL and TRL on episodes whose lengths differ widely.
 
     python benchmarks/update.py --out benchmarks/results/update.json
     python benchmarks/update.py --quick
 
-Both take optimizer steps on the same episodes: lengths are the quantiles of a lognormal
-distribution, the longest `--skew` times the median, in turns of an agent's reply and an
-observation. One step of GRPO over all episodes is timed, forward, backward and AdamW: on our side
-`Learner.update`, packs without padding and the language-model head only where a sampled token is
-predicted, on worker processes of one thread each; on TRL's `GRPOTrainer.training_step` over
-micro-batches padded to the longest episode, with as many threads. TRL's micro-batch is a setting
-of its own, so several are tried and its best counts.
+Both take optimizer steps on the same episodes. Their lengths are quantiles of a lognormal
+distribution whose largest value is `--skew` times the median; replies and observations alternate.
+One GRPO step over all episodes is timed: forward, backward and AdamW.
 
-Columns: `tok/s` tokens of the agent's own (those that carry loss) in a second, the median of the
-repeats.
+- AgentRL: `Learner.update` on worker processes of one thread. It packs episodes without padding
+  and computes logits only where a sampled token is predicted.
+- TRL: `GRPOTrainer.training_step` with as many threads, on micro-batches padded to the longest
+  episode. Several micro-batch sizes are tried, and the best one counts.
+
+Column `tok/s`: tokens sampled by the agent (those with a loss) per second, median of the repeats.
 """
 
 from __future__ import annotations
@@ -39,36 +39,36 @@ from rich.table import Table
 from agentrl_components.trajectory.record import Ending, Trajectory, Turn
 
 PROMPT, REPLY, OBSERVATION = 24, 24, 20
-"""Tokens of an episode's opening, of each reply and of each observation."""
+"""Tokens of the prompt, of each reply and of each observation."""
 GROUP = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One model. Seconds of each repeat."""
+    """Results of one model; `ours` and `trl` have the seconds of each repeat."""
 
     model: str
     parameters: int
     lengths: tuple[int, ...]
-    """Tokens of each episode, prompt included."""
+    """Tokens of each episode, including the prompt."""
     trained: int
-    """Tokens that carry loss."""
+    """Tokens with a loss."""
     ours: tuple[float, ...]
     trl: dict[int, tuple[float, ...]]
-    """By episodes in a micro-batch."""
+    """By number of episodes per micro-batch."""
 
     def ours_rate(self) -> float:
-        """Trained tokens a second."""
+        """Trained tokens per second of AgentRL."""
         return self.trained / statistics.median(self.ours)
 
     def trl_rate(self) -> float | None:
-        """The same, of the best micro-batch."""
+        """Trained tokens per second of TRL with its best micro-batch, or None without TRL."""
         if not self.trl:
             return None
         return self.trained / min(map(statistics.median, self.trl.values()))
 
     def ratio(self) -> float | None:
-        """How many times as fast we are."""
+        """AgentRL's rate divided by TRL's, or None without TRL."""
         best = self.trl_rate()
         return None if best is None else self.ours_rate() / best
 
@@ -77,15 +77,21 @@ class Result:
 @click.option("--sizes", default=",".join(models.SIZES), show_default=True)
 @click.option("--episodes", default=64, show_default=True)
 @click.option("--median", default=160, show_default=True, help="Median length in tokens.")
-@click.option("--skew", default=8.0, show_default=True, help="Longest over median.")
-@click.option("--repeats", default=3, show_default=True)
-@click.option("--cores", default=2, show_default=True, help="Threads of TRL, workers of ours.")
 @click.option(
-    "--micro", default="8,64", show_default=True, help="TRL's micro-batches, in episodes."
+    "--skew", default=8.0, show_default=True, help="Longest length divided by the median."
 )
-@click.option("--pack-tokens", default=2048, show_default=True, help="Our update.microBatchTokens.")
-@click.option("--quick", is_flag=True, help="Half as long and as many episodes, one repeat.")
-@click.option("--no-peer", is_flag=True, help="Our side alone.")
+@click.option("--repeats", default=3, show_default=True)
+@click.option(
+    "--cores", default=2, show_default=True, help="Threads of TRL and workers of AgentRL."
+)
+@click.option(
+    "--micro", default="8,64", show_default=True, help="TRL's micro-batch sizes in episodes."
+)
+@click.option(
+    "--pack-tokens", default=2048, show_default=True, help="AgentRL's update.microBatchTokens."
+)
+@click.option("--quick", is_flag=True, help="Half as many episodes of half the length, one repeat.")
+@click.option("--no-peer", is_flag=True, help="Measure AgentRL only.")
 @click.option("--out", default="benchmarks/results/update.json", show_default=True)
 @peer.option
 def main(
@@ -102,9 +108,9 @@ def main(
     out: str,
     peer_python: str,
 ) -> None:
-    """Measure, print a table, write JSON."""
+    """Compare update throughput with TRL: print a table and write JSON."""
     if not no_peer:
-        peer.required(peer_python)
+        peer.require(peer_python)
     if quick:
         episodes, median, repeats = episodes // 2, median // 2, 1
     masks = [mask(length) for length in skewed(episodes, median, skew)]
@@ -116,14 +122,14 @@ def main(
             folder = Path(scratch)
             parameters = models.make(models.SIZES[name], folder)
             update = {"miniBatch": episodes, "microBatchTokens": pack_tokens, "learningRate": 1e-4}
-            algorithm = {"importanceSampling": {"mode": "off"}}  # TRL has none here either
+            algorithm = {"importanceSampling": {"mode": "off"}}  # as in the TRL setup
             with (
                 workers.opened(folder, cores, update=update, algorithm=algorithm) as ours,
-                peer.perhaps(not no_peer, peer_python, folder, cores) as trl,
+                peer.started_if(not no_peer, peer_python, folder, cores) as trl,
             ):
                 if trl is not None:
                     versions = trl.ask(do="versions")
-                seconds, others = compared(ours, trl, masks, micros, repeats)
+                seconds, others = measure(ours, trl, masks, micros, repeats)
         result = Result(
             model=name,
             parameters=parameters,
@@ -134,8 +140,8 @@ def main(
         )
         results.append(result)
         ratio = result.ratio()
-        beside = "" if ratio is None else f", {ratio:.1f} times TRL"
-        click.echo(f"{name}: ours {result.ours_rate():,.0f} tok/s{beside}")
+        beside = "" if ratio is None else f", ratio to TRL {ratio:.1f}"
+        click.echo(f"{name}: AgentRL {result.ours_rate():,.0f} tok/s{beside}")
     Console().print(table(results))
     written = {
         "machine": peer.machine(),
@@ -147,14 +153,17 @@ def main(
     click.echo(f"written: {out}")
 
 
-def compared(
+def measure(
     ours: workers.Workers,
     trl: peer.Peer | None,
     masks: Sequence[np.ndarray[Any, np.dtype[np.bool_]]],
     micros: Sequence[int],
     repeats: int,
 ) -> tuple[tuple[float, ...], dict[int, tuple[float, ...]]]:
-    """Turn about; the first turn of each is not counted."""
+    """Measure AgentRL and TRL alternately, after one warm-up each.
+
+    Returns the seconds of AgentRL's repeats and those of TRL by micro-batch size.
+    """
     played = [episode(number, one) for number, one in enumerate(masks)]
     advantages = [1.0 if number % 2 else -1.0 for number in range(len(masks))]
     batch = {
@@ -176,8 +185,8 @@ def compared(
 
 
 def skewed(count: int, median: int, skew: float) -> list[int]:
-    """`count` lengths: quantiles of a lognormal distribution whose largest is `skew` times the
-    median, dealt so that no group is all short or all long."""
+    """`count` lengths in random order: quantiles of a lognormal distribution whose largest value is
+    `skew` times the median."""
     normal = NormalDist()
     deviations = [normal.inv_cdf((i + 0.5) / count) for i in range(count)]
     scale = math.log(skew) / deviations[-1]
@@ -187,8 +196,8 @@ def skewed(count: int, median: int, skew: float) -> list[int]:
 
 
 def mask(length: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which tokens of an episode of `length` tokens the agent sampled: replies and observations in
-    turn; the last token is the agent's."""
+    """Mask of shape `(length,)` of the tokens that the agent sampled: replies and observations
+    alternate after the prompt, and the last token is always sampled."""
     place = np.arange(length) - PROMPT
     own = (place >= 0) & (place % (REPLY + OBSERVATION) < REPLY)
     own[-1] = True
@@ -196,7 +205,7 @@ def mask(length: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def episode(number: int, own: np.ndarray[Any, np.dtype[np.bool_]]) -> Trajectory:
-    """An episode of random tokens; every other one of a group succeeded."""
+    """An episode of random tokens; episodes with an odd number succeed."""
     draw = np.random.default_rng(number)
     reward = float(number % 2)
     return Trajectory(
@@ -230,13 +239,20 @@ def episode(number: int, own: np.ndarray[Any, np.dtype[np.bool_]]) -> Trajectory
 
 
 def table(results: Sequence[Result]) -> Table:
-    """As a person reads it."""
+    """Table of the results for the terminal."""
     first = results[0]
     shown = Table(
-        title=f"one step of GRPO on {len(first.lengths)} episodes of {min(first.lengths)} to "
+        title=f"one GRPO step on {len(first.lengths)} episodes of {min(first.lengths)} to "
         f"{max(first.lengths)} tokens, median {statistics.median(first.lengths):g}"
     )
-    for column in ("model", "ours tok/s", "TRL tok/s", "ratio", "ours s", "TRL s by micro-batch"):
+    for column in (
+        "model",
+        "AgentRL tok/s",
+        "TRL tok/s",
+        "ratio",
+        "AgentRL s",
+        "TRL s by micro-batch",
+    ):
         shown.add_column(column, justify="right")
     for result in results:
         rate, ratio = result.trl_rate(), result.ratio()

@@ -1,4 +1,4 @@
-"""Our side: the product's crew and learner, opened on a benchmark's model."""
+"""AgentRL's workers and learner for the model of a benchmark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentrl_components.workers.trainers import PoolTrainers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """At the ready."""
+    """Running workers and their learner."""
 
     pool: WorkerPool
     learner: Learner
@@ -26,12 +26,14 @@ class Workers:
 
 @contextmanager
 def opened(folder: Path, count: int, **parts: dict[str, Any]) -> Iterator[Workers]:
-    """`count` processes of one thread each; a single one works in this process. `parts` are parts
-    of a manifest's spec, to add to the least that one must say."""
+    """Start `count` worker processes of one thread each; a single worker runs in this process.
+
+    `parts` are sections of a manifest's spec that are added to the required ones.
+    """
     spec = RunSpec.model_validate(
         {
             "model": {"source": f"file://{folder}", "context": 4096, "template": "chat"},
-            # The contract asks for a world; benchmarks bring their own episodes.
+            # The spec requires an environment; the benchmarks bring their own episodes.
             "environments": [{"name": "babyai", "builtin": "babyai"}],
             "horizon": {"phases": [{"maxTurns": 1, "iterations": 1}]},
             "compute": {"workers": count},

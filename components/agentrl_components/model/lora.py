@@ -24,8 +24,15 @@ def add(decoder: Decoder, lora: Lora, seed: int) -> None:
     Adapters are initialised from `seed` such that their product is zero.
 
     Raises:
-        ModelError: no layer has one of the target names.
+        ModelError: no layer has one of the target names, or a target cannot have an adapter.
     """
+    for name in lora.targets:
+        if name == "lm_head" or (name == "embed_tokens" and decoder.shape.tied):
+            # `Decoder.logits` reads the weight itself, so an adapter would be left out there.
+            raise ModelError(
+                f"spec.model.lora.targets: {name} cannot have an adapter, since its weight is the "
+                "language-model head; leave it out"
+            )
     from peft import LoraConfig, inject_adapter_in_model
 
     config = LoraConfig(
@@ -45,7 +52,9 @@ def add(decoder: Decoder, lora: Lora, seed: int) -> None:
 
 
 def merged_state_dict(decoder: Decoder) -> dict[str, Tensor]:
-    """The state dict with every adapter's product added to the weight of its layer."""
+    """The state dict with every adapter's product added to the weight of its layer.
+
+    Merged weights are float32: in bfloat16 most of a small change would be rounded away."""
     modules = dict(decoder.named_modules())
     out = {}
     for name, tensor in decoder.state_dict().items():
@@ -53,6 +62,6 @@ def merged_state_dict(decoder: Decoder) -> dict[str, Tensor]:
             continue
         owner = name.removesuffix(".base_layer.weight")
         if owner != name:
-            tensor = tensor + modules[owner].get_delta_weight(NAME)
+            tensor = tensor.float() + modules[owner].get_delta_weight(NAME).float()
         out[name.replace(".base_layer.", ".")] = tensor
     return out

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+
+import torch
 
 from agentrl_components.model.load import WEIGHTS
 from agentrl_components.schedule.history import best_checkpoint
@@ -37,7 +40,10 @@ def save(store: Store, model_folder: Path, learner: Learner, state: TrainingStat
     """Write a checkpoint of the run as it stands between two iterations. `model_folder` is where
     the configuration and tokenizer files come from."""
     files: tensors.Files = _model_files(model_folder)
-    files[WEIGHTS] = tensors.pack(learner.weights(), WEIGHTS)
+    weights = learner.weights()
+    if any(weight.dtype is torch.float32 for weight in weights.values()):
+        files["config.json"] = _with_float32(files["config.json"])
+    files[WEIGHTS] = tensors.pack(weights, WEIGHTS)
     files |= learner.state()
     checkpoint.save(
         store,
@@ -91,3 +97,13 @@ def _model_files(folder: Path) -> tensors.Files:
         and path.name not in ("model.safetensors.index.json", keys.MANIFEST)
         and path.stat().st_size <= MODEL_FILES_LIMIT
     }
+
+
+def _with_float32(config: bytes | Path) -> bytes | Path:
+    """config.json for float32 weights: transformers would round them to the type stated there."""
+    assert isinstance(config, bytes)
+    stated = json.loads(config)
+    name = "torch_dtype" if "torch_dtype" in stated else "dtype"
+    if stated.get(name, "float32") == "float32":
+        return config
+    return json.dumps(stated | {name: "float32"}, indent=1).encode()

@@ -137,7 +137,8 @@ class Worker:
             model, device = self.spec.model, torch.device(self._setup.device).type
             options = VllmOptions(
                 device="cuda" if device == "cuda" else "cpu",
-                dtype=model.dtype,
+                # Merged adapters are small changes of the weights, which bfloat16 would round away.
+                dtype=model.dtype if model.lora is None else "float32",
                 context=model.context,
             )
             self._vllm = VllmEngine(self._setup.folder, options, version=-1)

@@ -77,6 +77,32 @@ def test_only_adapters_are_trained():
     assert FlatParameters(made).shared.vector.numel() == 2 * (96 + 144)
 
 
+def test_a_small_change_survives_the_merge_in_bfloat16():
+    """Adapters that change the weights by 1e-4 of themselves; bfloat16 keeps steps of 4e-3."""
+    made = decoder().to(torch.bfloat16)
+    base = {name: weight.float() for name, weight in made.state_dict().items()}
+    lora.add(made, LORA, seed=0)
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(0, 1e-5, generator=torch.Generator().manual_seed(2))
+    name = "model.layers.0.self_attn.q_proj.weight"
+    change = lora.merged_state_dict(made)[name].float() - base[name]
+    delta = (
+        dict(made.named_modules())[name.removesuffix(".weight")]
+        .get_delta_weight("default")
+        .detach()
+    )
+    assert float(delta.abs().max()) < 1e-3 * float(base[name].abs().max())
+    torch.testing.assert_close(change, delta.float(), rtol=1e-2, atol=1e-7)
+
+
+@pytest.mark.parametrize("target", ["lm_head", "embed_tokens"])
+def test_a_target_whose_weight_is_the_head_is_refused(target):
+    with pytest.raises(ModelError, match=f"targets: {target} cannot have an adapter"):
+        lora.add(decoder(), Lora(targets=("q_proj", target)), seed=0)
+
+
 def test_a_layer_that_does_not_exist_is_the_manifests_mistake():
     with pytest.raises(ModelError, match=r"spec\.model\.lora\.targets"):
         lora.add(decoder(), Lora(targets=("nothing",)), seed=0)

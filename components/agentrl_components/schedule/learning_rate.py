@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from agentrl_components.schedule.horizon import total_iterations
-from agentrl_components.spec import RunSpec
+from agentrl_components.spec import RunSpec, WarmStart
 
 
 def learning_rate(spec: RunSpec, iteration: int) -> float:
@@ -29,6 +29,21 @@ def schedule_factor(spec: RunSpec, iteration: int) -> float:
         wave = 0.5 * (1 + math.cos(math.pi * done))
         return update.final_share + (1 - update.final_share) * wave
     return 1.0
+
+
+def critic_learning_rate(spec: RunSpec, iteration: int) -> float:
+    """The critic's learning rate in `iteration`."""
+    rate = spec.algorithm.critic.learning_rate
+    if rate is None:
+        rate = 1e-3 if spec.model.source == "tiny" else 1e-5
+    return rate * schedule_factor(spec, iteration)
+
+
+def warm_start_learning_rate(spec: RunSpec, warm: WarmStart) -> float:
+    """The highest learning rate of a warm start."""
+    if warm.learning_rate is not None:
+        return warm.learning_rate
+    return 3e-3 if spec.model.source == "tiny" else 1e-5
 
 
 def cosine_decay(step: int, steps: int, rate: float) -> float:

@@ -27,6 +27,9 @@ EstimatorName = Literal[
 ]
 """Names of advantage estimators."""
 
+NormalisationName = Literal["token", "sequence", "constant"]
+"""Names of reductions of a loss per token."""
+
 SurrogateName = Literal["token", "sequence"]
 """Names of clipped surrogates: one probability ratio per token, or one per episode."""
 
@@ -43,13 +46,26 @@ class AlgorithmTraits:
     """The baseline is computed from the other episodes of the same task."""
     needs_critic: bool = False
     """Advantages are computed from a value model's estimates."""
+    clip_low: float = 0.2
+    """Default of `algorithm.clipLow`."""
+    clip_high: float = 0.28
+    """Default of `algorithm.clipHigh`."""
+    normalise: NormalisationName = "token"
+    """Meaning of `algorithm.normalise: auto`."""
 
 
 ALGORITHMS: Mapping[AlgorithmName, AlgorithmTraits] = MappingProxyType(
     {
         "ppo": AlgorithmTraits(estimator="gae", needs_critic=True),
         "grpo": AlgorithmTraits(estimator="group-relative", needs_group=True),
-        "gspo": AlgorithmTraits(estimator="group-relative", surrogate="sequence", needs_group=True),
+        "gspo": AlgorithmTraits(
+            estimator="group-relative",
+            surrogate="sequence",
+            needs_group=True,
+            clip_low=3e-4,
+            clip_high=4e-4,
+            normalise="sequence",
+        ),
         "gigpo": AlgorithmTraits(estimator="gigpo", needs_group=True),
         "rloo": AlgorithmTraits(estimator="leave-one-out", needs_group=True),
         "reinforce++": AlgorithmTraits(estimator="batch-normalised"),

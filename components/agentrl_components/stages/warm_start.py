@@ -9,7 +9,7 @@ from agentrl_components.errors import SpecError
 from agentrl_components.rollout.metrics import completed
 from agentrl_components.rollout.request import RANDOM_POLICY, CollectRequest
 from agentrl_components.run.context import RunContext
-from agentrl_components.schedule.learning_rate import cosine_decay
+from agentrl_components.schedule.learning_rate import cosine_decay, warm_start_learning_rate
 from agentrl_components.spec import WarmStart
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.update.packing import Example
@@ -40,10 +40,11 @@ def warm_start(context: RunContext) -> None:
 def learn(context: RunContext, warm: WarmStart, examples: Sequence[Example]) -> None:
     """Train on `examples`, batch by batch."""
     plan = list(shuffled_batches(len(examples), warm.batch, warm.epochs, context.spec.seed))
+    highest = warm_start_learning_rate(context.spec, warm)
     with context.stage("warm start: imitate", len(plan)):
         for step, batch in enumerate(plan):
             context.check_stop()
-            rate = cosine_decay(step, len(plan), warm.learning_rate)
+            rate = cosine_decay(step, len(plan), highest)
             context.learner.imitate([examples[i] for i in batch], rate)
             context.view.advance()
 

@@ -15,13 +15,16 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from agentrl_components.schedule.learning_rate import schedule_factor
+from agentrl_components.schedule.learning_rate import critic_learning_rate
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import RunSpec
 from agentrl_components.storage.tensors import Files
 from agentrl_components.trajectory.record import Ending, Trajectory
-from agentrl_components.update.advantages.episodes import EpisodeView, zero_variance
-from agentrl_components.update.advantages.registry import estimate_advantages
+from agentrl_components.update.advantages.episodes import EpisodeView
+from agentrl_components.update.advantages.registry import (
+    estimate_advantages,
+    groups_without_signal,
+)
 from agentrl_components.update.losses.normalise import Denominators
 from agentrl_components.update.objectives import (
     Imitation,
@@ -57,7 +60,7 @@ class Learner:
         algorithm = self.spec.algorithm
         examples = self._examples(self._trainable(episodes))
         warming_up = self.traits.needs_critic and iteration < algorithm.critic.warmup_iterations
-        critic_rate = algorithm.critic.learning_rate * schedule_factor(self.spec, iteration)
+        critic_rate = critic_learning_rate(self.spec, iteration)
         sums: Sums = {}
         norms: list[float] = []
         for batch in self._mini_batches(len(examples), iteration):
@@ -94,10 +97,10 @@ class Learner:
         return sums["loss"] / total
 
     def silent_groups(self, played: Sequence[Trajectory]) -> frozenset[int]:
-        """Groups without variance in their rewards, if the manifest drops them; else none."""
+        """Groups without a learning signal, if the manifest drops them; else none."""
         if not (self.traits.needs_group and self.spec.algorithm.drop_zero_variance):
             return frozenset()
-        return zero_variance(self._views(played))
+        return groups_without_signal(self._views(played), self.spec.algorithm)
 
     def set_start(self) -> None:
         """Take the current policy as the start of reinforcement learning, after a warm start."""

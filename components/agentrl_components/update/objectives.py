@@ -66,13 +66,14 @@ class PolicyGradient:
         columns = {name: torch.from_numpy(c).to(logprobs_S) for name, c in pack.columns.items()}
         episode_S = torch.from_numpy(pack.episode_S).to(logprobs_S.device)
         old_S = columns.get("old", columns["sampler"])
+        clip_low, clip_high = algorithm.clip
         surrogate = SURROGATES[algorithm.traits.surrogate](
             logprobs_S,
             old_S,
             columns["advantage"],
             episode_S,
-            clip_low=algorithm.clip_low,
-            clip_high=algorithm.clip_high,
+            clip_low=clip_low,
+            clip_high=clip_high,
             dual_clip=algorithm.dual_clip,
         )
         correction = importance_weights(
@@ -100,7 +101,7 @@ class PolicyGradient:
             ratio_S = surrogate.ratio_S.clamp(max=KL_RATIO_CAP)
             loss_S = loss_S + algorithm.kl.coefficient * ratio_S * penalty_S
             sums["kl"] = float(penalty_S.detach().sum())
-        loss = reduced(loss_S, episode_S, algorithm.normalise, self.denominators)
+        loss = reduced(loss_S, episode_S, algorithm.normalisation, self.denominators)
         sums["loss"] = float(loss.detach()) * self.denominators.tokens
         return loss, sums
 

@@ -3,7 +3,14 @@
 import pytest
 from learner_bench import spec
 
-from agentrl_components.schedule.learning_rate import cosine_decay, learning_rate, schedule_factor
+from agentrl_components.schedule.learning_rate import (
+    cosine_decay,
+    critic_learning_rate,
+    learning_rate,
+    schedule_factor,
+    warm_start_learning_rate,
+)
+from agentrl_components.spec import WarmStart
 
 
 def rates(iterations=10, **update):
@@ -39,3 +46,13 @@ def test_cosine_decay_ends_at_a_tenth_of_the_rate():
     assert cosine_decay(0, 10, 1.0) == pytest.approx(1.0)
     assert cosine_decay(5, 10, 1.0) == pytest.approx(0.55)
     assert cosine_decay(10, 10, 1.0) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("source", "critic", "warm"), [("tiny", 1e-3, 3e-3), ("hf://a/b", 1e-5, 1e-5)]
+)
+def test_large_models_have_smaller_default_rates(source, critic, warm):
+    of_run = spec(model={"source": source})
+    assert critic_learning_rate(of_run, 0) == critic
+    assert warm_start_learning_rate(of_run, WarmStart(algorithm="sft")) == warm
+    assert warm_start_learning_rate(of_run, WarmStart(algorithm="sft", learning_rate=0.5)) == 0.5

@@ -6,7 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from agentrl_components.spec.algorithms import ALGORITHMS, AlgorithmName, AlgorithmTraits
+from agentrl_components.spec.algorithms import (
+    ALGORITHMS,
+    AlgorithmName,
+    AlgorithmTraits,
+    NormalisationName,
+)
 from agentrl_components.spec.fields.base import SpecModel
 
 
@@ -35,8 +40,9 @@ class Gae(SpecModel):
 class Critic(SpecModel):
     """The value model, for `ppo`: the policy's architecture with a scalar head."""
 
-    learning_rate: float = Field(default=1e-3, gt=0, le=1)
-    """AdamW learning rate."""
+    learning_rate: float | None = Field(default=None, gt=0, le=1)
+    """AdamW learning rate, which follows the schedule of the policy's. None: 1e-3 for a `tiny`
+    model, else 1e-5."""
     value_clip: float = Field(default=0.5, gt=0, le=100)
     """Maximum change of a value estimate in one update."""
     warmup_iterations: int = Field(default=0, ge=0, le=10000)
@@ -72,14 +78,15 @@ class Algorithm(SpecModel):
     """Reward shaping."""
     scale_by_std: bool = True
     """Divide group advantages by the standard deviation of the group. False: Dr.GRPO."""
-    normalise: Literal["token", "sequence", "constant"] = "token"
-    """How the loss is averaged. `token`: mean over all tokens (DAPO). `sequence`: mean over
-    episodes of each episode's mean (GRPO). `constant`: sum divided by the token limit of an episode
-    (Dr.GRPO)."""
-    clip_low: float = Field(default=0.2, gt=0, lt=1)
-    """Probability ratios below 1 - clipLow are clipped."""
-    clip_high: float = Field(default=0.28, gt=0, le=10)
-    """Probability ratios above 1 + clipHigh are clipped. Above clipLow: DAPO's clip-higher."""
+    normalise: Literal["auto", "token", "sequence", "constant"] = "auto"
+    """Reduction of the loss over tokens. `token`: mean over all tokens (DAPO). `sequence`: mean
+    over episodes of each episode's mean (GRPO, GSPO). `constant`: sum divided by episodes *
+    model.context (Dr.GRPO). `auto`: `sequence` for `gspo`, else `token`."""
+    clip_low: float | None = Field(default=None, gt=0, lt=1)
+    """Probability ratios below 1 - clipLow are clipped. None: 3e-4 for `gspo`, else 0.2."""
+    clip_high: float | None = Field(default=None, gt=0, le=10)
+    """Probability ratios above 1 + clipHigh are clipped. Above clipLow: DAPO's clip-higher. None:
+    4e-4 for `gspo`, else 0.28."""
     dual_clip: float | None = Field(default=3.0, gt=1, le=100)
     """Bound on the loss of tokens with negative advantage: dualClip * |advantage| (dual-clip PPO).
     None: no bound."""
@@ -96,8 +103,9 @@ class Algorithm(SpecModel):
     gigpo_weight: float = Field(default=1.0, ge=0, le=10)
     """For `gigpo`: weight of the step-level advantage, relative to 1 for the episode-level one."""
     drop_zero_variance: bool = True
-    """Drop groups whose episodes all have the same reward, for algorithms whose baseline is the
-    group."""
+    """Drop groups without a learning signal, for algorithms whose baseline is the group: those
+    whose episodes all have the same reward and, for `gigpo`, whose turns do not differ either.
+    Dropped episodes contribute nothing to the update, so neither entropy bonus nor KL penalty."""
     refill_rounds: int = Field(default=0, ge=0, le=8)
     """How many more rounds of tasks an iteration may sample to replace dropped groups."""
 
@@ -105,3 +113,17 @@ class Algorithm(SpecModel):
     def traits(self) -> AlgorithmTraits:
         """The parts of the named algorithm."""
         return ALGORITHMS[self.name]
+
+    @property
+    def clip(self) -> tuple[float, float]:
+        """Bounds below and above a probability ratio of 1, by the algorithm where not set."""
+        low, high, traits = self.clip_low, self.clip_high, self.traits
+        return (
+            traits.clip_low if low is None else low,
+            traits.clip_high if high is None else high,
+        )
+
+    @property
+    def normalisation(self) -> NormalisationName:
+        """Reduction of the loss over tokens, by the algorithm for `auto`."""
+        return self.traits.normalise if self.normalise == "auto" else self.normalise

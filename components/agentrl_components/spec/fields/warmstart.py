@@ -36,8 +36,9 @@ class WarmStart(SpecModel):
     """Passes over the data of a round."""
     batch: int = Field(default=16, ge=1, le=65536)
     """Episodes per optimizer step."""
-    learning_rate: float = Field(default=3e-3, gt=0, le=1)
-    """AdamW learning rate, decaying to a tenth along a cosine."""
+    learning_rate: float | None = Field(default=None, gt=0, le=1)
+    """AdamW learning rate, decaying to a tenth along a cosine. None: 3e-3 for a `tiny` model, else
+    1e-5."""
     observation_weight: float = Field(default=0.1, ge=0, le=1)
     """Weight of the loss on observation tokens, relative to 1 on the agent's own tokens. Learning
     to predict observations helps a model with random initial weights."""

@@ -57,7 +57,7 @@ def group_baselines_need_groups(spec: RunSpec) -> Iterator[Mistake]:
     cel=f"{_is_one_of(_CRITIC_ALGORITHMS)} || (self.algorithm.gae.level == 'token'"
     f" && self.algorithm.gae.gamma == {Gae().gamma}"
     f" && self.algorithm.gae.lam == {Gae().lam}"
-    f" && self.algorithm.critic.learningRate == {Critic().learning_rate}"
+    " && !has(self.algorithm.critic.learningRate)"
     f" && self.algorithm.critic.valueClip == {Critic().value_clip}"
     f" && self.algorithm.critic.warmupIterations == {Critic().warmup_iterations})",
 )

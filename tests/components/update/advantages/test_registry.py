@@ -14,7 +14,11 @@ from agentrl_components.spec.algorithms import (
 )
 from agentrl_components.spec.fields.algorithm import Gae
 from agentrl_components.update.advantages.episodes import EpisodeView
-from agentrl_components.update.advantages.registry import ESTIMATORS, estimate_advantages
+from agentrl_components.update.advantages.registry import (
+    ESTIMATORS,
+    estimate_advantages,
+    groups_without_signal,
+)
 from agentrl_components.update.losses.registry import SURROGATES
 
 
@@ -76,3 +80,36 @@ def test_settings_of_the_manifest_reach_the_estimators():
     turn = estimate_advantages(pair, Algorithm(name="ppo", gae=Gae(gamma=0.5, level="turn")))
     np.testing.assert_allclose(token.returns[0][1:3], [0.5, 1.0])
     np.testing.assert_allclose(turn.returns[0][1:3], [1.0, 1.0])
+
+
+def walk(group, states):
+    """An episode of reward 1 after two turns."""
+    return EpisodeView(
+        reward=1.0,
+        group=group,
+        mask=np.ones(2, dtype=bool),
+        spans=((0, 1), (1, 2)),
+        turn_rewards=(0.0, 1.0),
+        states=states,
+    )
+
+
+def test_gigpo_keeps_groups_whose_turns_differ_although_their_rewards_are_equal():
+    """In group 0 state "b" is reached one turn before the reward and at the reward: returns .95 and
+    1. In group 1 all returns from a state are equal."""
+    views = [walk(0, ("a", "b")), walk(0, ("b", "c")), walk(1, ("a", "b")), walk(1, ("a", "b"))]
+    steps = Algorithm(name="gigpo")
+    assert groups_without_signal(views, steps) == {1}
+    amounts = [float(abs(a).max()) for a in estimate_advantages(views, steps).advantages]
+    assert min(amounts[:2]) > 0.1
+    assert max(amounts[2:]) == 0.0
+    assert groups_without_signal(views, Algorithm(name="gigpo", gigpo_weight=0.0)) == {0, 1}
+    assert groups_without_signal(views, Algorithm(name="grpo")) == {0, 1}
+
+
+def test_gspo_has_the_papers_clip_range_and_sequence_mean_by_default():
+    gspo, grpo = Algorithm(name="gspo"), Algorithm(name="grpo")
+    assert (gspo.clip, gspo.normalisation) == ((3e-4, 4e-4), "sequence")
+    assert (grpo.clip, grpo.normalisation) == ((0.2, 0.28), "token")
+    own = Algorithm(name="gspo", clip_low=0.1, clip_high=0.2, normalise="token")
+    assert (own.clip, own.normalisation) == ((0.1, 0.2), "token")

@@ -18,8 +18,8 @@ _LAUNCHER = re.compile(r"I\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.go:\d+\] ")
 _ARGO = re.compile(
     r'time="?\d{4}-\d\d-\d\dT\S+ level=(?:debug|info) msg=.* argo=true(?: |$)', re.IGNORECASE
 )
-_OUTPUT = re.compile(r".*\] ExecutorOutput: \{$")
-"""The first line of a JSON object that ends with a line `}`."""
+_OUTPUT = re.compile(r".*\] .*\{$")
+"""The first line of a JSON object that ends with a line `}`: ExecutorInput, ExecutorOutput, ..."""
 _INSIDE_OUTPUT = re.compile(r' +["{}\[\]]')
 
 

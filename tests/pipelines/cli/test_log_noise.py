@@ -46,6 +46,12 @@ def test_only_the_lines_of_the_stage_remain():
     ]
 
 
+def test_json_objects_that_the_launcher_prints_are_noise():
+    pretty = json.dumps({"inputs": {"parameterValues": {"phase": 0}}}, indent=2)
+    line = "I1128 15:21:22.402999      27 launcher_v2.go:171] input ExecutorInput: "
+    assert stage_lines(f"{line}{pretty}\n    0:00  train") == ["    0:00  train"]
+
+
 def test_the_format_of_argo_4_is_recognised():
     assert stage_lines(FOUR) == []
     assert stage_lines('time="2026-01-01T00:00:00.1Z" level=info msg="/a -> /b" argo=true') == []

@@ -64,8 +64,10 @@ def stage(
 
         if name not in STAGES:
             raise SpecError([f"NAME: there is no stage {name}; use one of {', '.join(STAGES)}"])
-        logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-        logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request at INFO
+        logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+        for package in ("agentrl_pipelines", "agentrl_components", "agentrl_envs"):
+            logging.getLogger(package).setLevel(logging.INFO)
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it warns about its font cache
         with TemporaryDirectory(prefix="agentrl-stage-") as temporary:
             folder = scratch or Path(temporary)
             context = StageContext(

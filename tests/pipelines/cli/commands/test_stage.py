@@ -1,5 +1,8 @@
 """`agentrl stage` as a pod runs it."""
 
+import subprocess
+import sys
+
 from click.testing import CliRunner
 
 from agentrl_pipelines.cli.commands.stage import stage
@@ -12,6 +15,27 @@ spec:
   environments: [{name: corridor, builtin: corridor}]
   horizon: {phases: [{maxTurns: 2, iterations: 5}]}
 """
+
+
+CHATTY = """
+import logging, sys
+from agentrl_pipelines.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+logging.getLogger("matplotlib.font_manager").warning("Matplotlib is building the font cache")
+logging.getLogger("httpx").info("HTTP Request: GET http://rooms/healthz")
+logging.getLogger("agentrl_components.rollout.environments").info("rooms answers")
+"""
+
+
+def test_the_log_of_a_stage_has_its_own_lines_and_not_those_of_libraries(tmp_path):
+    (tmp_path / "run.yaml").write_text(MANIFEST)
+    arguments = ["stage", "settle", "--manifest", f"@{tmp_path / 'run.yaml'}", "--phase", "0"]
+    command = [sys.executable, "-c", CHATTY, *arguments, "--scratch", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stderr == "INFO agentrl_components.rollout.environments: rooms answers\n"
 
 
 def test_the_first_line_of_a_stages_log_names_phase_and_attempt(tmp_path):

@@ -150,18 +150,18 @@ async def test_an_operator_that_starts_later_continues_existing_runs(server, out
 
 
 async def test_a_spec_error_that_the_api_server_accepts_becomes_a_condition(server, outside):
-    environment = {"name": "babyai", "builtin": "babyai"}
-    twice = {"secretEnv": [{"name": "KEY", "secret": "judge", "key": key} for key in ("a", "b")]}
     async with outside.operating():
-        spec = SPEC | {"environments": [environment | twice]}
+        storage = {"url": "s3://runs/mistaken", "endpoint": "http://elsewhere.test:9000"}
+        spec = SPEC | {"storage": storage}
         await asyncio.to_thread(server.create, manifest("mistaken", spec))
         run = await until(server, "mistaken", lambda run: condition(run, "Accepted") != {})
         assert condition(run, "Accepted")["reason"] == "InvalidSpec"
         assert (condition(run, "Accepted")["status"], state(run)) == ("False", "Pending")
         assert run["status"]["message"] == (
-            "spec.environments[0].secretEnv[1].name: KEY is a duplicate; choose another name"
+            "spec.storage.endpoint: http://elsewhere.test:9000 is not an object store of this "
+            "platform; use another one, or let an administrator add it to storage.others"
         )
-        mended = {"spec": {"environments": [environment]}}
+        mended = {"spec": {"storage": {"endpoint": outside.platform.storage.endpoint}}}
         await asyncio.to_thread(server.ask, "PATCH", f"{RUNS}/mistaken", mended, MERGE)
         await until(server, "mistaken", lambda run: state(run) == "Running")
 

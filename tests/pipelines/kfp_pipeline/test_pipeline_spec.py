@@ -242,10 +242,10 @@ def test_binding_leaves_what_it_was_given_alone():
 def test_the_stages_see_addresses_where_the_operator_serves():
     run = cluster_manifest(manifest(), UID, Platform(tracking={"uri": "http://mlflow:5000"}))
     rooms, inside, web = run.spec.environments
-    assert str(rooms.url) == "http://walk-6f1e2d3c-rooms.team.svc:8080/"
+    assert rooms.url == "http://walk-6f1e2d3c-rooms.team.svc:8080"
     assert (rooms.builtin, rooms.token_env, rooms.options) == (None, "AGENTRL_ENV_TOKEN", {})
     assert inside.builtin == "corridor"
-    assert (str(web.url), web.token_env) == ("http://web:8000/", "WEB_TOKEN")
+    assert (web.url, web.token_env) == ("http://web:8000", "WEB_TOKEN")
     assert run.spec.storage.url == "s3://mlpipeline/agentrl/team/walk-6f1e2d3c"
     assert run.spec.tracking.uri == "http://mlflow:5000"
     parse(json.loads(run.model_dump_json(by_alias=True)))

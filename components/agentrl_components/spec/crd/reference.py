@@ -36,9 +36,9 @@ _VERDICTS = """\
 
 - `storage.url: file:///...` is only valid for local runs: the API server rejects it, since pods
   share no folder.
-- `environments[].options` are checked by `agentrl validate`, and on a cluster by the operator
-  (`Accepted=False`): the API server has no schema for them. The same holds for an IPv6 address that
-  has the right characters but is not valid, and for nesting deeper than 64 levels.
+- Rules about `environments[].options` are checked by `agentrl validate`, and on a cluster by the
+  operator (`Accepted=False`): the API server has no schema for options. The same holds for an IPv6
+  address that has the right characters but is not valid, and for nesting deeper than 64 levels.
 - A whole number written as `1.0` is an integer for `agentrl validate` and kubectl. The API server
   rejects it in some fields when another client sends it unchanged.
 

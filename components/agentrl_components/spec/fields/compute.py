@@ -61,8 +61,9 @@ class Compute(SpecModel):
     """CPU request of a stage's pod."""
     memory: Quantity = "2Gi"
     """Memory request and limit of a stage's pod."""
-    gpus: int = Field(default=0, ge=0, le=64)
-    """GPUs (`nvidia.com/gpu`) of each of the rollout and update pods."""
+    gpus: int = Field(default=0, ge=0, le=1)
+    """GPUs (`nvidia.com/gpu`) of each of the rollout and update pods. More than one is not
+    supported yet."""
     node_selector: dict[str, str] = Field(default_factory=dict, max_length=16)
     """Node labels that the pods require."""
     tolerations: tuple[Toleration, ...] = Field(default=(), max_length=16)

@@ -173,6 +173,66 @@ def environment_urls_have_no_credentials(spec: RunSpec) -> Iterator[Mistake]:
             )
 
 
+@rule("environments.*.builtin", "environments.*.options")
+def options_need_builtin(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].options requires a builtin: a server at url or of an image has its own
+    configuration."""
+    for index, environment in enumerate(spec.environments):
+        if environment.options and environment.builtin is None:
+            yield Mistake(
+                field=f"spec.environments[{index}].options",
+                reason="has no effect: only a builtin is given its options",
+                fix="leave it out, and configure the server instead",
+            )
+
+
+@rule("environments.*.builtin", "environments.*.options", "model.source")
+def babyai_text_fits_model(spec: RunSpec) -> Iterator[Mistake]:
+    """An hf:// model in babyai requires options.text, whose default has no instructions."""
+    for index, environment in enumerate(spec.environments):
+        if (
+            environment.builtin == "babyai"
+            and spec.model.source.startswith("hf://")
+            and "text" not in environment.options
+        ):
+            yield Mistake(
+                field=f"spec.environments[{index}].options.text",
+                reason="is missing: the default, terse, has no instructions, which a pretrained "
+                "model needs",
+                fix="set it to agentgym, or to terse if that is intended",
+            )
+
+
+@rule(
+    "environments.*.weight",
+    "rollout.tasks",
+    "evaluation.tasks",
+    cel="self.environments.all(e, double(self.rollout.tasks) * e.weight * 1.000001"
+    " >= self.environments.map(x, x.weight).sum()"
+    " && double(self.evaluation.tasks) * e.weight * 1.000001"
+    " >= self.environments.map(x, x.weight).sum())",
+)
+def weights_give_every_environment_a_task(spec: RunSpec) -> Iterator[Mistake]:
+    """The weight of each environment must give it at least one task of rollout.tasks and of
+    evaluation.tasks."""
+    total = sum(environment.weight for environment in spec.environments)
+    for index, environment in enumerate(spec.environments):
+        for field, tasks in (
+            ("rollout", spec.rollout.tasks),
+            ("evaluation", spec.evaluation.tasks),
+        ):
+            if (
+                tasks >= len(spec.environments)  # else the rules below report it
+                and tasks * environment.weight * (1 + 1e-6) < total
+            ):
+                yield Mistake(
+                    field=f"spec.environments[{index}].weight",
+                    reason=f"{environment.weight:g} of {total:g} is less than one of "
+                    f"spec.{field}.tasks, {tasks}",
+                    fix=f"set it to {total / tasks:g} or more, or raise spec.{field}.tasks",
+                )
+
+
 @rule(
     "environments.*.name",
     "rollout.tasks",
@@ -212,6 +272,9 @@ RULES: tuple[Rule, ...] = (
     environment_names_are_unique,
     token_env_needs_server,
     environment_urls_have_no_credentials,
+    options_need_builtin,
+    babyai_text_fits_model,
+    weights_give_every_environment_a_task,
     rollout_tasks_cover_environments,
     evaluation_tasks_cover_environments,
 )

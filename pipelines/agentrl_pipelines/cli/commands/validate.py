@@ -24,9 +24,10 @@ def validate(file: str, overrides: tuple[str, ...]) -> None:
     """Check the manifest FILE without starting anything.
 
     Prints a summary of the run, or one line per error: field, reason, fix. Exit code 2 if there are
-    errors."""
+    errors. Warns about files, packages and devices that a local run would miss."""
     from agentrl_components.errors import SpecError
     from agentrl_components.spec import load
+    from agentrl_components.spec.rules.local import local_warnings
 
     try:
         run = load(file, overrides)
@@ -36,6 +37,8 @@ def validate(file: str, overrides: tuple[str, ...]) -> None:
         sys.exit(2)
     click.echo(f"{file}: valid")
     click.echo(summary(run))
+    for warning in local_warnings(run.spec):
+        click.echo(f"on this machine: {warning}", err=True)
 
 
 def summary(run: AgentRLRun) -> str:

@@ -206,6 +206,7 @@ def test_empty_lists_are_told_once(tmp_path):
         ("update.learningRate=fast", 'spec.update.learningRate: "fast" is not a number; write a '
          "number, such as 0.5, without quotes"),
         ("update.learningRate=0", "spec.update.learningRate: 0 is too small; set it above 0"),
+        ("compute.gpus=8", "spec.compute.gpus: 8 is too large; set it to 1 or less"),
         ("rollout.topP=1.5", "spec.rollout.topP: 1.5 is too large; set it to 1 or less"),
         ("update.beta2=1", "spec.update.beta2: 1 is too large; set it below 1"),
         ("seed=1.5", "spec.seed: 1.5 is not an integer; write a whole number, such as 3, "

@@ -96,6 +96,21 @@ BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
         ("environments[0]={name: rooms, url: 'http://me:pw@host:8000'}",),
         ["spec.environments[0].url"],
     ),
+    (
+        "options_need_builtin",
+        ("environments[1]={name: web, url: 'http://a:1', options: {length: 3}}",),
+        ["spec.environments[1].options"],
+    ),
+    (
+        "babyai_text_fits_model",
+        ("model.source=hf://org/name",),
+        ["spec.environments[0].options.text"],
+    ),
+    (
+        "weights_give_every_environment_a_task",
+        ("environments[1].weight=0.1", "evaluation.tasks=10", "rollout.tasks=11"),
+        ["spec.environments[1].weight"],
+    ),
     ("rollout_tasks_cover_environments", ("rollout.tasks=1",), ["spec.rollout.tasks"]),
     ("evaluation_tasks_cover_environments", ("evaluation.tasks=1",), ["spec.evaluation.tasks"]),
     ("group_baselines_need_groups", ("rollout.groupSize=1",), ["spec.rollout.groupSize"]),

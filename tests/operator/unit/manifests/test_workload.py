@@ -37,7 +37,7 @@ def test_a_workload_requests_the_trainer_and_every_server():
             "queue": "training",
             "cpu": "4",
             "memory": "8Gi",
-            "gpus": 2,
+            "gpus": 1,
             "nodeSelector": {"gpu": "h100"},
             "tolerations": [{"key": "gpu", "operator": "Exists"}],
         },
@@ -45,7 +45,7 @@ def test_a_workload_requests_the_trainer_and_every_server():
 
     assert made["apiVersion"] == "kueue.x-k8s.io/v1beta2"
     assert made["metadata"]["ownerReferences"][0]["uid"] == UID
-    requests = {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "2"}
+    requests = {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}
     served = {"cpu": "250m", "memory": "256Mi"}
     assert made["spec"] == {
         "queueName": "training",

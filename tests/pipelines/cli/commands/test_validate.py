@@ -71,3 +71,9 @@ def test_the_crd_is_printed():
 
 def test_the_reference_is_printed():
     assert CliRunner().invoke(crd, ["--docs"]).stdout == reference()
+
+
+def test_a_file_that_is_missing_on_this_machine_is_a_warning(tmp_path):
+    code, out, err = _run(tmp_path, "--set", "model.source=file:///none")
+    assert (code, out.splitlines()[0]) == (0, "run.yaml: valid")
+    assert err == "on this machine: spec.model.source: /none does not exist; check the path\n"

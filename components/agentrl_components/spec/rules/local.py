@@ -1,0 +1,47 @@
+"""What a valid manifest lacks on this machine: files, packages and devices."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from agentrl_components.spec.fields.run import RunSpec
+from agentrl_components.spec.rules.rule import Mistake
+
+_DEVICES = Path("/dev")
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def local_warnings(
+    spec: RunSpec, devices: Path = _DEVICES, installed: Callable[[str], bool] = _installed
+) -> Iterator[Mistake]:
+    """What a run on this machine would fail on, found without loading the training stack.
+
+    `devices` is the folder with the device files, and `installed` says whether a package is
+    installed. A run on a cluster may still be possible."""
+    trajectories = spec.warm_start.trajectories if spec.warm_start else None
+    for field, address in (
+        ("spec.model.source", spec.model.source),
+        ("spec.warmStart.trajectories", trajectories),
+    ):
+        if address and address.startswith("file://"):
+            path = Path(unquote(urlsplit(address).path))
+            if not path.exists():
+                yield Mistake(field=field, reason=f"{path} does not exist", fix="check the path")
+    if spec.rollout.engine == "vllm" and not installed("vllm"):
+        yield Mistake(
+            field="spec.rollout.engine",
+            reason="vllm is not installed",
+            fix="install agentrl[vllm], or set it to torch",
+        )
+    if spec.compute.device == "cuda" and not any(devices.glob("nvidia[0-9]*")):
+        yield Mistake(
+            field="spec.compute.device",
+            reason="there is no NVIDIA GPU",
+            fix="set it to auto or cpu",
+        )

@@ -1,0 +1,50 @@
+from typing import Any
+
+from agentrl_components.spec import RunSpec
+from agentrl_components.spec.rules.local import local_warnings
+
+
+def warnings(devices: Any, packages: tuple[str, ...] = (), **fields: Any) -> list[str]:
+    spec = RunSpec.model_validate(
+        {
+            "environments": [{"name": "walk", "builtin": "corridor"}],
+            "horizon": {"phases": [{"maxTurns": 1, "iterations": 1}]},
+        }
+        | fields
+    )
+    return [str(warning) for warning in local_warnings(spec, devices, packages.__contains__)]
+
+
+def test_missing_files_are_reported(tmp_path):
+    (tmp_path / "there is one.jsonl").touch()
+    assert warnings(
+        tmp_path,
+        model={"source": f"file://{tmp_path}/model"},
+        warmStart={"algorithm": "sft", "trajectories": f"file://{tmp_path}/none.jsonl"},
+    ) == [
+        f"spec.model.source: {tmp_path}/model does not exist; check the path",
+        f"spec.warmStart.trajectories: {tmp_path}/none.jsonl does not exist; check the path",
+    ]
+    assert not warnings(
+        tmp_path,
+        model={"source": f"file://{tmp_path}"},
+        warmStart={"algorithm": "sft", "trajectories": f"file://{tmp_path}/there%20is%20one.jsonl"},
+    )
+
+
+def test_a_missing_gpu_is_reported(tmp_path):
+    cuda = {"device": "cuda"}
+    assert warnings(tmp_path, compute=cuda) == [
+        "spec.compute.device: there is no NVIDIA GPU; set it to auto or cpu"
+    ]
+    (tmp_path / "nvidia0").touch()
+    assert warnings(tmp_path, compute=cuda) == []
+    assert warnings(tmp_path) == []
+
+
+def test_a_missing_vllm_is_reported(tmp_path):
+    vllm = {"engine": "vllm"}
+    assert warnings(tmp_path, ("vllm",), rollout=vllm) == []
+    assert warnings(tmp_path, (), rollout=vllm) == [
+        "spec.rollout.engine: vllm is not installed; install agentrl[vllm], or set it to torch"
+    ]

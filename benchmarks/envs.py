@@ -6,8 +6,9 @@ Each environment is served by a separate process, first with threads and then wi
 processes. The client of the package drives it with a random policy over admissible actions.
 Columns:
 
-- `steps/s`: steps per second, measured by the client. With one client process the client is often
-  the bottleneck.
+- `steps/s`: steps per second, measured by the client; median of the repeats. With one client process
+  the client is often the bottleneck.
+- `spread`: slowest and fastest repeat. Each repeat has a new server process.
 - `server ms`: processor time of the server and its workers per step. It determines the capacity of
   a machine.
 - `p50`, `p95`: latency of a step in milliseconds, measured by the client.
@@ -28,7 +29,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
@@ -53,6 +54,8 @@ class Result:
     workers: int
     sessions: int
     steps_per_s: float
+    repeats: tuple[float, ...] = ()
+    """Steps per second of every repeat, in order."""
     server_ms: float
     p50_ms: float
     p95_ms: float
@@ -66,6 +69,7 @@ class Result:
     "--seconds", default=5.0, show_default=True, help="Duration of the load on each server."
 )
 @click.option("--sessions", default=64, show_default=True)
+@click.option("--repeats", default=3, show_default=True, help="Repeats of each measurement.")
 @click.option(
     "--workers",
     default=2,
@@ -80,17 +84,25 @@ class Result:
     help="May be repeated. Default: all built-in environments.",
 )
 @click.option("--out", "path", default="benchmarks/results/envs.json", show_default=True)
-def main(seconds: float, sessions: int, workers: int, chosen: tuple[str, ...], path: str) -> None:
+def main(
+    seconds: float,
+    sessions: int,
+    repeats: int,
+    workers: int,
+    chosen: tuple[str, ...],
+    path: str,
+) -> None:
     """Load test of the environment servers: print a table and write JSON."""
     results = []
     for name in chosen or tuple(registry.names()):
         local = local_steps_per_s(name, seconds=min(seconds, 2.0))
         for count in (0, workers):
-            with server(name, workers=count, capacity=sessions) as (url, pid):
-                result = asyncio.run(
-                    measure(name, url, pid, sessions, seconds, workers=count, local=local)
-                )
-            results.append(result)
+            runs = []
+            for _ in range(repeats):
+                with server(name, workers=count, capacity=sessions) as (url, pid):
+                    run = measure(name, url, pid, sessions, seconds, workers=count, local=local)
+                    runs.append(asyncio.run(run))
+            results.append(median_run(runs))
     Console().print(table(results))
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     written = {
@@ -100,6 +112,12 @@ def main(seconds: float, sessions: int, workers: int, chosen: tuple[str, ...], p
     }
     Path(path).write_text(json.dumps(written, indent=2) + "\n")
     click.echo(f"written: {path}")
+
+
+def median_run(runs: list[Result]) -> Result:
+    """The run of median throughput, with the throughput of all runs."""
+    median = sorted(runs, key=lambda run: run.steps_per_s)[len(runs) // 2]
+    return replace(median, repeats=tuple(run.steps_per_s for run in runs))
 
 
 @contextmanager
@@ -248,13 +266,17 @@ def table(results: list[Result]) -> Table:
     )
     for column in ("environment", "runs in"):
         shown.add_column(column)
-    for column in ("steps/s", "server ms", "p50 ms", "p95 ms", "probe p95", "KiB/session", "local"):
+    for column in (
+        *("steps/s", "spread", "server ms", "p50 ms", "p95 ms", "probe p95"),
+        *("KiB/session", "local"),
+    ):
         shown.add_column(column, justify="right")
     for result in results:
         shown.add_row(
             result.environment,
             f"{result.workers} processes" if result.workers else "threads",
             f"{result.steps_per_s:,.0f}",
+            f"{min(result.repeats):,.0f} to {max(result.repeats):,.0f}",
             f"{result.server_ms:.2f}",
             f"{result.p50_ms:.1f}",
             f"{result.p95_ms:.1f}",

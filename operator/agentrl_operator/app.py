@@ -87,19 +87,24 @@ async def operate(
         await _wait_for_api(relist, stop)
         if stop.is_set():
             return
-        await kopf.operator(
-            registry=watches.handlers(
-                controller,
-                workloads=platform.kueue.admission == "run",
-                stop=shut_down,
-            ),
-            settings=watches.settings(namespaced=bool(options.namespaces)),
-            standalone=True,
-            clusterwide=not options.namespaces,
-            namespaces=options.namespaces,
-            stop_flag=stop,
-            ready_flag=ready,
+        handlers = watches.handlers(
+            controller, workloads=platform.kueue.admission == "run", stop=shut_down
         )
+        await _watch(handlers, options, stop, ready)
+
+
+async def _watch(
+    handlers: kopf.OperatorRegistry, options: Options, stop: asyncio.Event, ready: asyncio.Event
+) -> None:
+    await kopf.operator(
+        registry=handlers,
+        settings=watches.settings(namespaced=bool(options.namespaces)),
+        standalone=True,
+        clusterwide=not options.namespaces,
+        namespaces=options.namespaces,
+        stop_flag=stop,
+        ready_flag=ready,
+    )
 
 
 async def _wait_for_any(*events: asyncio.Event) -> None:

@@ -101,7 +101,7 @@ class Executor:
         body = await kueue.get_workload(resource.namespace, name)
         if body is None:
             return
-        change = workload_status.status_patch(body, action.news, action.at)
+        change = workload_status.status_patch(body, action.event, action.at)
         if change is not None:
             await kueue.patch_workload_status(resource.namespace, name, change)
 

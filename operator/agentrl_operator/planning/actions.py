@@ -138,7 +138,7 @@ class UpdateWorkloadStatus:
 
     label: ClassVar[str] = "update_workload_status"
 
-    news: RunEvent
+    event: RunEvent
     at: datetime
 
 

@@ -98,7 +98,7 @@ def _queueing_actions(situation: Situation) -> list[Action]:
     if seen.evicted and seen.reserved:
         return [
             *environments.possible_server_deletions(resource),
-            UpdateWorkloadStatus(news="stopped", at=situation.now),
+            UpdateWorkloadStatus(event="stopped", at=situation.now),
         ]
     return _priority_update(situation)
 
@@ -130,7 +130,7 @@ def workload_updates(situation: Situation, status: Status) -> tuple[list[Action]
     status = status.with_condition(Kind.ADMITTED, "True", Reason.ADMITTED, detail, now)
     running = isinstance(observation.kfp, KfpRun) and observation.kfp.state == "RUNNING"
     report = running and not seen.started
-    started = [UpdateWorkloadStatus(news="started", at=now)] if report else []
+    started = [UpdateWorkloadStatus(event="started", at=now)] if report else []
     return [*started, *_priority_update(situation)], status
 
 
@@ -139,8 +139,8 @@ def quota_release(situation: Situation, status: Status) -> list[Action]:
     seen = situation.observation.workload
     if seen is None or seen.finished:
         return []
-    news: RunEvent = "succeeded" if status.state == "Succeeded" else "failed"
+    event: RunEvent = "succeeded" if status.state == "Succeeded" else "failed"
     return [
         *environments.possible_server_deletions(situation.resource),
-        UpdateWorkloadStatus(news=news, at=situation.now),
+        UpdateWorkloadStatus(event=event, at=situation.now),
     ]

@@ -6,8 +6,8 @@ Each environment is served by a separate process, first with threads and then wi
 processes. The client of the package drives it with a random policy over admissible actions.
 Columns:
 
-- `steps/s`: steps per second, measured by the client; median of the repeats. With one client process
-  the client is often the bottleneck.
+- `steps/s`: steps per second, measured by the client; median of the repeats. With one client
+  process the client is often the bottleneck.
 - `spread`: slowest and fastest repeat. Each repeat has a new server process.
 - `server ms`: processor time of the server and its workers per step. It determines the capacity of
   a machine.

@@ -50,6 +50,17 @@ class _Reader(yaml.SafeLoader):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.mistakes: list[str] = []
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        # Bounded here: the composer is recursive, and how deep Python may recurse varies.
+        self._depth += 1
+        if self._depth > MAX_DEPTH + 1:  # a scalar may be inside the innermost list or mapping
+            raise TooLargeError(_TOO_DEEP)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         lines: dict[str, int] = {}
@@ -116,8 +127,6 @@ def _construct(text: str) -> tuple[Any, list[str]]:
     reader = _Reader(text)
     try:
         return reader.get_single_data(), reader.mistakes
-    except RecursionError:
-        raise TooLargeError(_TOO_DEEP) from None
     finally:
         reader.dispose()
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from agentrl_components.errors import SpecError
@@ -105,9 +107,22 @@ def test_control_characters_are_refused():
     assert line.startswith("run.yaml: is not valid YAML: ")
 
 
+@pytest.mark.parametrize("limit", [1000, 60_000])
 @pytest.mark.parametrize("text", ["a: " + "[" * 3000, "a: " + "[" * 3000 + "]" * 3000])
-def test_deep_nesting_is_a_mistake(text):
-    assert _told(text) == ["run.yaml: is nested deeper than 64 levels; flatten it"]
+def test_deep_nesting_is_a_mistake_whatever_the_recursion_limit(text, limit):
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, limit))
+    try:
+        assert _told(text) == ["run.yaml: is nested deeper than 64 levels; flatten it"]
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def test_64_levels_are_accepted_and_65_are_not():
+    assert document("a: " + "[" * 63 + "1" + "]" * 63, "run.yaml")
+    assert _told("a: " + "[" * 64 + "1" + "]" * 64) == [
+        "run.yaml: is nested deeper than 64 levels; flatten it"
+    ]
 
 
 def test_nested_aliases_are_not_expanded():

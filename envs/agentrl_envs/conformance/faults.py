@@ -1,9 +1,9 @@
-"""Faults on purpose: a world that loses sessions and takes its time, from a seed.
+"""Fault injection for tests: sessions that are lost and calls that are delayed, from a seed.
 
-For tests of retries and benchmarks of latency. `FaultyTaskSet` wraps a task set and blocks while it
-delays, as a slow environment in a server does; `FaultyWorld` wraps a world and delays without
-blocking, as a slow server does. Every session draws from a stream of its own, derived from the seed
-and the number of the session, so what fails does not depend on who else plays.
+Part of the public API, for tests of retries and latency. `FaultyTaskSet` wraps a task set and
+blocks during a delay, as a slow environment in a server does; `FaultyWorld` wraps a world and
+delays without blocking, as a slow server does. Every session has its own random stream, derived
+from the seed and the number of the session, so its faults do not depend on other sessions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agentrl_envs.world import Session, World
 
 
 class Faults(BaseModel):
-    """What goes wrong, and how often."""
+    """Which faults occur, and how often."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -29,38 +29,38 @@ class Faults(BaseModel):
     lose_reset: float = Field(default=0.0, ge=0, le=1)
     """Probability that a reset raises `SessionError`."""
     lose_step: float = Field(default=0.0, ge=0, le=1)
-    """Probability that a step raises `SessionError`; the session is dead from then on."""
+    """Probability that a step raises `SessionError`; the session stays lost until reset."""
     latency_s: float = Field(default=0.0, ge=0, le=60)
-    """Mean seconds that a reset or step takes longer."""
+    """Mean delay of a reset or step, in seconds."""
     jitter: float = Field(default=0.0, ge=0, le=1)
-    """Share of the latency that varies: each delay is uniform in latency_s * (1 -+ jitter)."""
+    """Each delay is uniform in latency_s * (1 ± jitter)."""
 
 
-class _Fate:
-    """What happens to one session, call by call."""
+class _FaultStream:
+    """The faults of one session, call by call."""
 
     def __init__(self, faults: Faults, session: int) -> None:
         self._faults = faults
         self._draws = random.Random(f"{faults.seed}/{session}")
-        self._dead = False
+        self._lost = False
 
     def delay_s(self) -> float:
         spread = self._draws.uniform(-self._faults.jitter, self._faults.jitter)
         return self._faults.latency_s * (1 + spread)
 
     def reset(self) -> None:
-        self._dead = self._draws.random() < self._faults.lose_reset
-        if self._dead:
+        self._lost = self._draws.random() < self._faults.lose_reset
+        if self._lost:
             raise SessionError("the session was lost while its task was set up, on purpose")
 
     def step(self) -> None:
-        self._dead = self._dead or self._draws.random() < self._faults.lose_step
-        if self._dead:
+        self._lost = self._lost or self._draws.random() < self._faults.lose_step
+        if self._lost:
             raise SessionError("the session was lost in a step, on purpose")
 
 
 class FaultyTaskSet:
-    """A task set whose sessions fail as `faults` says. Tasks are dealt as ever."""
+    """A task set whose sessions have faults. The tasks are those of the wrapped task set."""
 
     def __init__(self, task_set: TaskSet, faults: Faults) -> None:
         self.name = task_set.name
@@ -86,20 +86,20 @@ class FaultyTaskSet:
 
 
 class FaultyEnvironment:
-    """An environment that fails and blocks. A lost session is usable again after a reset."""
+    """An environment with faults and blocking delays. A lost session is usable after a reset."""
 
     def __init__(self, environment: Environment, faults: Faults, session: int = 1) -> None:
         self._environment = environment
-        self._fate = _Fate(faults, session)
+        self._stream = _FaultStream(faults, session)
 
     def reset(self, task: Task) -> Observation:
-        time.sleep(self._fate.delay_s())
-        self._fate.reset()
+        time.sleep(self._stream.delay_s())
+        self._stream.reset()
         return self._environment.reset(task)
 
     def step(self, action: str) -> Step:
-        time.sleep(self._fate.delay_s())
-        self._fate.step()
+        time.sleep(self._stream.delay_s())
+        self._stream.step()
         return self._environment.step(action)
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class FaultyEnvironment:
 
 
 class FaultyWorld:
-    """A world whose sessions fail as `faults` says. Tasks are dealt as ever."""
+    """A world whose sessions have faults. The tasks are those of the wrapped world."""
 
     def __init__(self, world: World, faults: Faults) -> None:
         self._world = world
@@ -146,20 +146,20 @@ class FaultyWorld:
 
 
 class FaultySession:
-    """A session that fails, and waits without blocking."""
+    """A session with faults and non-blocking delays."""
 
     def __init__(self, session: Session, faults: Faults, number: int = 1) -> None:
         self._session = session
-        self._fate = _Fate(faults, number)
+        self._stream = _FaultStream(faults, number)
 
     async def reset(self, task: Task) -> Observation:
-        await asyncio.sleep(self._fate.delay_s())
-        self._fate.reset()
+        await asyncio.sleep(self._stream.delay_s())
+        self._stream.reset()
         return await self._session.reset(task)
 
     async def step(self, text: str) -> Step:
-        await asyncio.sleep(self._fate.delay_s())
-        self._fate.step()
+        await asyncio.sleep(self._stream.delay_s())
+        self._stream.step()
         return await self._session.step(text)
 
     async def close(self) -> None:

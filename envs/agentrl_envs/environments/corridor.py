@@ -1,16 +1,16 @@
-"""Corridor: the smallest world that is still a multi-turn one, and the contract's reference.
+"""Corridor: a minimal multi-turn environment, and the reference implementation of the contract.
 
-A corridor of `cells` cells has a door at one end. The agent walks to it, one cell a turn, and works
-it: red and green doors are pushed, blue and yellow ones pulled. The right verb opens the door and
-ends the task with reward 1; the wrong one jams it and ends the task with reward 0. Every task is
-solved in at most four turns, so the choice of each turn matters to the ones after it.
+A corridor of `cells` cells has a door at one end. The agent walks to it, one cell per turn, and
+opens it: red and green doors are pushed, blue and yellow ones pulled. The right verb opens the door
+and ends the task with reward 1; the wrong one jams it and ends the task with reward 0. Every task
+can be solved in at most four turns, and every turn affects those after it.
 
     corridor 5 red door left 2      left, right
     corridor 5 red door left 1      left, right
     corridor 5 red door here        push, pull
     door opens                      (terminated, reward 1)
 
-The world is deterministic, has a closed vocabulary and costs microseconds. It ends by itself after
+The environment is deterministic, has a closed vocabulary and costs microseconds. It ends after
 `turns` valid actions (truncated). A policy that picks admissible actions at random solves 22 % of
 the tasks in that time.
 """
@@ -29,7 +29,7 @@ from agentrl_envs.errors import TaskError
 NAME = "corridor"
 
 VERBS = {"red": "push", "green": "push", "blue": "pull", "yellow": "pull"}
-"""What opens a door, by its colour."""
+"""The verb that opens a door, by its colour."""
 
 SIDES = ("left", "right")
 FEWEST_CELLS, MOST_CELLS = 4, 8
@@ -39,16 +39,16 @@ NOT_AN_ACTION = "not an action here . say one of"
 
 
 class CorridorOptions(BaseModel):
-    """What a corridor task set can be told."""
+    """Options of the `corridor` environment."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     turns: int = Field(default=6, ge=1, le=1000)
-    """Valid actions after which the world gives up (truncated)."""
+    """Valid actions after which the episode is truncated."""
 
 
 class CorridorPayload(BaseModel):
-    """One corridor task, as it travels."""
+    """The payload of a corridor task."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -60,7 +60,7 @@ class CorridorPayload(BaseModel):
 
 @dataclass(slots=True, kw_only=True)
 class _Place:
-    """Where a session stands."""
+    """The state of a session."""
 
     cells: int
     door: int
@@ -72,7 +72,7 @@ class _Place:
 
 
 class CorridorTasks:
-    """Every corridor task, dealt by split. 120 in all, about one in five held out."""
+    """All corridor tasks by split: 120, of which about one in five is held out."""
 
     name = NAME
 
@@ -88,7 +88,7 @@ class CorridorTasks:
         return INSTRUCTIONS
 
     def size(self, split: Split) -> int:
-        """How many tasks the split has."""
+        """Number of tasks in the split."""
         return len(self._tasks[split])
 
     def task(self, split: Split, index: int) -> Task:
@@ -108,20 +108,20 @@ class CorridorTasks:
 
 
 class CorridorEnvironment:
-    """One session. A reply is an action when it is one of the admissible words, alone."""
+    """One session. A reply is an action if it is one of the admissible words, alone."""
 
     def __init__(self, *, turns: int = 6) -> None:
         self._turns = turns
         self._place: _Place | None = None
 
     def reset(self, task: Task) -> Observation:
-        """Set the corridor up. Raises `TaskError` when the payload is not a corridor's."""
+        """Set up the corridor. Raises `TaskError` if the payload is not this task's."""
         place = _place_of(task)
         self._place = place
         return _seen(place)
 
     def step(self, action: str) -> Step:
-        """Walk or work the door. Raises `TaskError` before the first reset."""
+        """Walk, push or pull. Raises `TaskError` before the first reset."""
         place = self._place
         if place is None:
             raise TaskError("session: no task is set up; call reset with a task first")
@@ -146,7 +146,7 @@ class CorridorEnvironment:
         return _step(place, ending, success=opened, terminated=True)
 
     def close(self) -> None:
-        """Forget the task."""
+        """Drop the task."""
         self._place = None
 
 

@@ -1,4 +1,4 @@
-"""TextCraft: making things from recipes that are shown, over several turns.
+"""TextCraft: crafting an item from given recipes over several turns.
 
 The task, its commands and its wording are those of TextCraft (ADaPT, arXiv 2311.05772) as AgentGym
 serves it; the generator, the splits and the terse form are our own. A task looks like this, in the
@@ -10,9 +10,9 @@ terse form, with synthetic recipes:
     > craft wheel
     have wheel
 
-`tasks` deals problems (`problem`) drawn from `minecraft` or `synthetic` recipes; an `environment`
-reads each reply (`command`), carries it out (`workshop`) and tells what came of it (`form`). The
-same task has the same id in both forms.
+`tasks` deals problems (`payload`) drawn from `recipes_minecraft` or `recipes_synthetic`; an
+`environment` parses each reply (`reply_parser`), executes it (`crafting`) and renders the result
+(`text_form`). A task has the same id in both text forms.
 """
 
 from agentrl_envs.environments.textcraft.environment import TextCraft

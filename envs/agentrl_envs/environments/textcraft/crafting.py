@@ -1,4 +1,4 @@
-"""The world itself, without words: an inventory, and what taking and crafting do to it."""
+"""The state of a crafting problem: an inventory, and the effects of taking and crafting."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from agentrl_envs.environments.textcraft.recipes import Recipe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one command led to."""
+    """The result of one command."""
 
     kind: Literal["got", "crafted", "inventory", "refused"]
     item: str = ""
     count: int = 0
     message: str = ""
-    """Why, when refused."""
+    """The reason, if refused."""
 
     @property
     def done(self) -> bool:
-        """Whether the command was carried out."""
+        """Whether the command was executed."""
         return self.kind != "refused"
 
 
 class Workshop:
-    """One problem being worked on."""
+    """One problem and the inventory."""
 
     def __init__(self, problem: Problem) -> None:
         self.goal = problem.goal
@@ -48,24 +48,24 @@ class Workshop:
         self.takings: tuple[tuple[str, int], ...] = tuple(
             (item, count) for item, counts in sizes.items() for count in sorted(counts or {1})
         )
-        """(raw item, count), for each count that a recipe shown asks for."""
+        """(raw item, count) for each count that one of the recipes needs."""
         self.raw = frozenset(problem.raw)
         self.held: dict[str, int] = {}
-        """The inventory, in the order in which things came to hand. Never holds a zero."""
+        """The inventory, in order of acquisition. Contains no zero counts."""
 
     def take(self, item: str, count: int) -> Outcome:
-        """Take raw items; there is no end of them."""
+        """Take raw items; the supply is unlimited."""
         if item not in self.raw:
             return Outcome(kind="refused", item=item, message=self._why_not_taken(item))
         self.held[item] = self.held.get(item, 0) + count
         return Outcome(kind="got", item=item, count=count)
 
     def craft(self, item: str, count: int | None, given: Mapping[str, int] | None) -> Outcome:
-        """Carry out one recipe once.
+        """Execute one recipe once.
 
-        `given` are the ingredients named (an item, or a tag for which what is held will do); None:
-        the first recipe shown for which enough is held. `count` may name less than a recipe yields,
-        since a recipe makes a batch, but not more.
+        `given`: the ingredients named (items, or tags for which any held members are used); None:
+        the first recipe for which the inventory suffices. `count` may be less than a recipe yields,
+        because a recipe makes a batch, but not more.
         """
         recipes = self.by_item.get(item, ())
         fitting = [recipe for recipe in recipes if given is None or self._fits(recipe, given)]
@@ -83,7 +83,7 @@ class Workshop:
         return Outcome(kind="refused", item=item, message=self._why_short(fitting[0], given))
 
     def spend(self, asked: Mapping[str, int]) -> dict[str, int] | None:
-        """The items that `asked` (items and tags) would use up; None: not enough is held."""
+        """The items that `asked` (items and tags) would consume; None: the inventory is short."""
         spent: dict[str, int] = {}
         for name, count in asked.items():
             if name not in self.tags:
@@ -95,7 +95,7 @@ class Workshop:
             if not lacking:
                 continue
             free = {m: n - spent.get(m, 0) for m, n in self.held.items() if m in members}
-            # One kind where one suffices, so that the command stays short.
+            # Prefer one member that suffices, so that the command stays short.
             for member in sorted(free, key=lambda m: (free[m] < lacking, m)):
                 used = min(lacking, free[member])
                 if used:
@@ -106,7 +106,7 @@ class Workshop:
         return spent
 
     def possible(self) -> list[tuple[Recipe, dict[str, int]]]:
-        """The recipes that can be carried out now, each with the items it would use up."""
+        """The recipes that can be executed now, each with the items it would consume."""
         found = []
         for recipe in self.recipes:
             spent = self.spend(dict(recipe.needs))
@@ -115,12 +115,12 @@ class Workshop:
         return found
 
     def state(self) -> str:
-        """A hash of the inventory and the goal."""
+        """Hash of the inventory and the goal."""
         text = repr((self.goal, sorted(self.held.items())))
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     def _fits(self, recipe: Recipe, given: Mapping[str, int]) -> bool:
-        """Whether `given` is what one execution uses, members standing in for their tags."""
+        """Whether `given` is what one execution consumes, with members in place of their tags."""
         left = dict(given)
         for name, count in recipe.needs:
             if name not in self.tags:

@@ -1,4 +1,4 @@
-"""One session of TextCraft."""
+"""One TextCraft session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentrl_envs.errors import TaskError
 
 
 class TextCraft:
-    """Plays one problem at a time. The score is 1 as soon as the goal is in hand, 0 before.
+    """Plays one problem at a time. The score is 1 once the goal item is in the inventory, else 0.
 
     `Step.achieved` holds the goal that the action made true (`craft stick`), for hindsight
     relabeling; never a goal of the other split.
@@ -32,7 +32,7 @@ class TextCraft:
         self._solved = False
 
     def reset(self, task: Task) -> Observation:
-        """Set the problem up. Raises `TaskError` if the payload holds none or is not that of
+        """Set up the problem. Raises `TaskError` if the payload holds none or is not that of
         the task id."""
         self._workshop = Workshop(task_problem(task))
         self._turns = 0
@@ -40,7 +40,7 @@ class TextCraft:
         return self._seen(self._form.opening(self._workshop), self._workshop)
 
     def step(self, action: str) -> Step:
-        """Carry out the one command in `action`. Raises `TaskError` before the first `reset`."""
+        """Execute the command in `action`. Raises `TaskError` before the first `reset`."""
         workshop = self._workshop
         if workshop is None:
             raise TaskError("textcraft: no task is set up; call reset first")
@@ -51,7 +51,7 @@ class TextCraft:
         elif self._turns > self._turn_limit:
             outcome = Outcome(kind="refused", message="The episode has ended: no turns are left.")
         else:
-            outcome = self._carry_out(workshop, read(action))
+            outcome = self._execute(workshop, read(action))
         solves = outcome.kind in ("got", "crafted") and outcome.item == workshop.goal
         self._solved = self._solved or solves
         made = outcome.kind == "crafted" and outcome.item in workshop.askable
@@ -68,10 +68,10 @@ class TextCraft:
         )
 
     def close(self) -> None:
-        """Nothing is held beyond memory."""
+        """Drop the problem."""
         self._workshop = None
 
-    def _carry_out(self, workshop: Workshop, command: Command) -> Outcome:
+    def _execute(self, workshop: Workshop, command: Command) -> Outcome:
         match command:
             case Get(item, None) if self._form.spells_out:
                 return Outcome(kind="refused", message=unknown(f"get {item.replace('_', ' ')}"))

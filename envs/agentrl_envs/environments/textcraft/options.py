@@ -1,4 +1,4 @@
-"""What a person may choose about TextCraft."""
+"""Options of the `textcraft` environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Recipes = Literal["minecraft", "synthetic"]
 Text = Literal["agentgym", "terse"]
 
 DEEPEST: dict[Recipes, int] = {"minecraft": 4, "synthetic": 5}
-"""The greatest goal depth of each kind of recipes."""
+"""Largest goal depth of each kind of recipes."""
 
 
 class TextCraftOptions(BaseModel):
@@ -19,28 +19,28 @@ class TextCraftOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     recipes: Recipes = "minecraft"
-    """Minecraft's own, or recipe trees drawn afresh for every task over a small set of items."""
+    """Minecraft's recipes, or recipe trees generated for every task over a small set of items."""
     depths: Annotated[tuple[int, ...], Field(min_length=1, max_length=5)] = (1, 2, 3, 4)
-    """Depths of the goals: how many crafts lie one upon another. minecraft 1-4, synthetic 1-5.
-    Synthetic tasks come in equal shares; Minecraft's as often as there are goals of a depth."""
+    """Depths of the goals: length of the longest chain of crafts. minecraft 1-4, synthetic 1-5.
+    Synthetic tasks have equal shares; Minecraft's are as frequent as the goals of a depth."""
     distractors: Annotated[int, Field(ge=1, le=30)] = 10
-    """Recipes shown that the goal does not need."""
+    """Number of listed recipes that the goal does not need."""
     text: Text = "agentgym"
-    """AgentGym's commands and wording, or a short closed vocabulary for small models."""
+    """AgentGym's commands and wording, or a small closed vocabulary for small models."""
     heldout: Annotated[int, Field(ge=1, le=10_000)] = 500
     """Number of held-out tasks."""
     turn_limit: Annotated[int, Field(ge=1, le=10_000)] = 200
-    """Turns after which the environment truncates an episode by itself."""
+    """Turns after which the environment truncates an episode."""
     world: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Seed of what is drawn: synthetic recipe trees, Minecraft's distractors."""
+    """Seed of the synthetic recipe trees and of Minecraft's distractors."""
     raw_items: Annotated[int, Field(ge=2, le=24)] = 12
-    """Synthetic: how many items there are that can be taken."""
+    """Synthetic: number of raw items."""
     made_items: Annotated[int, Field(ge=2, le=32)] = 20
-    """Synthetic: how many items there are that can be made; at least distractors + depth."""
+    """Synthetic: number of craftable items; at least distractors + depth."""
     ingredients: Annotated[int, Field(ge=1, le=4)] = 2
-    """Synthetic: most ingredients of a recipe."""
+    """Synthetic: maximum number of ingredients of a recipe."""
     most: Annotated[int, Field(ge=1, le=4)] = 2
-    """Synthetic: most of one ingredient, and most that a recipe yields."""
+    """Synthetic: maximum count of one ingredient, and of a recipe's product."""
 
     @model_validator(mode="after")
     def _fits(self) -> TextCraftOptions:

@@ -1,4 +1,4 @@
-"""A problem: the goal, and everything that is shown and can be had. The payload of a task."""
+"""The payload of a task: a crafting problem with its goal, recipes and raw items."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _Need = tuple[_Item, _Count]
 
 
 class Problem(BaseModel):
-    """One crafting problem. Holds all that a server needs to set it up."""
+    """One crafting problem, with all that a server needs to set it up."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     goal: _Item
-    """The item to be made."""
+    """The item to craft."""
     depth: Annotated[int, Field(ge=0, le=99)]
-    """How many crafts lie one upon another."""
+    """Length of the longest chain of crafts."""
     recipes: Annotated[
         tuple[tuple[_Item, _Count, Annotated[tuple[_Need, ...], Field(min_length=1)]], ...],
         Field(min_length=1, max_length=999),
     ]
-    """Those shown, in their order: (item, how many, ingredients)."""
+    """The listed recipes, in order: (item, count, ingredients)."""
     askable: tuple[_Item, ...]
-    """Of what the recipes shown make: the items that the split of this problem may ask for. The
-    others are goals of the other split, and never become goals in hindsight."""
+    """The craftable items that may be goals in the split of this problem. The others are goals of
+    the other split, and never become goals by relabeling."""
     raw: tuple[_Item, ...]
-    """What can be taken: every ingredient shown that no recipe of the world makes."""
+    """The items that can be taken: every listed ingredient that no recipe of the world makes."""
     tags: dict[_Item, Annotated[tuple[_Item, ...], Field(min_length=1)]]
-    """Members of each generic ingredient shown."""
+    """Members of each listed generic ingredient."""
 
     def id(self, split: Split) -> str:
         """The content hash of everything here, hashed again until `split_of` says `split`. As the
@@ -57,12 +57,12 @@ class Problem(BaseModel):
         )
 
     def shown(self) -> tuple[Recipe, ...]:
-        """The recipes, in the order shown."""
+        """The recipes, in the listed order."""
         return tuple(Recipe(makes, count, needs) for makes, count, needs in self.recipes)
 
 
 def pose(book: Book, goal: str, shown: Sequence[Recipe]) -> Problem:
-    """The problem of making `goal` in the world of `book`, with the recipes `shown`."""
+    """The problem of crafting `goal` in the world of `book`, with the recipes `shown`."""
     names = sorted({name for recipe in shown for name, _ in recipe.needs})
     split = book.split(goal)
     return Problem(
@@ -89,7 +89,7 @@ def task_problem(task: Task) -> Problem:
 
 
 def problem_of(payload: Mapping[str, Any]) -> Problem:
-    """The problem in a task's payload. Raises `TaskError` when there is none."""
+    """Parse the problem in a task's payload. Raises `TaskError` if it is invalid."""
     try:
         return Problem.model_validate(dict(payload))
     except ValidationError as error:

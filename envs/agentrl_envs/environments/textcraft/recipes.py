@@ -1,7 +1,7 @@
-"""Recipes, and the book that holds a world's.
+"""Recipes, and the recipe book of a world.
 
 Items are named as Minecraft names them, in lower case with underscores: `iron_nugget`. A *tag* is a
-generic ingredient such as `planks`, for which any of its members will do.
+generic ingredient such as `planks`; any of its members can be used for it.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from agentrl_envs.env import Split, content_id, split_of
 
 @dataclass(frozen=True, slots=True, order=True)
 class Recipe:
-    """One way to make one item."""
+    """A recipe of one item."""
 
     makes: str
     count: int
-    """How many one execution yields."""
+    """Count that one execution yields."""
     needs: tuple[tuple[str, int], ...]
-    """(item or tag, how many), all used up by one execution."""
+    """(item or tag, count), consumed by one execution."""
 
 
 @dataclass(frozen=True)
 class Book:
-    """Every recipe of a world, sorted. Acyclic: nothing is needed to make itself."""
+    """Every recipe of a world, sorted. Acyclic: no item is needed to craft itself."""
 
     recipes: tuple[Recipe, ...]
     tags: Mapping[str, tuple[str, ...]]
 
     @cached_property
     def by_item(self) -> Mapping[str, tuple[Recipe, ...]]:
-        """The recipes that make an item, in the book's order."""
+        """The recipes of each item, in the book's order."""
         found: dict[str, list[Recipe]] = {}
         for recipe in self.recipes:
             found.setdefault(recipe.makes, []).append(recipe)
@@ -41,7 +41,7 @@ class Book:
 
     @cached_property
     def depths(self) -> Mapping[str, int]:
-        """Of every item that can be made: the height of its lowest recipe tree. Raw items: 0."""
+        """Depth of every craftable item: the height of its lowest recipe tree."""
         known: dict[str, int] = {}
 
         def depth(name: str) -> int:
@@ -59,11 +59,11 @@ class Book:
         return {item: depth(item) for item in sorted(self.by_item)}
 
     def is_raw(self, name: str) -> bool:
-        """Whether it can be taken from the world: neither made nor generic."""
+        """Whether it can be taken: neither craftable nor generic."""
         return name not in self.by_item and name not in self.tags
 
     def tree(self, goal: str) -> tuple[Recipe, ...]:
-        """Every recipe that can take part in making `goal`, in the book's order."""
+        """Every recipe that can contribute to `goal`, in the book's order."""
         seen: set[str] = set()
         ahead = [goal]
         while ahead:
@@ -77,8 +77,8 @@ class Book:
         return tuple(recipe for recipe in self.recipes if recipe.makes in seen)
 
     def split(self, item: str) -> Split:
-        """The split that may ask for `item`: decided by it and the recipes of its tree alone,
-        whatever else is in the book."""
+        """The split in which `item` may be a goal: a function of the item and the recipes of its
+        tree alone, whatever else is in the book."""
         if item not in self._splits:
             tree = [[recipe.makes, recipe.count, recipe.needs] for recipe in self.tree(item)]
             self._splits[item] = split_of(content_id("textcraft", [item, tree]))

@@ -1,9 +1,9 @@
-"""Recipe trees that are drawn, not known: every task has its own, over a small set of items.
+"""Synthetic recipe trees: every task has its own, over a small set of items.
 
-The names are the same in every task and what is made of what is not, so the recipes have to be
-read. An item is either raw in all tasks or made in all tasks. A goal of depth d needs an item of
-depth d - 1; its other ingredients are raw or, one time in four, made at a lower depth. No
-ingredient takes more than one execution yields, so each recipe is needed about once.
+The item names are the same in every task but the recipes differ, so a model has to read the
+recipes. An item is either raw in all tasks or craftable in all tasks. A goal of depth d needs an
+item of depth d - 1; its other ingredients are raw or, one time in four, made at a lower depth. No
+ingredient needs more than one execution yields, so each recipe is needed about once.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MADE = (
 )
 
 _MADE_SHARE = 0.25
-"""How often an ingredient that may be raw is a made one."""
+"""Probability that an ingredient that may be raw is a crafted one."""
 
 
 def draw(options: TextCraftOptions, depth: int, rng: Random) -> tuple[Book, str]:
-    """A world of one tree and its distractors, and the goal, which lies at `depth`."""
+    """A book of one recipe tree with its distractors, and the goal, an item of `depth`."""
     names = list(MADE[: options.made_items])
     rng.shuffle(names)
     drawing = _Drawing(options, rng, names)
@@ -52,14 +52,14 @@ class _Drawing:
     recipes: list[Recipe] = field(default_factory=list)
 
     def grow(self, depth: int) -> str:
-        """Add an item of `depth` and all below it; return its name."""
+        """Add an item of `depth` with its whole tree; return its name."""
         name = self.spare.pop()
         needs: dict[str, int] = {}
         if depth > 1:
             self._need(needs, self.grow(depth - 1))
         size = self.rng.randint(1, self.options.ingredients)
         while len(needs) < size:
-            # A branch must leave names for the distractors. The chain has its names by now.
+            # A branch must leave names for the distractors. The chain already has its names.
             room = len(self.spare) - self.options.distractors
             if depth > 1 and room > 0 and self.rng.random() < _MADE_SHARE:
                 self._need(needs, self.grow(self.rng.randint(1, min(depth - 1, room))))
@@ -69,7 +69,7 @@ class _Drawing:
         return name
 
     def distract(self, below: list[str]) -> str:
-        """Add a recipe that the goal does not need, of raw items and of `below`."""
+        """Add a recipe that the goal does not need, made of raw items and of `below`."""
         name = self.spare.pop()
         needs: dict[str, int] = {}
         size = self.rng.randint(1, self.options.ingredients)

@@ -1,13 +1,13 @@
-"""An agent's reply, read. Nothing that an agent writes is evaluated.
+"""Parses an agent's reply. Nothing that an agent writes is evaluated as code.
 
     get 3 oak logs                          the count may be left out where the form allows it
     craft 4 stick using 2 oak planks        the count of the product may be left out
     craft oak sign using 6 oak planks, 1 stick
     inventory
 
-A reply may be the bare command, or ReAct: `Thought: ...`, then one `Action: ...`. Letter case,
-underscores for spaces, `minecraft:` before a name, quotes around and a full stop behind a command
-make no difference.
+A reply is a bare command or ReAct: `Thought: ...`, then one `Action: ...`. Letter case,
+underscores for spaces, `minecraft:` before a name, quotes around a command and a full stop after it
+are ignored.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _GET = re.compile(r"get (?:([0-9]+) )?(.+)")
 _CRAFT = re.compile(r"craft (?:([0-9]+) )?(.+?)(?: using (.+))?")
 _NEED = re.compile(r"([0-9]+) (.+)")
 _NEXT_NEED = re.compile(r" ?, ?| (?=[0-9])")
-_LONGEST = 600
-"""Characters of a command. The longest that is of use has far fewer."""
-_DIGITS = 3
-"""Of a count."""
+_MAX_CHARS = 600
+"""Characters of a command. The longest valid one has far fewer."""
+_MAX_DIGITS = 3
+"""Digits of a count."""
 
 ONE_ACTION = "Error: Only one 'Action' is allowed per response. Please adjust your response."
 
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Take `count` of a raw item. `count` None: it was not named."""
+    """Take `count` of a raw item; None: no count was given."""
 
     item: str
     count: int | None
@@ -38,7 +38,7 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Craft:
-    """Make an item. `given` None: the ingredients were not named."""
+    """Craft an item. `given` None: no ingredients were named."""
 
     item: str
     count: int | None
@@ -52,7 +52,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """No command. `message` says what would be one."""
+    """Not a command. `message` tells the agent what is one."""
 
     message: str
 
@@ -66,7 +66,7 @@ def read(reply: str) -> Command:
     if len(actions) > 1:
         return Unreadable(ONE_ACTION)
     text = actions[0] if actions else reply
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_CHARS:
         return Unreadable("Could not execute that: it is too long for a command.")
     words = " ".join(text.strip(" \t\r\n\"'`*.[]").lower().replace("_", " ").split())
     if not words:
@@ -87,7 +87,7 @@ def _command(words: str) -> Command:
 
 
 def unknown(words: str) -> str:
-    """What is said to `words` that are no command."""
+    """The message for `words` that are no command."""
     return (
         f"Could not execute {words[:80]}. Commands are: get [count] [item];"
         " craft [item] using [count] [ingredient], ...; inventory."
@@ -118,7 +118,7 @@ def _craft(count: str | None, item: str, needs: str | None) -> Command:
 
 
 def _countable(digits: str) -> bool:
-    return len(digits) <= _DIGITS and int(digits) > 0
+    return len(digits) <= _MAX_DIGITS and int(digits) > 0
 
 
 def _name(words: str) -> str:

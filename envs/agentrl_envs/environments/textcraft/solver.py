@@ -1,8 +1,8 @@
-"""The shortest way to solve a problem, for proofs that it can be solved and for measuring agents.
+"""Shortest solutions: to prove that a problem can be solved, and to measure agents.
 
-Shortest among the admissible actions, which take no more of a raw item at a time than some recipe
-shown asks for, and among the plans that make each item by one recipe and fill each generic
-ingredient with one member. With one recipe an item (synthetic trees) there are no others.
+Shortest among plans of admissible actions, which take no more of a raw item at a time than a listed
+recipe needs, that craft each item by one recipe and use one member for each generic ingredient.
+With one recipe per item (synthetic trees) there are no other plans.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _IMPOSSIBLE = 10**9
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans for one workshop as it stands at reset: nothing held."""
+    """Plans for one workshop after reset, with an empty inventory."""
 
     workshop: Workshop
 
     @cached_property
     def heights(self) -> dict[str, int]:
-        """Of every name: above all that it can be made of."""
+        """Height of every name: one more than that of anything it can be made of."""
         known: dict[str, int] = {}
 
         def height(name: str) -> int:
@@ -42,11 +42,11 @@ class Planner:
 
     @cached_property
     def portions(self) -> dict[str, int]:
-        """The most of a raw item that one admissible action takes."""
+        """Largest count of each raw item that one admissible action takes."""
         return dict(self.workshop.takings)
 
     def moves(self) -> tuple[dict[str, int], list[tuple[Recipe, int]]] | None:
-        """(raw items to take, recipes to carry out in this order and how often); None: no way."""
+        """(raw items to take, recipes to execute in order and how often); None: no solution."""
         solved: dict[_Demand, tuple[int, _Move]] = {}
         demand: _Demand = ((self.workshop.goal, 1),)
         if self._turns(demand, solved) >= _IMPOSSIBLE:
@@ -59,10 +59,10 @@ class Planner:
         return dict(demand), crafts[::-1]
 
     def _turns(self, demand: _Demand, solved: dict[_Demand, tuple[int, _Move]]) -> int:
-        """Fewest turns that bring together what is in demand."""
+        """Minimum number of turns to obtain the demand."""
         if demand in solved:
             return solved[demand][0]
-        # The highest name first: by its turn, all that is asked of it is known.
+        # The highest name first, because by then the whole demand for it is known.
         top = max((name for name, _ in demand), key=lambda name: (self.heights[name], name))
         best: tuple[int, _Move] = (_IMPOSSIBLE, None)
         if top in self.workshop.raw:

@@ -1,4 +1,4 @@
-"""The supply of TextCraft tasks."""
+"""The task set of TextCraft."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from agentrl_envs.environments.textcraft.text_form import (
 from agentrl_envs.errors import TaskError
 
 _LARGEST_TREE = 40
-"""Recipes. The one goal beyond it, the painting, would show every dye and wool there is."""
+"""Recipes of a tree. The one goal beyond it, the painting, would list every dye and wool."""
 
 _MOST_SHOWN: dict[Recipes, int] = {"minecraft": 64, "synthetic": 9}
-"""The greatest count that the terse form has a word for; beyond it, there are `many`."""
+"""Largest count that the terse form has a word for; larger ones are `many`."""
 
 _ATTEMPTS = 500
-"""Draws in search of a held-out task that differs from those before it; about five suffice."""
+"""Draws to find a held-out task that differs from those before it; about five suffice."""
 
 
 class TextCraftTasks:
@@ -53,7 +53,7 @@ class TextCraftTasks:
         self._form: Form = AgentGymForm() if self.options.text == "agentgym" else TerseForm(most)
 
     def instructions(self) -> str:
-        """AgentGym's rules of the game in our words; nothing in the terse form."""
+        """The rules of the game; empty in the terse form."""
         return INSTRUCTIONS if self.options.text == "agentgym" else ""
 
     def size(self, split: Split) -> int | None:
@@ -74,7 +74,7 @@ class TextCraftTasks:
         return TextCraft(self._form, self.options.turn_limit)
 
     def vocabulary(self) -> tuple[str, ...] | None:
-        """Every word of the terse form; None in AgentGym's, whose messages repeat what was said."""
+        """Every word of the terse form; None in AgentGym's, whose messages quote the reply."""
         if not isinstance(self._form, TerseForm):
             return None
         numbers = (*(str(n) for n in range(1, self._form.most + 1)), self._form.many)
@@ -86,8 +86,8 @@ class TextCraftTasks:
         return self._form.relabel(first_observation_text, goal)
 
     def plan(self, task: Task) -> tuple[str, ...]:
-        """The admissible actions of a shortest solution (see `plan.py`) of a task that a TextCraft
-        task set dealt; empty when there is none. Raises `TaskError` for another payload."""
+        """The admissible actions of a shortest solution (see `solver`) of a task that a TextCraft
+        task set dealt; empty if there is none. Raises `TaskError` for another payload."""
         workshop = Workshop(problem_of(task.payload))
         planner = Planner(workshop)
         moves = planner.moves()

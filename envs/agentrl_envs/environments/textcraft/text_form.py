@@ -1,4 +1,4 @@
-"""The two forms in which the world is put into words."""
+"""The two text forms of TextCraft."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INSTRUCTIONS = (
     "- inventory lists what you hold\n"
     'For a generic ingredient such as "planks" any special kind will do, e.g. dark oak planks.'
 )
-"""What an agent is told once, in AgentGym's form."""
+"""The system prompt of AgentGym's form."""
 
 _NO_OPENING = "observation: holds no goal: {!r}; give the first one of an episode"
 
@@ -28,10 +28,10 @@ _EMPTY = "have nothing"
 
 
 class Form(Protocol):
-    """How a workshop is described, and how commands are written."""
+    """Renders a workshop as text and spells commands."""
 
     spells_out: bool
-    """Whether a get must name its count, and a craft its ingredients."""
+    """Whether a get must give its count, and a craft its ingredients."""
 
     def opening(self, workshop: Workshop) -> str:
         """The first observation."""
@@ -46,11 +46,11 @@ class Form(Protocol):
         ...
 
     def craft(self, recipe: Recipe, spent: dict[str, int], workshop: Workshop) -> str:
-        """The command that carries out `recipe` with the items `spent`."""
+        """The command that executes `recipe` with the items `spent`."""
         ...
 
     def item(self, name: str) -> str:
-        """How an item is named."""
+        """The name of an item in this form."""
         ...
 
     def looks(self) -> tuple[str, ...]:
@@ -58,8 +58,8 @@ class Form(Protocol):
         ...
 
     def relabel(self, opening: str, goal: str) -> str:
-        """The first observation, had the goal been `goal` (such as `craft stick`). Raises
-        `TaskError` when `opening` is none."""
+        """The first observation `opening` with the goal replaced by `goal` (such as `craft stick`).
+        Raises `TaskError` if `opening` is not a first observation."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A torch engine on a small decoder, and how it is asked."""
+"""A torch engine on a small decoder, and requests to it."""
 
 import asyncio
 

@@ -54,7 +54,7 @@ def test_a_token_off_the_tree_is_refused_with_what_is_allowed() -> None:
         (((7, STOP),), "holds the stop token 2"),
     ],
 )
-def test_a_set_without_meaning_is_refused(
+def test_invalid_admissible_sets_are_refused(
     actions: tuple[tuple[int, ...], ...], reason: str
 ) -> None:
     with pytest.raises(ValueError, match=reason):

@@ -12,7 +12,7 @@ from agentrl_components.errors import DriftError
 END = 4
 
 
-def test_ids_that_go_on_pass_the_check() -> None:
+def test_ids_that_extend_the_previous_ones_pass_the_check() -> None:
     check_extends([1, 2, 3], [1, 2, 3])
     check_extends((1, 2, 3), [1, 2, 3, 4])
     check_extends([], [1])
@@ -42,7 +42,7 @@ def asking(session: int, *ids: int) -> Request:
     return Request(session=session, ids=ids, seed=0, sampling=sampling)
 
 
-async def test_a_request_that_goes_on_reaches_the_engine() -> None:
+async def test_a_request_that_extends_the_session_reaches_the_engine() -> None:
     script = ScriptedEngine([[20, END], [21, END]])
     engine: Engine = CheckedEngine(script)
     await engine.generate(asking(1, 10, 11))
@@ -63,7 +63,7 @@ async def test_a_request_that_changes_what_was_sampled_never_reaches_the_engine(
     assert len(script.requests) == 1
 
 
-async def test_sessions_are_compared_with_themselves_alone() -> None:
+async def test_requests_are_compared_within_their_session_only() -> None:
     engine = CheckedEngine(ScriptedEngine([[20, END], [21, END]]))
     await engine.generate(asking(1, 10, 11))
     await engine.generate(asking(2, 50))

@@ -34,6 +34,6 @@ async def test_the_first_token_carries_the_logprob_of_the_whole_action():
     assert reply.version == -1
 
 
-async def test_a_world_that_names_no_actions_is_refused():
+async def test_an_environment_without_admissible_actions_is_refused():
     with pytest.raises(EngineError, match="needs an environment with admissible actions"):
         await RandomEngine().generate(request(0, None))

@@ -169,7 +169,7 @@ def test_random_weights_are_a_function_of_the_seed(folder):
         ({"model_type": "qwen2", "use_sliding_window": True}, "sliding-window attention"),
     ],
 )
-def test_a_config_that_cannot_be_used_is_named_with_its_reason(folder, changes, told):
+def test_an_unsupported_config_is_refused_with_its_reason(folder, changes, told):
     config(folder, **changes)
     with pytest.raises(ModelError) as error:
         architecture.read(folder)
@@ -186,7 +186,7 @@ def test_a_missing_key_of_the_config_is_named(folder):
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", ""])
-def test_a_config_that_is_missing_or_no_config_is_named(tmp_path, text):
+def test_a_missing_or_malformed_config_is_refused(tmp_path, text):
     if text is not None:
         (tmp_path / "config.json").write_text(text)
     with pytest.raises(ModelError, match=r"config\.json"):

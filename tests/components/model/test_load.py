@@ -1,4 +1,4 @@
-"""Model folders: made, opened, exported, and refused by name when they are damaged."""
+"""Model folders: creating, opening and exporting them, and errors for damaged ones."""
 
 import json
 
@@ -56,7 +56,7 @@ def test_a_tiny_model_speaks_as_transformers_reads_its_tokenizer(folder):
     ]
 
 
-def test_a_folder_of_the_manifest_is_used_where_it_is(folder, tmp_path):
+def test_a_file_source_is_used_in_place(folder, tmp_path):
     model = Model(source=f"file://{folder}")
     assert fetch_model(model, WORDS, 0, tmp_path / "unused") == folder
     assert not (tmp_path / "unused").exists()
@@ -135,7 +135,7 @@ def test_a_folder_without_a_tokenizer_is_named(folder):
         open_tokenizer(folder)
 
 
-def test_bfloat16_is_exported_as_held_and_never_rounds_positions(folder):
+def test_bfloat16_weights_are_exported_as_bfloat16_and_positions_are_not_rounded(folder):
     decoder = open_decoder(folder, torch.bfloat16, torch.device("cpu"))
     assert {tensor.dtype for tensor in export_weights(decoder).values()} == {torch.bfloat16}
     exact = opened(folder).get_buffer("frequencies")

@@ -1,4 +1,4 @@
-"""LoRA: merged weights equal adapters at run time; the beginning is a function of the seed."""
+"""LoRA: merged weights equal the adapted model; initial adapters depend on the seed."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ def logits(made):
     return made.logits(made(torch.arange(6), attend.positions_N, attend))
 
 
-def test_adapters_begin_as_nothing_and_merged_equal_what_they_do_at_run_time():
+def test_new_adapters_change_nothing_and_merged_ones_equal_the_adapted_model():
     made, plain = decoder(), decoder()
     lora.add(made, LORA, seed=0)
     assert torch.equal(logits(made), logits(plain))
@@ -58,7 +58,7 @@ def test_adapters_begin_as_nothing_and_merged_equal_what_they_do_at_run_time():
     torch.testing.assert_close(logits(plain), logits(made), atol=1e-5, rtol=1e-5)
 
 
-def test_adapters_begin_as_the_seed_says_whatever_was_drawn_before():
+def test_initial_adapters_depend_on_the_seed_only():
     vectors = []
     for seed, noise in ((0, 1), (0, 2), (1, 1)):
         torch.manual_seed(noise)

@@ -1,4 +1,4 @@
-"""Updates: what is rewarded becomes likelier, settings are honoured, processes agree to the bit."""
+"""Updates: rewarded actions become likelier, and results do not depend on the processes."""
 
 from dataclasses import replace
 from itertools import chain

@@ -103,7 +103,7 @@ def test_the_same_seeds_give_the_same_bits_in_whatever_order_worlds_answer(shape
     assert asyncio.run(script.jittered(made, 1)) == alone
 
 
-def test_the_cache_gives_what_computing_everything_anew_gives():
+def test_cached_and_uncached_forward_passes_agree():
     made, script = decoder(), Script(confined=False)
 
     async def play(renewed):

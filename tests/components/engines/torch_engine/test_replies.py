@@ -43,7 +43,7 @@ def first_logits(made, ids):
         return made.logits(made(torch.tensor(ids), attend.positions_N, attend))[-1]
 
 
-def test_replies_are_admissible_and_their_probability_is_shared_among_what_is():
+def test_admissible_replies_have_renormalised_probabilities():
     made, prompt = decoder(scale=0.5), [3, 4, 5]
     actions = [[10, 11], [10, 12, 13], [20]]
     logits = first_logits(made, prompt)

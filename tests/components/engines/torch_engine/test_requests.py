@@ -10,7 +10,7 @@ from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.errors import EngineError
 
 
-async def test_new_weights_forget_every_cache():
+async def test_new_weights_invalidate_every_cache():
     made, other = decoder(seed=5), decoder(seed=6)
     engine = TorchEngine(made)
     first = await engine.generate(request(1, (3, 4, 5), 1))
@@ -68,7 +68,7 @@ async def test_a_token_outside_the_vocabulary_is_an_error_and_not_a_hang(ids):
         await TorchEngine(decoder()).generate(request(1, ids))
 
 
-async def test_a_bug_in_a_step_reaches_those_who_wait():
+async def test_an_unexpected_error_in_a_step_fails_pending_replies():
     """A seed is a uint64."""
     engine = TorchEngine(decoder())
     async with asyncio.timeout(300):
@@ -78,7 +78,7 @@ async def test_a_bug_in_a_step_reaches_those_who_wait():
     await engine.close()
 
 
-async def test_a_request_that_says_nothing_new_is_refused():
+async def test_a_request_without_new_tokens_is_refused():
     engine = TorchEngine(decoder())
     with pytest.raises(EngineError, match="no new tokens"):
         await engine.generate(request(1, ()))
@@ -93,7 +93,7 @@ async def test_a_slot_that_was_given_back_is_used_by_the_next_session():
     assert engine._slots == 2
 
 
-async def test_a_caller_that_gave_up_disturbs_nobody():
+async def test_a_cancelled_request_does_not_affect_other_replies():
     made = decoder()
     engine = TorchEngine(made)
     long = Sampling(temperature=1.0, top_p=1.0, max_tokens=60, stop=(0,))
@@ -107,7 +107,7 @@ async def test_a_caller_that_gave_up_disturbs_nobody():
     assert (reply.ids, reply.logprobs) == (alone.ids, alone.logprobs)
 
 
-async def test_a_cache_that_grows_keeps_what_it_held():
+async def test_a_growing_cache_keeps_its_content():
     made = decoder()
     engine = TorchEngine(made)
     ids = tuple(range(2, 40))

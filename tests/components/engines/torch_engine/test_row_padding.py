@@ -1,4 +1,4 @@
-"""Numbers of rows at which a matrix product computes each row by itself."""
+"""Row counts for which matrix products are batch-invariant."""
 
 import logging
 from collections.abc import Iterator
@@ -21,23 +21,23 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def test_a_batch_is_padded_to_the_next_number_of_rows_that_will_do():
+def test_a_batch_is_padded_to_the_next_permitted_row_count():
     assert [RowCounts(24, 12).padded(rows) for rows in (1, 24, 25, 36, 37)] == [24, 24, 36, 36, 48]
     assert [RowCounts(10, 4).padded(rows) for rows in (1, 12, 13)] == [12, 12, 16]
     assert [ANY.padded(rows) for rows in (1, 7)] == [1, 7]
 
 
-def test_rows_by_a_step_are_the_common_multiples():
+def test_row_counts_by_a_step_are_the_common_multiples():
     assert RowCounts(60, 12).by(8) == RowCounts(60, 24)
     assert RowCounts(16, 1).by(4) == RowCounts(16, 4)
 
 
-def test_a_step_from_which_rows_differ_is_found_out():
+def test_row_counts_with_different_results_are_detected():
     """A matrix of one row is a product with a vector: another kernel on every processor."""
     assert not row_padding.is_batch_invariant(RowCounts(1, 1), 96, 96, torch.float32)
 
 
-def test_what_the_machine_answers_holds_for_numbers_it_was_not_asked_about():
+def test_the_measured_row_counts_hold_for_counts_that_were_not_tried():
     shape = decoder(hidden=96, heads=3, kv_heads=1, width=32).shape
     kind = row_padding.row_counts(shape, torch.float32, CPU)
     weight = torch.randn(48, 96, generator=torch.Generator().manual_seed(7))
@@ -51,12 +51,12 @@ def test_what_the_machine_answers_holds_for_numbers_it_was_not_asked_about():
     assert len(results) == 1
 
 
-def test_where_rows_are_shared_by_threads_there_is_nothing_to_pad_to():
+def test_with_several_threads_no_row_count_is_batch_invariant():
     torch.set_num_threads(2)
     assert row_padding.row_counts(decoder().shape, torch.float32, CPU) == ANY
 
 
-def test_a_processor_on_which_nothing_holds_is_told_of(caplog):
+def test_a_processor_without_batch_invariant_row_counts_is_logged(caplog):
     with caplog.at_level(logging.WARNING):
         found = row_padding.measured_row_counts(
             frozenset({(96, 96)}), torch.float32, (RowCounts(1, 1), RowCounts(2, 1))

@@ -206,7 +206,7 @@ async def test_sampling_that_vllm_would_change_is_refused(bench: Bench):
             await bench.engine.generate(ask([5], 0, replace(FREE, temperature=temperature)))
 
 
-async def test_an_only_action_is_written_without_asking_the_model(bench: Bench):
+async def test_a_single_admissible_action_is_not_sampled(bench: Bench):
     before = bench.engine.prompt_tokens
     reply = await bench.engine.generate(ask([5], 0, FREE, admissible=[(7, 8, 9)]))
     assert reply.ids == (7, 8, 9, STOP)

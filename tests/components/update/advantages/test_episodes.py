@@ -56,7 +56,7 @@ def view(reward, group):
     return EpisodeView(reward=reward, group=group, mask=np.array([True]))
 
 
-def test_groups_that_earned_the_same_or_hold_one_episode_say_nothing():
+def test_groups_of_equal_rewards_or_of_one_episode_have_zero_variance():
     views = [view(1, 0), view(0.5, 1), view(1, 0), view(0.25, 1), view(0.3, 2)]
     assert zero_variance(views) == {0, 2}
 

@@ -67,7 +67,7 @@ def test_turn_level_reads_the_value_at_the_first_token_that_was_sampled_not_forc
     np.testing.assert_allclose(result.advantages[0], [0, 0, 0.5, 0.5, 0])
 
 
-def test_a_turn_that_was_forced_altogether_is_no_step():
+def test_a_turn_without_sampled_tokens_is_not_a_step():
     # with gamma .5 a third step would halve the return: the first turn's is .5, not .25
     view = episode(1.0, "1001", [0, 9, 9, 0], spans=((0, 1), (1, 3), (3, 4)))
     result = turn_level([view], gamma=0.5, lam=1.0, whiten=False)

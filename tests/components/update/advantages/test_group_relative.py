@@ -49,7 +49,7 @@ def test_tasks_are_not_compared_with_each_other():
     assert amounts(result) == pytest.approx([0.5, -0.2, -0.5, 0.2])
 
 
-def test_the_only_try_left_of_a_group_is_compared_with_nothing():
+def test_a_group_of_one_episode_has_advantage_zero():
     assert amounts(group_relative(tries([1]))) == [0.0]
 
 

@@ -30,7 +30,7 @@ def test_upstream_promises_rloo_and_refuses_it_and_here_it_can_be_chosen():
     assert float(result.advantages[0][1]) == 1.0
 
 
-def test_the_only_try_left_of_a_group_is_compared_with_nothing():
+def test_a_group_of_one_episode_has_advantage_zero():
     np.testing.assert_array_equal(leave_one_out(tries([1])).advantages[0], [0, 0, 0])
 
 

@@ -47,7 +47,7 @@ def test_the_baseline_form_subtracts_the_groups_mean_first():
     )
 
 
-def test_a_batch_that_earned_the_same_everywhere_has_nothing_to_learn():
+def test_equal_rewards_in_the_whole_batch_give_zero_advantages():
     result = reinforce_pp([episode(1, "110"), episode(1, "10")])
     np.testing.assert_array_equal(result.advantages[0], [0, 0, 0])
 

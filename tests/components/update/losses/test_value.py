@@ -6,7 +6,7 @@ import torch
 from agentrl_components.update.losses.value import clipped_value_loss
 
 
-def test_a_value_that_moved_too_far_is_judged_by_the_worse_of_itself_and_its_clipped_self():
+def test_the_value_loss_is_the_larger_of_the_unclipped_and_the_clipped_one():
     # old 0, return 1, clip .5
     # V = .25: (.75)^2 / 2 = .28125, unclipped
     # V = 1.0: free 0, clipped (.5 - 1)^2 / 2 = .125: not rewarded for going beyond .5

@@ -148,19 +148,23 @@ class RunContext:
     def save(self) -> None:
         """Save a checkpoint of the run as it stands between two iterations."""
         with self.timed("checkpoint"):
-            saved_state.save(self.store, self.workers.folder, self.learner, self.training)
+            with self._spool() as spool:
+                folder = self.workers.folder
+                saved_state.save(self.store, folder, self.learner, self.training, spool)
             best = self._note_checkpoint()
             saved_state.prune(self.store, self.spec, self.history, best)
 
     def resume(self) -> None:
         """Continue from the newest intact checkpoint, if there is one."""
-        found = checkpoint.latest(self.store, self.view.note)
-        if found is None:
-            return
-        self.training = saved_state.restore(found, self.learner)
+        with self._spool() as spool:
+            found = checkpoint.latest(self.store, self.view.note, spool)
+            if found is None:
+                return
+            self.training = saved_state.restore(found, self.learner)
         if self.spec.warm_start is not None and self.learner.has_reference:
             # The reference policy is the one that the warm start ended with.
-            self.learner.restore_reference(checkpoint.load(self.store, 0).files)
+            with self._spool() as spool:
+                self.learner.restore_reference(checkpoint.load(self.store, 0, spool).files)
         self._note_checkpoint()
         self.resumed = True
         self.journal.truncate(len(self.history))
@@ -169,11 +173,19 @@ class RunContext:
     def roll_back(self, iteration: int) -> None:
         """Restore the weights and the optimizer of the checkpoint after `iteration`, and nothing
         else of it: the schedule continues, and random streams are new."""
-        self.learner.restore(checkpoint.load(self.store, iteration + 1).files)
+        with self._spool() as spool:
+            self.learner.restore(checkpoint.load(self.store, iteration + 1, spool).files)
         # An engine that has loaded the discarded weights must not take them for the restored ones.
         self.training.version += 1
         self.training.rolled_back.append(self.history[-1].phase)
         self.training.after_rollback = True
+
+    @contextlib.contextmanager
+    def _spool(self) -> Iterator[Path]:
+        """A temporary folder for the files of a checkpoint, so that they need not fit into
+        memory."""
+        with TemporaryDirectory(dir=self.scratch, prefix="checkpoint-") as folder:
+            yield Path(folder)
 
     def _note_checkpoint(self) -> int:
         """Record that a checkpoint covers the whole history. Returns the best checkpoint."""

@@ -36,15 +36,18 @@ class TrainingState:
     """The next iteration starts from restored weights."""
 
 
-def save(store: Store, model_folder: Path, learner: Learner, state: TrainingState) -> None:
+def save(
+    store: Store, model_folder: Path, learner: Learner, state: TrainingState, spool: Path
+) -> None:
     """Write a checkpoint of the run as it stands between two iterations. `model_folder` is where
-    the configuration and tokenizer files come from."""
+    the configuration and tokenizer files come from. Tensors are written to the folder `spool`
+    first, so that they are not in memory a second time."""
     files: tensors.Files = _model_files(model_folder)
     weights = learner.weights()
     if any(weight.dtype is torch.float32 for weight in weights.values()):
         files["config.json"] = _with_float32(files["config.json"])
-    files[WEIGHTS] = tensors.pack(weights, WEIGHTS)
-    files |= learner.state()
+    files[WEIGHTS] = tensors.pack(weights, WEIGHTS, spool)
+    files |= learner.state(spool)
     checkpoint.save(
         store,
         Checkpoint(

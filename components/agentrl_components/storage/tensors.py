@@ -79,7 +79,8 @@ def unpack(content: bytes | Path) -> dict[str, torch.Tensor]:
     else:
         with safe_open(content, framework="pt") as file:
             metadata = file.metadata() or {}
-            state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, not a mapping
+            # Cloned, because the tensors of the file are mapped to it.
+            state = {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118, not a mapping
     for alias, original in json.loads(metadata.get(_ALIASES, "{}")).items():
         state[alias] = state[original]
     return state

@@ -111,9 +111,10 @@ class Learner:
         """The policy's weights, as `Trainers.weights` gives them."""
         return self.trainers.weights()
 
-    def state(self) -> Files:
-        """Master weights and optimizer state, as files of a checkpoint."""
-        return self.trainers.state()
+    def state(self, spool: Path | None = None) -> Files:
+        """Master weights and optimizer state, as files of a checkpoint: in the folder `spool`, or
+        in memory without one."""
+        return self.trainers.state(spool)
 
     def restore(self, files: Mapping[str, bytes | Path]) -> None:
         """Load what `state` returned."""

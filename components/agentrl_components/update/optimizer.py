@@ -49,11 +49,12 @@ class Optimizer:
         """Reset AdamW's moments, as needed when the objective changes."""
         self.adamw.clear()
 
-    def state(self, name: str) -> tensors.Files:
-        """Master weights and moments as files of a checkpoint."""
+    def state(self, name: str, spool: Path | None = None) -> tensors.Files:
+        """Master weights and moments as files of a checkpoint: in the folder `spool`, or in memory
+        without one."""
         master = f"{keys.TRAINER}{name}-master.safetensors"
-        return tensors.pack_optimizer(self.adamw.state_dict(), name) | {
-            master: tensors.pack({"vector": self._shared.vector}, master)
+        return tensors.pack_optimizer(self.adamw.state_dict(), name, spool) | {
+            master: tensors.pack({"vector": self._shared.vector}, master, spool)
         }
 
     @torch.no_grad()

@@ -70,8 +70,9 @@ class Trainers(Protocol):
         """The policy's weights on the CPU, named as transformers names them, adapters merged."""
         ...
 
-    def state(self) -> Files:
-        """Master weights and optimizer state, as files of a checkpoint."""
+    def state(self, spool: Path | None = None) -> Files:
+        """Master weights and optimizer state, as files of a checkpoint: in the folder `spool`, or
+        in memory without one."""
         ...
 
     def restore(self, files: Mapping[str, bytes | Path]) -> None:

@@ -74,9 +74,9 @@ class PoolTrainers:
         self._lead.policy.refresh()
         return export_weights(self._lead.decoder)
 
-    def state(self) -> Files:
-        files = self.policy.state("optimizer")
-        return files if self.critic is None else files | self.critic.state("critic")
+    def state(self, spool: Path | None = None) -> Files:
+        files = self.policy.state("optimizer", spool)
+        return files if self.critic is None else files | self.critic.state("critic", spool)
 
     def restore(self, files: Mapping[str, bytes | Path]) -> None:
         self.policy.restore(files, "optimizer")

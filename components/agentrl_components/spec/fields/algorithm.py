@@ -103,9 +103,9 @@ class Algorithm(SpecModel):
     gigpo_weight: float = Field(default=1.0, ge=0, le=10)
     """For `gigpo`: weight of the step-level advantage, relative to 1 for the episode-level one."""
     drop_zero_variance: bool = True
-    """Drop groups without a learning signal, for algorithms whose baseline is the group: those
-    whose episodes all have the same reward and, for `gigpo`, whose turns do not differ either.
-    Dropped episodes contribute nothing to the update, so neither entropy bonus nor KL penalty."""
+    """Drop groups whose episodes all have the same reward, for algorithms whose baseline is the
+    group. Dropped episodes contribute nothing to the update: neither entropy bonus nor KL penalty
+    nor, for `gigpo`, differences between turns."""
     refill_rounds: int = Field(default=0, ge=0, le=8)
     """How many more rounds of tasks an iteration may sample to replace dropped groups."""
 

@@ -1,4 +1,4 @@
-"""Building the programs of the local cluster, with a stand-in for Go."""
+"""Building the programs of the local cluster, with a fake `go`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from cluster.settings import HERE
 
 GO = """#!/bin/sh
-# `go build ... -o FOLDER/ PACKAGE...`: takes a while, and writes one file per package
+# `go build ... -o FOLDER/ PACKAGE...`: sleeps, then writes one file per package
 echo "$1" >> "$LOG"
 test "$1" = build || exit 0
 sleep 0.5

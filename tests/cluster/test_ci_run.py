@@ -1,4 +1,4 @@
-"""`.ci/run`, with a stand-in for make."""
+"""`.ci/run`, with fake programs."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ test "$1" != "$FAILS"
 AGENTRL = """#!/bin/sh
 test "$1" != metrics || seq 12
 """
-NOTHING = """#!/bin/sh
+NO_OP = """#!/bin/sh
 """
 STEPS = ["make test", "make check", "make docs", "make test-slow", "make e2e"]
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with only the script and stand-ins for the programs that it calls."""
+    """A checkout with only the script and fakes of the programs that it calls."""
     for name, content in (
         ("bin/make", MAKE),
-        ("bin/python3", NOTHING),
-        ("bin/go", NOTHING),
+        ("bin/python3", NO_OP),
+        ("bin/go", NO_OP),
         ("bin/id", "#!/bin/sh\necho 0\n"),
         (".venv/bin/agentrl", AGENTRL),
     ):
@@ -59,12 +59,12 @@ def start(checkout: Path, **environment: str) -> subprocess.Popen[str]:
 
 
 def calls(checkout: Path) -> list[str]:
-    """What make was called for."""
+    """Commands that were passed to make."""
     return (checkout / "log").read_text().splitlines()
 
 
 def table(output: str) -> list[str]:
-    """Names in the table that ends the output."""
+    """Step names in the table at the end of the output."""
     rows = output.rpartition("\nStep ")[2].splitlines()[1:]
     return [re.sub(r" +\d+$", "", row) for row in rows]
 

@@ -16,7 +16,7 @@ from cluster.settings import STATE
 
 pytestmark = [
     pytest.mark.cluster,
-    # raised by the imports of kfp
+    # importing kfp raises these
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning"),
 ]
 
@@ -45,12 +45,12 @@ compiler.Compiler().compile(smoke, sys.argv[1])
 
 
 @pytest.fixture(scope="module", autouse=True)
-def running() -> None:
+def require_local_cluster() -> None:
     if not (STATE / "up").exists():
         pytest.skip("the local cluster is not running")
 
 
-def test_a_compiled_pipeline_of_three_steps_succeeds(tmp_path: Path) -> None:
+def test_compiled_pipeline_of_three_steps_succeeds(tmp_path: Path) -> None:
     import kfp
 
     package = tmp_path / "smoke.yaml"

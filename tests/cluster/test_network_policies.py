@@ -1,4 +1,4 @@
-"""What NetworkPolicies let through, by examples; and the rules that the kernel gets."""
+"""Traffic that NetworkPolicies allow, and the nftables rules that enforce them."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ WEB = Pod(
 DB = Pod(namespace="shop", name="db", address="10.244.0.3", labels={"app": "db"})
 PROBE = Pod(namespace="watch", name="probe", address="10.244.0.4")
 STORE = Pod(namespace="shop", name="store", address=HOST, only=(("tcp", 9000),))
-"""Beside the cluster, at an address that others share."""
-SPACES = {"shop": {"name": "shop"}, "watch": {"name": "watch"}}
+"""A process outside the cluster, at an address that it shares with other processes."""
+NAMESPACES = {"shop": {"name": "shop"}, "watch": {"name": "watch"}}
 TO_WEB = {"podSelector": {"matchLabels": {"app": "web"}}}
 ALL: Manifest = {"podSelector": {}}
 
@@ -29,71 +29,71 @@ def policy(**spec: Any) -> Manifest:
     return {"metadata": {"namespace": "shop", "name": "p"}, "spec": spec}
 
 
-def under(*policies: Manifest) -> Network:
-    return Network(pods=(WEB, DB, PROBE, STORE), namespaces=SPACES, policies=policies)
+def network_with(*policies: Manifest) -> Network:
+    return Network(pods=(WEB, DB, PROBE, STORE), namespaces=NAMESPACES, policies=policies)
 
 
-def test_a_pod_that_no_policy_selects_talks_to_everybody():
-    open_to_all = under()
-    assert open_to_all.allows(PROBE, WEB, "tcp", 1)
-    assert open_to_all.allows(WEB, "1.2.3.4", "udp", 1)
-    of_others = under(policy(podSelector={"matchLabels": {"app": "db"}}))
-    assert of_others.allows(PROBE, WEB, "tcp", 1)
+def test_pod_without_policy_is_not_isolated():
+    without_policies = network_with()
+    assert without_policies.allows(PROBE, WEB, "tcp", 1)
+    assert without_policies.allows(WEB, "1.2.3.4", "udp", 1)
+    policy_for_another_pod = network_with(policy(podSelector={"matchLabels": {"app": "db"}}))
+    assert policy_for_another_pod.allows(PROBE, WEB, "tcp", 1)
 
 
-def test_a_policy_without_rules_isolates_in_the_directions_that_it_names():
-    inwards = under(policy(podSelector={}))
-    assert not inwards.allows(PROBE, WEB, "tcp", 8080)
-    assert inwards.allows(WEB, PROBE, "tcp", 8080)
-    outwards = under(policy(podSelector={}, policyTypes=["Egress"]))
-    assert outwards.allows(PROBE, WEB, "tcp", 8080)
-    assert not outwards.allows(WEB, PROBE, "tcp", 8080)
-    assert not outwards.allows(WEB, HOST, "udp", 53)
+def test_policy_without_rules_isolates_in_the_directions_of_its_policy_types():
+    ingress_only = network_with(policy(podSelector={}))
+    assert not ingress_only.allows(PROBE, WEB, "tcp", 8080)
+    assert ingress_only.allows(WEB, PROBE, "tcp", 8080)
+    egress_only = network_with(policy(podSelector={}, policyTypes=["Egress"]))
+    assert egress_only.allows(PROBE, WEB, "tcp", 8080)
+    assert not egress_only.allows(WEB, PROBE, "tcp", 8080)
+    assert not egress_only.allows(WEB, HOST, "udp", 53)
 
 
-def test_egress_rules_isolate_where_no_types_are_given():
-    both = under(policy(podSelector={}, egress=[{}]))
-    assert not both.allows(PROBE, WEB, "tcp", 8080)
-    assert both.allows(WEB, PROBE, "tcp", 8080)
+def test_policy_types_default_to_both_if_there_are_egress_rules():
+    egress_rule = network_with(policy(podSelector={}, egress=[{}]))
+    assert not egress_rule.allows(PROBE, WEB, "tcp", 8080)
+    assert egress_rule.allows(WEB, PROBE, "tcp", 8080)
 
 
-def test_a_pod_always_reaches_itself():
-    closed = under(policy(podSelector={}, policyTypes=["Ingress", "Egress"]))
+def test_pod_always_reaches_itself():
+    closed = network_with(policy(podSelector={}, policyTypes=["Ingress", "Egress"]))
     assert closed.allows(WEB, WEB, "tcp", 8080)
 
 
-def test_a_peer_without_a_namespace_selector_is_of_the_policys_namespace():
-    spec = under(policy(**TO_WEB, ingress=[{"from": [ALL]}]))
+def test_peer_without_namespace_selector_is_in_the_namespace_of_the_policy():
+    spec = network_with(policy(**TO_WEB, ingress=[{"from": [ALL]}]))
     assert spec.allows(DB, WEB, "tcp", 1)
     assert not spec.allows(PROBE, WEB, "tcp", 1)
 
 
-def test_a_peer_with_both_selectors_must_meet_both():
-    chosen = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "db"}}}
-    spec = under(policy(**TO_WEB, ingress=[{"from": [chosen]}]))
+def test_peer_with_two_selectors_must_match_both():
+    peer = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "db"}}}
+    spec = network_with(policy(**TO_WEB, ingress=[{"from": [peer]}]))
     assert spec.allows(DB, WEB, "tcp", 1)
     assert not spec.allows(PROBE, WEB, "tcp", 1)
     either = [{"namespaceSelector": {"matchLabels": {"name": "watch"}}}, {"podSelector": {}}]
-    assert under(policy(**TO_WEB, ingress=[{"from": either}])).allows(PROBE, WEB, "tcp", 1)
+    assert network_with(policy(**TO_WEB, ingress=[{"from": either}])).allows(PROBE, WEB, "tcp", 1)
 
 
-def test_ports_are_of_the_pod_that_is_called_and_may_be_named_there():
-    spec = under(policy(**TO_WEB, ingress=[{"ports": [{"port": "http"}]}]))
+def test_named_port_is_resolved_in_the_destination_pod():
+    spec = network_with(policy(**TO_WEB, ingress=[{"ports": [{"port": "http"}]}]))
     assert spec.allows(PROBE, WEB, "tcp", 8080)
     assert not spec.allows(PROBE, WEB, "tcp", 8081)
     assert not spec.allows(PROBE, WEB, "udp", 8080)
-    outwards = policy(
+    egress_only = policy(
         podSelector={"matchLabels": {"app": "db"}},
         policyTypes=["Egress"],
         egress=[{"ports": [{"port": "http"}]}],
     )
-    assert under(outwards).allows(DB, WEB, "tcp", 8080)
-    assert not under(outwards).allows(DB, PROBE, "tcp", 8080)
+    assert network_with(egress_only).allows(DB, WEB, "tcp", 8080)
+    assert not network_with(egress_only).allows(DB, PROBE, "tcp", 8080)
 
 
-def test_a_range_of_ports_holds_both_its_ends():
+def test_port_range_includes_both_ends():
     ports = [{"protocol": "UDP", "port": 100, "endPort": 102}]
-    spec = under(policy(**TO_WEB, ingress=[{"ports": ports}]))
+    spec = network_with(policy(**TO_WEB, ingress=[{"ports": ports}]))
     assert [spec.allows(DB, WEB, "udp", port) for port in (99, 100, 102, 103)] == [
         False,
         True,
@@ -102,9 +102,9 @@ def test_a_range_of_ports_holds_both_its_ends():
     ]
 
 
-def test_a_block_of_addresses_may_have_holes():
+def test_ip_block_excludes_its_exceptions():
     block = {"cidr": "10.0.0.0/8", "except": ["10.9.0.0/16"]}
-    spec = under(
+    spec = network_with(
         policy(podSelector={}, policyTypes=["Egress"], egress=[{"to": [{"ipBlock": block}]}])
     )
     assert spec.allows(WEB, "10.1.0.1", "tcp", 443)
@@ -112,14 +112,14 @@ def test_a_block_of_addresses_may_have_holes():
     assert not spec.allows(WEB, "8.8.8.8", "tcp", 443)
 
 
-def test_policies_add_up():
+def test_policies_are_additive():
     closed, opened = policy(podSelector={}), policy(**TO_WEB, ingress=[{"from": [ALL]}])
-    assert under(closed, opened).allows(DB, WEB, "tcp", 1)
-    assert not under(closed, opened).allows(WEB, DB, "tcp", 1)
+    assert network_with(closed, opened).allows(DB, WEB, "tcp", 1)
+    assert not network_with(closed, opened).allows(WEB, DB, "tcp", 1)
 
 
-def test_a_process_beside_the_cluster_is_a_pod_of_its_services_namespace_at_that_port_alone():
-    spec = under(policy(podSelector={}, policyTypes=["Egress"], egress=[{"to": [ALL]}]))
+def test_process_outside_the_cluster_is_selected_as_a_pod_at_its_service_port_only():
+    spec = network_with(policy(podSelector={}, policyTypes=["Egress"], egress=[{"to": [ALL]}]))
     assert spec.openings(WEB, "egress") == (
         Opening(networks=("10.244.0.2", "10.244.0.3")),
         Opening(networks=(HOST,), protocol="tcp", ports=(9000, 9000)),
@@ -137,11 +137,11 @@ def test_a_process_beside_the_cluster_is_a_pod_of_its_services_namespace_at_that
         ({"key": "b", "operator": "DoesNotExist"}, True),
     ],
 )
-def test_labels_are_selected_by_expressions(expression: Manifest, selected: bool):
+def test_selector_matches_label_expressions(expression: Manifest, selected: bool):
     assert selects({"matchExpressions": [expression]}, {"a": "1"}) is selected
 
 
-def test_a_network_is_read_from_what_the_api_server_says():
+def test_network_is_built_from_api_objects():
     def pod(name: str, **status: Any) -> Manifest:
         port = {"name": "http", "containerPort": 8080}
         containers = [{"name": "c", "ports": [port, {"containerPort": 1}]}]
@@ -176,7 +176,7 @@ def test_a_network_is_read_from_what_the_api_server_says():
     assert read.namespaces == {"shop": {"name": "shop"}}
 
 
-def test_the_kernels_rules_refuse_what_no_opening_admits():
+def test_nftables_rules_reject_traffic_that_no_policy_allows():
     spec = policy(
         **TO_WEB,
         policyTypes=["Ingress", "Egress"],
@@ -187,7 +187,7 @@ def test_the_kernels_rules_refuse_what_no_opening_admits():
         ],
     )
     assert (
-        ruleset(under(spec))
+        ruleset(network_with(spec))
         == """\
 table ip agentrl-policies {
 }

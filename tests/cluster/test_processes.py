@@ -1,4 +1,4 @@
-"""A process is gone when all of it is: what it listened on is free then, and no sooner."""
+"""A process is alive until its last thread ends; its orphaned children stay in its group."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ import pytest
 from cluster.processes import Process, launch, signal_group
 
 pytestmark = [
-    # what is started is to outlive who started it
+    # the started processes must outlive the Popen objects that started them
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-# The exit system call ends one thread, as the kernel ends the threads of a killed process one by
-# one; the other listens on, as one does that waits for the disk.
-HEADLESS = """
+# The exit system call ends only the calling thread. The kernel also ends the threads of a killed
+# process one by one; here the second thread keeps listening, like a thread blocked on disk I/O.
+FIRST_THREAD_EXITS = """
 import ctypes, socket, threading, time
 listening = socket.create_server(("127.0.0.1", 0))
-def last():
+def second_thread():
     time.sleep(0.2)
     print(listening.getsockname()[1], flush=True)
     time.sleep(600)
-threading.Thread(target=last).start()
+threading.Thread(target=second_thread).start()
 ctypes.CDLL(None).syscall(60, 0)
 """
 PARENT = """
@@ -40,25 +40,26 @@ print(child.pid, flush=True)
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Callable[[str], Process]]:
-    there: list[Process] = []
+def start_process(tmp_path: Path) -> Iterator[Callable[[str], Process]]:
+    processes: list[Process] = []
 
     def start(program: str) -> Process:
-        wanted = Process(name="tried", argv=[sys.executable, "-c", program])
-        there.append(launch(wanted, tmp_path))
-        return there[-1]
+        process = Process(name="tried", argv=[sys.executable, "-c", program])
+        processes.append(launch(process, tmp_path))
+        return processes[-1]
 
     yield start
-    for process in there:
+    for process in processes:
         signal_group(process, signal.SIGKILL)
 
 
-def said(process: Process, folder: Path) -> int:
-    """The number it prints."""
+def printed_number(process: Process, folder: Path) -> int:
+    """Wait for the number that the process prints."""
     return int(until(lambda: (folder / "log/tried.log").read_text().strip()))
 
 
 def until(ready: Callable[[], str]) -> str:
+    """Poll `ready` until its result is not empty, and return that."""
     deadline = time.monotonic() + 300
     while not (answer := ready()):
         assert time.monotonic() < deadline
@@ -66,11 +67,11 @@ def until(ready: Callable[[], str]) -> str:
     return answer
 
 
-def test_a_process_whose_first_thread_has_ended_is_alive_until_the_last_has(
-    started: Callable[[str], Process], tmp_path: Path
+def test_process_is_alive_until_its_last_thread_ends(
+    start_process: Callable[[str], Process], tmp_path: Path
 ) -> None:
-    process = started(HEADLESS)
-    port = said(process, tmp_path)
+    process = start_process(FIRST_THREAD_EXITS)
+    port = printed_number(process, tmp_path)
     assert Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     assert process.alive
     socket.create_connection(("127.0.0.1", port)).close()
@@ -81,19 +82,19 @@ def test_a_process_whose_first_thread_has_ended_is_alive_until_the_last_has(
         socket.create_connection(("127.0.0.1", port))
 
 
-def test_what_a_process_leaves_behind_belongs_to_it(
-    started: Callable[[str], Process], tmp_path: Path
+def test_orphaned_child_stays_in_the_process_group(
+    start_process: Callable[[str], Process], tmp_path: Path
 ) -> None:
-    process = started(PARENT)
-    child = said(process, tmp_path)
+    process = start_process(PARENT)
+    child = printed_number(process, tmp_path)
     until(lambda: "" if process.alive else "ended")
     assert process.group() == [child]
 
 
-def test_a_process_that_got_the_number_of_an_earlier_one_is_let_alone(
-    started: Callable[[str], Process], tmp_path: Path
+def test_process_that_reuses_a_pid_is_not_signalled(
+    start_process: Callable[[str], Process], tmp_path: Path
 ) -> None:
-    process = started("import time; time.sleep(600)")
+    process = start_process("import time; time.sleep(600)")
     earlier = replace(process, born=process.born - 1)
     assert process.alive
     assert not earlier.alive

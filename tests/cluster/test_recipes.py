@@ -1,4 +1,4 @@
-"""The programs of the local cluster."""
+"""Build recipes for the programs of the local cluster."""
 
 from __future__ import annotations
 

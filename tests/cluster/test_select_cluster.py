@@ -1,6 +1,6 @@
-"""Which cluster is selected, and which commands are run for it.
+"""Selection of the cluster, and the commands that operate it.
 
-The commands are recorded, not run: CI has neither Docker nor kind.
+Commands are recorded, not run: CI has neither Docker nor kind.
 """
 
 import json
@@ -26,8 +26,8 @@ KFP = {
     )
 }
 READY = {"kubectl get --raw=/readyz --request-timeout=10s": "ok"}
-GIVEN = {"KUBECONFIG": "/home/me/.kube/config"}
-REGISTRY = {**GIVEN, "AGENTRL_REGISTRY": "registry.example.org/team/"}
+EXTERNAL = {"KUBECONFIG": "/home/me/.kube/config"}
+REGISTRY = {**EXTERNAL, "AGENTRL_REGISTRY": "registry.example.org/team/"}
 
 
 def selected(environment: dict[str, str], answers: dict[str, str]) -> str:
@@ -39,7 +39,7 @@ def selected(environment: dict[str, str], answers: dict[str, str]) -> str:
 
 
 def test_kubeconfig_is_preferred_to_kind_and_kind_to_the_local_cluster():
-    assert selected(GIVEN, DOCKER) == "external"
+    assert selected(EXTERNAL, DOCKER) == "external"
     assert selected({}, DOCKER) == "kind"
     assert selected({}, {}) == "local"
 
@@ -52,8 +52,8 @@ def test_kubeconfig_of_the_local_cluster_selects_the_local_cluster():
     assert selected({"KUBECONFIG": str(settings.KUBECONFIG)}, {}) == "local"
 
 
-def test_variable_overrides_the_selection():
-    assert selected({**GIVEN, "AGENTRL_CLUSTER": "local"}, DOCKER) == "local"
+def test_environment_variable_overrides_the_selection():
+    assert selected({**EXTERNAL, "AGENTRL_CLUSTER": "local"}, DOCKER) == "local"
     assert selected({"AGENTRL_CLUSTER": "external"}, {}) == (
         "AGENTRL_CLUSTER=external: KUBECONFIG is not set"
     )
@@ -66,11 +66,11 @@ def test_local_cluster_is_operated_by_its_own_commands():
     shell = RecordedShell()
     for word in ("up", "images", "down"):
         assert main(word, shell, {}) == 0
-    commands = [words.partition("hack/")[2] for words in shell.done]
+    commands = [words.partition("hack/")[2] for words in shell.commands]
     assert commands == ["cluster local up", "cluster local images", "cluster local down"]
 
 
-def walkthrough() -> list[str]:
+def documented_commands() -> list[str]:
     """The commands of docs/install.md for kind, with variables filled in."""
     text = (settings.REPOSITORY / "docs/install.md").read_text()
     text = text.partition("## On kind")[2].partition("### 4.")[0].replace("\\\n", "")
@@ -83,7 +83,9 @@ def walkthrough() -> list[str]:
 def test_kind_cluster_runs_exactly_the_documented_commands():
     shell = RecordedShell({**DOCKER, "kind get clusters": "other\n"})
     assert main("up", shell, {}) == main("images", shell, {}) == 0
-    assert [words.replace(str(settings.REPOSITORY), ".") for words in shell.done] == walkthrough()
+    assert [
+        words.replace(str(settings.REPOSITORY), ".") for words in shell.commands
+    ] == documented_commands()
     assert shell.messages[-1] == f"export KUBECONFIG={settings.CACHE}/kind.kubeconfig"
 
 
@@ -92,32 +94,35 @@ MINIO_IMAGE = (
 )
 
 
-def test_existing_kind_cluster_is_reused_and_only_ours_is_deleted():
+def test_existing_kind_cluster_is_reused_and_no_other_is_deleted():
     answers = {"kind get clusters": f"{NAME}\nother\n", MINIO_IMAGE: MINIO}
-    there = RecordedShell(DOCKER | answers)
-    main("up", there, {})
-    assert [words.split()[:2] for words in there.done] == [["kind", "export"], ["kubectl", "-n"]]
-    assert "--for=condition=Available" in there.done[-1]
-    KindCluster(there).down()
-    assert there.done[-1] == "kind delete cluster --name agentrl"
-    gone = RecordedShell({**DOCKER, "kind get clusters": "other\n"})
-    KindCluster(gone).down()
-    assert gone.done == []
+    existing = RecordedShell(DOCKER | answers)
+    main("up", existing, {})
+    assert [words.split()[:2] for words in existing.commands] == [
+        ["kind", "export"],
+        ["kubectl", "-n"],
+    ]
+    assert "--for=condition=Available" in existing.commands[-1]
+    KindCluster(existing).down()
+    assert existing.commands[-1] == "kind delete cluster --name agentrl"
+    absent = RecordedShell({**DOCKER, "kind get clusters": "other\n"})
+    KindCluster(absent).down()
+    assert absent.commands == []
 
 
 def test_external_cluster_is_neither_started_nor_stopped():
     shell = RecordedShell({**READY, **KFP})
-    assert main("up", shell, GIVEN) == main("down", shell, GIVEN) == 0
-    assert shell.done == []
+    assert main("up", shell, EXTERNAL) == main("down", shell, EXTERNAL) == 0
+    assert shell.commands == []
 
 
-def test_error_names_what_an_external_cluster_lacks_and_the_page_to_read():
-    silent, bare = RecordedShell(), RecordedShell(READY)
-    assert main("up", silent, GIVEN) == main("up", bare, GIVEN) == 1
-    assert silent.messages[-1].startswith(
+def test_error_names_the_objects_that_an_external_cluster_lacks_and_the_documentation():
+    unreachable, without_kfp = RecordedShell(), RecordedShell(READY)
+    assert main("up", unreachable, EXTERNAL) == main("up", without_kfp, EXTERNAL) == 1
+    assert unreachable.messages[-1].startswith(
         "cluster: KUBECONFIG=/home/me/.kube/config: the cluster does not answer"
     )
-    assert bare.messages[-1] == (
+    assert without_kfp.messages[-1] == (
         "cluster: namespace kubeflow lacks service/ml-pipeline and "
         "secret/mlpipeline-minio-artifact; "
         "install Kubeflow Pipelines 2.14 to 2.17 there: docs/install.md, step 2"
@@ -131,19 +136,21 @@ def context(name: str) -> dict[str, str]:
 def test_images_are_pushed_to_the_registry_of_an_external_cluster():
     shell = RecordedShell({**context("prod"), "docker info": ""})
     assert main("images", shell, REGISTRY) == 0
-    pushed = [words for words in shell.done if words.startswith("docker push")]
+    pushed = [words for words in shell.commands if words.startswith("docker push")]
     assert pushed == [
         f"docker push registry.example.org/team/{name}:dev"
         for name in ("agentrl-operator", "agentrl", "agentrl-envs")
     ]
-    built = [words.partition(" -t ")[2].split()[0] for words in shell.done if " build " in words]
+    built = [
+        words.partition(" -t ")[2].split()[0] for words in shell.commands if " build " in words
+    ]
     assert built == [words.split()[-1] for words in pushed]
 
 
-def test_images_in_the_registry_are_used_as_they_are_without_docker():
+def test_images_in_the_registry_are_used_if_docker_is_not_running():
     shell = RecordedShell(context("prod"))
     assert main("images", shell, REGISTRY) == 0
-    assert shell.done == []
+    assert shell.commands == []
     assert shell.messages[-1].startswith(
         "Docker is not running: using registry.example.org/team/agentrl-operator:dev"
     )
@@ -151,14 +158,14 @@ def test_images_in_the_registry_are_used_as_they_are_without_docker():
 
 def test_registry_is_needed_unless_the_external_cluster_is_a_kind_cluster():
     kinds, other = RecordedShell(context("kind-lab")), RecordedShell(context("prod"))
-    assert main("images", kinds, GIVEN) == 0
-    assert kinds.done[-1] == f"kind load docker-image --name lab {' '.join(IMAGES.values())}"
-    assert main("images", other, GIVEN) == 1
+    assert main("images", kinds, EXTERNAL) == 0
+    assert kinds.commands[-1] == f"kind load docker-image --name lab {' '.join(IMAGES.values())}"
+    assert main("images", other, EXTERNAL) == 1
     assert "set AGENTRL_REGISTRY" in other.messages[-1]
 
 
 def test_chart_values_name_the_images_and_the_object_store():
-    old = ExternalCluster(RecordedShell(KFP), GIVEN).values()
+    old = ExternalCluster(RecordedShell(KFP), EXTERNAL).values()
     assert "storage.url" not in old
     assert "images.stage.repository" not in old
     new = json.loads(description(ExternalCluster(RecordedShell(), REGISTRY)))["values"]

@@ -1,5 +1,4 @@
-"""Every algorithm learns a small fixed task, from several seeds. Curves are kept in
-runs/learning/."""
+"""Every algorithm learns the corridor with several seeds. Writes curves to runs/learning/."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 
 
 def manifest(algorithm: dict[str, Any], seed: int) -> dict[str, Any]:
-    """A corridor, a model of 20 thousand parameters, sixty iterations."""
+    """A run on the corridor: 20 thousand parameters, 60 iterations."""
     return {
         "apiVersion": "agentrl.dev/v1alpha1",
         "kind": "AgentRLRun",
@@ -89,7 +88,7 @@ def manifest(algorithm: dict[str, Any], seed: int) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_an_algorithm_learns_the_corridor(name: str, seed: int) -> None:
+def test_algorithm_learns_the_corridor(name: str, seed: int) -> None:
     root = CURVES / f"{name}-{seed}"
     shutil.rmtree(root, ignore_errors=True)
     run = parse(manifest(ALGORITHMS[name], seed))
@@ -103,14 +102,16 @@ def test_an_algorithm_learns_the_corridor(name: str, seed: int) -> None:
 
 
 def solution(task: Task) -> list[str]:
-    """The shortest way through a corridor."""
-    told = task.payload
-    walk = told["start"] if told["side"] == "left" else told["cells"] - 1 - told["start"]
-    return [told["side"]] * walk + [VERBS[told["colour"]]]
+    """The shortest sequence of actions that solves a corridor."""
+    payload = task.payload
+    walk = (
+        payload["start"] if payload["side"] == "left" else payload["cells"] - 1 - payload["start"]
+    )
+    return [payload["side"]] * walk + [VERBS[payload["colour"]]]
 
 
-def solved(count: int) -> str:
-    """Solved corridors of the training split, a line each."""
+def demonstrations(count: int) -> str:
+    """Solved corridors of the training split in JSON Lines."""
     tasks = CorridorTasks()
     dialogue = PlainDialogue(word_tokenizer(tasks.vocabulary()).get_vocab())
     rules = Rules(
@@ -123,9 +124,9 @@ def solved(count: int) -> str:
         seed=0,
         purpose="demonstration",
     )
-    players = TokenRollout({"corridor": LocalWorld(tasks)}, dialogue, 0, 1)
+    rollout = TokenRollout({"corridor": LocalWorld(tasks)}, dialogue, 0, 1)
 
-    async def shown(index: int) -> str:
+    async def demonstration(index: int) -> str:
         task = tasks.task("train", index)
         replies = [(*dialogue.encode_action(word), *dialogue.stop) for word in solution(task)]
         job = Job(
@@ -136,35 +137,37 @@ def solved(count: int) -> str:
             sample=0,
             iteration=-1,
         )
-        (episode,) = await players.play([job], rules, ScriptedEngine(replies))
+        (episode,) = await rollout.play([job], rules, ScriptedEngine(replies))
         assert episode.success
         return conversation_line(episode, tasks.instructions())
 
-    async def every() -> list[str]:
-        return [await shown(index) for index in range(count)]
+    async def all_lines() -> list[str]:
+        return [await demonstration(index) for index in range(count)]
 
-    return "\n".join(asyncio.run(every()))
+    return "\n".join(asyncio.run(all_lines()))
 
 
-def warmed(name: str, seed: int, warm: dict[str, Any], model: Path | None = None) -> Heldout:
-    """Held-out success around a warm start; the one iteration that a manifest needs comes after."""
+def warm_start(name: str, seed: int, warm: dict[str, Any], model: Path | None = None) -> Heldout:
+    """Held-out success before and after a warm start and one iteration, the minimum of a run."""
     root = CURVES / f"{name}-{seed}"
     shutil.rmtree(root, ignore_errors=True)
-    told = manifest({"name": "grpo"}, seed)
-    told["spec"]["warmStart"] = {"algorithm": name, **warm}
-    told["spec"]["horizon"]["phases"] = [{"maxTurns": 6, "iterations": 1}]
+    document = manifest({"name": "grpo"}, seed)
+    document["spec"]["warmStart"] = {"algorithm": name, **warm}
+    document["spec"]["horizon"]["phases"] = [{"maxTurns": 6, "iterations": 1}]
     if model is not None:
         source = f"file://{model.absolute()}"
-        told["spec"]["model"] = {"source": source, "context": 256, "template": "plain"}
-    return run_local(parse(told), root, SilentProgressView(), MemoryTracker()).heldout
+        document["spec"]["model"] = {"source": source, "context": 256, "template": "plain"}
+    return run_local(parse(document), root, SilentProgressView(), MemoryTracker()).heldout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_fine_tuning_on_solved_corridors_solves_others(seed: int, tmp_path: Path) -> None:
+def test_supervised_fine_tuning_generalizes_to_held_out_corridors(
+    seed: int, tmp_path: Path
+) -> None:
     lines = tmp_path / "solved.jsonl"
-    lines.write_text(solved(CorridorTasks().size("train")))
-    found = warmed("sft", seed, {"trajectories": f"file://{lines}", "epochs": 20})
+    lines.write_text(demonstrations(CorridorTasks().size("train")))
+    found = warm_start("sft", seed, {"trajectories": f"file://{lines}", "epochs": 20})
     assert found.random is not None
     assert found.before is not None
     assert found.before.low > found.random.high
@@ -173,19 +176,21 @@ def test_fine_tuning_on_solved_corridors_solves_others(seed: int, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_filtered_imitation_goes_on_where_a_few_demonstrations_end(
+def test_filtered_imitation_improves_a_model_trained_on_few_demonstrations(
     seed: int, tmp_path: Path
 ) -> None:
-    """As AgentEvol begins (arXiv 2406.04151): a policy that imitated a few, then its own successes.
-    From random weights there is nothing worth repeating yet, and some seeds stay where they are."""
+    """As in AgentEvol (arXiv 2406.04151): imitate a few demonstrations, then own successes.
+
+    From random weights there are too few successes, and some seeds do not improve.
+    """
     lines = tmp_path / "solved.jsonl"
-    lines.write_text(solved(16))
+    lines.write_text(demonstrations(16))
     few = {"trajectories": f"file://{lines}", "epochs": 16, "batch": 8}
-    first = warmed("sft", seed, few)
-    shown = tmp_path / "model"
-    shutil.copytree(CURVES / f"sft-{seed}" / "store" / "checkpoints" / "000000", shown)
+    first = warm_start("sft", seed, few)
+    model = tmp_path / "model"
+    shutil.copytree(CURVES / f"sft-{seed}" / "store" / "checkpoints" / "000000", model)
     rounds = {"maxTurns": 6, "episodes": 256, "rounds": 4, "epochs": 2, "learningRate": 2e-3}
-    found = warmed("filtered-imitation", seed, rounds, shown)
+    found = warm_start("filtered-imitation", seed, rounds, model)
     assert first.before is not None
     assert found.before is not None
     assert found.before.low > first.before.high

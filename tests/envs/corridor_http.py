@@ -1,4 +1,4 @@
-"""The corridor's server, asked over plain HTTP."""
+"""A corridor server and an HTTP client for it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +15,8 @@ PAYLOAD = {"cells": 5, "start": 2, "side": "left", "colour": "red"}
 RED_LEFT_2 = {"id": content_id("corridor", PAYLOAD), "category": "walk-2", "payload": PAYLOAD}
 
 
-class Watch:
-    """A clock that is turned by hand."""
+class FakeClock:
+    """A clock that tests set."""
 
     now = 0.0
 
@@ -26,7 +26,7 @@ class Watch:
 
 @contextmanager
 def served(
-    tasks: TaskSet | None = None, clock: Watch | None = None, **options
+    tasks: TaskSet | None = None, clock: FakeClock | None = None, **options
 ) -> Iterator[httpx.Client]:
     tasks = tasks or CorridorTasks()
     app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(**options), clock=clock)

@@ -1,4 +1,4 @@
-"""The corridor behind HTTP, for as long as a test needs it."""
+"""A corridor server for the duration of a test."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ from agentrl_envs.server.leases import Clock
 from agentrl_envs.server.run import running
 
 PATIENT = ClientOptions(call_s=300.0, retry_s=300.0, capacity_s=300.0, discovery_s=0.05)
-"""For what comes in the end, on a machine that is busy or stands still for seconds."""
+"""Long timeouts, for calls that succeed eventually even on a busy machine."""
 HURRIED = ClientOptions(call_s=300.0, retry_s=0.3, capacity_s=0.3, discovery_s=0.05)
-"""For what never comes."""
+"""Short timeouts, for calls that are expected to fail."""
 
 
 def red_left_2() -> Task:

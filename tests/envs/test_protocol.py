@@ -1,4 +1,4 @@
-"""Servers that answer otherwise than the contract says, or as servers of before did."""
+"""Responses that violate the contract, and responses of earlier server versions."""
 
 import asyncio
 
@@ -15,8 +15,8 @@ from agentrl_envs.errors import ContractError
 from agentrl_envs.server.run import running
 
 
-class Liar:
-    """A server that answers as it likes."""
+class FakeServer:
+    """A server that responds to every step with `step`, and 503 to its first `busy` requests."""
 
     def __init__(self, step: object) -> None:
         self.step = step
@@ -29,7 +29,7 @@ class Liar:
                 return PlainTextResponse("starting", status_code=503)
             return JSONResponse(
                 {
-                    "name": "liar", "instructions": "", "vocabulary": None, "train": None,
+                    "name": "fake", "instructions": "", "vocabulary": None, "train": None,
                     "heldout": None, "capacity": 1, "ttl_s": 1.0, "version": "1",
                     "tasks_hash": "0",
                 }
@@ -51,7 +51,7 @@ class Liar:
         )
 
 
-def said(**fields) -> dict[str, object]:
+def step_response(**fields) -> dict[str, object]:
     step: dict[str, object] = {
         "observation": {"text": "hi", "admissible": None},
         "reward": 0.0,
@@ -64,8 +64,8 @@ def said(**fields) -> dict[str, object]:
     return {"step": step | fields}
 
 
-def old_step(**info) -> dict[str, object]:
-    """A step as earlier servers sent it."""
+def legacy_step_response(**info) -> dict[str, object]:
+    """A step in the format of earlier server versions."""
     step: dict[str, object] = {
         "observation": {"text": "hi", "admissible": ["go"]},
         "reward": 0.5,
@@ -79,24 +79,30 @@ def old_step(**info) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("answer", "finding"),
     [
-        (said(reward="1"), r"POST /v1/sessions/s/steps: step\.reward is '1'"),
-        (said(reward=None), r"step\.reward is None"),
-        (said(reward=7.0), r"step: reward is 7\.0"),
-        (said(terminated=True, truncated=True), "truncated is True"),
-        (said(wellformed=None), r"step\.wellformed is None"),
-        (said(achieved=[7]), r"step\.achieved\.0 is 7"),
-        (old_step(success=False, raw_score=0.0), r"step\.wellformed is .*field required"),
-        (said(observation={"text": 5, "admissible": None}), r"step\.observation\.text is 5"),
+        (step_response(reward="1"), r"POST /v1/sessions/s/steps: step\.reward is '1'"),
+        (step_response(reward=None), r"step\.reward is None"),
+        (step_response(reward=7.0), r"step: reward is 7\.0"),
+        (step_response(terminated=True, truncated=True), "truncated is True"),
+        (step_response(wellformed=None), r"step\.wellformed is None"),
+        (step_response(achieved=[7]), r"step\.achieved\.0 is 7"),
         (
-            said(observation={"text": "x", "admissible": ["a", "a"]}),
+            legacy_step_response(success=False, raw_score=0.0),
+            r"step\.wellformed is .*field required",
+        ),
+        (
+            step_response(observation={"text": 5, "admissible": None}),
+            r"step\.observation\.text is 5",
+        ),
+        (
+            step_response(observation={"text": "x", "admissible": ["a", "a"]}),
             r"observation\.admissible is \('a', 'a'\)",
         ),
         ({"reward": 1.0}, "step"),
         ("text", "the response is"),
     ],
 )
-async def test_a_lie_is_a_contract_error_that_names_call_and_value(answer, finding):
-    with running(Liar(answer).app()) as url:
+async def test_invalid_response_raises_contract_error_with_endpoint_and_value(answer, finding):
+    with running(FakeServer(answer).app()) as url:
         async with RemoteWorld.connected(url, options=HURRIED) as remote:
             session = remote.session()
             await session.reset(Task(id="x-0", category="x", payload={}))
@@ -104,17 +110,17 @@ async def test_a_lie_is_a_contract_error_that_names_call_and_value(answer, findi
                 await session.step("hello")
 
 
-async def test_a_proxy_that_says_503_is_asked_again():
-    liar = Liar(said())
-    liar.busy = 2
-    with running(liar.app()) as url:
+async def test_503_response_is_retried():
+    fake = FakeServer(step_response())
+    fake.busy = 2
+    with running(fake.app()) as url:
         async with RemoteWorld.connected(url) as remote:
-            assert remote.name == "liar"
+            assert remote.name == "fake"
 
 
-async def test_a_server_of_before_takes_each_step_alone():
+async def test_server_of_an_earlier_version_gets_one_request_per_step():
     info = {"wellformed": True, "success": False, "raw_score": 3.0, "achieved": ["a"]}
-    with running(Liar(old_step(**info)).app()) as url:
+    with running(FakeServer(legacy_step_response(**info)).app()) as url:
         async with RemoteWorld.connected(url, options=HURRIED) as remote:
             assert (remote.description.most_steps, remote.relabels) == (0, False)
             sessions = [remote.session() for _ in range(3)]

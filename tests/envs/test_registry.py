@@ -6,13 +6,13 @@ import pytest
 from agentrl_envs import registry
 
 
-def test_every_built_in_environment_has_a_line():
+def test_builtin_environments_have_one_line_descriptions():
     assert set(registry.names()) == {"babyai", "textcraft", "corridor"}
     assert all(len(line) < 80 for line in registry.names().values())
 
 
 @pytest.mark.parametrize("name", ["babyai", "textcraft", "corridor"])
-def test_a_name_gives_its_task_set_with_defaults(name):
+def test_task_set_is_created_by_name_with_defaults(name):
     tasks = registry.task_set(name)
     assert tasks.name == name
     assert tasks.task("train", 0).id.startswith(f"{name}-")
@@ -26,12 +26,12 @@ def test_options_reach_the_environment():
     assert environment.step(offered[0]).truncated
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones():
+def test_error_for_an_unknown_name_lists_the_known_names():
     with pytest.raises(registry.OptionError, match="'maze' is not built in; use one of babyai"):
         registry.task_set("maze")
 
 
-def test_every_wrong_option_is_told_with_field_reason_and_fix():
+def test_error_names_field_reason_and_fix_of_every_invalid_option():
     with pytest.raises(registry.OptionError) as caught:
         registry.task_set("corridor", {"turns": 0, "colour": "red"})
     lines = str(caught.value).splitlines()
@@ -41,11 +41,11 @@ def test_every_wrong_option_is_told_with_field_reason_and_fix():
     ]
 
 
-def test_options_are_described_by_type_and_default():
+def test_option_description_has_type_and_default():
     assert registry.options("corridor")["turns"].startswith("whole number, default 6.")
 
 
-def test_the_names_load_no_environment():
+def test_names_does_not_import_environments():
     code = (
         "import sys; from agentrl_envs import registry; registry.names();"
         "sys.exit('minigrid' in sys.modules or 'agentrl_envs.environments.corridor' in sys.modules)"

@@ -1,4 +1,4 @@
-"""Goals that are rewritten over HTTP."""
+"""Hindsight relabeling over HTTP."""
 
 import asyncio
 
@@ -13,8 +13,8 @@ from agentrl_envs.errors import TaskError
 from agentrl_envs.world import LocalWorld
 
 
-class Rewriting(CorridorTasks):
-    """A corridor whose goals can be rewritten."""
+class RelabelingTasks(CorridorTasks):
+    """Corridor tasks with hindsight relabeling."""
 
     def relabel(self, observation: str, goal: str, /) -> str:
         if not observation.startswith("corridor"):
@@ -22,11 +22,11 @@ class Rewriting(CorridorTasks):
         return f"{observation} ; {goal}"
 
 
-async def test_goals_are_rewritten_over_http_as_in_process():
+async def test_relabel_over_http_equals_relabel_in_process():
     openings = [(f"corridor {n}", f"reach {n}") for n in range(150)]
-    with served(Rewriting()) as url:
+    with served(RelabelingTasks()) as url:
         async with RemoteWorld.connected(url) as remote:
-            local = LocalWorld(Rewriting())
+            local = LocalWorld(RelabelingTasks())
             assert remote.relabels
             assert local.relabels
             there = await remote.relabel(openings)
@@ -36,7 +36,7 @@ async def test_goals_are_rewritten_over_http_as_in_process():
                 await remote.relabel([("corridor", "a"), ("x", "b")])
 
 
-async def test_a_world_that_rewrites_no_goals_says_so():
+async def test_relabel_without_support_raises_task_error():
     with served() as url:
         async with RemoteWorld.connected(url) as remote:
             for world in (remote, LocalWorld(CorridorTasks())):
@@ -45,10 +45,10 @@ async def test_a_world_that_rewrites_no_goals_says_so():
                     await world.relabel([("corridor", "a")])
 
 
-async def test_a_blocking_task_set_rewrites_goals_where_its_server_does():
+async def test_blocking_task_set_supports_relabel_if_its_server_does():
     def play() -> list[bool]:
         found = []
-        for tasks in (Rewriting(), CorridorTasks()):
+        for tasks in (RelabelingTasks(), CorridorTasks()):
             with served(tasks) as url, BlockingTaskSet(url) as remote:
                 found.append(isinstance(remote, Relabels))
                 if isinstance(remote, Relabels):

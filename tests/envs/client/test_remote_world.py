@@ -1,10 +1,10 @@
-"""Environments over HTTP: episodes, places, and servers that cannot be used."""
+"""Environments over HTTP: episodes, session slots, and connection errors."""
 
 import asyncio
 import time
 
 import pytest
-from corridor_http import Watch
+from corridor_http import FakeClock
 from corridor_server import HURRIED, PATIENT, red_left_2, served
 from pydantic import SecretStr
 from starlette.applications import Starlette
@@ -24,7 +24,7 @@ from agentrl_envs.server.run import running
 from agentrl_envs.world import LocalWorld, World
 
 
-async def test_an_episode_over_http_is_the_episode_in_process():
+async def test_episode_over_http_equals_episode_in_process():
     with served() as url:
         async with RemoteWorld.connected(url) as remote:
             local = LocalWorld(CorridorTasks())
@@ -43,17 +43,17 @@ async def test_an_episode_over_http_is_the_episode_in_process():
             await there.close()
 
 
-async def test_sessions_that_ask_for_a_page_at_once_share_its_fetch():
-    """Each asked for it: 64 sessions made the server deal the same 64 tasks up to 64 times."""
+async def test_concurrent_requests_for_a_page_share_one_fetch():
+    """Regression: 64 sessions made the server generate the same 64 tasks up to 64 times."""
 
     class Counting(CorridorTasks):
-        dealt = 0
+        generated = 0
 
         def size(self, split):
             return None
 
         def task(self, split, index):
-            self.dealt += split == "train"
+            self.generated += split == "train"
             time.sleep(0.001)
             return super().task(split, index)
 
@@ -65,14 +65,14 @@ async def test_sessions_that_ask_for_a_page_at_once_share_its_fetch():
                 cancelled = asyncio.create_task(remote.task("train", 64 * page))
                 await asyncio.sleep(0)
                 cancelled.cancel()
-                dealt = await asyncio.gather(*asked)
-                assert [task.id for task in dealt] == [
+                generated = await asyncio.gather(*asked)
+                assert [task.id for task in generated] == [
                     CorridorTasks().task("train", 64 * page + offset).id for offset in range(64)
                 ]
-            assert tasks.dealt <= 3 * 64 + 2  # and two slices on the way to the last page
+            assert tasks.generated <= 3 * 64 + 2  # plus two slices of the search for the last page
 
 
-async def test_a_page_that_could_not_be_fetched_is_fetched_again():
+async def test_page_is_fetched_again_after_an_error():
     class Failing(CorridorTasks):
         failures = 1
 
@@ -89,13 +89,13 @@ async def test_a_page_that_could_not_be_fetched_is_fetched_again():
             assert await remote.task("train", 0) == CorridorTasks().task("train", 0)
 
 
-async def test_an_index_beyond_the_split_wraps_round():
+async def test_index_beyond_the_split_wraps_around():
     with served() as url:
         async with RemoteWorld.connected(url) as remote:
             assert await remote.task("heldout", 23 * 7 + 3) == await remote.task("heldout", 3)
 
 
-async def test_a_session_keeps_its_place_from_episode_to_episode():
+async def test_session_keeps_its_slot_across_episodes():
     with served(capacity=1) as url:
         async with RemoteWorld.connected(url, options=HURRIED) as remote:
             session = remote.session()
@@ -105,7 +105,7 @@ async def test_a_session_keeps_its_place_from_episode_to_episode():
             await session.close()
 
 
-async def test_sixty_four_clients_hear_their_own_answers_only():
+async def test_64_concurrent_sessions_receive_their_own_observations():
     tasks = CorridorTasks()
 
     async def episode(world: World, index: int) -> list[str]:
@@ -123,7 +123,7 @@ async def test_sixty_four_clients_hear_their_own_answers_only():
     assert there == here
 
 
-async def test_a_full_server_is_waited_for():
+async def test_reset_waits_for_a_slot_on_a_full_server():
     with served(capacity=1) as url:
         async with RemoteWorld.connected(url, options=PATIENT) as remote:
             first, second = remote.session(), remote.session()
@@ -136,7 +136,7 @@ async def test_a_full_server_is_waited_for():
             await second.close()
 
 
-async def test_a_server_that_stays_full_is_a_capacity_error_that_says_how_long_was_waited():
+async def test_server_that_stays_full_raises_capacity_error_with_the_time_waited():
     with served(capacity=1) as url:
         async with RemoteWorld.connected(url, options=HURRIED) as remote:
             first = remote.session()
@@ -145,26 +145,26 @@ async def test_a_server_that_stays_full_is_a_capacity_error_that_says_how_long_w
                 await remote.session().reset(red_left_2())
 
 
-async def test_a_session_that_ran_out_of_time_is_a_session_error_and_can_be_reset():
-    watch = Watch()
-    with served(ttl_s=0.2, clock=watch) as url:
+async def test_expired_session_raises_session_error_and_can_be_reset():
+    clock = FakeClock()
+    with served(ttl_s=0.2, clock=clock) as url:
         async with RemoteWorld.connected(url) as remote:
             session = remote.session()
             await session.reset(red_left_2())
 
-            async def go_on():
-                while True:  # the server looks every 0.05 s for what has run out of time
-                    watch.now += 0.3
+            async def step_until_expired():
+                while True:  # the server checks for expired sessions every 0.05 s
+                    clock.now += 0.3
                     await asyncio.sleep(0.1)
                     await session.step("no action")
 
             with pytest.raises(SessionError, match="is not open"):
-                await asyncio.wait_for(go_on(), 300)
+                await asyncio.wait_for(step_until_expired(), 300)
             assert (await session.reset(red_left_2())).text.endswith("left 2")
             await session.close()
 
 
-async def test_a_session_lost_by_its_environment_is_a_session_error():
+async def test_session_lost_by_its_environment_raises_session_error():
     with served(FaultyTaskSet(CorridorTasks(), Faults(lose_step=1.0))) as url:
         async with RemoteWorld.connected(url, options=HURRIED) as remote:
             session = remote.session()
@@ -175,31 +175,31 @@ async def test_a_session_lost_by_its_environment_is_a_session_error():
                 await session.step("left")
 
 
-async def test_a_step_before_any_reset_is_a_session_error():
+async def test_step_before_reset_raises_session_error():
     with served() as url:
         async with RemoteWorld.connected(url) as remote:
             with pytest.raises(SessionError, match="has no task"):
                 await remote.session().step("left")
 
 
-async def test_a_task_that_is_not_the_servers_is_a_task_error():
+async def test_task_of_another_environment_raises_task_error():
     with served() as url:
         async with RemoteWorld.connected(url) as remote:
             with pytest.raises(TaskError, match=r"payload\.cells"):
                 await remote.session().reset(Task(id="x-0", category="x", payload={}))
 
 
-async def test_an_unreachable_server_is_a_session_error_that_names_the_url():
+async def test_unreachable_server_raises_session_error_with_the_url():
     with pytest.raises(SessionError, match=r"http://127\.0\.0\.1:9: .*cannot reach the server"):
         await RemoteWorld.connect("http://127.0.0.1:9", options=HURRIED)
 
 
-async def test_what_is_not_a_url_is_told_so():
+async def test_invalid_url_raises_world_error():
     with pytest.raises(WorldError, match="nonsense"):
         await RemoteWorld.connect("nonsense", options=HURRIED)
 
 
-async def test_a_wrong_token_is_not_tried_again():
+async def test_request_with_a_wrong_token_is_not_retried():
     tasks, asked = CorridorTasks(), []
     app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(token=SecretStr("sesame")))
 
@@ -217,26 +217,26 @@ async def test_a_wrong_token_is_not_tried_again():
             assert remote.name == "corridor"
 
 
-async def test_another_kind_of_server_is_told_from_an_environment_server():
+async def test_server_of_another_kind_raises_world_error():
     async def page(request: Request) -> Response:
         return PlainTextResponse("hello", status_code=404)
 
-    told = pytest.raises(WorldError, match="answered 404, but not as an environment server")
-    with running(Starlette(routes=[Route("/v1/environment", page)])) as url, told:
+    refused = pytest.raises(WorldError, match="answered 404, but not as an environment server")
+    with running(Starlette(routes=[Route("/v1/environment", page)])) as url, refused:
         await RemoteWorld.connect(url, options=HURRIED)
 
 
-async def test_servers_of_different_tasks_are_not_taken_for_one_world():
-    class Others(CorridorTasks):
+async def test_servers_with_different_tasks_are_refused():
+    class OtherTasks(CorridorTasks):
         def task(self, split, index):
             return super().task(split, index + 1)
 
-    told = pytest.raises(WorldError, match="use servers of one version with the same options")
-    with served() as one, served(Others()) as other, told:
+    refused = pytest.raises(WorldError, match="use servers of one version with the same options")
+    with served() as one, served(OtherTasks()) as other, refused:
         await RemoteWorld.connect(one, other)
 
 
-async def test_sessions_spread_over_servers_and_pass_over_the_full_one():
+async def test_sessions_are_spread_over_servers_and_skip_full_ones():
     with served(capacity=1) as small, served(capacity=2) as large:
         async with RemoteWorld.connected(small, large, options=HURRIED) as remote:
             sessions = [remote.session() for _ in range(3)]
@@ -250,7 +250,7 @@ async def test_sessions_spread_over_servers_and_pass_over_the_full_one():
                 await session.close()
 
 
-def test_a_remote_world_can_be_used_without_async():
+def test_blocking_task_set_needs_no_event_loop():
     with served(CorridorTasks(CorridorOptions(turns=9))) as url, BlockingTaskSet(url) as tasks:
         assert isinstance(tasks, TaskSet)
         environment = tasks.environment()

@@ -1,4 +1,4 @@
-"""Servers that come and go at other addresses."""
+"""Discovery of servers whose addresses change."""
 
 import asyncio
 import time
@@ -15,37 +15,37 @@ from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import CapacityError, SessionError, UnreachableError, WorldError
 
 
-class Rewriting(CorridorTasks):
-    """A corridor whose goals can be rewritten."""
+class RelabelingTasks(CorridorTasks):
+    """Corridor tasks with hindsight relabeling."""
 
     def relabel(self, observation: str, goal: str, /) -> str:
         return f"{observation} ; {goal}"
 
 
-class Others(CorridorTasks):
-    """A corridor of other tasks."""
+class OtherTasks(CorridorTasks):
+    """Corridor tasks in another order."""
 
     def task(self, split, index):
         return super().task(split, index + 1)
 
 
-class Roll:
-    """The addresses there are: a test changes them, and counts how often somebody looks."""
+class FakeDiscovery:
+    """Returns the addresses in `urls`, which a test can change, and records its calls."""
 
-    def __init__(self, *urls: str, takes_s: float = 0.0) -> None:
+    def __init__(self, *urls: str, latency_s: float = 0.0) -> None:
         self.urls = list(urls)
-        self.takes_s = takes_s
-        self.looks: list[float] = []
-        """When each began."""
-        self.at_once = 0
-        self.most_at_once = 0
+        self.latency_s = latency_s
+        self.calls: list[float] = []
+        """Start times."""
+        self.concurrent = 0
+        self.most_concurrent = 0
 
     async def __call__(self) -> Sequence[str]:
-        self.looks.append(time.monotonic())
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        await asyncio.sleep(self.takes_s)
-        self.at_once -= 1
+        self.calls.append(time.monotonic())
+        self.concurrent += 1
+        self.most_concurrent = max(self.most_concurrent, self.concurrent)
+        await asyncio.sleep(self.latency_s)
+        self.concurrent -= 1
         if not self.urls:
             raise SessionError("worlds has no address")
         return tuple(self.urls)
@@ -53,7 +53,7 @@ class Roll:
 
 @asynccontextmanager
 async def sessions_of(remote: RemoteWorld, count: int) -> AsyncIterator[list[RemoteSession]]:
-    """Sessions, all set up at once."""
+    """Sessions that were reset concurrently, closed on exit."""
     sessions = [remote.session() for _ in range(count)]
     await asyncio.gather(*(session.reset(red_left_2()) for session in sessions))
     try:
@@ -62,137 +62,137 @@ async def sessions_of(remote: RemoteWorld, count: int) -> AsyncIterator[list[Rem
         await asyncio.gather(*(session.close() for session in sessions))
 
 
-async def reset_at_last(session: RemoteSession) -> Observation:
-    """However often its patience ends before the machine gets to it."""
+async def reset_with_retries(session: RemoteSession) -> Observation:
+    """Reset; repeat on timeouts, which a busy machine can cause."""
     async with asyncio.timeout(300):
         while True:
             with suppress(UnreachableError):
                 return await session.reset(red_left_2())
 
 
-async def test_nobody_looks_for_servers_while_all_is_well():
+async def test_discovery_runs_once_while_all_servers_respond():
     with served() as one, served() as other:
-        roll = Roll(one, other)
-        async with RemoteWorld.connected(discovery=roll, options=PATIENT) as remote:
+        discovery = FakeDiscovery(one, other)
+        async with RemoteWorld.connected(discovery=discovery, options=PATIENT) as remote:
             async with sessions_of(remote, 8) as sessions:
                 for index in range(4):
                     task = await remote.task("train", 70 * index)
                     await asyncio.gather(*(session.reset(task) for session in sessions))
                     await asyncio.gather(*(session.step("left") for session in sessions))
                     await asyncio.sleep(0.06)
-            assert len(roll.looks) == 1
+            assert len(discovery.calls) == 1
 
 
-async def test_a_server_that_comes_back_at_another_address_is_found_and_used():
+async def test_server_that_restarts_at_another_address_is_discovered():
     with ExitStack() as first:
-        roll = Roll(first.enter_context(served()))
-        async with RemoteWorld.connected(discovery=roll, options=HURRIED) as remote:
+        discovery = FakeDiscovery(first.enter_context(served()))
+        async with RemoteWorld.connected(discovery=discovery, options=HURRIED) as remote:
             session = remote.session()
             await session.reset(red_left_2())
             first.close()
             with served() as later:
-                roll.urls = [later]
+                discovery.urls = [later]
                 with pytest.raises(SessionError, match="cannot reach the server"):
                     await session.step("left")
-                assert (await reset_at_last(session)).text.endswith("left 2")
+                assert (await reset_with_retries(session)).text.endswith("left 2")
                 assert (await session.step("left")).observation.text.endswith("left 1")
                 await session.close()
 
 
-async def test_a_server_that_is_away_is_waited_for_where_it_was_not_found_yet():
+async def test_reset_waits_until_a_server_is_discovered():
     with ExitStack() as first:
-        roll = Roll(first.enter_context(served()))
-        async with RemoteWorld.connected(discovery=roll, options=PATIENT) as remote:
+        discovery = FakeDiscovery(first.enter_context(served()))
+        async with RemoteWorld.connected(discovery=discovery, options=PATIENT) as remote:
             first.close()
-            roll.urls = []
+            discovery.urls = []
             opening = asyncio.create_task(remote.session().reset(red_left_2()))
             await asyncio.sleep(0.2)
             assert not opening.done()
             with served() as later:
-                roll.urls = [later]
+                discovery.urls = [later]
                 assert (await opening).text.endswith("left 2")
 
 
-async def test_servers_that_stay_away_are_a_session_error_that_says_why():
+async def test_unreachable_error_gives_the_reason_of_failed_discovery():
     with ExitStack() as first:
-        roll = Roll(first.enter_context(served()))
-        async with RemoteWorld.connected(discovery=roll, options=HURRIED) as remote:
+        discovery = FakeDiscovery(first.enter_context(served()))
+        async with RemoteWorld.connected(discovery=discovery, options=HURRIED) as remote:
             first.close()
-            roll.urls = []
+            discovery.urls = []
             with pytest.raises(UnreachableError):
                 await remote.task("train", 0)
             with pytest.raises(UnreachableError, match="worlds has no address"):
                 await remote.task("train", 0)
 
 
-async def test_tasks_and_goals_go_on_when_the_first_server_is_gone():
-    with ExitStack() as first, served(Rewriting()) as other:
-        roll = Roll(first.enter_context(served(Rewriting())), other)
-        async with RemoteWorld.connected(discovery=roll, options=PATIENT) as remote:
+async def test_tasks_and_relabeling_use_another_server_after_the_first_stops():
+    with ExitStack() as first, served(RelabelingTasks()) as other:
+        discovery = FakeDiscovery(first.enter_context(served(RelabelingTasks())), other)
+        async with RemoteWorld.connected(discovery=discovery, options=PATIENT) as remote:
             first.close()
             assert await remote.task("train", 0) == CorridorTasks().task("train", 0)
             assert await remote.relabel([("corridor", "a")]) == ["corridor ; a"]
             assert (await remote.session().reset(red_left_2())).text.endswith("left 2")
 
 
-async def test_lost_capacity_comes_back_with_the_server_that_takes_its_place():
+async def test_replacement_server_restores_lost_capacity():
     with ExitStack() as first, served(capacity=2) as other:
-        roll = Roll(first.enter_context(served(capacity=2)), other)
+        discovery = FakeDiscovery(first.enter_context(served(capacity=2)), other)
         options = replace(PATIENT, retry_s=0.3)
         async with (
-            RemoteWorld.connected(discovery=roll, options=options) as remote,
+            RemoteWorld.connected(discovery=discovery, options=options) as remote,
             sessions_of(remote, 4) as sessions,
         ):
             first.close()
-            roll.urls = [other]
-            fell = await asyncio.gather(
+            discovery.urls = [other]
+            results = await asyncio.gather(
                 *(session.step("left") for session in sessions), return_exceptions=True
             )
             lost = [
                 session
-                for session, each in zip(sessions, fell, strict=True)
-                if isinstance(each, SessionError)
+                for session, result in zip(sessions, results, strict=True)
+                if isinstance(result, SessionError)
             ]
             assert len(lost) == 2
             with served(capacity=2) as later:
-                roll.urls = [other, later]
+                discovery.urls = [other, later]
                 await asyncio.gather(*(session.reset(red_left_2()) for session in lost))
                 steps = await asyncio.gather(*(session.step("left") for session in sessions))
                 assert [step.wellformed for step in steps] == [True] * 4
 
 
-async def test_a_new_server_is_noticed_when_all_are_full():
+async def test_new_server_is_discovered_when_all_others_are_full():
     with served(capacity=1) as small, served(capacity=1) as more:
-        roll = Roll(small)
-        async with RemoteWorld.connected(discovery=roll, options=PATIENT) as remote:
-            roll.urls = [small, more]
+        discovery = FakeDiscovery(small)
+        async with RemoteWorld.connected(discovery=discovery, options=PATIENT) as remote:
+            discovery.urls = [small, more]
             async with sessions_of(remote, 2) as sessions:
                 for session in sessions:
                     assert (await session.step("left")).wellformed
 
 
-async def test_a_new_server_of_other_tasks_is_refused_by_name():
-    with ExitStack() as first, served(Others()) as other:
-        roll = Roll(first.enter_context(served()))
-        async with RemoteWorld.connected(discovery=roll, options=PATIENT) as remote:
+async def test_discovered_server_with_other_tasks_raises_world_error_with_its_url():
+    with ExitStack() as first, served(OtherTasks()) as other:
+        discovery = FakeDiscovery(first.enter_context(served()))
+        async with RemoteWorld.connected(discovery=discovery, options=PATIENT) as remote:
             first.close()
-            roll.urls = [other]
+            discovery.urls = [other]
             with pytest.raises(WorldError, match="use servers of one version") as caught:
                 await remote.session().reset(red_left_2())
             assert str(caught.value).startswith(f"url: {other} serves corridor ")
             assert not isinstance(caught.value, SessionError)
 
 
-async def test_a_server_whose_address_is_gone_keeps_its_sessions_and_takes_no_new_ones():
+async def test_server_removed_from_discovery_keeps_its_sessions_and_gets_no_new_ones():
     with served(capacity=1) as leaving, served(capacity=1) as staying:
-        roll = Roll(leaving, staying)
-        async with RemoteWorld.connected(discovery=roll, options=HURRIED) as remote:
+        discovery = FakeDiscovery(leaving, staying)
+        async with RemoteWorld.connected(discovery=discovery, options=HURRIED) as remote:
             kept, other = remote.session(), remote.session()
             await kept.reset(red_left_2())
             await other.reset(red_left_2())
-            roll.urls = [staying]
+            discovery.urls = [staying]
             await asyncio.sleep(0.06)
-            with pytest.raises(CapacityError):  # while it waits, it looks
+            with pytest.raises(CapacityError):  # discovery runs while it waits
                 await remote.session().reset(red_left_2())
             await asyncio.sleep(0.06)
             assert (await kept.step("left")).observation.text.endswith("left 1")
@@ -202,20 +202,23 @@ async def test_a_server_whose_address_is_gone_keeps_its_sessions_and_takes_no_ne
             await other.close()
 
 
-async def test_one_looks_for_all_and_not_all_the_time():
+async def test_concurrent_resets_share_discovery_and_its_rate_is_limited():
     with ExitStack() as first:
-        roll = Roll(first.enter_context(served()), takes_s=0.02)
+        discovery = FakeDiscovery(first.enter_context(served()), latency_s=0.02)
         options = replace(HURRIED, retry_s=0.4, discovery_s=0.1)
-        async with RemoteWorld.connected(discovery=roll, options=options) as remote:
+        async with RemoteWorld.connected(discovery=discovery, options=options) as remote:
             first.close()
-            while len(roll.looks) < 3:
-                before = len(roll.looks)
-                fell = await asyncio.gather(
+            while len(discovery.calls) < 3:
+                before = len(discovery.calls)
+                results = await asyncio.gather(
                     *(remote.session().reset(red_left_2()) for _ in range(20)),
                     return_exceptions=True,
                 )
-                assert {type(each) for each in fell} == {UnreachableError}
-                assert len(roll.looks) - before <= 5
-        gaps = [later - sooner for sooner, later in zip(roll.looks, roll.looks[1:], strict=False)]
-        assert roll.most_at_once == 1
+                assert {type(result) for result in results} == {UnreachableError}
+                assert len(discovery.calls) - before <= 5
+        gaps = [
+            later - sooner
+            for sooner, later in zip(discovery.calls, discovery.calls[1:], strict=False)
+        ]
+        assert discovery.most_concurrent == 1
         assert min(gaps) >= 0.1

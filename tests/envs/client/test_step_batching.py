@@ -1,12 +1,12 @@
-"""Steps that travel together: none waits for, fails with, or is taken twice for another."""
+"""Concurrent steps share a request, and neither delay nor affect each other."""
 
 import asyncio
 from collections import Counter
 from dataclasses import replace
 
 import pytest
+from blocking_tasks import BlockingTasks
 from corridor_server import HURRIED, PATIENT, red_left_2, served
-from held_up import Gated
 
 from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.env import Step
@@ -17,7 +17,7 @@ from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
 
 
-async def test_steps_that_are_asked_at_once_travel_in_one_request():
+async def test_concurrent_steps_share_one_request():
     requests: Counter[str] = Counter()
     app = create_app(CorridorTasks(), ThreadExecutor(CorridorTasks()), ServerOptions(token="t"))
 
@@ -36,23 +36,23 @@ async def test_steps_that_are_asked_at_once_travel_in_one_request():
     assert not [path for path in requests if path.endswith("/steps") and path != "/v1/steps"]
 
 
-async def test_a_slow_step_holds_up_none_that_travels_with_it():
-    tasks = Gated()
-    with served(tasks) as url, tasks.opened_at_last():
+async def test_slow_step_does_not_delay_other_steps_of_its_request():
+    tasks = BlockingTasks()
+    with served(tasks) as url, tasks.opened_on_exit():
         async with RemoteWorld.connected(url) as remote:
             slow, quick = remote.session(), remote.session()
             await asyncio.gather(slow.reset(red_left_2()), quick.reset(red_left_2()))
-            late = asyncio.create_task(slow.step("wait"))
+            pending = asyncio.create_task(slow.step("wait"))
             assert (await quick.step("left")).observation.text.endswith("left 1")
-            assert not late.done()
+            assert not pending.done()
             tasks.gate.set()
-            assert (await late).wellformed is False
+            assert (await pending).wellformed is False
 
 
-async def test_a_step_is_waited_for_as_long_as_the_manifest_says_and_no_longer():
-    """`environments[].timeoutS`. Upstream waits 2,400 s, whatever it is told."""
-    tasks = Gated()
-    with served(tasks) as url, tasks.opened_at_last():
+async def test_step_times_out_after_the_configured_time():
+    """`environments[].timeoutS`. AgentGym waits 2,400 s regardless of its configuration."""
+    tasks = BlockingTasks()
+    with served(tasks) as url, tasks.opened_on_exit():
         async with RemoteWorld.connected(url, options=replace(PATIENT, call_s=1.0)) as remote:
             session = remote.session()
             await session.reset(red_left_2())
@@ -60,70 +60,70 @@ async def test_a_step_is_waited_for_as_long_as_the_manifest_says_and_no_longer()
                 await session.step("wait")
 
 
-async def test_what_happens_to_one_step_does_not_touch_those_that_travel_with_it():
-    class Touchy(CorridorTasks):
+async def test_error_in_one_step_does_not_affect_other_steps_of_its_request():
+    class FaultyTasks(CorridorTasks):
         def environment(self):
-            class Mined(CorridorEnvironment):
+            class FaultyEnvironment(CorridorEnvironment):
                 def step(self, action: str) -> Step:
                     if action == "mine":
                         raise KeyError(action)
                     step = super().step(action)
                     return replace(step, reward=7.0) if action == "lie" else step
 
-            return Mined()
+            return FaultyEnvironment()
 
-    with served(Touchy()) as url:
+    with served(FaultyTasks()) as url:
         async with RemoteWorld.connected(url, options=HURRIED) as remote:
             sessions = [remote.session() for _ in range(4)]
             await asyncio.gather(*(session.reset(red_left_2()) for session in sessions))
             actions = ("left", "mine", "lie", "left")
-            fell = await asyncio.gather(
+            results = await asyncio.gather(
                 *(s.step(action) for s, action in zip(sessions, actions, strict=True)),
                 return_exceptions=True,
             )
-            assert [type(each) for each in fell] == [Step, SessionError, ContractError, Step]
-            assert "KeyError: 'mine'" in str(fell[1])
-            assert "reward is 7.0" in str(fell[2])
+            assert [type(result) for result in results] == [Step, SessionError, ContractError, Step]
+            assert "KeyError: 'mine'" in str(results[1])
+            assert "reward is 7.0" in str(results[2])
             with pytest.raises(SessionError, match="call reset first"):
                 await sessions[1].step("left")
 
 
-async def test_steps_whose_answers_stay_away_are_asked_for_again_alone_and_taken_once():
+async def test_steps_without_a_response_are_retried_one_by_one_and_executed_once():
     tasks = CorridorTasks()
     app = create_app(tasks, ThreadExecutor(tasks), ServerOptions())
-    cut: list[str] = []
+    dropped: list[str] = []
 
-    async def cutting(scope, receive, send):
-        """Takes the steps, and answers no lines, the first time."""
+    async def dropping(scope, receive, send):
+        """Execute the first batch of steps and respond to it without a body."""
 
-        async def headless(message):
+        async def send_without_body(message):
             if message["type"] == "http.response.start":
                 await send(message)
             elif not message["more_body"]:
-                cut.append(scope["path"])
+                dropped.append(scope["path"])
                 await send(message)
 
         together = scope["type"] == "http" and scope["path"] == "/v1/steps"
-        await app(scope, receive, headless if together and not cut else send)
+        await app(scope, receive, send_without_body if together and not dropped else send)
 
-    with running(cutting) as url:
+    with running(dropping) as url:
         async with RemoteWorld.connected(url, options=HURRIED) as remote:
             sessions = [remote.session() for _ in range(3)]
             await asyncio.gather(*(session.reset(red_left_2()) for session in sessions))
             for action, expected in (("left", "left 1"), ("right", "left 2")):
                 steps = await asyncio.gather(*(session.step(action) for session in sessions))
                 assert [step.observation.text.endswith(expected) for step in steps] == [True] * 3
-    assert cut == ["/v1/steps"]
+    assert dropped == ["/v1/steps"]
 
 
-async def test_steps_under_way_when_a_world_is_closed_are_lost_and_say_so():
-    tasks = Gated()
-    with served(tasks) as url, tasks.opened_at_last():
+async def test_closing_a_world_fails_its_steps_in_flight():
+    tasks = BlockingTasks()
+    with served(tasks) as url, tasks.opened_on_exit():
         remote = await RemoteWorld.connect(url)
         sessions = [remote.session() for _ in range(2)]
         await asyncio.gather(*(session.reset(red_left_2()) for session in sessions))
         steps = [asyncio.create_task(session.step("wait")) for session in sessions]
-        assert await asyncio.to_thread(tasks.waits.wait, 300)
+        assert await asyncio.to_thread(tasks.waiting.wait, 300)
         await remote.close()
         for step in steps:
             with pytest.raises(SessionError, match="were closed meanwhile"):

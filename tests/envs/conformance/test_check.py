@@ -1,4 +1,4 @@
-"""Each rule is shown to be able to fail: a world that lies in one respect, caught by that rule."""
+"""For every rule a task set that violates it, and the finding that reports the violation."""
 
 import itertools
 import json
@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from other_process import HashSeedOrder, RaisesElsewhere
+from process_dependent_tasks import HashSeedOrder, RaisesInOtherProcesses
 
 from agentrl_envs.client.blocking import BlockingTaskSet
 from agentrl_envs.conformance.check import RULES, check
@@ -20,8 +20,8 @@ from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
 
 
-class Bent:
-    """A corridor session in which one answer is bent."""
+class AlteredEnvironment:
+    """A corridor environment whose observations or steps are altered by a function."""
 
     def __init__(
         self,
@@ -29,27 +29,27 @@ class Bent:
         step: Callable[[Step, str], Step] = lambda step, action: step,
     ) -> None:
         self.environment = CorridorEnvironment()
-        self.bend_reset, self.bend_step = reset, step
+        self.alter_reset, self.alter_step = reset, step
 
     def reset(self, task: Task) -> Observation:
-        return self.bend_reset(self.environment.reset(task), task)
+        return self.alter_reset(self.environment.reset(task), task)
 
     def step(self, action: str) -> Step:
-        return self.bend_step(self.environment.step(action), action)
+        return self.alter_step(self.environment.step(action), action)
 
     def close(self) -> None:
         self.environment.close()
 
 
-class BentTasks(CorridorTasks):
-    """Corridor tasks whose sessions are bent by `step`."""
+class AlteredTasks(CorridorTasks):
+    """Corridor tasks whose steps are altered by `step`."""
 
     def __init__(self, step: Callable[[Step, str], Step]) -> None:
         super().__init__()
-        self.bend = step
+        self.alter = step
 
     def environment(self):
-        return Bent(step=self.bend)
+        return AlteredEnvironment(step=self.alter)
 
 
 class RandomIds(CorridorTasks):
@@ -63,12 +63,12 @@ class SplitByIndex(CorridorTasks):
         return super().task("train" if index % 2 else "heldout", index)
 
 
-class ForgetfulTasks(CorridorTasks):
-    dealt = 0
+class ChangingTasks(CorridorTasks):
+    generated = 0
 
     def task(self, split: Split, index: int) -> Task:
-        self.dealt += 1
-        return super().task(split, index + self.dealt)
+        self.generated += 1
+        return super().task(split, index + self.generated)
 
 
 class RepeatingTasks(CorridorTasks):
@@ -82,28 +82,28 @@ class TuplePayloads(CorridorTasks):
         return replace(task, payload={**task.payload, "way": ("a", "b")})
 
     def environment(self):
-        class Careless(CorridorEnvironment):
+        class IgnoresWay(CorridorEnvironment):
             def reset(self, task: Task) -> Observation:
                 known = {key: value for key, value in task.payload.items() if key != "way"}
                 return super().reset(replace(task, payload=known))
 
-        return Careless()
+        return IgnoresWay()
 
 
-class WelcomesAll(CorridorTasks):
+class AcceptsEveryPayload(CorridorTasks):
     def environment(self):
-        class Welcoming(CorridorEnvironment):
+        class AcceptsPayload(CorridorEnvironment):
             def reset(self, task: Task) -> Observation:
                 try:
                     return super().reset(task)
                 except TaskError:
                     return Observation(text="come in")
 
-        return Welcoming()
+        return AcceptsPayload()
 
 
-class OneForAll(CorridorTasks):
-    """Every session is the same session."""
+class SharedEnvironment(CorridorTasks):
+    """All sessions share one environment."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,8 +113,8 @@ class OneForAll(CorridorTasks):
         return self.shared
 
 
-class Remembers(CorridorTasks):
-    """A used session counts on where the last episode ended."""
+class KeepsStateAcrossResets(CorridorTasks):
+    """A reused session shows how many episodes it has played."""
 
     def environment(self):
         state = {"episodes": 0}
@@ -123,12 +123,12 @@ class Remembers(CorridorTasks):
             state["episodes"] += 1
             return replace(seen, text=f"{seen.text} {min(state['episodes'], 8)}")
 
-        return Bent(reset=reset)
+        return AlteredEnvironment(reset=reset)
 
 
-class ClosesOnce(CorridorTasks):
+class RaisesOnSecondClose(CorridorTasks):
     def environment(self):
-        class Once(CorridorEnvironment):
+        class SingleClose(CorridorEnvironment):
             closed = False
 
             def close(self) -> None:
@@ -136,32 +136,32 @@ class ClosesOnce(CorridorTasks):
                     raise RuntimeError("closed already")
                 self.closed = True
 
-        return Once()
+        return SingleClose()
 
 
-class RaisesAtNonsense(CorridorTasks):
+class RaisesOnInvalidReply(CorridorTasks):
     def environment(self):
-        class Touchy(CorridorEnvironment):
+        class RaisesKeyError(CorridorEnvironment):
             def step(self, action: str) -> Step:
                 if "xyzzy" in action:
                     raise KeyError(action)
                 return super().step(action)
 
-        return Touchy()
+        return RaisesKeyError()
 
 
-class MovesOnNonsense(CorridorTasks):
-    """Says that nothing happened, and takes a step all the same."""
+class StepsOnInvalidReply(CorridorTasks):
+    """Reports an invalid reply as not well-formed, but executes a step."""
 
     def environment(self):
-        class Sly(CorridorEnvironment):
+        class StepsAnyway(CorridorEnvironment):
             def step(self, action: str) -> Step:
                 answer = super().step(action)
                 if not answer.wellformed and answer.observation.admissible:
                     super().step(answer.observation.admissible[0])
                 return answer
 
-        return Sly()
+        return StepsAnyway()
 
 
 class SmallVocabulary(CorridorTasks):
@@ -169,8 +169,8 @@ class SmallVocabulary(CorridorTasks):
         return tuple(word for word in super().vocabulary() if word != "jams")
 
 
-class RewritesAtWill(BentTasks):
-    """Rewrites every opening in another way than before."""
+class RelabelsNondeterministically(AlteredTasks):
+    """Returns a different text on every call."""
 
     rewritten = 0
 
@@ -179,7 +179,7 @@ class RewritesAtWill(BentTasks):
         return f"{observation} {goal} {self.rewritten}"
 
 
-def achieves_the_door(step: Step, action: str) -> Step:
+def achieves_a_goal(step: Step, action: str) -> Step:
     return replace(step, achieved=("open the door",))
 
 
@@ -187,11 +187,11 @@ def achieves_a_number(step: Step, action: str) -> Step:
     return replace(step, achieved=(7,))
 
 
-def without_state(step: Step, action: str) -> Step:
+def constant_state(step: Step, action: str) -> Step:
     return replace(step, state="always the same")
 
 
-def offers_the_wall(step: Step, action: str) -> Step:
+def offers_an_invalid_action(step: Step, action: str) -> Step:
     return replace(step, observation=replace(step.observation, admissible=("left", "right")))
 
 
@@ -199,12 +199,12 @@ def offers_nothing(step: Step, action: str) -> Step:
     return replace(step, observation=replace(step.observation, admissible=()))
 
 
-def everything_is_wellformed(step: Step, action: str) -> Step:
+def always_wellformed(step: Step, action: str) -> Step:
     return replace(step, wellformed=True)
 
 
 class NoncePayloads(CorridorTasks):
-    """The same corridors in both splits, under ids that a nonce makes different."""
+    """The same corridors in both splits; a nonce makes their ids different."""
 
     def task(self, split: Split, index: int) -> Task:
         task = super().task("train", index)
@@ -216,7 +216,7 @@ class NoncePayloads(CorridorTasks):
         raise AssertionError
 
     def environment(self):
-        class Unsalted(CorridorEnvironment):
+        class IgnoresNonce(CorridorEnvironment):
             def reset(self, task: Task) -> Observation:
                 if task.id != content_id("corridor", dict(task.payload)):
                     raise TaskError("another task's id")
@@ -224,60 +224,60 @@ class NoncePayloads(CorridorTasks):
                 known = replace(task, id=content_id("corridor", payload), payload=payload)
                 return super().reset(known)
 
-        return Unsalted()
+        return IgnoresNonce()
 
 
-class BelievesEveryId(CorridorTasks):
+class AcceptsEveryId(CorridorTasks):
     def environment(self):
-        class Believing(CorridorEnvironment):
+        class AcceptsId(CorridorEnvironment):
             def reset(self, task: Task) -> Observation:
                 return super().reset(replace(task, id=content_id("corridor", dict(task.payload))))
 
-        return Believing()
+        return AcceptsId()
 
 
-class TwiceTheSize(CorridorTasks):
+class DoubleSize(CorridorTasks):
     def size(self, split: Split) -> int:
         return 2 * super().size(split)
 
 
-class OneTooMany(CorridorTasks):
+class SizePlusOne(CorridorTasks):
     def size(self, split: Split) -> int:
         return super().size(split) + 1
 
 
-class PaysAgain(CorridorTasks):
-    """The last action is worth something after the end, too."""
+class RewardsAfterEnd(CorridorTasks):
+    """Repeating the last action after the end is rewarded."""
 
     def environment(self):
         over: list[bool] = [False]
 
         def step(step: Step, action: str) -> Step:
-            paid = replace(step, reward=1.0) if over[0] else step
+            rewarded = replace(step, reward=1.0) if over[0] else step
             over[0] = step.terminated or step.truncated
-            return paid
+            return rewarded
 
-        return Bent(step=step)
+        return AlteredEnvironment(step=step)
 
 
-class Reopens(CorridorTasks):
+class ContinuesAfterEnd(CorridorTasks):
     def environment(self):
         over: list[bool] = [False]
 
         def step(step: Step, action: str) -> Step:
-            reopened = replace(step, terminated=False, truncated=False) if over[0] else step
+            continued = replace(step, terminated=False, truncated=False) if over[0] else step
             over[0] = over[0] or step.terminated or step.truncated
-            return reopened
+            return continued
 
         def reset(seen: Observation, task: Task) -> Observation:
             over[0] = False
             return seen
 
-        return Bent(reset=reset, step=step)
+        return AlteredEnvironment(reset=reset, step=step)
 
 
-class RefusesLate(CorridorTasks):
-    """From the sixth turn on no action is taken any more."""
+class RefusesAfterFiveTurns(CorridorTasks):
+    """Refuses every action from the sixth turn on."""
 
     def __init__(self) -> None:
         super().__init__(CorridorOptions(turns=12))
@@ -293,13 +293,13 @@ class RefusesLate(CorridorTasks):
             turns[0] += 1
             return replace(step, wellformed=False) if turns[0] > 5 else step
 
-        bent = Bent(reset=reset, step=step)
-        bent.environment = CorridorEnvironment(turns=12)
-        return bent
+        altered = AlteredEnvironment(reset=reset, step=step)
+        altered.environment = CorridorEnvironment(turns=12)
+        return altered
 
 
-class SeldomOtherwise(CorridorTasks):
-    """One reset in 150 shows something else."""
+class RarelyNondeterministic(CorridorTasks):
+    """One reset in 150 returns another observation."""
 
     resets = 0
 
@@ -308,80 +308,82 @@ class SeldomOtherwise(CorridorTasks):
             self.resets += 1
             return replace(seen, text="fog") if self.resets % 150 == 0 else seen
 
-        return Bent(reset=reset)
+        return AlteredEnvironment(reset=reset)
 
 
-def succeeds_for_nothing(step: Step, action: str) -> Step:
+def success_without_score(step: Step, action: str) -> Step:
     ended = step.terminated or step.truncated
     return replace(step, success=True, reward=0.0) if ended else step
 
 
-def scores_without_success(step: Step, action: str) -> Step:
+def score_without_success(step: Step, action: str) -> Step:
     return replace(step, success=False)
 
 
-def says_nothing_of_success(step: Step, action: str) -> Step:
+def success_is_none(step: Step, action: str) -> Step:
     return replace(step, success=None)
 
 
-LIARS = [
+BROKEN_TASK_SETS = [
     (RandomIds(), "ids", "expected corridor-<16 hex digits>"),
     (SplitByIndex(), "split", "but its hash is in"),
-    (ForgetfulTasks(), "same-task", "then corridor-"),
+    (ChangingTasks(), "same-task", "then corridor-"),
     (RepeatingTasks(), "distinct", "held-out tasks 0 and 1 are both"),
     (TuplePayloads(), "payload", "not the same after a round trip"),
-    (WelcomesAll(), "foreign-task", "shows 'come in'"),
-    (BentTasks(lambda step, action: replace(step, reward=0.6)), "answers", "reward is 0.6"),
-    (BentTasks(lambda step, action: replace(step, reward=-0.5)), "answers", "reward is -0.5"),
+    (AcceptsEveryPayload(), "foreign-task", "shows 'come in'"),
+    (AlteredTasks(lambda step, action: replace(step, reward=0.6)), "answers", "reward is 0.6"),
+    (AlteredTasks(lambda step, action: replace(step, reward=-0.5)), "answers", "reward is -0.5"),
     (
-        BentTasks(lambda step, action: replace(step, terminated=True, truncated=True)),
+        AlteredTasks(lambda step, action: replace(step, terminated=True, truncated=True)),
         "answers",
         "truncated is True",
     ),
-    (BentTasks(says_nothing_of_success), "answers", "success is None"),
-    (Remembers(), "replay", "in the same session again"),
-    (OneForAll(), "isolation", "among"),
-    (BentTasks(offers_the_wall), "admissible", "admissible but not well-formed"),
-    (BentTasks(offers_nothing), "admissible", "nothing is admissible"),
-    (RaisesAtNonsense(), "invalid-reply", "raised KeyError"),
-    (BentTasks(everything_is_wellformed), "invalid-reply", "has wellformed True"),
-    (MovesOnNonsense(), "invalid-reply", "changed what is admissible"),
-    (BentTasks(without_state), "state", "always the same offers"),
+    (AlteredTasks(success_is_none), "answers", "success is None"),
+    (KeepsStateAcrossResets(), "replay", "in the same session again"),
+    (SharedEnvironment(), "isolation", "among"),
+    (AlteredTasks(offers_an_invalid_action), "admissible", "admissible but not well-formed"),
+    (AlteredTasks(offers_nothing), "admissible", "nothing is admissible"),
+    (RaisesOnInvalidReply(), "invalid-reply", "raised KeyError"),
+    (AlteredTasks(always_wellformed), "invalid-reply", "has wellformed True"),
+    (StepsOnInvalidReply(), "invalid-reply", "changed what is admissible"),
+    (AlteredTasks(constant_state), "state", "always the same offers"),
     (SmallVocabulary(), "vocabulary", "'jams' is not in the vocabulary"),
-    (RewritesAtWill(achieves_the_door), "relabel", "open the door 1', then"),
-    (BentTasks(achieves_a_number), "relabel", "achieved is (7,)"),
+    (RelabelsNondeterministically(achieves_a_goal), "relabel", "open the door 1', then"),
+    (AlteredTasks(achieves_a_number), "relabel", "achieved is (7,)"),
     (NoncePayloads(), "content", "are played alike"),
-    (BelievesEveryId(), "forged-task", "under the id"),
-    (TwiceTheSize(), "size", "repeat those from 0 on, though there are 194"),
-    (OneTooMany(), "size", "though there are"),
-    (PaysAgain(), "after-end", "after the end earned 1.0"),
-    (Reopens(), "after-end", "reopened the episode"),
-    (RefusesLate(), "admissible", "admissible but not well-formed after"),
-    (SeldomOtherwise(), "replay", "reset shows 'fog'"),
-    (BentTasks(succeeds_for_nothing), "success", "success is true with a score of 0"),
-    (BentTasks(scores_without_success), "success", "success is false with a score of 1"),
-    (ClosesOnce(), "close", "raised RuntimeError: closed already"),
+    (AcceptsEveryId(), "forged-task", "under the id"),
+    (DoubleSize(), "size", "repeat those from 0 on, though there are 194"),
+    (SizePlusOne(), "size", "though there are"),
+    (RewardsAfterEnd(), "after-end", "after the end earned 1.0"),
+    (ContinuesAfterEnd(), "after-end", "reopened the episode"),
+    (RefusesAfterFiveTurns(), "admissible", "admissible but not well-formed after"),
+    (RarelyNondeterministic(), "replay", "reset shows 'fog'"),
+    (AlteredTasks(success_without_score), "success", "success is true with a score of 0"),
+    (AlteredTasks(score_without_success), "success", "success is false with a score of 1"),
+    (RaisesOnSecondClose(), "close", "raised RuntimeError: closed already"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("liar", "rule", "finding"), LIARS, ids=[f"{rule}-{type(t).__name__}" for t, rule, _ in LIARS]
+    ("task_set", "rule", "finding"),
+    BROKEN_TASK_SETS,
+    ids=[f"{rule}-{type(t).__name__}" for t, rule, _ in BROKEN_TASK_SETS],
 )
-def test_a_lie_is_found_by_its_rule(liar, rule, finding):
-    assert finding in check(liar, tasks=23).failed()[rule]
+def test_violation_is_found_by_its_rule(task_set, rule, finding):
+    assert finding in check(task_set, tasks=23).failed()[rule]
 
 
-def test_every_rule_has_a_liar_that_breaks_it():
-    assert {rule.name for rule in RULES} == {rule for _, rule, _ in LIARS}
+def test_every_rule_has_a_task_set_that_violates_it():
+    assert {rule.name for rule in RULES} == {rule for _, rule, _ in BROKEN_TASK_SETS}
 
 
-def test_the_reference_keeps_every_rule():
+def test_corridor_passes_every_rule():
     report = check(CorridorTasks(), factory=CorridorTasks)
     assert report.passed, str(report)
     assert str(report).startswith(f"corridor: 0 of {len(RULES) + 1} rules broken")
 
 
-def test_an_order_that_depends_on_the_hash_seed_is_found_by_a_second_process():
+def test_order_that_depends_on_the_hash_seed_is_found_in_a_second_process():
     report = check(HashSeedOrder(), tasks=20, factory=HashSeedOrder)
     assert list(report.failed()) == ["processes"]
     found = report.failed()["processes"]
@@ -389,26 +391,26 @@ def test_an_order_that_depends_on_the_hash_seed_is_found_by_a_second_process():
     assert "in a process with PYTHONHASHSEED=" in found
 
 
-def test_a_task_set_that_cannot_be_created_in_a_second_process_is_a_finding():
-    factory = partial(RaisesElsewhere, os.getpid())
+def test_task_set_that_cannot_be_created_in_a_second_process_is_reported():
+    factory = partial(RaisesInOtherProcesses, os.getpid())
     found = check(factory(), tasks=2, factory=factory).failed()["processes"]
     assert "PYTHONHASHSEED=1: KeyError: 'only here'" in found
 
 
-def test_without_a_factory_the_rule_of_processes_is_left_out():
+def test_processes_rule_is_skipped_without_a_factory():
     rules = [result.rule.name for result in check(CorridorTasks(), tasks=2).results]
     assert "processes" not in rules
     assert len(rules) == len(RULES)
 
 
-def test_a_report_shows_the_finding_under_its_rule():
-    lines = str(check(ClosesOnce(), tasks=5)).splitlines()
+def test_report_shows_the_finding_below_its_rule():
+    lines = str(check(RaisesOnSecondClose(), tasks=5)).splitlines()
     broken = next(n for n, line in enumerate(lines) if "BROKEN" in line)
     assert "close" in lines[broken]
     assert "-> raised RuntimeError: closed already" in lines[broken + 1]
 
 
-def test_the_reference_keeps_every_rule_over_http():
+def test_corridor_passes_every_rule_over_http():
     tasks = CorridorTasks()
     app = create_app(tasks, ThreadExecutor(tasks), ServerOptions())
     with running(app) as url, BlockingTaskSet(url) as remote:
@@ -416,6 +418,6 @@ def test_the_reference_keeps_every_rule_over_http():
     assert report.passed, str(report)
 
 
-def test_the_reference_s_payloads_are_json():
+def test_corridor_payloads_survive_a_json_round_trip():
     payload = CorridorTasks().task("train", 0).payload
     assert json.loads(json.dumps(dict(payload))) == payload

@@ -7,7 +7,7 @@ from agentrl_envs.world import LocalWorld, World
 
 
 def losses(seed: int, sessions: int = 50) -> list[int]:
-    """At which of the first steps each session is lost; -1: at none."""
+    """Number of steps before each session is lost; -1 if it survives three steps."""
     tasks = FaultyTaskSet(CorridorTasks(), Faults(seed=seed, lose_step=0.3))
     lost = []
     for index in range(sessions):
@@ -24,13 +24,13 @@ def losses(seed: int, sessions: int = 50) -> list[int]:
     return lost
 
 
-def test_what_is_lost_is_decided_by_the_seed():
+def test_faults_are_determined_by_the_seed():
     assert losses(1) == losses(1)
     assert losses(1) != losses(2)
     assert {-1, 0, 1, 2} == set(losses(1))
 
 
-def test_a_lost_session_stays_lost_until_it_is_reset():
+def test_lost_session_stays_lost_until_reset():
     tasks = FaultyTaskSet(CorridorTasks(), Faults(lose_step=1.0))
     environment = tasks.environment()
     environment.reset(tasks.task("train", 0))
@@ -40,14 +40,14 @@ def test_a_lost_session_stays_lost_until_it_is_reset():
     environment.reset(tasks.task("train", 0))
 
 
-async def test_a_faulty_world_loses_sessions_without_a_server():
+async def test_faulty_world_loses_sessions_without_a_server():
     world = FaultyWorld(LocalWorld(CorridorTasks()), Faults(lose_reset=1.0))
     assert isinstance(world, World)
     with pytest.raises(SessionError, match="while its task was set up"):
         await world.session().reset(await world.task("train", 0))
 
 
-async def test_without_faults_nothing_changes():
+async def test_zero_fault_rates_change_nothing():
     plain, faulty = LocalWorld(CorridorTasks()), FaultyWorld(LocalWorld(CorridorTasks()), Faults())
     task = await faulty.task("heldout", 1)
     here, there = plain.session(), faulty.session()

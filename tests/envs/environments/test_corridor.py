@@ -23,7 +23,7 @@ def best_action(text: str) -> str:
     return VERBS[colour] if where == "here" else where
 
 
-def test_the_corridor_is_walked_to_the_door_and_the_right_verb_opens_it():
+def test_right_verb_at_the_door_solves_the_task():
     environment = CorridorEnvironment()
     seen = environment.reset(corridor(5, 2, "left", "red"))
     assert seen.text == "corridor 5 red door left 2"
@@ -43,7 +43,7 @@ def test_the_corridor_is_walked_to_the_door_and_the_right_verb_opens_it():
     assert last.success is True
 
 
-def test_the_wrong_verb_jams_the_door_and_ends_the_task_with_nothing():
+def test_wrong_verb_jams_the_door_and_terminates_without_reward():
     environment = CorridorEnvironment()
     environment.reset(corridor(4, 2, "right", "blue"))
     environment.step("right")
@@ -52,7 +52,7 @@ def test_the_wrong_verb_jams_the_door_and_ends_the_task_with_nothing():
     assert (last.reward, last.terminated, last.success) == (0.0, True, False)
 
 
-def test_walking_away_for_too_long_is_truncation_and_not_failure():
+def test_turn_limit_truncates_and_does_not_terminate():
     environment = CorridorEnvironment(turns=2)
     environment.reset(corridor(5, 2, "left", "red"))
     assert not environment.step("right").truncated
@@ -60,7 +60,7 @@ def test_walking_away_for_too_long_is_truncation_and_not_failure():
     assert (last.terminated, last.truncated) == (False, True)
 
 
-def test_a_wall_is_not_an_admissible_action():
+def test_walking_into_a_wall_is_not_admissible():
     environment = CorridorEnvironment()
     environment.reset(corridor(4, 2, "left", "green"))
     at_the_wall = environment.step("right").observation
@@ -70,7 +70,7 @@ def test_a_wall_is_not_an_admissible_action():
     assert step.observation.text == "not an action here . say one of left"
 
 
-def test_the_best_policy_solves_every_task_in_at_most_four_turns():
+def test_optimal_policy_solves_every_task_in_two_to_four_turns():
     tasks = CorridorTasks()
     environment = tasks.environment()
     splits: tuple[Split, ...] = ("train", "heldout")
@@ -88,7 +88,7 @@ def test_the_best_policy_solves_every_task_in_at_most_four_turns():
             assert turns >= 2
 
 
-def test_a_random_admissible_policy_solves_about_one_task_in_five():
+def test_random_policy_solves_about_one_task_in_five():
     tasks, draws = CorridorTasks(), random.Random(0)
     environment = tasks.environment()
     solved = 0
@@ -109,11 +109,11 @@ def test_there_are_120_tasks_in_two_splits():
     assert tasks.size("heldout") == 23
 
 
-def test_a_payload_with_a_start_beyond_the_wall_is_a_task_error_that_names_the_field():
+def test_start_outside_the_corridor_raises_task_error_with_the_field():
     with pytest.raises(TaskError, match=r"payload\.start: cell 9 is outside a corridor of 5"):
         CorridorEnvironment().reset(corridor(5, 9, "left", "red"))
 
 
-def test_the_reference_is_of_the_contract_s_types():
+def test_corridor_implements_the_protocols():
     assert isinstance(CorridorTasks(CorridorOptions(turns=3)), TaskSet)
     assert isinstance(CorridorEnvironment(), Environment)

@@ -1,11 +1,11 @@
-"""An environment server: sessions, steps, places, and what it counts."""
+"""The HTTP API of an environment server: sessions, steps, capacity and metrics."""
 
 import json
 import time
 
 import httpx
-from corridor_http import RED_LEFT_2, Watch, error_of, opened, served, stepped
-from held_up import Gated
+from blocking_tasks import BlockingTasks
+from corridor_http import RED_LEFT_2, FakeClock, error_of, opened, served, stepped
 
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Observation, Step, Task
@@ -15,7 +15,7 @@ from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
 
 
-def test_one_call_opens_a_session_and_sets_the_task_up():
+def test_open_returns_a_session_and_the_first_observation():
     with served() as http:
         answer = opened(http)
         assert answer.status_code == 201
@@ -28,7 +28,7 @@ def test_one_call_opens_a_session_and_sets_the_task_up():
         assert (step["reward"], step["terminated"], step["truncated"]) == (0.0, False, False)
 
 
-def test_a_server_says_what_it_serves():
+def test_environment_endpoint_describes_the_server():
     with served(capacity=7, ttl_s=9) as http:
         answer = http.get("/v1/environment").json()
         assert (answer["name"], answer["train"], answer["heldout"]) == ("corridor", 97, 23)
@@ -37,14 +37,14 @@ def test_a_server_says_what_it_serves():
         assert "door" in answer["vocabulary"]
 
 
-def test_tasks_are_dealt_by_split_from_a_start():
+def test_tasks_endpoint_returns_a_slice_of_a_split():
     with served() as http:
         dealt = http.get("/v1/tasks/heldout", params={"start": 2, "count": 2}).json()["tasks"]
         expected = [CorridorTasks().task("heldout", index).id for index in (2, 3)]
         assert [task["id"] for task in dealt] == expected
 
 
-def test_a_step_sent_twice_is_taken_once():
+def test_repeated_step_is_executed_once():
     with served() as http:
         session = opened(http).json()["id"]
         first = stepped(http, session, 1, "left")
@@ -53,13 +53,13 @@ def test_a_step_sent_twice_is_taken_once():
         assert "here" in stepped(http, session, 2, "left").text
 
 
-def test_an_open_sent_twice_opens_one_session():
+def test_repeated_open_opens_one_session():
     with served(capacity=1) as http:
         assert opened(http, "same").json() == opened(http, "same").json()
 
 
-def test_a_key_that_opened_another_task_is_a_conflict():
-    """It returned the first task's session."""
+def test_key_reused_for_another_task_is_a_conflict():
+    """Regression: the server returned the session of the first task."""
     with served() as http:
         first = opened(http, "same").json()
         other = CorridorTasks().task("train", 0)
@@ -70,7 +70,7 @@ def test_a_key_that_opened_another_task_is_a_conflict():
         assert opened(http, "same").json() == first
 
 
-def test_a_payload_under_the_id_of_another_task_is_a_task_error():
+def test_payload_with_the_id_of_another_task_is_a_task_error():
     with served() as http:
         other = CorridorTasks().task("train", 0)
         forged = RED_LEFT_2 | {"id": other.id}
@@ -79,21 +79,21 @@ def test_a_payload_under_the_id_of_another_task_is_a_task_error():
         assert other.id in answer.json()["error"]["message"]
 
 
-def test_a_gap_in_the_steps_is_a_conflict_and_does_not_harm_the_session():
+def test_skipped_step_number_is_a_conflict_and_keeps_the_session():
     with served() as http:
         session = opened(http).json()["id"]
         assert error_of(stepped(http, session, 2, "left")) == (409, "conflict")
         assert stepped(http, session, 1, "left").status_code == 200
 
 
-def test_the_last_number_with_another_action_is_a_conflict():
+def test_repeated_step_with_another_action_is_a_conflict():
     with served() as http:
         session = opened(http).json()["id"]
         stepped(http, session, 1, "left")
         assert error_of(stepped(http, session, 1, "right")) == (409, "conflict")
 
 
-def test_an_episode_that_is_over_takes_no_step_and_repeats_its_last():
+def test_finished_episode_repeats_its_last_step_and_refuses_others():
     with served() as http:
         session = opened(http).json()["id"]
         for n, action in enumerate(("left", "left", "push"), start=1):
@@ -103,7 +103,7 @@ def test_an_episode_that_is_over_takes_no_step_and_repeats_its_last():
         assert error_of(stepped(http, session, 4, "push")) == (409, "conflict")
 
 
-def test_a_full_server_refuses_with_429_and_says_when_to_come_again():
+def test_full_server_responds_429_with_retry_after():
     with served(capacity=1) as http:
         opened(http, "a")
         refused = opened(http, "b")
@@ -111,7 +111,7 @@ def test_a_full_server_refuses_with_429_and_says_when_to_come_again():
         assert int(refused.headers["retry-after"]) >= 1
 
 
-def test_a_session_that_is_over_is_replaced_in_a_full_server():
+def test_new_session_can_replace_another_on_a_full_server():
     with served(capacity=1) as http:
         first = opened(http, "a").json()["id"]
         second = opened(http, "b", replaces=first)
@@ -119,19 +119,19 @@ def test_a_session_that_is_over_is_replaced_in_a_full_server():
         assert error_of(stepped(http, first, 1, "left")) == (404, "session")
 
 
-def test_an_unused_session_is_given_away_when_its_time_is_over():
-    watch = Watch()
-    with served(capacity=1, ttl_s=0.2, clock=watch) as http:
+def test_idle_session_expires_after_its_ttl():
+    clock = FakeClock()
+    with served(capacity=1, ttl_s=0.2, clock=clock) as http:
         session = opened(http, "a").json()["id"]
-        time.sleep(0.15)  # the reaper looks every 0.05 s, but the clock stands still
+        time.sleep(0.15)  # the reaper runs every 0.05 s, but the fake clock does not advance
         assert stepped(http, session, 1, "left").status_code == 200
-        watch.now = 0.3
+        clock.now = 0.3
         while opened(http, "b").status_code != 201:
             time.sleep(0.02)
         assert error_of(stepped(http, session, 2, "left")) == (404, "session")
 
 
-def test_a_closed_session_is_closed_for_good_and_closing_again_is_no_error():
+def test_delete_is_idempotent_and_closed_session_refuses_steps():
     with served() as http:
         session = opened(http).json()["id"]
         assert http.delete(f"/v1/sessions/{session}").status_code == 204
@@ -139,7 +139,7 @@ def test_a_closed_session_is_closed_for_good_and_closing_again_is_no_error():
         assert error_of(stepped(http, session, 1, "left")) == (404, "session")
 
 
-def test_a_task_of_another_world_is_a_task_error():
+def test_task_of_another_environment_is_a_task_error():
     with served() as http:
         foreign = {"id": "x-0", "category": "x", "payload": {"maze": 1}}
         answer = http.post("/v1/sessions", json={"task": foreign, "key": "k"})
@@ -147,14 +147,14 @@ def test_a_task_of_another_world_is_a_task_error():
         assert "payload" in answer.json()["error"]["message"]
 
 
-def test_hung_steps_do_not_use_up_the_threads():
-    """4 of 4 hung: every reset was 500 while the server was ready."""
-    tasks = Gated()
+def test_hung_steps_do_not_exhaust_the_threads():
+    """Regression: after four hung steps every reset failed while the server reported ready."""
+    tasks = BlockingTasks()
     app = create_app(tasks, ThreadExecutor(tasks, threads=2), ServerOptions(timeout_s=0.2))
     with (
         running(app) as url,
         httpx.Client(base_url=url, timeout=300) as http,
-        tasks.opened_at_last(),
+        tasks.opened_on_exit(),
     ):
         for key in "abcdefgh":
             session = opened(http, key).json()["id"]
@@ -162,7 +162,7 @@ def test_hung_steps_do_not_use_up_the_threads():
         assert opened(http, "i").status_code == 201
         assert http.get("/readyz").text == "ok"
         hung = 8
-        while http.get("/readyz").status_code == 200:  # more than are compensated for
+        while http.get("/readyz").status_code == 200:  # until more calls hang than can be replaced
             session = opened(http, f"k{hung}").json()["id"]
             stepped(http, session, 1, "wait")
             hung += 1
@@ -175,7 +175,7 @@ def test_hung_steps_do_not_use_up_the_threads():
             time.sleep(0.02)
 
 
-def test_metrics_count_what_happened():
+def test_metrics_count_sessions_refusals_steps_and_repeats():
     with served(capacity=1) as http:
         session = opened(http, "a").json()["id"]
         opened(http, "b")
@@ -189,7 +189,7 @@ def test_metrics_count_what_happened():
         assert f"agentrl_env_repeats_total{label} 1.0" in text
 
 
-def test_a_session_that_the_environment_loses_is_lost_and_not_failed():
+def test_session_lost_by_its_environment_frees_its_slot():
     lost = FaultyTaskSet(CorridorTasks(), Faults(lose_step=1.0))
     with served(lost, capacity=1) as http:
         session = opened(http, "a").json()["id"]
@@ -198,11 +198,11 @@ def test_a_session_that_the_environment_loses_is_lost_and_not_failed():
         assert opened(http, "b").status_code == 201
 
 
-class GreedyTasks(CorridorTasks):
-    """Pays 2 for the first step."""
+class ExcessiveRewardTasks(CorridorTasks):
+    """Returns a reward of 2, which the contract does not allow."""
 
     def environment(self):
-        class Greedy:
+        class ExcessiveReward:
             def reset(self, task: Task) -> Observation:
                 return Observation(text="hello")
 
@@ -220,18 +220,18 @@ class GreedyTasks(CorridorTasks):
             def close(self) -> None:
                 return
 
-        return Greedy()
+        return ExcessiveReward()
 
 
-def test_an_environment_that_breaks_the_contract_is_told_so_by_its_server():
-    with served(GreedyTasks()) as http:
+def test_answer_that_violates_the_contract_is_a_contract_error():
+    with served(ExcessiveRewardTasks()) as http:
         session = opened(http).json()["id"]
         answer = stepped(http, session, 1, "x")
         assert error_of(answer) == (500, "contract")
         assert "reward is 2.0" in answer.text
 
 
-def test_steps_of_many_sessions_are_answered_by_a_line_each():
+def test_batched_steps_are_answered_with_one_json_line_each():
     with served() as http:
         first, second = (opened(http, key).json()["id"] for key in ("a", "b"))
         asked = [
@@ -239,7 +239,7 @@ def test_steps_of_many_sessions_are_answered_by_a_line_each():
             {"session": "nobody", "n": 1, "action": "left"},
             {"session": second, "n": 5, "action": "left"},
         ]
-        for _ in range(2):  # asked twice, taken once
+        for _ in range(2):  # sent twice, executed once
             answer = http.post("/v1/steps", json={"steps": asked})
             assert answer.headers["content-type"] == "application/x-ndjson"
             lines = sorted(map(json.loads, answer.text.splitlines()), key=lambda o: o["index"])

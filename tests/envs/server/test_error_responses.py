@@ -1,4 +1,4 @@
-"""What an environment server refuses, and with which words."""
+"""Status codes and error bodies of an environment server."""
 
 import pytest
 from corridor_http import error_of, opened, served, stepped
@@ -19,7 +19,7 @@ from pydantic import SecretStr
         (b"[" * 100_000, 400, None),
     ],
 )
-def test_garbage_is_refused_and_the_server_goes_on(body, status, field):
+def test_malformed_body_is_refused_and_keeps_the_session(body, status, field):
     with served() as http:
         session = opened(http).json()["id"]
         answer = http.post(
@@ -32,15 +32,15 @@ def test_garbage_is_refused_and_the_server_goes_on(body, status, field):
         assert stepped(http, session, 1, "left").status_code == 200
 
 
-def test_a_body_of_another_type_is_refused_so_that_web_pages_cannot_post():
+def test_content_type_other_than_json_is_refused():
     with served() as http:
         answer = http.post("/v1/sessions", content="{}", headers={"content-type": "text/plain"})
         assert error_of(answer) == (415, "invalid")
 
 
 @pytest.mark.parametrize("digits", [17, 4300, 4301, 5000, 20_000])
-def test_a_number_of_thousands_of_digits_is_a_bad_request(digits):
-    """`int()` raises ValueError beyond 4,300 digits, which was a 500."""
+def test_query_parameter_with_thousands_of_digits_is_a_bad_request(digits):
+    """Regression: `int()` raises ValueError beyond 4,300 digits, which gave a 500."""
     with served() as http:
         for name in ("start", "count"):
             answer = http.get("/v1/tasks/train", params={name: "9" * digits})
@@ -49,7 +49,7 @@ def test_a_number_of_thousands_of_digits_is_a_bad_request(digits):
 
 
 @pytest.mark.parametrize("digits", [30, 4000, 5000])
-def test_a_huge_number_in_a_body_is_a_client_error(digits):
+def test_huge_number_in_a_body_is_a_client_error(digits):
     huge = "9" * digits
     payload = f'{{"cells": {huge}, "start": 0, "side": "left", "colour": "red"}}'
     body = f'{{"task": {{"id": "x", "category": "x", "payload": {payload}}}, "key": "k"}}'
@@ -63,8 +63,8 @@ def test_a_huge_number_in_a_body_is_a_client_error(digits):
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer"])
-def test_the_scheme_of_the_token_is_case_insensitive(scheme):
-    """RFC 9110, section 11.1. `bearer` in lower case was refused."""
+def test_authorization_scheme_is_case_insensitive(scheme):
+    """RFC 9110, section 11.1. Regression: `bearer` in lower case was refused."""
     with served(token=SecretStr("sesame")) as http:
         answer = http.get("/v1/environment", headers={"authorization": f"{scheme} sesame"})
         assert answer.status_code == 200
@@ -82,7 +82,7 @@ def test_unknown_routes_methods_and_splits_have_typed_errors():
         assert error_of(http.get("/v1/tasks/train?count=1001")) == (400, "invalid")
 
 
-def test_a_token_is_asked_for_everywhere_but_at_the_probes():
+def test_all_endpoints_but_probes_and_metrics_require_the_token():
     with served(token=SecretStr("sesame")) as http:
         for path in ("/healthz", "/readyz", "/metrics"):
             assert http.get(path).status_code in (200, 503)
@@ -94,7 +94,7 @@ def test_a_token_is_asked_for_everywhere_but_at_the_probes():
         assert right.status_code == 200
 
 
-def test_without_a_token_only_loopback_names_are_answered():
+def test_host_header_must_be_loopback_without_a_token():
     with served() as http:
         rebound = http.get("/v1/environment", headers={"host": "evil.example"})
         assert rebound.status_code == 400
@@ -110,14 +110,14 @@ def test_without_a_token_only_loopback_names_are_answered():
         ("/v1/relabel", {"openings": [{"observation": 1, "goal": ""}]}, "openings.0.observation"),
     ],
 )
-def test_requests_of_many_are_bounded_and_checked(path, body, field):
+def test_batched_requests_are_validated_and_limited_in_size(path, body, field):
     with served() as http:
         answer = http.post(path, json=body)
         assert error_of(answer) == (422, "invalid")
         assert answer.json()["error"]["field"] == field
 
 
-def test_a_server_whose_task_set_rewrites_no_goals_refuses_to():
+def test_relabel_is_refused_if_the_task_set_does_not_support_it():
     with served() as http:
         assert http.get("/v1/environment").json()["relabels"] is False
         answer = http.post("/v1/relabel", json={"openings": [{"observation": "o", "goal": "g"}]})

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from held_up import Gated, Hanging
+from blocking_tasks import BlockingTasks, HangingTasks
 
 from agentrl_envs.env import Environment, Observation, Task, content_id
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
@@ -23,7 +23,7 @@ def red_left_2() -> Task:
 
 
 class CountingTasks(CorridorTasks):
-    """Counts its sessions."""
+    """Counts environments that are created and closed."""
 
     made = closed = 0
 
@@ -44,7 +44,7 @@ async def until(wanted: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_released_environment_serves_the_next_session():
+async def test_released_environment_is_reused():
     tasks = CountingTasks()
     executor = ThreadExecutor(tasks)
     for session in ("a", "b", "c"):
@@ -55,7 +55,7 @@ async def test_a_released_environment_serves_the_next_session():
     assert tasks.closed == 1
 
 
-async def test_a_discarded_environment_is_closed_and_not_used_again():
+async def test_discarded_environment_is_closed_and_not_reused():
     tasks = CountingTasks()
     executor = ThreadExecutor(tasks)
     await executor.reset("a", red_left_2())
@@ -65,12 +65,12 @@ async def test_a_discarded_environment_is_closed_and_not_used_again():
     await executor.close()
 
 
-async def test_an_environment_is_closed_only_after_its_step_has_come_back():
-    tasks = Gated()
+async def test_discarded_environment_is_closed_after_its_step_returns():
+    tasks = BlockingTasks()
     executor = ThreadExecutor(tasks)
     await executor.reset("a", red_left_2())
     step = asyncio.create_task(executor.step("a", "wait"))
-    await until(tasks.waits.is_set)
+    await until(tasks.waiting.is_set)
     step.cancel()
     with pytest.raises(asyncio.CancelledError):
         await step
@@ -83,7 +83,7 @@ async def test_an_environment_is_closed_only_after_its_step_has_come_back():
     await executor.close()
 
 
-async def test_sessions_are_spread_over_workers_and_stay_there():
+async def test_sessions_are_spread_over_worker_processes():
     executor = ProcessExecutor(CorridorTasks, workers=2)
     try:
         seen: list[Observation] = [await executor.reset(name, red_left_2()) for name in "abcd"]
@@ -96,7 +96,7 @@ async def test_sessions_are_spread_over_workers_and_stay_there():
         await executor.close()
 
 
-async def test_a_worker_that_dies_loses_its_sessions_and_is_replaced():
+async def test_dead_worker_loses_its_sessions_and_is_replaced():
     executor = ProcessExecutor(CorridorTasks, workers=1)
     try:
         await executor.reset("a", red_left_2())
@@ -112,8 +112,8 @@ async def test_a_worker_that_dies_loses_its_sessions_and_is_replaced():
         await executor.close()
 
 
-async def test_a_worker_that_hangs_is_killed_when_its_call_is_given_up(tmp_path):
-    executor = ProcessExecutor(partial(Hanging, tmp_path / "hangs"), workers=1)
+async def test_hanging_worker_is_killed_when_its_call_is_cancelled(tmp_path):
+    executor = ProcessExecutor(partial(HangingTasks, tmp_path / "hangs"), workers=1)
     try:
         await executor.reset("a", red_left_2())
         hung = executor.pids
@@ -129,7 +129,7 @@ async def test_a_worker_that_hangs_is_killed_when_its_call_is_given_up(tmp_path)
         await executor.close()
 
 
-async def test_no_worker_outlives_its_host():
+async def test_close_ends_all_worker_processes():
     executor = ProcessExecutor(CorridorTasks, workers=2)
     for name in "ab":
         await executor.reset(name, red_left_2())
@@ -141,7 +141,7 @@ async def test_no_worker_outlives_its_host():
             os.kill(pid, 0)
 
 
-def test_a_worker_leaves_when_its_server_is_killed():
+def test_worker_exits_when_its_server_is_killed():
     code = """
 import asyncio, os
 from agentrl_envs.environments.corridor import CorridorTasks

@@ -1,4 +1,4 @@
-"""Connections on which no request arrives are closed."""
+"""Timeouts of incomplete requests."""
 
 import socket
 import time
@@ -18,7 +18,7 @@ def connect(url: str) -> socket.socket:
 
 
 def closed_after_s(connection: socket.socket, trickle: bytes) -> float:
-    """Seconds until the server closes a connection that gets a byte every 0.05 s."""
+    """Seconds until the server closes a connection that sends a byte every 0.05 s."""
     began = time.monotonic()
     connection.settimeout(0.05)
     for byte in trickle * 100:
@@ -33,8 +33,8 @@ def closed_after_s(connection: socket.socket, trickle: bytes) -> float:
     return time.monotonic() - began
 
 
-def test_connections_that_send_no_whole_request_are_closed():
-    """800 of them stayed open for as long as they liked."""
+def test_connection_without_a_complete_request_is_closed():
+    """Regression: 800 such connections stayed open without limit."""
     tasks = CorridorTasks()
     app = create_app(tasks, ThreadExecutor(tasks), ServerOptions())
     with running(app, head_timeout_s=0.5) as url:
@@ -48,7 +48,7 @@ def test_connections_that_send_no_whole_request_are_closed():
             each.close()
 
 
-def test_a_whole_request_is_answered_and_its_connection_kept():
+def test_connection_is_kept_alive_between_requests():
     tasks = CorridorTasks()
     app = create_app(tasks, ThreadExecutor(tasks), ServerOptions())
     request = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
@@ -57,11 +57,11 @@ def test_a_whole_request_is_answered_and_its_connection_kept():
         for _ in range(3):
             connection.sendall(request)
             assert connection.recv(4096).startswith(b"HTTP/1.1 200")
-            time.sleep(0.5)  # longer than the limit, which is for requests and not for pauses
+            time.sleep(0.5)  # longer than the limit, which does not apply between requests
         connection.close()
 
 
-def test_a_body_that_does_not_arrive_is_408():
+def test_incomplete_body_times_out_with_408():
     def slow():
         yield b'{"n": 1, '
         time.sleep(1.0)

@@ -1,4 +1,4 @@
-"""Environment servers as processes: ports, threads, and many requests at once."""
+"""Environment servers: ports, threads and concurrent requests."""
 
 import json
 import threading
@@ -8,8 +8,8 @@ from functools import partial
 
 import httpx
 import pytest
+from blocking_tasks import BlockingTasks
 from corridor_http import error_of, opened, served, stepped
-from held_up import Gated
 
 from agentrl_envs import registry
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
@@ -19,7 +19,7 @@ from agentrl_envs.server.executors import ProcessExecutor
 from agentrl_envs.server.run import ServeError, bind_socket, check_exposure, running
 
 
-def test_a_server_is_not_opened_to_a_network_without_a_token():
+def test_listening_beyond_loopback_requires_a_token():
     with pytest.raises(ServeError, match=r"0\.0\.0\.0 can be reached from other machines"):
         check_exposure("0.0.0.0", has_token=False)
     check_exposure("127.0.0.1", has_token=False)
@@ -27,7 +27,7 @@ def test_a_server_is_not_opened_to_a_network_without_a_token():
     check_exposure("0.0.0.0", has_token=True)
 
 
-def test_a_taken_port_is_told_with_its_number():
+def test_error_names_the_port_that_is_in_use():
     with bind_socket("127.0.0.1", 0) as bound:
         bound.listen()
         with pytest.raises(
@@ -36,33 +36,33 @@ def test_a_taken_port_is_told_with_its_number():
             bind_socket("127.0.0.1", bound.getsockname()[1])
 
 
-def test_a_slow_environment_blocks_neither_the_probe_nor_the_others():
-    together = threading.Barrier(9, timeout=300)
+def test_slow_environment_blocks_neither_probes_nor_other_sessions():
+    barrier = threading.Barrier(9, timeout=300)
 
-    class Meeting(CorridorTasks):
-        """Whose tasks are set up once all eight are about to be, and the test lets them."""
+    class BarrierTasks(CorridorTasks):
+        """Creates environments only when eight calls and the test have reached the barrier."""
 
         def environment(self):
-            together.wait()
+            barrier.wait()
             return super().environment()
 
-    with served(Meeting()) as http, ThreadPoolExecutor(8) as pool:
+    with served(BarrierTasks()) as http, ThreadPoolExecutor(8) as pool:
         opening = [pool.submit(opened, http, f"k{number}") for number in range(8)]
         assert http.get("/healthz").status_code == 200
-        together.wait()
+        barrier.wait()
         assert {answer.result().status_code for answer in opening} == {201}
 
 
-def test_a_step_that_takes_too_long_loses_its_session_and_frees_its_place():
-    slow = Gated(shut=True)
-    with served(slow, timeout_s=0.1, capacity=1) as http, slow.opened_at_last():
+def test_timed_out_call_loses_its_session_and_frees_its_slot():
+    slow = BlockingTasks(block_resets=True)
+    with served(slow, timeout_s=0.1, capacity=1) as http, slow.opened_on_exit():
         for key in ("a", "b"):
             answer = opened(http, key)
             assert error_of(answer) == (500, "session")
             assert "took longer than 0.1 s" in answer.text
 
 
-def test_sixty_four_sessions_at_once_do_not_hear_each_other():
+def test_64_concurrent_sessions_are_isolated():
     tasks = CorridorTasks()
     with served(tasks, capacity=64) as http, ThreadPoolExecutor(16) as pool:
 
@@ -87,7 +87,7 @@ def test_sixty_four_sessions_at_once_do_not_hear_each_other():
         assert list(pool.map(episode, range(64))) == [alone(index) for index in range(64)]
 
 
-def test_two_identical_steps_in_flight_are_one_step():
+def test_identical_concurrent_steps_are_executed_once():
     slow = FaultyTaskSet(CorridorTasks(), Faults(latency_s=0.1))
     with served(slow) as http, ThreadPoolExecutor(4) as pool:
         session = opened(http).json()["id"]
@@ -96,7 +96,7 @@ def test_two_identical_steps_in_flight_are_one_step():
         assert "left 1" in json.dumps(answers[0])
 
 
-def test_no_thread_of_a_server_outlives_it():
+def test_server_leaves_no_threads():
     before = threading.active_count()
     with served() as http:
         opened(http)
@@ -106,7 +106,7 @@ def test_no_thread_of_a_server_outlives_it():
         time.sleep(0.01)
 
 
-def test_worker_processes_play_the_same_episodes():
+def test_process_executor_gives_the_same_episode():
     factory = partial(registry.task_set, "corridor", {"turns": 6})
     app = create_app(factory(), ProcessExecutor(factory, workers=1), ServerOptions())
     with running(app) as url, httpx.Client(base_url=url, timeout=300) as http:

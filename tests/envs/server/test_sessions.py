@@ -1,4 +1,4 @@
-"""Sessions of a server whose environments take their time."""
+"""Sessions of a server whose executor releases environments slowly."""
 
 import asyncio
 
@@ -10,23 +10,23 @@ from agentrl_envs.server.metrics import Metrics
 from agentrl_envs.server.sessions import Sessions
 
 
-class Reluctant(ThreadExecutor):
-    """Gives environments back when it is let."""
+class BlockingExecutor(ThreadExecutor):
+    """Releases environments only once `allowed` is set."""
 
     def __init__(self) -> None:
         super().__init__(CorridorTasks())
-        self.asked, self.let = asyncio.Event(), asyncio.Event()
+        self.requested, self.allowed = asyncio.Event(), asyncio.Event()
 
     async def release(self, session: str) -> None:
-        self.asked.set()
-        await self.let.wait()
+        self.requested.set()
+        await self.allowed.wait()
         await super().release(session)
 
 
-async def test_who_comes_back_while_others_are_reaped_keeps_its_session():
-    host, now = Reluctant(), [0.0]
+async def test_session_used_while_others_are_reaped_is_kept():
+    executor, now = BlockingExecutor(), [0.0]
     sessions = Sessions(
-        host,
+        executor,
         Metrics(environment="corridor", capacity=2),
         capacity=2,
         ttl_s=10.0,
@@ -34,12 +34,12 @@ async def test_who_comes_back_while_others_are_reaped_keeps_its_session():
         clock=lambda: now[0],
     )
     await sessions.open(red_left_2(), "gone")
-    back, _ = await sessions.open(red_left_2(), "back")
+    used, _ = await sessions.open(red_left_2(), "back")
     now[0] = 11.0
     closing = asyncio.create_task(sessions.close_expired())
-    await host.asked.wait()
-    await sessions.step(back, 1, "left")
-    host.let.set()
+    await executor.requested.wait()
+    await sessions.step(used, 1, "left")
+    executor.allowed.set()
     assert await closing == 1
-    assert (await sessions.step(back, 2, "left")).observation.text == "corridor 5 red door here"
+    assert (await sessions.step(used, 2, "left")).observation.text == "corridor 5 red door here"
     await sessions.close_all()

@@ -1,4 +1,4 @@
-"""Finding tasks: a request for a distant one holds up nobody."""
+"""Searching for tasks: a request for a distant task does not delay others."""
 
 import asyncio
 import threading
@@ -17,12 +17,12 @@ LEVELS = 5
 
 
 class ScanningTasks(CorridorTasks):
-    """Like BabyAI's: unbounded, and an index is found by scanning its level up to it."""
+    """Unbounded like BabyAI's; an index is found by scanning all earlier ones of its level."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self.seconds = seconds
-        """For each candidate."""
+        """Duration of the scan of one candidate."""
         self.scanned = [0] * LEVELS
 
     def size(self, split: Split) -> int | None:  # type: ignore[override]
@@ -36,8 +36,8 @@ class ScanningTasks(CorridorTasks):
         return super().task(split, index)
 
 
-class StuckTasks(CorridorTasks):
-    """Index 7 never comes back while the gate is shut."""
+class HangingTaskSet(CorridorTasks):
+    """Task 7 blocks until `gate` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class StuckTasks(CorridorTasks):
         return super().task(split, index)
 
 
-async def test_a_request_for_a_distant_task_does_not_hold_up_the_others():
+async def test_request_for_a_distant_task_does_not_delay_others():
     tasks = ScanningTasks(0.001)
     service = TaskService(tasks, timeout_s=300.0)
     distant = asyncio.create_task(service.tasks("train", 1_000_000, 1))  # 1,000 s in all
@@ -61,14 +61,14 @@ async def test_a_request_for_a_distant_task_does_not_hold_up_the_others():
     assert not distant.done()
     distant.cancel()
     await asyncio.gather(distant, return_exceptions=True)
-    await service.tasks("train", 0, 1)  # after whatever the cancelled request had in the queue
+    await service.tasks("train", 0, 1)  # runs after the queued slices of the cancelled request
     scanned = sum(tasks.scanned)
     await asyncio.sleep(0.3)
     assert sum(tasks.scanned) == scanned
     service.close()
 
 
-async def test_slices_towards_a_distant_task_scan_all_levels_evenly():
+async def test_search_for_a_distant_task_scans_all_levels():
     tasks = ScanningTasks(0.0)
     service = TaskService(tasks, timeout_s=300.0)
     (task,) = await service.tasks("train", 3_000, 1)
@@ -77,7 +77,7 @@ async def test_slices_towards_a_distant_task_scan_all_levels_evenly():
     service.close()
 
 
-async def test_a_task_that_is_not_found_in_time_is_a_task_error_that_says_how_far_the_search_came():
+async def test_search_timeout_is_a_task_error_with_the_progress_of_the_search():
     service = TaskService(ScanningTasks(0.001), timeout_s=0.5)
     with pytest.raises(TaskError, match=r"train task 1000000 was not found in 0\.5 s; the search"):
         await service.tasks("train", 1_000_000, 1)
@@ -85,8 +85,8 @@ async def test_a_task_that_is_not_found_in_time_is_a_task_error_that_says_how_fa
     service.close()
 
 
-async def test_a_task_set_that_hangs_is_a_session_error_and_a_problem():
-    tasks = StuckTasks()
+async def test_hanging_task_set_raises_session_error_and_is_reported_as_a_problem():
+    tasks = HangingTaskSet()
     service = TaskService(tasks, timeout_s=0.3)
     await service.prepare()
     assert service.problem is None
@@ -105,7 +105,7 @@ async def test_a_task_set_that_hangs_is_a_session_error_and_a_problem():
     service.close()
 
 
-def test_a_client_that_leaves_takes_its_request_for_a_distant_task_with_it():
+def test_disconnect_of_the_client_cancels_its_search():
     tasks = ScanningTasks(0.001)
     with served(tasks) as http:
         with pytest.raises(httpx.ReadTimeout):
@@ -120,8 +120,8 @@ def test_a_client_that_leaves_takes_its_request_for_a_distant_task_with_it():
             assert time.monotonic() < deadline
 
 
-def test_readiness_reports_a_task_set_that_hangs():
-    tasks = StuckTasks()
+def test_readiness_probe_fails_if_the_task_set_hangs():
+    tasks = HangingTaskSet()
     with served(tasks, timeout_s=0.3) as http:
         try:
             assert http.get("/v1/environment").status_code == 200

@@ -1,4 +1,4 @@
-"""A pool whose hanging threads are replaced."""
+"""A thread pool that replaces hanging threads."""
 
 import threading
 
@@ -27,7 +27,7 @@ def hang(pool: ThreadPool, gate: threading.Event):
     return future
 
 
-def test_results_and_errors_come_back():
+def test_submit_returns_results_and_errors():
     pool = ThreadPool(2, max_abandoned=2, name="t")
     assert [pool.submit(pow, 2, n).result(300) for n in range(8)] == [2**n for n in range(8)]
     with pytest.raises(ZeroDivisionError):
@@ -35,7 +35,7 @@ def test_results_and_errors_come_back():
     pool.close()
 
 
-def test_an_abandoned_call_is_replaced_by_another_thread(gate):
+def test_abandoned_thread_is_replaced(gate):
     pool = ThreadPool(1, max_abandoned=3, name="t")
     for count in range(1, 4):
         pool.abandon(hang(pool, gate))
@@ -45,7 +45,7 @@ def test_an_abandoned_call_is_replaced_by_another_thread(gate):
     pool.close()
 
 
-def test_a_call_that_waits_gets_the_thread_that_replaces_a_hanging_one(gate):
+def test_queued_call_runs_in_the_replacement_thread(gate):
     pool = ThreadPool(1, max_abandoned=1, name="t")
     hanging = hang(pool, gate)
     waiting = pool.submit(pow, 2, 3)
@@ -54,7 +54,7 @@ def test_a_call_that_waits_gets_the_thread_that_replaces_a_hanging_one(gate):
     pool.close()
 
 
-def test_more_hanging_calls_than_allowed_exhaust_the_pool_until_they_return(gate):
+def test_pool_is_exhausted_until_its_hanging_calls_return(gate):
     pool = ThreadPool(1, max_abandoned=1, name="t")
     hanging = [hang(pool, gate)]
     pool.abandon(hanging[0])
@@ -71,7 +71,7 @@ def test_more_hanging_calls_than_allowed_exhaust_the_pool_until_they_return(gate
     pool.close()
 
 
-def test_a_call_that_has_not_started_is_cancelled(gate):
+def test_abandoning_a_queued_call_cancels_it(gate):
     pool = ThreadPool(1, max_abandoned=1, name="t")
     hanging = hang(pool, gate)
     waiting = pool.submit(pow, 2, 3)
@@ -83,7 +83,7 @@ def test_a_call_that_has_not_started_is_cancelled(gate):
     pool.close()
 
 
-def test_a_closed_pool_takes_no_calls():
+def test_closed_pool_refuses_calls():
     pool = ThreadPool(1, max_abandoned=1, name="t")
     pool.close()
     with pytest.raises(SessionError, match="shutting down"):

@@ -12,7 +12,7 @@ KINDS = {"ball": Ball, "key": Key, "box": Box}
 
 
 def make(words: str) -> Any:
-    """`red ball` or `locked red door` -> minigrid's object."""
+    """`red ball` or `locked red door` -> an object of minigrid."""
     *state, color, kind = words.split()
     if kind == "door":
         return Door(color, is_open=state == ["open"], is_locked=state == ["locked"])
@@ -21,7 +21,7 @@ def make(words: str) -> Any:
 
 @pytest.fixture
 def layout() -> Callable[..., Any]:
-    """A game on a hand-drawn grid: `#` wall, `.` floor, one of `>v<^` the agent, letters things."""
+    """Build a game from rows: `#` wall, `.` floor, `>v<^` the agent, letters objects."""
 
     def draw(rows: list[str], carrying: str = "", **things: str) -> Any:
         game = build("BabyAI-PickupDist-v0")

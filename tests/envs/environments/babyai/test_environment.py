@@ -11,9 +11,9 @@ from agentrl_envs.errors import SessionError, TaskError
 TASKS = BabyAITasks()
 AGENTGYM = BabyAITasks(BabyAIOptions(text="agentgym"))
 SESSION = TASKS.environment()
-TALKER = AGENTGYM.environment()
+REACT_SESSION = AGENTGYM.environment()
 SESSION.reset(TASKS.task("train", 0))
-TALKER.reset(TASKS.task("train", 0))
+REACT_SESSION.reset(TASKS.task("train", 0))
 
 
 def play(tasks, index, seed, turns=15):
@@ -29,8 +29,8 @@ def play(tasks, index, seed, turns=15):
     return trace
 
 
-def solvable(tasks, category, action=r"pick up"):
-    """A task whose goal one action reaches at once, and that action."""
+def solvable_task(tasks, category, action=r"pick up"):
+    """A task that its first action solves, and that action."""
     env = tasks.environment()
     for index in range(400):
         task = tasks.task("train", index)
@@ -43,15 +43,15 @@ def solvable(tasks, category, action=r"pick up"):
 
 
 @given(st.text())
-def test_any_text_gets_an_answer(text):
+def test_terse_form_answers_any_text(text):
     step = SESSION.step(text)
     assert step.reward in (0.0, 1.0)
     assert step.observation.text
 
 
 @given(st.text(), st.sampled_from(["Action: ", "Thought: x\nAction:\n", ""]))
-def test_any_react_text_gets_an_answer(text, head):
-    assert TALKER.step(head + text).observation.text
+def test_react_form_answers_any_text(text, head):
+    assert REACT_SESSION.step(head + text).observation.text
 
 
 @pytest.mark.parametrize("text", ["terse", "agentgym"])
@@ -64,8 +64,8 @@ def test_every_admissible_action_is_accepted(text, compat):
         assert all(step.wellformed for step in steps)
 
 
-def test_an_object_action_on_the_menu_does_what_it_says():
-    worked = 0
+def test_object_actions_achieve_their_goals():
+    checked = 0
     for index in range(60):
         env, rng = TASKS.environment(), random.Random(index)
         seen = env.reset(TASKS.task("train", index))
@@ -76,17 +76,17 @@ def test_an_object_action_on_the_menu_does_what_it_says():
                 break
             if action.startswith(("pick up", "go to", "toggle and")):
                 assert step.achieved, action
-                worked += 1
+                checked += 1
             seen = step.observation
-    assert worked > 100
+    assert checked > 100
 
 
-def test_the_same_actions_lead_to_the_same_play():
+def test_equal_actions_give_equal_trajectories():
     for index in range(10):
         assert play(TASKS, index, 3) == play(TASKS, index, 3)
 
 
-def test_a_session_is_used_again_without_traces():
+def test_reset_leaves_no_state_of_earlier_episodes():
     env, task, other = TASKS.environment(), TASKS.task("train", 0), TASKS.task("train", 5)
     fresh = env.reset(task)
     env.step("turn left")
@@ -94,8 +94,8 @@ def test_a_session_is_used_again_without_traces():
     assert env.reset(task) == fresh
 
 
-def test_success_earns_one_and_ends():
-    task, action = solvable(TASKS, "PickupDist")
+def test_success_has_reward_one_and_terminates():
+    task, action = solvable_task(TASKS, "PickupDist")
     env = TASKS.environment()
     env.reset(task)
     step = env.step(action)
@@ -105,8 +105,8 @@ def test_success_earns_one_and_ends():
     assert step.observation.text.startswith("done ; see ")
 
 
-def test_nothing_is_earned_after_the_end():
-    task, action = solvable(TASKS, "PickupDist")
+def test_step_after_the_end_has_no_reward():
+    task, action = solvable_task(TASKS, "PickupDist")
     env = TASKS.environment()
     env.reset(task)
     env.step(action)
@@ -114,14 +114,14 @@ def test_nothing_is_earned_after_the_end():
     assert (step.reward, step.terminated, step.success) == (0.0, True, False)
 
 
-def test_the_mission_is_among_what_a_success_achieved():
-    task, action = solvable(TASKS, "ActionObjDoor", "toggle and go through")
+def test_successful_step_achieves_the_mission():
+    task, action = solvable_task(TASKS, "ActionObjDoor", "toggle and go through")
     env = TASKS.environment()
     goal = env.reset(task).text.removeprefix("goal ").split(" ; ")[0]
     assert goal in env.step(action).achieved
 
 
-def test_a_refused_reply_changes_nothing():
+def test_refused_reply_does_not_change_the_state():
     env = TASKS.environment()
     first = env.reset(TASKS.task("train", 0))
     state = env.step("turn left").state
@@ -141,7 +141,7 @@ def test_equal_hidden_states_have_equal_hashes():
     assert len(set(hashes)) == 4
 
 
-def test_minigrids_step_limit_truncates():
+def test_minigrid_step_limit_truncates():
     env = TASKS.environment()
     env.reset(TASKS.task("train", 0))
     steps = [env.step("turn left") for _ in range(49)]
@@ -150,19 +150,19 @@ def test_minigrids_step_limit_truncates():
     assert steps[-1].observation.text.startswith("failed ; ")
 
 
-def test_a_step_before_reset_is_the_callers_mistake():
+def test_step_before_reset_raises_session_error():
     with pytest.raises(SessionError, match="before reset"):
         TASKS.environment().step("turn left")
 
 
-def test_closing_twice_is_fine():
+def test_close_is_idempotent():
     env = TASKS.environment()
     env.reset(TASKS.task("train", 0))
     env.close()
     env.close()
 
 
-def test_random_play_reaches_a_fifth_of_the_goals_at_eight_turns():
+def test_random_policy_solves_about_one_task_in_five_within_eight_turns():
     solved = 0
     env, rng = TASKS.environment(), random.Random(0)
     for index in [*range(400), *range(400)]:
@@ -176,7 +176,7 @@ def test_random_play_reaches_a_fifth_of_the_goals_at_eight_turns():
     assert 0.16 <= solved / 800 <= 0.25
 
 
-def test_a_session_whose_reset_failed_has_no_task():
+def test_failed_reset_leaves_the_session_without_a_task():
     env = TASKS.environment()
     env.reset(TASKS.task("train", 0))
     with pytest.raises(TaskError):

@@ -10,12 +10,12 @@ def named(view):
     return [(f"{t.color} {t.kind}", t.ahead, t.side) for t in view.things]
 
 
-def test_things_are_told_by_steps_ahead_and_to_the_side(layout):
+def test_objects_have_offsets_ahead_and_to_the_side(layout):
     game = layout(["#######", "#.b...#", "#>...k#", "#######"], b="red ball", k="blue key")
     assert named(look(game)) == [("red ball", 1, -1), ("blue key", 4, 0)]
 
 
-def test_right_is_right_whichever_way_the_agent_faces(layout):
+def test_offsets_are_relative_to_the_direction_of_the_agent(layout):
     game = layout(["#####", "#..b#", "#.^.#", "#####"], b="red ball")
     assert named(look(game)) == [("red ball", 1, 1)]
     game = layout(["#####", "#b..#", "#.v.#", "#...#", "#####"], b="red ball")
@@ -24,20 +24,20 @@ def test_right_is_right_whichever_way_the_agent_faces(layout):
     assert named(look(game)) == [("red ball", 1, -1)]
 
 
-def test_a_closed_door_hides_what_is_behind_it_and_an_open_one_does_not(layout):
+def test_closed_door_hides_objects_behind_it_and_open_door_does_not(layout):
     rows = ["#######", "#>.d.b#", "#######"]
     assert named(look(layout(rows, d="red door", b="red ball"))) == [("red door", 2, 0)]
     seen = named(look(layout(rows, d="open red door", b="red ball")))
     assert seen == [("red door", 2, 0), ("red ball", 4, 0)]
 
 
-def test_the_wall_straight_ahead_has_a_distance(layout):
+def test_distance_to_the_barrier_ahead(layout):
     assert look(layout(["#######", "#>....#", "#######"])).wall_ahead == 5
     assert look(layout(["##########", "#>.......#", "##########"])).wall_ahead is None
     assert look(layout(["####", "#>b#", "####"], b="red ball")).wall_ahead == 2
 
 
-def test_doors_tell_their_state(layout):
+def test_doors_have_a_state(layout):
     rows = ["#####", "#>.d#", "#####"]
     for state in ("open", "closed", "locked"):
         words = "red door" if state == "closed" else f"{state} red door"
@@ -47,7 +47,7 @@ def test_doors_tell_their_state(layout):
 @pytest.mark.parametrize(
     "level", ["ActionObjDoor-v0", "UnlockPickup-v0", "GoToObjMazeS7-v0", "OneRoomS20-v0"]
 )
-def test_the_view_is_minigrids_own(level):
+def test_view_equals_the_minigrid_observation(level):
     game, rng = build(f"BabyAI-{level}"), random.Random(0)
     for seed in range(6):
         game.reset(seed=seed)

@@ -13,14 +13,14 @@ PICK_UP, OPEN, GO_TO = (
 )
 
 
-def test_a_picked_up_ball_satisfies_three_goals_of_pickup_dist(layout):
+def test_picked_up_ball_satisfies_three_goals_of_pickup_dist(layout):
     game = layout(["####", "#>.#", "####"], carrying="red ball")
     at_reset = Counter({("ball", "red"): 1, ("ball", "blue"): 1, ("key", "red"): 1})
     goals = achieved(game, PICK_UP._replace(it=game.carrying), False, at_reset)
     assert goals == ["pick up the red ball", "pick up a ball", "pick up a red object"]
 
 
-def test_nothing_is_achieved_by_what_did_not_work(layout):
+def test_failed_actions_achieve_nothing(layout):
     game = layout(["####", "#>d#", "####"], d="locked red door")
     door = game.grid.get(2, 1)
     assert achieved(game, PICK_UP._replace(it=door), False, Counter()) == []
@@ -28,7 +28,7 @@ def test_nothing_is_achieved_by_what_did_not_work(layout):
     assert achieved(game, Plan((0,), "", None), False, Counter()) == []
 
 
-def test_an_opened_door_counts_and_one_that_was_open_does_not(layout):
+def test_opening_a_door_counts_only_if_it_was_closed(layout):
     game = layout(["####", "#>d#", "####"], d="open red door")
     plan = OPEN._replace(it=game.grid.get(2, 1))
     at_reset = Counter({("door", "red"): 2})
@@ -36,7 +36,7 @@ def test_an_opened_door_counts_and_one_that_was_open_does_not(layout):
     assert achieved(game, plan, True, at_reset) == []
 
 
-def test_going_to_a_thing_counts_when_it_is_faced(layout):
+def test_go_to_counts_only_for_the_faced_object(layout):
     game = layout(["#####", "#>kb#", "#####"], k="grey key", b="red ball")
     at_reset = Counter({("key", "grey"): 1})
     faced, other = game.grid.get(2, 1), game.grid.get(3, 1)
@@ -45,7 +45,7 @@ def test_going_to_a_thing_counts_when_it_is_faced(layout):
 
 
 @pytest.mark.parametrize("level", STARTER)
-def test_every_mission_is_among_the_phrases_of_its_target(level):
+def test_achieved_goals_of_the_target_include_the_mission(level):
     game = build(level)
     for seed in range(150):
         game.reset(seed=seed)

@@ -9,13 +9,13 @@ from agentrl_envs.environments.babyai import AGENTGYM, STARTER, BabyAIOptions, B
 from agentrl_envs.errors import TaskError
 
 
-def test_the_contract_is_met():
+def test_task_set_and_environment_implement_the_protocols():
     tasks = BabyAITasks()
     assert isinstance(tasks, TaskSet)
     assert isinstance(tasks.environment(), Environment)
 
 
-def test_the_first_tasks_are_these_for_ever():
+def test_first_tasks_never_change():
     tasks = BabyAITasks()
 
     def first(split, number):
@@ -35,7 +35,7 @@ def test_the_first_tasks_are_these_for_ever():
     ]
 
 
-def test_levels_are_dealt_in_equal_shares():
+def test_levels_take_turns():
     tasks = BabyAITasks()
     shares = [tasks.task("heldout", index).category for index in range(10)]
     assert shares == 2 * [
@@ -47,7 +47,7 @@ def test_levels_are_dealt_in_equal_shares():
     ]
 
 
-def test_no_content_is_in_both_splits_and_heldout_tasks_are_distinct():
+def test_splits_are_disjoint_and_heldout_tasks_are_distinct():
     tasks = BabyAITasks()
     train = [tasks.task("train", index).id for index in range(500)]
     heldout = [tasks.task("heldout", index).id for index in range(200)]
@@ -57,30 +57,30 @@ def test_no_content_is_in_both_splits_and_heldout_tasks_are_distinct():
     assert {split_of(task) for task in heldout} == {"heldout"}
 
 
-def test_the_order_of_asking_does_not_matter():
+def test_tasks_do_not_depend_on_the_order_of_requests():
     one, other = BabyAITasks(), BabyAITasks()
     forward = [one.task("heldout", index) for index in range(20)]
     other.task("train", 50)
     assert [other.task("heldout", index) for index in reversed(range(20))] == forward[::-1]
 
 
-def test_a_task_does_not_depend_on_the_words_it_is_told_in():
+def test_tasks_do_not_depend_on_the_text_form():
     terse = BabyAITasks(BabyAIOptions(text="terse")).task("train", 3)
     assert BabyAITasks(BabyAIOptions(text="agentgym", compat="agentgym")).task("train", 3) == terse
 
 
-def test_a_small_world_runs_out_of_heldout_tasks_and_says_so():
+def test_too_few_different_heldout_tasks_raise_task_error():
     tasks = BabyAITasks(BabyAIOptions(levels=("GoToRedBallNoDists",)))
     with pytest.raises(TaskError, match="different heldout tasks; ask for fewer"):
         tasks.task("heldout", 2000)
 
 
-def test_a_negative_index_is_refused():
+def test_negative_index_is_refused():
     with pytest.raises(TaskError, match="negative"):
         BabyAITasks().task("train", -1)
 
 
-def test_an_id_that_does_not_fit_its_seed_is_refused():
+def test_id_that_does_not_match_the_seed_is_refused():
     tasks = BabyAITasks()
     task, other = tasks.task("train", 0), tasks.task("train", 5)
     with pytest.raises(TaskError, match="minigrid version"):
@@ -99,12 +99,12 @@ def test_an_id_that_does_not_fit_its_seed_is_refused():
         {"level": ["x"], "seed": 1},
     ],
 )
-def test_a_foreign_payload_is_refused(payload):
+def test_payload_of_another_environment_is_refused(payload):
     with pytest.raises(TaskError, match="not a BabyAI task"):
         BabyAITasks().environment().reset(Task(id="babyai-0", category="x", payload=payload))
 
 
-def test_levels_go_by_id_short_name_or_group():
+def test_levels_are_selected_by_id_short_name_or_group():
     assert BabyAIOptions().levels == STARTER
     assert BabyAIOptions(levels=("agentgym",)).levels == AGENTGYM
     assert len(AGENTGYM) == 18
@@ -115,7 +115,7 @@ def test_levels_go_by_id_short_name_or_group():
 @pytest.mark.parametrize(
     "options", [{"levels": ("Nowhere",)}, {"levels": ()}, {"text": "loud"}, {"colour": "red"}]
 )
-def test_bad_options_are_errors(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(ValidationError):
         BabyAIOptions(**options)
 
@@ -133,7 +133,7 @@ def test_minigrid_does_not_print(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_options_are_read_without_loading_minigrid():
+def test_importing_the_package_does_not_import_minigrid():
     code = (
         "import sys; import agentrl_envs.environments.babyai; sys.exit('minigrid' in sys.modules)"
     )

@@ -1,4 +1,4 @@
-"""The sentences, and one test for each defect of AgentGym's BabyAI that is mended here."""
+"""Observations in AgentGym's words, and one test per defect of AgentGym's BabyAI fixed here."""
 
 import json
 import random
@@ -26,7 +26,7 @@ def session(compat="none", *levels):
 
 
 def one_action_task(tasks, env):
-    """A task that one object action solves at once, with that action."""
+    """A task that one object action solves, and that action."""
     for index in range(200):
         task = tasks.task("train", index)
         for action in env.reset(task).admissible[2:]:
@@ -36,7 +36,7 @@ def one_action_task(tasks, env):
     raise AssertionError("no such task")
 
 
-def test_the_observation_reads_as_agentgyms(layout):
+def test_observation_equals_that_of_agentgym(layout):
     rows = ["#######", "#.b...#", "#>...d#", "#######"]
     seen = seen_in(layout(rows, b="red ball", d="yellow door"), STRICT)
     assert STRICT.first("go to the red ball", seen) == (
@@ -52,7 +52,7 @@ def test_the_observation_reads_as_agentgyms(layout):
     )
 
 
-def test_the_barrier_ahead_and_the_load_are_told(layout):
+def test_observation_names_the_barrier_ahead_and_the_carried_object(layout):
     seen = seen_in(layout(["######", "#>..b#", "######"], b="red box", carrying="blue key"))
     text = FORM.later(seen, "")
     assert "You are facing a box 3 steps away. You are carrying a blue key." in text
@@ -70,11 +70,11 @@ def test_the_barrier_ahead_and_the_load_are_told(layout):
         ("Action: __import__('os').system('x')", "importossystemx"),
     ],
 )
-def test_a_reply_is_read_and_never_run(reply, action):
+def test_reply_is_parsed_and_never_executed(reply, action):
     assert FORM.parse(reply) == action
 
 
-def test_two_actions_are_one_too_many():
+def test_reply_with_two_actions_is_refused():
     tasks, env = session()
     env.reset(tasks.task("train", 0))
     step = env.step("Action: turn left\nAction: turn right")
@@ -84,7 +84,7 @@ def test_two_actions_are_one_too_many():
     )
 
 
-def test_a_refusal_names_the_valid_actions():
+def test_refusal_lists_the_valid_actions():
     tasks, env = session()
     env.reset(tasks.task("train", 0))
     seen = env.step("Action: dance").observation
@@ -93,7 +93,7 @@ def test_a_refusal_names_the_valid_actions():
     assert json.loads(listed) == list(seen.admissible)
 
 
-def test_another_goal_takes_the_place_of_the_first():
+def test_relabel_replaces_the_goal():
     text = "Your goal: go to the red ball\nYou cannot see any objects within sight."
     changed = FORM.relabel(text, "open the door")
     assert changed == "Your goal: open the door\nYou cannot see any objects within sight."
@@ -101,11 +101,11 @@ def test_another_goal_takes_the_place_of_the_first():
         FORM.relabel("You cannot see any objects within sight.", "open the door")
 
 
-# The defects.
+# Defects of AgentGym that are fixed here.
 
 
-def test_pick_up_is_an_action_as_the_prompt_says():
-    # Upstream's prompt says "pick up", its environment takes "pickup" only.
+def test_both_spellings_of_pick_up_are_accepted():
+    # AgentGym's prompt says "pick up", its environment accepts only "pickup".
     tasks, env = session("none", "GoToLocalS8N7")
     for spelling in ("pick up", "pickup"):
         for index in range(20):
@@ -118,7 +118,7 @@ def test_pick_up_is_an_action_as_the_prompt_says():
     assert "- pick up <obj> <id>" in tasks.instructions()
 
 
-def test_in_compat_only_the_one_word_is_an_action_and_the_prompt_says_so():
+def test_compat_accepts_and_documents_only_pickup():
     tasks, env = session("agentgym", "GoToLocalS8N7")
     offered = env.reset(tasks.task("train", 1)).admissible
     found = next(a for a in offered if a.startswith("pickup"))
@@ -128,7 +128,7 @@ def test_in_compat_only_the_one_word_is_an_action_and_the_prompt_says_so():
     assert "pick up <obj>" not in tasks.instructions()
 
 
-def test_drop_is_in_the_prompt_and_works():
+def test_drop_is_documented_in_the_prompt_and_works():
     tasks, env = session("none", "UnlockPickup")
     assert "- drop" in tasks.instructions()
     for index in range(20):
@@ -140,16 +140,16 @@ def test_drop_is_in_the_prompt_and_works():
     raise AssertionError("nothing to drop")
 
 
-def test_order_words_of_the_goal_are_kept():
+def test_goal_keeps_its_words_of_order_except_in_compat():
     mission = "go to a red ball, then go to the box after you open a door"
     assert FORM.goal(mission) == mission
-    # Where published numbers need it, they are lost as upstream loses them.
+    # Compat drops them as AgentGym does, for comparison with published numbers.
     assert STRICT.goal(mission) == "go to a red ball, and go to the box and open a door"
 
 
 @pytest.mark.parametrize("compat", ["none", "agentgym"])
-def test_a_late_success_is_a_success(compat):
-    # Upstream undoes every success whose reward is 0.5 or less.
+def test_success_after_many_steps_counts(compat):
+    # AgentGym discards every success whose reward is 0.5 or less.
     tasks, env = session(compat, "PickupDist")
     task, action = one_action_task(tasks, env)
     env.reset(task)
@@ -162,8 +162,8 @@ def test_a_late_success_is_a_success(compat):
     assert step.reward == (step.raw_score if compat == "agentgym" else 1.0)
 
 
-def test_a_success_on_the_way_is_not_undone_by_the_rest_of_the_macro():
-    # Upstream walks on through the door that it had to open, and the success is forgotten.
+def test_macro_stops_at_the_step_that_succeeds():
+    # AgentGym continues through the door after opening it, and loses the success.
     tasks, env = session("none", "OpenDoorColor")
     task, action = one_action_task(tasks, env)
     assert action.startswith("toggle and go through")
@@ -171,15 +171,15 @@ def test_a_success_on_the_way_is_not_undone_by_the_rest_of_the_macro():
     assert env.step(action).success
 
 
-def test_minigrids_step_limit_is_heeded():
+def test_minigrid_step_limit_truncates_in_compat():
     tasks, env = session("agentgym", "PickupDist")
     env.reset(tasks.task("train", 0))
     steps = [env.step("turn left") for _ in range(49)]
     assert [step.truncated for step in steps] == [False] * 48 + [True]
 
 
-def test_the_number_in_a_text_and_the_number_in_an_action_mean_one_thing(layout):
-    # Upstream numbers what it sees, and again what it can reach.
+def test_observation_and_actions_number_objects_alike(layout):
+    # AgentGym numbers visible objects and reachable objects separately.
     rows = ["######", "#>kb##", "#..###", "#....#", "#.b..#", "######"]
     seen = seen_in(layout(rows, k="grey box", b="red ball"))
     text = FORM.later(seen, "")
@@ -189,7 +189,7 @@ def test_the_number_in_a_text_and_the_number_in_an_action_mean_one_thing(layout)
     assert "go to red ball 2" in seen.menu
 
 
-def test_a_message_names_the_door_and_not_a_python_object(layout):
+def test_refusal_names_the_door(layout):
     game = layout(["######", "#>bd.#", "######"], b="red ball", d="grey door")
     seen = seen_in(game)
     action = "toggle and go through grey closed door 1"
@@ -199,21 +199,21 @@ def test_a_message_names_the_door_and_not_a_python_object(layout):
     )
 
 
-def test_a_ball_ahead_blocks_the_way_and_forward_is_not_offered(layout):
-    # To upstream only walls and boxes are barriers.
+def test_forward_is_not_offered_if_a_ball_is_ahead(layout):
+    # AgentGym treats only walls and boxes as barriers.
     seen = seen_in(layout(["#####", "#>b.#", "#####"], b="red ball"))
     assert "move forward" not in seen.menu
     assert refusal(seen, "move forward", FORM.take) is Refusal.BLOCKED
 
 
-def test_nothing_in_sight_is_said_so(layout):
-    # Upstream announces several objects and names none.
+def test_observation_says_that_no_objects_are_in_sight(layout):
+    # AgentGym announces several objects and lists none.
     text = FORM.later(seen_in(layout(["#####", "#>..#", "#####"])), "")
     assert text.startswith("You cannot see any objects within sight. The room has walls")
 
 
-def test_only_the_whole_words_ask_for_the_list():
-    # Upstream takes any text with "check" in it.
+def test_only_check_available_actions_lists_the_actions():
+    # AgentGym accepts any text that contains "check".
     tasks, env = session()
     env.reset(tasks.task("train", 0))
     asked = env.step("Action: check available actions")
@@ -222,8 +222,8 @@ def test_only_the_whole_words_ask_for_the_list():
     assert not env.step("Action: checkmate").wellformed
 
 
-def test_rewards_add_up_to_the_score_and_a_refusal_earns_nothing():
-    # Upstream repeats the last reward with every refused action, and adds it to the score.
+def test_rewards_sum_to_the_score_and_refusals_have_no_reward():
+    # AgentGym repeats the last reward with every refused action and adds it to the score.
     tasks, env = session("agentgym", "PickupDist", "GoToLocalS8N7")
     rng = random.Random(0)
     for index in range(30):
@@ -238,7 +238,7 @@ def test_rewards_add_up_to_the_score_and_a_refusal_earns_nothing():
 
 
 @pytest.mark.parametrize(("compat", "ends"), [("none", True), ("agentgym", False)])
-def test_the_wrong_object_ends_a_strict_level_except_in_compat(compat, ends):
+def test_wrong_object_terminates_a_strict_level_except_in_compat(compat, ends):
     tasks, env = session(compat, "PickupDistDebug")
     for index in range(40):
         task = tasks.task("train", index)

@@ -46,7 +46,7 @@ def say(env, *actions):
     return step.observation.text
 
 
-def test_the_opening_is_agentgyms():
+def test_first_observation_equals_that_of_agentgym():
     env = playing()
     seen = env.reset(task_of(SIGN))
     assert seen.text == (
@@ -63,7 +63,7 @@ def test_the_opening_is_agentgyms():
     assert isinstance(env, Environment)
 
 
-def test_a_sign_is_made_in_agentgyms_words():
+def test_crafting_a_sign_gives_the_messages_of_agentgym():
     env = playing()
     assert say(env, "inventory") == "Inventory: You are not carrying anything."
     assert say(env, "Thought: wood\nAction: get 2 oak logs") == "Got 2 oak logs"
@@ -80,15 +80,15 @@ def test_a_sign_is_made_in_agentgyms_words():
     assert step.achieved == ("craft oak sign",)
 
 
-def test_what_has_to_be_crafted_cannot_be_taken():
+def test_get_refuses_items_that_are_not_raw():
     assert say(playing(), "get 1 stick") == "Could not find stick: it has to be crafted."
     assert say(playing(), "get 1 planks").startswith("Could not find planks: that is a kind of")
     assert say(playing(), "get 1 gold") == "Could not find gold"
-    # Shown as an ingredient, and not raw: its recipe is not shown.
+    # An ingredient that is neither raw nor has a recipe in this task.
     assert say(playing(), "get 1 wool dye") == "Could not find wool dye"
 
 
-def test_a_refused_command_changes_nothing_and_is_not_wellformed():
+def test_refused_command_does_not_change_the_state_and_is_not_wellformed():
     env = playing()
     before = env.step("inventory")
     after = env.step("craft 4 oak planks using 1 oak logs")
@@ -100,7 +100,7 @@ def test_a_refused_command_changes_nothing_and_is_not_wellformed():
     )
 
 
-def test_a_solved_task_stays_solved_and_pays_once():
+def test_solved_task_stays_solved_and_is_rewarded_once():
     easy = {**SIGN, "goal": "oak_planks", "depth": 1}
     env = playing(payload=easy)
     say(env, "get 1 oak logs")
@@ -110,20 +110,20 @@ def test_a_solved_task_stays_solved_and_pays_once():
     assert again.wellformed is False
 
 
-def test_a_goal_of_the_other_split_is_never_achieved():
+def test_achieved_excludes_goals_of_the_other_split():
     env = playing()
     say(env, "get 1 oak logs", "get 2 bamboo")
     assert env.step("craft 4 oak planks using 1 oak logs").achieved == ()
     assert env.step("craft 1 stick using 2 bamboo").achieved == ("craft stick",)
 
 
-def test_the_environment_has_a_limit_of_its_own():
+def test_turn_limit_truncates():
     env = playing(limit=2)
     assert env.step("inventory").truncated is False
     assert env.step("inventory").truncated is True
 
 
-def test_states_are_equal_exactly_when_inventories_are():
+def test_states_are_equal_if_and_only_if_inventories_are():
     one, two = playing(), playing()
     say(one, "get 1 oak logs", "get 2 bamboo")
     say(two, "get 2 bamboo", "get 1 oak logs")
@@ -131,14 +131,14 @@ def test_states_are_equal_exactly_when_inventories_are():
     assert states[0] == states[1] != states[2]
 
 
-def test_a_step_is_json():
+def test_step_is_serializable_to_json():
     sent = StepResponse(step=playing().step("nonsense")).model_dump_json()
     assert json.loads(sent)["step"]["success"] is False
 
 
 @pytest.mark.parametrize("recipes", ["synthetic", "minecraft"])
-def test_a_payload_under_the_id_of_another_task_is_refused(recipes):
-    """A payload that asks for a raw item earned reward 1 with one action."""
+def test_payload_with_the_id_of_another_task_is_refused(recipes):
+    """Regression: a payload whose goal is a raw item gave reward 1 after one action."""
     tasks = TextCraftTasks(TextCraftOptions(recipes=recipes, depths=(1,), heldout=3))
     task = tasks.task("heldout", 0)
     easy = {**task.payload, "goal": task.payload["raw"][0]}
@@ -157,20 +157,20 @@ def test_a_payload_under_the_id_of_another_task_is_refused(recipes):
     ("payload", "field"),
     [({}, "goal"), ({**SIGN, "goal": 3}, "goal"), ({**SIGN, "extra": 1}, "extra")],
 )
-def test_a_foreign_payload_names_its_field(payload, field):
+def test_invalid_payload_is_refused_with_the_name_of_the_field(payload, field):
     with pytest.raises(TaskError, match=f"textcraft: {field}: .*; pass a payload"):
         playing(payload=payload)
 
 
-def test_a_step_before_the_first_reset_is_the_callers_mistake():
+def test_step_before_reset_raises_task_error():
     with pytest.raises(TaskError, match="call reset first"):
         TextCraftTasks().environment().step("inventory")
 
 
-# Upstream's defects.
+# Defects of AgentGym that are fixed here.
 
 
-def test_a_batch_larger_than_the_recipes_is_refused_and_a_smaller_one_rounded_up():
+def test_count_above_the_batch_size_is_refused_and_below_is_rounded_up():
     env = playing()
     assert say(env, "get 1 oak logs", "craft 9 oak planks using 1 oak logs") == (
         "Could not find a valid recipe for 9 oak planks: the crafting command makes 4 at a time."
@@ -178,20 +178,20 @@ def test_a_batch_larger_than_the_recipes_is_refused_and_a_smaller_one_rounded_up
     assert say(env, "craft 1 oak planks using 1 oak logs") == "Crafted 4 minecraft:oak_planks"
 
 
-def test_an_ingredient_named_twice_takes_no_item_that_is_not_held():
+def test_ingredient_named_twice_needs_the_sum_of_both_counts():
     env = playing()
     say(env, "get 1 bamboo")
     assert say(env, "craft 1 stick using 1 bamboo, 1 bamboo").startswith("Could not find enough")
     assert say(env, "inventory") == "Inventory: [bamboo] (1)"
 
 
-def test_taking_none_of_an_item_is_refused():
+def test_get_with_count_zero_is_refused():
     env = playing()
     assert say(env, "get 0 bamboo").startswith("Wrong item format: 0 bamboo")
     assert say(env, "inventory") == "Inventory: You are not carrying anything."
 
 
-def test_a_wrong_recipe_is_called_wrong_even_when_nothing_is_held():
+def test_wrong_recipe_is_reported_even_if_the_inventory_is_empty():
     text = say(playing(), "craft 4 oak planks using 2 bamboo")
     assert text.startswith("Could not find a valid recipe for oak planks: give exactly")
     assert say(playing(), "craft 1 diamond using 2 bamboo") == (
@@ -199,7 +199,7 @@ def test_a_wrong_recipe_is_called_wrong_even_when_nothing_is_held():
     )
 
 
-def test_an_ingredients_recipe_never_makes_the_product_however_often_it_is_reset():
+def test_recipes_do_not_change_with_repeated_resets():
     env = playing()
     for _ in range(3):
         env.reset(task_of(SIGN))
@@ -207,7 +207,7 @@ def test_an_ingredients_recipe_never_makes_the_product_however_often_it_is_reset
     assert say(env, "craft 1 oak sign using 1 oak logs").startswith("Could not find a valid recipe")
 
 
-def test_a_crafting_command_with_a_generic_ingredient_can_be_copied_as_it_is():
+def test_crafting_command_with_a_generic_ingredient_is_accepted_verbatim():
     env = playing()
     say(env, "get 1 birch logs", "craft 4 birch planks using 1 birch logs")
     assert say(env, "craft 4 stick using 2 planks") == "Crafted 4 minecraft:stick"
@@ -223,20 +223,20 @@ def test_members_of_a_generic_ingredient_can_be_mixed():
     assert say(env, "inventory") == "Inventory: [birch planks] (3) [oak planks] (3) [stick] (4)"
 
 
-def test_a_generic_product_is_refused_with_its_name():
+def test_generic_product_is_refused_by_name():
     assert say(playing(), "craft 4 planks using 1 oak logs").startswith(
         "Could not find a valid recipe for planks"
     )
 
 
-def test_a_craft_without_ingredients_is_told_to_name_them():
+def test_craft_without_ingredients_is_refused_with_a_hint():
     assert "name the ingredients" in say(playing(), "craft 1 stick")
 
 
 # The terse form.
 
 
-def test_the_terse_form_is_one_line_with_what_is_held_and_what_can_be_made_of_it():
+def test_terse_observation_lists_recipes_inventory_and_craftable_items_in_one_line():
     env = playing("terse")
     seen = env.reset(task_of(SIGN))
     assert seen.text == (
@@ -250,14 +250,14 @@ def test_the_terse_form_is_one_line_with_what_is_held_and_what_can_be_made_of_it
     assert say(env, "get 900 bamboo") == "have many bamboo stick ; can stick"
 
 
-def test_a_terse_observation_names_each_item_that_can_be_crafted_once():
+def test_terse_observation_names_each_craftable_item_once():
     env = playing("terse")
     say(env, "get oak_logs", "get 2 bamboo")
-    # Two of the recipes shown make sticks, and the planks and the bamboo do for one each.
+    # Both recipes for sticks can be crafted, one from planks and one from bamboo.
     assert say(env, "craft oak_planks") == "have 2 bamboo 4 oak_planks ; can stick"
 
 
-def test_a_terse_opening_tells_the_goals_recipe_first_and_the_others_as_they_were_shown():
+def test_terse_observation_shows_the_recipe_of_the_goal_first():
     tasks = TextCraftTasks(TextCraftOptions(text="terse", recipes="synthetic", depths=(2,)))
     shown = tasks.task("train", 0)
     goal, *lines, have = tasks.environment().reset(shown).text.split(" ; ")
@@ -269,13 +269,13 @@ def test_a_terse_opening_tells_the_goals_recipe_first_and_the_others_as_they_wer
     assert products == [shown.payload["goal"], *made]
 
 
-def test_a_terse_get_without_a_count_takes_one():
+def test_terse_get_without_a_count_takes_one():
     env = playing("terse")
     assert say(env, "get bamboo") == "have bamboo"
     assert say(env, "get 1 bamboo") == "have 2 bamboo ; can stick"
 
 
-def test_agentgyms_get_has_to_name_its_count():
+def test_agentgym_get_requires_a_count():
     env = playing()
     before, after = env.step("inventory"), env.step("get bamboo")
     assert after.observation.text.startswith("Could not execute get bamboo. Commands are: get [co")
@@ -308,7 +308,7 @@ TASKS = [
 
 @settings(max_examples=60)
 @given(tasks=st.sampled_from(TASKS), data=st.data())
-def test_every_admissible_action_is_wellformed_and_no_text_raises(tasks, data):
+def test_admissible_actions_are_wellformed_and_no_text_raises(tasks, data):
     env = tasks.environment()
     seen = env.reset(tasks.task("train", data.draw(st.integers(0, 10**6))))
     for _ in range(8):

@@ -4,11 +4,11 @@ from agentrl_envs.environments.textcraft.recipes import Recipe
 from agentrl_envs.environments.textcraft.recipes_minecraft import minecraft_book
 
 
-def test_the_goals_have_the_documented_depths():
+def test_goals_have_the_documented_depths():
     assert Counter(minecraft_book().depths.values()) == {1: 147, 2: 275, 3: 114, 4: 11}
 
 
-def test_generic_ingredients_are_put_back():
+def test_generic_ingredients_are_restored():
     book = minecraft_book()
     assert book.by_item["chest"] == (Recipe("chest", 1, (("planks", 8),)),)
     assert book.by_item["barrel"] == (Recipe("barrel", 1, (("planks", 6), ("wooden_slabs", 2))),)
@@ -18,7 +18,7 @@ def test_generic_ingredients_are_put_back():
     assert not book.is_raw("planks")
 
 
-def test_a_cycle_is_cut_where_the_larger_recipe_closes_it():
+def test_cycle_is_broken_by_dropping_the_larger_recipe():
     book = minecraft_book()
     assert book.by_item["iron_nugget"] == (Recipe("iron_nugget", 9, (("iron_ingot", 1),)),)
     assert book.is_raw("iron_ingot")
@@ -30,7 +30,7 @@ def test_recipes_that_unpack_a_block_are_dropped():
     assert minecraft_book().is_raw("diamond")
 
 
-def test_nothing_is_needed_to_make_itself():
+def test_no_item_is_an_ingredient_of_itself():
     book = minecraft_book()
     for item in book.by_item:
         for recipe in book.by_item[item]:
@@ -38,7 +38,7 @@ def test_nothing_is_needed_to_make_itself():
                 assert item not in {r.makes for r in book.tree(need)}
 
 
-def test_a_tree_holds_every_recipe_that_can_take_part():
+def test_tree_has_every_recipe_that_can_contribute():
     made = {recipe.makes for recipe in minecraft_book().tree("oak_sign")}
     woods = ("acacia", "birch", "crimson", "dark_oak", "jungle", "oak", "spruce", "warped")
     assert made == {"oak_sign", "stick", *(f"{wood}_planks" for wood in woods)}

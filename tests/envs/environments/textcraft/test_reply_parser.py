@@ -18,46 +18,46 @@ from agentrl_envs.environments.textcraft.reply_parser import Craft, Get, Look, U
         ("craft 1 plate", Craft("plate", 1, None)),
     ],
 )
-def test_a_bare_command_is_read(reply, command):
+def test_bare_command_is_parsed(reply, command):
     assert read(reply) == command
 
 
-def test_a_react_reply_is_read_from_its_action():
+def test_action_of_a_react_reply_is_parsed():
     assert read("Thought: I need wood.\nAction: get 3 oak logs") == Get("oak_logs", 3)
     assert read("Thought:\nwood\n\nAction:\nget 3 oak logs\n") == Get("oak_logs", 3)
 
 
-def test_two_actions_in_one_reply_are_refused_in_the_words_of_agentgym():
+def test_reply_with_two_actions_is_refused_with_the_message_of_agentgym():
     assert read("Action: inventory\nAction: inventory") == Unreadable(
         "Error: Only one 'Action' is allowed per response. Please adjust your response."
     )
 
 
-def test_letter_case_quotes_and_the_names_that_observations_print_make_no_difference():
+def test_parser_ignores_case_quotes_and_the_minecraft_prefix():
     assert read("Action: `Get 1 minecraft:iron_nugget`.") == Get("iron_nugget", 1)
     assert read('Action: "Inventory"') == Look()
     assert read("Action: **get 1 iron nugget**") == Get("iron_nugget", 1)
 
 
-def test_an_ingredient_named_twice_is_asked_for_twice():
+def test_counts_of_an_ingredient_named_twice_are_added():
     assert read("craft block using 1 iron, 1 iron") == Craft("block", None, {"iron": 2})
 
 
 @pytest.mark.parametrize("count", ["0", "1000", "9" * 500])
-def test_a_count_outside_1_to_999_is_a_wrong_format(count):
+def test_count_outside_1_to_999_is_unreadable(count):
     command = read(f"Action: get {count} diamond")
     assert isinstance(command, Unreadable)
     assert command.message.startswith("Wrong item format: ")
 
 
-def test_an_ingredient_without_a_count_is_a_wrong_format():
+def test_ingredient_without_a_count_is_unreadable():
     assert read("craft 1 stick using planks") == Unreadable(
         "Wrong item format: planks. Write a count from 1 to 999, then the item."
     )
 
 
 @pytest.mark.parametrize("reply", ["inventory of mine", "get", "fly", "Action: dance"])
-def test_what_only_begins_like_a_command_is_none(reply):
+def test_incomplete_or_unknown_command_is_unreadable(reply):
     command = read(reply)
     assert isinstance(command, Unreadable)
     assert command.message.startswith("Could not execute ")
@@ -65,14 +65,14 @@ def test_what_only_begins_like_a_command_is_none(reply):
 
 
 @pytest.mark.parametrize("reply", ["", "   ", "Action:", "Thought: hm\nAction:  "])
-def test_an_empty_action_is_told_how_to_write_one(reply):
+def test_empty_action_is_unreadable_with_an_example(reply):
     command = read(reply)
     assert isinstance(command, Unreadable)
     assert "Action: get 1 diamond" in command.message
 
 
 @given(st.text())
-def test_any_reply_is_read(reply):
+def test_parser_never_raises(reply):
     read(reply)
     read(f"Action: {reply}")
     read(f"craft {reply} using {reply}")

@@ -24,8 +24,8 @@ def problem(goal, recipes, raw, tags=None):
     return Task(id="textcraft-0", category="depth 1", payload=payload)
 
 
-def test_needs_are_added_up_before_they_are_rounded_to_batches():
-    # 3 rods from batches of 2: two batches, each of one iron; plates take one iron more.
+def test_ingredient_counts_are_summed_before_rounding_to_batches():
+    # 3 rods in batches of 2 are two batches of one iron each; the plate needs one more iron.
     task = problem(
         "axe",
         [
@@ -41,7 +41,7 @@ def test_needs_are_added_up_before_they_are_rounded_to_batches():
     )
 
 
-def test_the_shorter_of_two_recipes_is_taken():
+def test_plan_uses_the_shorter_of_two_recipes():
     task = problem(
         "stick",
         [["stick", 1, [["bamboo", 2], ["string", 1]]], ["stick", 4, [["wood", 2]]]],
@@ -50,7 +50,7 @@ def test_the_shorter_of_two_recipes_is_taken():
     assert TASKS.plan(task) == ("get 2 wood", "craft stick using 2 wood")
 
 
-def test_a_generic_ingredient_is_filled_with_what_is_made_anyway():
+def test_generic_ingredient_uses_a_leftover_item():
     task = problem(
         "sign",
         [
@@ -64,13 +64,13 @@ def test_a_generic_ingredient_is_filled_with_what_is_made_anyway():
     assert TASKS.plan(task) == ("get oak_logs", "craft oak_planks", "craft sign")
 
 
-def test_what_cannot_be_solved_has_no_plan():
+def test_unsolvable_task_has_an_empty_plan():
     assert TASKS.plan(problem("axe", [["axe", 1, [["plate", 1]]]], [])) == ()
 
 
 @pytest.mark.parametrize("index", range(12))
-def test_no_solution_is_shorter_than_the_plan(index):
-    """Against breadth-first search over all admissible actions."""
+def test_plan_is_as_short_as_the_solution_of_breadth_first_search(index):
+    """Search over all admissible actions."""
     task = TASKS.task("train", index)
     env = TASKS.environment()
 

@@ -19,7 +19,7 @@ BOTH = pytest.mark.parametrize("tasks", [MINECRAFT, SYNTHETIC], ids=["minecraft"
 
 
 def goal_tree(task):
-    """The goal and the recipes of its tree, from what is shown."""
+    """The goal and the recipes of its tree, from the recipes in the payload."""
     recipes = sorted(
         Recipe(makes, count, tuple((name, n) for name, n in needs))
         for makes, count, needs in task.payload["recipes"]
@@ -29,7 +29,7 @@ def goal_tree(task):
 
 
 def shown_tree(tasks, task):
-    """As `goal_tree`; Minecraft's distractors may add to what is shown of a tree, never hide it."""
+    """As `goal_tree`; with Minecraft's recipes, also check that the payload has the whole tree."""
     goal, tree = goal_tree(task)
     if tasks is MINECRAFT:
         assert set(minecraft_book().tree(goal)) == set(tree)
@@ -37,14 +37,14 @@ def shown_tree(tasks, task):
 
 
 @BOTH
-def test_it_is_a_task_set(tasks):
+def test_task_set_implements_the_protocol_and_has_sizes(tasks):
     assert isinstance(tasks, TaskSet)
     assert tasks.size("train") is None
     assert tasks.size("heldout") == 100
 
 
 @BOTH
-def test_ids_agree_with_their_split(tasks):
+def test_ids_match_their_split(tasks):
     for split in ("train", "heldout"):
         assert {split_of(tasks.task(split, index).id) for index in range(100)} == {split}
 
@@ -66,7 +66,7 @@ def test_no_goal_tree_is_in_both_splits(tasks):
 
 
 @BOTH
-def test_what_is_askable_belongs_to_the_split(tasks):
+def test_askable_goals_belong_to_the_split(tasks):
     for split in ("train", "heldout"):
         for index in range(50):
             task = tasks.task(split, index)
@@ -83,7 +83,7 @@ def test_minecraft_holds_out_about_one_goal_in_five():
 
 
 @BOTH
-def test_distractors_are_shown_beside_the_tree(tasks):
+def test_ten_distractors_are_added_to_the_tree(tasks):
     for index in range(60):
         task = tasks.task("train", index)
         _, tree = goal_tree(task)
@@ -91,7 +91,7 @@ def test_distractors_are_shown_beside_the_tree(tasks):
 
 
 @BOTH
-def test_the_same_index_gives_the_same_task(tasks):
+def test_equal_indices_give_equal_tasks(tasks):
     again = TextCraftTasks(tasks.options)
     for split in ("heldout", "train"):
         for index in (7, 0, 31):
@@ -121,8 +121,8 @@ def test_tasks_do_not_depend_on_the_hash_seed_or_the_working_directory():
     assert "textcraft-" in outputs[0]
 
 
-def test_ids_are_what_they_have_always_been():
-    """Whoever changes these changes every task that people have results for."""
+def test_first_ids_never_change():
+    """Changed ids would invalidate all published results."""
     synthetic = TextCraftTasks(TextCraftOptions(recipes="synthetic"))
     assert MINECRAFT.task("train", 0).id == "textcraft-5511bfe985dd566a"
     assert MINECRAFT.task("heldout", 0).id == "textcraft-61271199555ffcbb"
@@ -144,13 +144,13 @@ def test_every_task_is_solved_by_its_plan(tasks):
             assert step.reward == 1.0
 
 
-def test_categories_are_depths_in_equal_shares_for_synthetic_tasks():
+def test_depths_of_synthetic_tasks_take_turns():
     categories = [SYNTHETIC.task("train", index).category for index in range(10)]
     assert categories == [f"depth {depth}" for depth in (1, 2, 3, 4, 5)] * 2
 
 
 @pytest.mark.parametrize("recipes", ["minecraft", "synthetic"])
-def test_the_terse_vocabulary_is_closed(recipes):
+def test_terse_texts_use_only_words_of_the_vocabulary(recipes):
     tasks = TextCraftTasks(TextCraftOptions(recipes=recipes, text="terse", depths=(1, 2, 3)))
     words = tasks.vocabulary()
     assert len(set(words)) == len(words)
@@ -166,13 +166,13 @@ def test_the_terse_vocabulary_is_closed(recipes):
     assert tasks.instructions() == ""
 
 
-def test_agentgyms_vocabulary_is_open_and_its_rules_are_told():
+def test_agentgym_form_has_instructions_and_no_vocabulary():
     assert MINECRAFT.vocabulary() is None
     assert "craft [count] [item] using" in MINECRAFT.instructions()
 
 
 @BOTH
-def test_relabelling_changes_the_goal_and_nothing_else(tasks):
+def test_relabel_changes_only_the_goal(tasks):
     task = tasks.task("train", 0)
     text = tasks.environment().reset(task).text
     goal = task.payload["goal"] if tasks is SYNTHETIC else task.payload["goal"].replace("_", " ")
@@ -182,7 +182,7 @@ def test_relabelling_changes_the_goal_and_nothing_else(tasks):
     assert tasks.relabel(changed, f"craft {goal}") == text
 
 
-def test_a_terse_relabelling_tells_the_new_goals_recipe_first():
+def test_terse_relabel_moves_the_recipe_of_the_new_goal_to_the_front():
     seen = "goal craft axe ; axe using 2 plate rod ; 2 plate using iron ; have nothing"
     assert SYNTHETIC.relabel(seen, "craft plate") == (
         "goal craft plate ; 2 plate using iron ; axe using 2 plate rod ; have nothing"
@@ -190,18 +190,18 @@ def test_a_terse_relabelling_tells_the_new_goals_recipe_first():
 
 
 @BOTH
-def test_what_is_no_first_observation_cannot_be_relabelled(tasks):
+def test_relabel_refuses_an_observation_without_a_goal(tasks):
     for text in ("Got 1 diamond", "have diamond", "cannot ; have diamond", "goal"):
         with pytest.raises(TaskError, match="observation: holds no goal"):
             tasks.relabel(text, "craft apple")
 
 
-def test_a_negative_index_is_refused():
+def test_negative_index_is_refused():
     with pytest.raises(TaskError, match="index: -1 is negative"):
         MINECRAFT.task("train", -1)
 
 
-def test_a_world_too_small_for_its_heldout_tasks_says_so():
+def test_too_few_different_heldout_tasks_raise_task_error():
     tiny = {"raw_items": 2, "made_items": 2, "distractors": 1, "ingredients": 1, "most": 1}
     tasks = TextCraftTasks(TextCraftOptions(recipes="synthetic", depths=(1,), heldout=1000, **tiny))
     with pytest.raises(TaskError, match=r"textcraft\.options\.heldout: after .* ask for fewer"):
@@ -209,7 +209,7 @@ def test_a_world_too_small_for_its_heldout_tasks_says_so():
 
 
 @BOTH
-def test_the_contract_is_kept(tasks):
+def test_conformance_check_passes(tasks):
     report = check(tasks, tasks=6)
     assert report.passed, str(report)
 
@@ -225,6 +225,6 @@ def test_the_contract_is_kept(tasks):
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_options_that_do_not_fit_name_their_field(options, field):
+def test_invalid_options_are_refused_with_the_name_of_the_field(options, field):
     with pytest.raises(ValidationError, match=field):
         TextCraftOptions(**options)

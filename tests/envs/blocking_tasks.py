@@ -1,4 +1,4 @@
-"""Corridors whose calls last until a test lets them go, or for ever."""
+"""Corridor tasks whose calls block until a test releases them, or for ever."""
 
 import threading
 from collections.abc import Iterator
@@ -9,49 +9,49 @@ from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 
 
-class Gated(CorridorTasks):
-    """The action `wait` waits until the gate is opened, and so does every reset while `shut`."""
+class BlockingTasks(CorridorTasks):
+    """The action `wait`, and with `block_resets` every reset, blocks until `gate` is set."""
 
-    def __init__(self, *, shut: bool = False) -> None:
+    def __init__(self, *, block_resets: bool = False) -> None:
         super().__init__()
         self.gate = threading.Event()
-        self.waits = threading.Event()
-        """Somebody does."""
-        self.shut = shut
+        self.waiting = threading.Event()
+        """Set when a step blocks."""
+        self.block_resets = block_resets
         self.closed = 0
-        """Sessions."""
+        """Number of closed sessions."""
 
     def environment(self):
         tasks = self
 
-        class Waiting(CorridorEnvironment):
+        class BlockingEnvironment(CorridorEnvironment):
             def reset(self, task: Task) -> Observation:
-                if tasks.shut:
+                if tasks.block_resets:
                     tasks.gate.wait()
                 return super().reset(task)
 
             def step(self, action: str) -> Step:
                 if action == "wait":
-                    tasks.waits.set()
+                    tasks.waiting.set()
                     tasks.gate.wait()
                 return super().step(action)
 
             def close(self) -> None:
                 tasks.closed += 1
 
-        return Waiting()
+        return BlockingEnvironment()
 
     @contextmanager
-    def opened_at_last(self) -> Iterator[None]:
-        """Nothing waits at the end, whatever came before."""
+    def opened_on_exit(self) -> Iterator[None]:
+        """Set the gate on exit, so that no thread stays blocked."""
         try:
             yield
         finally:
             self.gate.set()
 
 
-class Hanging(CorridorTasks):
-    """The action `hang` makes a file to say so, and never comes back."""
+class HangingTasks(CorridorTasks):
+    """The action `hang` creates `file` and never returns."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -60,11 +60,11 @@ class Hanging(CorridorTasks):
     def environment(self):
         file = self.file
 
-        class Endless(CorridorEnvironment):
+        class HangingEnvironment(CorridorEnvironment):
             def step(self, action: str) -> Step:
                 if action == "hang":
                     file.touch()
                     threading.Event().wait()
                 return super().step(action)
 
-        return Endless()
+        return HangingEnvironment()

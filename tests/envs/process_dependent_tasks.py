@@ -1,4 +1,4 @@
-"""Task sets that are otherwise in another process; a module that another process can import."""
+"""Task sets that behave differently in another process, which can import this module."""
 
 import os
 
@@ -6,7 +6,7 @@ from agentrl_envs.environments.corridor import CorridorTasks
 
 
 class HashSeedOrder(CorridorTasks):
-    """Upstream's defect: tasks in the order of a set."""
+    """Tasks in the iteration order of a set, a defect of AgentGym."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -15,7 +15,7 @@ class HashSeedOrder(CorridorTasks):
             self._tasks[split] = sorted(tasks, key=lambda task: order.index(task.id))
 
 
-class RaisesElsewhere(CorridorTasks):
+class RaisesInOtherProcesses(CorridorTasks):
     def __init__(self, pid: int = 0) -> None:
         super().__init__()
         if pid not in (0, os.getpid()):

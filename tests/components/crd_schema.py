@@ -1,4 +1,4 @@
-"""The schema of the run's definition: its fields, and manifests that try each."""
+"""The OpenAPI schema of the AgentRLRun CRD, its fields, and manifests that set one field."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ BASE: dict[str, Any] = {
 }
 
 
-def schemas(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
+def nested_schemas(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
+    """`schema` and all nested_schemas nested in it, with their paths."""
     found = [(path, schema)]
     for name, inner in schema.get("properties", {}).items():
-        found += schemas(inner, f"{path}.{name}")
+        found += nested_schemas(inner, f"{path}.{name}")
     if "items" in schema:
-        found += schemas(schema["items"], f"{path}[]")
+        found += nested_schemas(schema["items"], f"{path}[]")
     return found
 
 
-def values(schema: dict[str, Any]) -> list[Any]:
-    """What is worth trying: each type, the bounds, and what lies just beyond them."""
+def candidate_values(schema: dict[str, Any]) -> list[Any]:
+    """Values to test: one or more of each type, the bounds, and values just outside the bounds."""
     values: list[Any] = [None, True, 0, 1, -1, 0.5, "", "a", "tiny", [], {}, [1], ["a"], {"a": 1}]
     values += schema.get("enum", [])
     values += ["s3://a/b", "file:///a", "http://a", "hf://a", "ftp://a", "A_B", "a b", "-a"]
@@ -50,15 +51,16 @@ def values(schema: dict[str, Any]) -> list[Any]:
     return values
 
 
-def placed(path: str, value: Any) -> dict[str, Any]:
+def with_value(path: str, value: Any) -> dict[str, Any]:
+    """`BASE` with the field at `path` set to `value`."""
     spec: dict[str, Any] = json.loads(json.dumps(BASE))
     holder: Any = spec
-    *around, last = path.removeprefix("spec.").replace("[]", ".0").split(".")
-    for part in around:
+    *parents, last = path.removeprefix("spec.").replace("[]", ".0").split(".")
+    for part in parents:
         holder = holder[int(part)] if part == "0" else holder.setdefault(part, {})
     holder[int(last) if last == "0" else last] = value
     return spec
 
 
 SPEC = spec_schema()
-FIELDS = schemas(SPEC, "spec")[1:]
+FIELDS = nested_schemas(SPEC, "spec")[1:]

@@ -1,5 +1,4 @@
-"""What of a manifest may change while its run lives; that the API server refuses the same fields is
-in `test_crd.py`."""
+"""Fields that can change during a run. `crd/test_agreement.py` tests that the CRD agrees."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ def spec(**fields: Any) -> RunSpec:
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "expected"),
     [
         ("seed", "immutable"),
         ("environments", "partly"),
@@ -33,11 +32,11 @@ def spec(**fields: Any) -> RunSpec:
         ("suspend", "mutable"),
     ],
 )
-def test_a_field_is_free_with_all_below_it(path, told):
-    assert mutability(path) == told
+def test_mutability_includes_nested_fields(path, expected):
+    assert mutability(path) == expected
 
 
-def test_a_change_is_told_by_its_place_with_both_values():
+def test_a_change_has_its_path_and_both_values():
     after = spec(
         environments=[{"name": "rooms", "builtin": "babyai", "weight": 2.0, "replicas": 5}],
         horizon={"phases": [{"maxTurns": 3, "iterations": 30}]},
@@ -49,7 +48,7 @@ def test_a_change_is_told_by_its_place_with_both_values():
     ]
 
 
-def test_a_world_more_is_another_run():
+def test_an_added_environment_is_an_immutable_change():
     after = spec(environments=[{"name": "rooms", "builtin": "babyai"}, {"name": "more"}])
     ((path, old, new),) = immutable_changes(spec(), after)
     assert (path, len(old), len(new)) == ("spec.environments", 1, 2)

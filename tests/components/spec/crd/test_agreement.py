@@ -1,4 +1,4 @@
-"""An API server takes, and fixes, what the contract does."""
+"""The schema of the CRD accepts the same manifests, and locks the same fields, as `RunSpec`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from crd_schema import BASE, FIELDS, SPEC, placed, values
+from crd_schema import BASE, FIELDS, SPEC, candidate_values, with_value
 from pydantic import ValidationError
 
 from agentrl_components.spec import RunSpec
 from agentrl_components.spec.mutable import MUTABLE, immutable_changes
 
 
-def _admits(schema: dict[str, Any], value: Any) -> bool:
-    """Whether an API server takes `value` under a structural schema, unknown fields aside."""
+def _schema_accepts(schema: dict[str, Any], value: Any) -> bool:
+    """Whether an API server accepts `value` under a structural schema. Ignores unknown fields."""
     if value is None:
         return bool(schema.get("nullable"))
     kinds: dict[str, Any] = {
@@ -39,29 +39,31 @@ def _admits(schema: dict[str, Any], value: Any) -> bool:
             re.search(schema.get("pattern", ""), value)
         )
     if kind == "array":
-        return all(_admits(schema["items"], item) for item in value)
+        return all(_schema_accepts(schema["items"], item) for item in value)
     if kind == "object" and "properties" in schema:
         known = schema["properties"]
         return all(name in value for name in schema.get("required", [])) and all(
-            _admits(known[name], inner) for name, inner in value.items() if name in known
+            _schema_accepts(known[name], inner) for name, inner in value.items() if name in known
         )
     if kind == "object" and "additionalProperties" in schema:
-        return all(_admits(schema["additionalProperties"], inner) for inner in value.values())
+        return all(
+            _schema_accepts(schema["additionalProperties"], inner) for inner in value.values()
+        )
     return True
 
 
 @pytest.mark.parametrize(("path", "schema"), FIELDS, ids=[path for path, _ in FIELDS])
-def test_the_api_server_takes_what_the_contract_takes(path, schema):
-    for value in values(schema):
-        spec = placed(path, value)
+def test_the_schema_accepts_a_value_if_and_only_if_the_model_does(path, schema):
+    for value in candidate_values(schema):
+        spec = with_value(path, value)
         try:
             RunSpec.model_validate_json(json.dumps(spec), strict=True, by_alias=True, by_name=False)
         except ValidationError as error:
             if all(one["type"] == "extra_forbidden" for one in error.errors()):
-                continue  # unknown fields are pruned or refused outside the schema
-            assert not _admits(SPEC, spec), (path, value)
+                continue  # unknown fields are pruned or rejected outside the schema
+            assert not _schema_accepts(SPEC, spec), (path, value)
         else:
-            assert _admits(SPEC, spec), (path, value)
+            assert _schema_accepts(SPEC, spec), (path, value)
 
 
 LEAVES = [
@@ -69,11 +71,11 @@ LEAVES = [
     for path, schema in FIELDS
     if "properties" not in schema and not path.endswith("[]") and path != "spec.environments"
 ]
-"""Fields that hold no others; an environment's count one by one."""
+"""Fields without nested fields, and lists; `environments` is tested by its fields."""
 
 
-def _locked(schema: dict[str, Any], path: str) -> Iterator[str]:
-    """The paths at which an API server refuses an edit, each with all below it."""
+def _immutable_paths(schema: dict[str, Any], path: str) -> Iterator[str]:
+    """The paths that the schema's transition rules make immutable, with all nested fields."""
     for rule in schema.get("x-kubernetes-validations", ()):
         if rule["rule"] == "self == oldSelf":
             yield path
@@ -82,12 +84,12 @@ def _locked(schema: dict[str, Any], path: str) -> Iterator[str]:
         elif "oldSelf." in rule["rule"] and "optionalOldSelf" not in rule and "fieldPath" in rule:
             yield path + rule["fieldPath"]
     for name, inner in schema.get("properties", {}).items():
-        yield from _locked(inner, f"{path}.{name}")
+        yield from _immutable_paths(inner, f"{path}.{name}")
     if "items" in schema:
-        yield from _locked(schema["items"], f"{path}[]")
+        yield from _immutable_paths(schema["items"], f"{path}[]")
 
 
-LOCKED = tuple(_locked(SPEC, "spec"))
+IMMUTABLE = tuple(_immutable_paths(SPEC, "spec"))
 
 
 def _read(spec: dict[str, Any]) -> RunSpec:
@@ -95,32 +97,31 @@ def _read(spec: dict[str, Any]) -> RunSpec:
 
 
 def _edited(path: str, schema: dict[str, Any]) -> Iterator[RunSpec]:
-    """Manifests that differ from the usual one at `path` alone."""
+    """Valid manifests that differ from `BASE` only at `path`."""
     before = _read(BASE)
-    for value in [*values(schema), *KNOWN]:
+    for value in [*candidate_values(schema), *MORE_VALUES]:
         try:
-            after = _read(placed(path, value))
+            after = _read(with_value(path, value))
         except ValidationError:
             continue
         if after != before:
             yield after
 
 
-KNOWN = [2, False, {"a": "b"}, [{"maxTurns": 1, "iterations": 1}], "1Gi"]
-"""Values that `values` does not try, for fields that take nothing else."""
+MORE_VALUES = [2, False, {"a": "b"}, [{"maxTurns": 1, "iterations": 1}], "1Gi"]
+"""Values for fields that accept none of `candidate_values`."""
 
 
 @pytest.mark.parametrize(("path", "schema"), LEAVES, ids=[path for path, _ in LEAVES])
-def test_the_api_server_fixes_a_field_where_the_stages_do(path, schema):
-    """One list for both: what a stage would refuse never gets past the API server, and what the API
-    server takes no stage refuses."""
-    fixed = any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in LOCKED)
+def test_the_schema_and_the_stages_make_the_same_fields_immutable(path, schema):
+    """A stage rejects no edit that the API server accepted, and would accept none it rejected."""
+    immutable = any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in IMMUTABLE)
     before, edits = _read(BASE), list(_edited(path, schema))
-    assert edits, "nothing was tried"
+    assert edits, "no valid edit was found"
     for after in edits:
-        assert bool(list(immutable_changes(before, after))) == fixed
+        assert bool(list(immutable_changes(before, after))) == immutable
 
 
-def test_every_free_field_is_a_field():
+def test_every_mutable_path_is_a_field_of_the_schema():
     known = {path.removeprefix("spec.").replace("[]", ".*") for path, _ in FIELDS}
     assert set(MUTABLE) <= known

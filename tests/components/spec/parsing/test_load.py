@@ -46,14 +46,14 @@ def _mistakes(folder: Path, text: str, *overrides: str) -> list[str]:
     return [line.replace(str(path), "run.yaml") for line in caught.value.mistakes]
 
 
-def test_a_manifest_is_read_with_its_defaults(tmp_path):
+def test_a_manifest_is_loaded_with_defaults(tmp_path):
     run = load(_file(tmp_path, MANIFEST))
     assert run.metadata.name == "first-try"
     assert [phase.max_turns for phase in run.spec.horizon.phases] == [3, 8]
     assert run.spec.rollout.group_size == 8
 
 
-def test_every_mistake_is_told_at_once(tmp_path):
+def test_all_mistakes_are_reported_at_once(tmp_path):
     text = MANIFEST.replace("{maxTurns: 8, iterations: 30}", "{maxTurns: 2, iterations: 0}")
     text += """
   rollout: {group_size: 4, groupSize: 1, tasks: "16"}
@@ -76,7 +76,7 @@ def test_every_mistake_is_told_at_once(tmp_path):
     ]
 
 
-def test_a_rule_is_asked_although_another_field_is_wrong(tmp_path):
+def test_rules_are_checked_although_another_field_is_invalid(tmp_path):
     assert _mistakes(tmp_path, MANIFEST, "seed=-1", "rollout.groupSize=1") == [
         "spec.seed: -1 is too small; set it to 0 or more",
         "spec.rollout.groupSize: 1 is too small for grpo, whose baseline is the other "
@@ -84,12 +84,12 @@ def test_a_rule_is_asked_although_another_field_is_wrong(tmp_path):
     ]
 
 
-def test_a_rule_that_reads_a_wrong_field_is_not_asked(tmp_path):
+def test_a_rule_that_reads_an_invalid_field_is_skipped(tmp_path):
     wrong = _mistakes(tmp_path, MANIFEST, "algorithm.name=grop", "rollout.groupSize=1")
     assert [line.split(": ")[0] for line in wrong] == ["spec.algorithm.name"]
 
 
-def test_one_wrong_item_does_not_silence_what_a_rule_says_of_another(tmp_path):
+def test_a_rule_is_checked_for_the_valid_items_of_a_list(tmp_path):
     given = ("environments=[{name: a, url: 'ftp://x'}, {name: b}]",)
     lines = _mistakes(tmp_path, MANIFEST, *given)
     assert [line.partition(":")[0] for line in lines] == [
@@ -98,7 +98,7 @@ def test_one_wrong_item_does_not_silence_what_a_rule_says_of_another(tmp_path):
     ]
 
 
-def test_options_are_checked_by_their_environment(tmp_path):
+def test_options_are_validated_by_their_environment(tmp_path):
     given = "environments=[{name: rooms, builtin: corridor, options: {turns: 0, colour: red}}]"
     lines = _mistakes(tmp_path, MANIFEST, given)
     assert lines == [
@@ -109,7 +109,7 @@ def test_options_are_checked_by_their_environment(tmp_path):
     ]
 
 
-def test_what_is_missing_is_told(tmp_path):
+def test_missing_fields_are_reported(tmp_path):
     assert _mistakes(tmp_path, "spec: {rollout: {groupSize: 1}, warmStart: {}}") == [
         "apiVersion: is missing; set it to agentrl.dev/v1alpha1",
         "kind: is missing; set it to AgentRLRun",
@@ -122,7 +122,7 @@ def test_what_is_missing_is_told(tmp_path):
     ]
 
 
-def test_a_stand_in_is_never_blamed(tmp_path):
+def test_placeholders_for_missing_fields_are_never_reported(tmp_path):
     names = [{"name": f"e{index}", "builtin": "corridor", "seats": 1} for index in range(17)]
     assert _mistakes(tmp_path, MANIFEST, f"environments={names}") == [
         f"spec.environments[{index}].seats: unknown field; remove it; the fields are name, "
@@ -174,14 +174,14 @@ def test_every_required_field_has_a_valid_placeholder(model, name):
         ),
     ],
 )
-def test_a_wrong_secret_variable_is_a_mistake(tmp_path, secret_env, lines):
+def test_an_invalid_secret_env_is_reported(tmp_path, secret_env, lines):
     for place in ("environments[0]", "compute"):
         assert _mistakes(tmp_path, MANIFEST, f"{place}.secretEnv={secret_env}") == [
             f"spec.{place}.{line}" for line in lines
         ]
 
 
-def test_options_may_not_be_nested_too_deeply(tmp_path):
+def test_deeply_nested_options_are_rejected(tmp_path):
     options: Any = {}
     for _ in range(200):
         options = {"a": options}
@@ -190,7 +190,7 @@ def test_options_may_not_be_nested_too_deeply(tmp_path):
         parse({"spec": run})
 
 
-def test_empty_lists_are_told_once(tmp_path):
+def test_an_empty_list_is_reported_once(tmp_path):
     assert _mistakes(tmp_path, MANIFEST, "horizon.phases=[]", "environments=[]") == [
         "spec.environments: has 0 items; list at least 1",
         "spec.horizon.phases: has 0 items; list at least 1",
@@ -243,7 +243,7 @@ def test_empty_lists_are_told_once(tmp_path):
          "mean agentrl.dev/v1alpha1? Use agentrl.dev/v1alpha1"),
     ],
 )  # fmt: skip
-def test_a_wrong_value_says_reason_and_fix(tmp_path, override, line):
+def test_an_invalid_value_is_reported_with_reason_and_fix(tmp_path, override, line):
     assert _mistakes(tmp_path, MANIFEST, override) == [line]
 
 
@@ -265,20 +265,20 @@ def test_nulls_and_whole_numbers_are_read_as_the_api_server_reads_them(
     assert flatten(load(_file(tmp_path, MANIFEST), (override,)))[path] == value
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(SpecError, match=r"none\.yaml: file not found; check the path"):
         load(tmp_path / "none.yaml")
     with pytest.raises(SpecError, match="is a folder; give the path of the manifest in it"):
         load(tmp_path)
 
 
-def test_a_picture_is_no_manifest(tmp_path):
+def test_a_binary_file_is_rejected(tmp_path):
     (tmp_path / "run.yaml").write_bytes(b"\x89PNG\xff")
     with pytest.raises(SpecError, match="is not UTF-8 text"):
         load(tmp_path / "run.yaml")
 
 
-def test_an_object_of_the_api_server_is_read_without_its_status():
+def test_an_object_from_the_api_server_is_parsed_without_its_status():
     read: dict[str, Any] = {
         "apiVersion": "agentrl.dev/v1alpha1",
         "kind": "AgentRLRun",
@@ -293,7 +293,7 @@ def test_an_object_of_the_api_server_is_read_without_its_status():
     assert "status" in read
 
 
-def test_what_is_dumped_loads_as_the_same_run(tmp_path):
+def test_a_dumped_manifest_loads_as_the_same_run(tmp_path):
     run = load(_file(tmp_path, MANIFEST), ("environments[0].timeoutS=2.5", "storage.url=null"))
     assert load(_file(tmp_path, dump(run))) == run
     assert "rollout" not in dump(run)
@@ -344,7 +344,7 @@ PATHS = list(
         unique_by=lambda one: one[0].split(".")[0],
     )
 )
-def test_whatever_is_written_is_a_run_or_a_list_of_mistakes(values):
+def test_any_invalid_manifest_gives_a_list_of_mistakes_with_fixes(values):
     spec: Any = {
         "model": {"lora": {"targets": ["q_proj"] * 7}},
         "environments": [{"name": "a"}, {"name": "b"}],
@@ -353,11 +353,11 @@ def test_whatever_is_written_is_a_run_or_a_list_of_mistakes(values):
     }
     for path, value, up in values:
         parts: list[Any] = [int(part) if part.isdecimal() else part for part in path.split(".")]
-        *around, last = parts[: max(1, len(parts) - up)]
-        holder = spec
-        for part in around:
-            holder = holder[part] if isinstance(part, int) else holder.setdefault(part, {})
-        holder[last] = value
+        *parents, last = parts[: max(1, len(parts) - up)]
+        container = spec
+        for part in parents:
+            container = container[part] if isinstance(part, int) else container.setdefault(part, {})
+        container[last] = value
     with pytest.raises(SpecError) as caught:
         parse({"spec": spec})
     assert caught.value.mistakes[:3] == [
@@ -368,7 +368,7 @@ def test_whatever_is_written_is_a_run_or_a_list_of_mistakes(values):
     assert all(re.match(r"\S+: .+(; |\?)", line, re.DOTALL) for line in caught.value.mistakes)
 
 
-def test_the_contract_loads_no_training_stack():
+def test_the_spec_package_does_not_import_the_training_stack():
     code = (
         "import sys, agentrl_components.spec.crd.definition\n"
         "import agentrl_components.spec.crd.reference\n"

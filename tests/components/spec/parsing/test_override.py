@@ -12,7 +12,7 @@ def _read() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("override", ["seed=3", "spec.seed=3", " seed =3"])
-def test_spec_may_be_left_out(override):
+def test_the_spec_prefix_is_optional(override):
     read = _read()
     assert apply(read, [override]) == []
     assert read["spec"]["seed"] == 3
@@ -21,13 +21,13 @@ def test_spec_may_be_left_out(override):
 @pytest.mark.parametrize(
     "override", ["horizon.phases.1.maxTurns=9", "spec.horizon.phases[1].maxTurns=9"]
 )
-def test_an_item_of_a_list_is_reached_by_its_place(override):
+def test_list_items_are_addressed_by_index(override):
     read = _read()
     assert apply(read, [override]) == []
     assert read["spec"]["horizon"]["phases"] == [{"maxTurns": 3}, {"maxTurns": 9}]
 
 
-def test_parts_that_are_not_there_are_made():
+def test_missing_mappings_are_created():
     read = _read() | {"metadata": {"name": "a"}}
     assert apply(read, ["algorithm.kl.coefficient=1e-3", "metadata.name=b", "model.lora={}"]) == []
     assert read["spec"]["algorithm"] == {"kl": {"coefficient": 0.001}}
@@ -35,19 +35,19 @@ def test_parts_that_are_not_there_are_made():
     assert read["metadata"] == {"name": "b"}
 
 
-def test_an_option_of_an_environment_may_have_any_name():
+def test_environment_options_can_have_any_name():
     read: dict[str, Any] = {"spec": {"environments": [{"name": "a"}]}}
     assert apply(read, ["environments[0].options.compat=agentgym"]) == []
     assert read["spec"]["environments"] == [{"name": "a", "options": {"compat": "agentgym"}}]
 
 
-def test_the_last_of_two_holds():
+def test_the_last_override_of_a_field_takes_precedence():
     read = _read()
     assert apply(read, ["seed=3", "seed=4"]) == []
     assert read["spec"]["seed"] == 4
 
 
-def test_a_value_may_hold_an_equals_sign():
+def test_a_value_can_contain_an_equals_sign():
     read = _read()
     assert apply(read, ["tracking.experiment=a=b"]) == []
     assert read["spec"]["tracking"] == {"experiment": "a=b"}
@@ -78,7 +78,7 @@ def test_a_value_may_hold_an_equals_sign():
         ),
     ],
 )
-def test_a_path_that_leads_nowhere_is_told(override, line):
+def test_an_invalid_override_is_reported_and_changes_nothing(override, line):
     read = _read()
     assert apply(read, [override]) == [line]
     assert read == _read()

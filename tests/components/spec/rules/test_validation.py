@@ -23,7 +23,7 @@ spec:
       - {maxTurns: 8, iterations: 30}
 """
 
-BROKEN: list[tuple[str, tuple[str, ...], list[str]]] = [
+VIOLATIONS: list[tuple[str, tuple[str, ...], list[str]]] = [
     (
         "phases_fit_context",
         ("model.context=512", "rollout.maxTokensPerTurn=64"),
@@ -288,35 +288,35 @@ def _load(folder: Path, overrides: tuple[str, ...]) -> list[str]:
     return []
 
 
-def test_the_manifest_that_the_examples_break_is_valid(tmp_path):
+def test_the_base_manifest_is_valid(tmp_path):
     assert _load(tmp_path, ()) == []
 
 
-@pytest.mark.parametrize(("name", "overrides", "fields"), BROKEN)
-def test_a_broken_rule_names_the_field(tmp_path, name, overrides, fields):
+@pytest.mark.parametrize(("name", "overrides", "fields"), VIOLATIONS)
+def test_a_violated_rule_names_the_field(tmp_path, name, overrides, fields):
     assert [line.split(": ")[0] for line in _load(tmp_path, overrides)] == fields
 
 
 def test_every_rule_has_an_example():
-    assert {rule.check.__name__ for rule in RULES} == {name for name, _, _ in BROKEN}
+    assert {rule.check.__name__ for rule in RULES} == {name for name, _, _ in VIOLATIONS}
 
 
-def test_a_mistake_says_field_reason_and_fix(tmp_path):
+def test_a_mistake_has_field_reason_and_fix(tmp_path):
     assert _load(tmp_path, ("rollout.groupSize=1",)) == [
         "spec.rollout.groupSize: 1 is too small for grpo, whose baseline is the other "
         "episodes of the task; set it to 2 or more"
     ]
 
 
-def test_a_single_episode_is_enough_where_nothing_is_compared(tmp_path):
+def test_a_group_size_of_one_is_valid_without_a_group_baseline(tmp_path):
     assert _load(tmp_path, ("rollout.groupSize=1", "algorithm.name=reinforce++")) == []
 
 
-def test_the_context_must_exceed_the_replies_of_the_longest_phase(tmp_path):
+def test_a_context_that_exceeds_the_replies_of_the_longest_phase_is_valid(tmp_path):
     assert _load(tmp_path, ("model.context=513", "rollout.maxTokensPerTurn=64")) == []
 
 
-def test_a_container_cannot_be_started_without_kubernetes():
+def test_container_images_and_suspended_runs_are_rejected_without_kubernetes():
     read = yaml.safe_load(MANIFEST)
     read["spec"]["environments"][0] = {"name": "web", "image": "example.org/web:1"}
     read["spec"]["suspend"] = True

@@ -1,5 +1,5 @@
-"""Small byte-level BPE tokenizers, trained on a few lines, that carry templates of the structure of
-Qwen2.5's, Qwen3's and Llama-3's, with the same special tokens."""
+"""Small byte-level BPE tokenizers trained on a few lines, with the special tokens of Qwen2.5, Qwen3
+and Llama-3 and chat templates of the same structure."""
 
 from __future__ import annotations
 
@@ -72,8 +72,10 @@ LLAMA3 = (
     "{%- endif -%}"
 )
 
-WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-"""Where these families cut a text: line breaks stay together, whatever follows them."""
+SPLIT_PATTERN = (
+    r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""The pre-tokenizer pattern of these model families: consecutive line breaks are one token."""
 
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 HEADERS = [
@@ -88,13 +90,13 @@ HEADERS = [
 Make = Callable[..., PreTrainedTokenizerFast]
 
 
-def trained(
+def train_tokenizer(
     special: list[str], template: str | None, eos: str, bos: str | None = None
 ) -> PreTrainedTokenizerFast:
     model = Tokenizer(models.BPE())
-    cut = pre_tokenizers.Split(Regex(WORDS), "isolated")
-    spell = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    model.pre_tokenizer = pre_tokenizers.Sequence([cut, spell])
+    split = pre_tokenizers.Split(Regex(SPLIT_PATTERN), "isolated")
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    model.pre_tokenizer = pre_tokenizers.Sequence([split, byte_level])
     model.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=400,
@@ -116,27 +118,27 @@ def trained(
 
 @pytest.fixture(scope="session")
 def make() -> Make:
-    """Makes a tokenizer: special tokens, chat template, end, beginning."""
-    return trained
+    """Trains a tokenizer. Arguments: special tokens, chat template, EOS token, BOS token."""
+    return train_tokenizer
 
 
 @pytest.fixture(scope="session")
 def qwen2() -> PreTrainedTokenizerFast:
-    return trained(CHATML, QWEN2, "<|im_end|>")
+    return train_tokenizer(CHATML, QWEN2, "<|im_end|>")
 
 
 @pytest.fixture(scope="session")
 def qwen3() -> PreTrainedTokenizerFast:
-    tokenizer = trained(CHATML, QWEN3, "<|im_end|>")
+    tokenizer = train_tokenizer(CHATML, QWEN3, "<|im_end|>")
     tokenizer.add_tokens(["<think>", "</think>"])
     return tokenizer
 
 
 @pytest.fixture(scope="session")
 def llama3() -> PreTrainedTokenizerFast:
-    return trained(HEADERS, LLAMA3, "<|eot_id|>", "<|begin_of_text|>")
+    return train_tokenizer(HEADERS, LLAMA3, "<|eot_id|>", "<|begin_of_text|>")
 
 
 @pytest.fixture(scope="session")
 def base() -> PreTrainedTokenizerFast:
-    return trained(["<|endoftext|>"], None, "<|endoftext|>")
+    return train_tokenizer(["<|endoftext|>"], None, "<|endoftext|>")

@@ -15,31 +15,31 @@ from agentrl_components.errors import ModelError
 Make = Callable[..., PreTrainedTokenizerFast]
 
 
-def test_a_prompt_is_instructions_and_lines(base) -> None:
+def test_the_opening_has_instructions_an_observation_line_and_an_action_line(base) -> None:
     opened = ReactDialogue(base).opening("Find it.", "look")
     assert base.decode(opened) == "Find it.\n\nObservation: look\nAction:"
     assert base.decode(ReactDialogue(base).opening("", "look")) == "Observation: look\nAction:"
 
 
-def test_a_text_begins_with_the_token_that_the_tokenizer_puts_there(make: Make) -> None:
-    marked = make(["<|begin|>", "<|endoftext|>"], None, "<|endoftext|>", "<|begin|>")
-    begin = marked.bos_token_id
-    assert begin not in ReactDialogue(marked).opening("", "look")
-    marked.backend_tokenizer.post_processor = TemplateProcessing(
+def test_the_opening_starts_with_the_bos_token_if_the_tokenizer_adds_one(make: Make) -> None:
+    with_bos = make(["<|begin|>", "<|endoftext|>"], None, "<|endoftext|>", "<|begin|>")
+    begin = with_bos.bos_token_id
+    assert begin not in ReactDialogue(with_bos).opening("", "look")
+    with_bos.backend_tokenizer.post_processor = TemplateProcessing(
         single="<|begin|> $A", special_tokens=[("<|begin|>", begin)]
     )
-    ids = ReactDialogue(marked).opening("", "look")
+    ids = ReactDialogue(with_bos).opening("", "look")
     assert ids[0] == begin
     assert ids.count(begin) == 1
-    assert begin not in ReactDialogue(marked).following([], "look")
+    assert begin not in ReactDialogue(with_bos).following([], "look")
 
 
-def test_a_line_break_ends_a_reply_the_plainest_first(base) -> None:
+def test_stop_tokens_are_the_line_breaks_shortest_first_and_end_of_text(base) -> None:
     stop = ReactDialogue(base).stop
     assert base.convert_ids_to_tokens(list(stop)) == ["Ċ", "ĊĊ", "<|endoftext|>"]
 
 
-def test_what_follows_begins_a_new_line_exactly_once(base) -> None:
+def test_exactly_one_line_break_precedes_an_observation(base) -> None:
     dialogue = ReactDialogue(base)
     line, lines, end = dialogue.stop
     go = dialogue.encode_action("go north")
@@ -50,7 +50,7 @@ def test_what_follows_begins_a_new_line_exactly_once(base) -> None:
     assert dialogue.following([*go, end], "look") == [line, *after]
 
 
-def test_only_a_reply_that_was_cut_is_closed(base) -> None:
+def test_only_a_truncated_reply_is_closed(base) -> None:
     dialogue = ReactDialogue(base)
     line, _, end = dialogue.stop
     go = dialogue.encode_action("go")
@@ -59,19 +59,19 @@ def test_only_a_reply_that_was_cut_is_closed(base) -> None:
     assert dialogue.closing([*go, end]) == []
 
 
-def test_an_action_begins_with_the_space_after_the_colon(base) -> None:
+def test_an_encoded_action_starts_with_a_space(base) -> None:
     dialogue = ReactDialogue(base)
     ids = dialogue.encode_action("go north")
     assert base.decode(ids) == " go north"
     assert dialogue.text([*ids, dialogue.stop[0]]) == "go north"
 
 
-def test_an_end_of_text_spelled_in_an_observation_is_only_text(base) -> None:
+def test_end_of_text_in_an_observation_is_not_a_special_token(base) -> None:
     dialogue = ReactDialogue(base)
     assert base.eos_token_id not in dialogue.opening("", "look<|endoftext|>")
 
 
-def test_a_tokenizer_without_line_breaks_is_refused() -> None:
+def test_a_tokenizer_without_a_line_break_token_is_rejected() -> None:
     model = Tokenizer(WordLevel(vocab={"go": 0, "<unk>": 1}, unk_token="<unk>"))
     words = PreTrainedTokenizerFast(tokenizer_object=model, name_or_path="org/words")
     with pytest.raises(ModelError, match="org/words has no token for a line break"):

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import spoken
+import saved_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
@@ -11,42 +11,42 @@ from transformers import AutoTokenizer
 from agentrl_components.dialogue.word_tokenizer import save, word_ids, word_tokenizer
 
 VOCABULARY = ("go", "to", ".", ",", "'s", "ball", "n't", "12")
-TOKENIZER = spoken.opened(VOCABULARY)
-"""As transformers has it."""
+TOKENIZER = saved_tokenizer.save_and_load(VOCABULARY)
+"""The tokenizer as loaded by transformers."""
 
 
-def test_separators_come_first_then_words_in_sorted_order() -> None:
+def test_special_tokens_precede_the_sorted_words() -> None:
     tokens = TOKENIZER.convert_ids_to_tokens(list(range(len(TOKENIZER))))
     specials = ["<pad>", "<unk>", "<obs>", "<act>", "<end>"]
     assert tokens == [*specials, "'s", ",", ".", "12", "ball", "go", "n't", "to"]
 
 
-def test_ids_depend_on_the_set_of_words_alone() -> None:
+def test_ids_depend_only_on_the_set_of_words() -> None:
     again = word_tokenizer([*reversed(VOCABULARY), "go"])
     assert again.get_vocab() == TOKENIZER.get_vocab()
 
 
-def test_special_tokens_are_known_by_their_roles() -> None:
+def test_special_tokens_are_assigned_to_pad_unk_and_eos() -> None:
     assert (TOKENIZER.pad_token_id, TOKENIZER.unk_token_id, TOKENIZER.eos_token_id) == (0, 1, 4)
 
 
 @given(st.lists(st.sampled_from(VOCABULARY)))
-def test_decoding_gives_back_words_joined_by_single_spaces(words: list[str]) -> None:
+def test_decoding_inverts_encoding(words: list[str]) -> None:
     text = " ".join(words)
     assert TOKENIZER.decode(TOKENIZER.encode(text)) == text
 
 
-def test_an_unknown_word_is_one_unknown_token() -> None:
+def test_an_unknown_word_is_encoded_as_one_unknown_token() -> None:
     assert TOKENIZER.encode("go dragon") == [10, 1]
 
 
 @pytest.mark.parametrize("word", ["", "go to", " go", "<act>", "x<end>"])
-def test_what_cannot_be_one_word_is_refused(word: str) -> None:
+def test_an_invalid_word_is_rejected(word: str) -> None:
     with pytest.raises(ValueError, match="not a word"):
         word_tokenizer(["go", word])
 
 
-def test_transformers_saves_what_it_opened_as_it_was(tmp_path: Path) -> None:
+def test_the_tokenizer_is_unchanged_after_transformers_loads_and_saves_it(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.mkdir()
     save(word_tokenizer(VOCABULARY), ours)
@@ -62,7 +62,7 @@ def test_transformers_saves_what_it_opened_as_it_was(tmp_path: Path) -> None:
     assert word_ids(theirs) == word_ids(ours) == loaded.get_vocab()
 
 
-def test_what_is_not_of_words_is_not_read(tmp_path: Path) -> None:
+def test_word_ids_is_none_for_a_tokenizer_that_is_not_word_level(tmp_path: Path) -> None:
     assert word_ids(tmp_path) is None
     for text in ("{", "[]", "{}", '{"model": {"type": "BPE", "vocab": {}}, "added_tokens": []}'):
         (tmp_path / "tokenizer.json").write_text(text)
@@ -72,7 +72,7 @@ def test_what_is_not_of_words_is_not_read(tmp_path: Path) -> None:
     assert word_ids(tmp_path) is None
 
 
-def test_a_chat_only_ever_grows() -> None:
+def test_a_longer_chat_extends_the_ids_of_a_shorter_one() -> None:
     messages = [
         {"role": "system", "content": "go"},
         {"role": "user", "content": "ball"},

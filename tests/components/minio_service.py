@@ -1,4 +1,4 @@
-"""A MinIO server of the tests' own, and stores in it."""
+"""Start a MinIO server for tests, and open stores in it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from minio.credentials import StaticProvider
 
 from agentrl_components.storage.s3 import S3Store
 
-PERSON = "person"
-SECRET = "a-secret-nobody-prints"
+ACCESS_KEY = "person"
+SECRET_KEY = "a-secret-nobody-prints"
 BUCKET = "runs"
 
 
 def binary() -> str | None:
-    """Where the server is: named, on PATH, or where hack/cluster builds it."""
+    """Path of the MinIO binary: `AGENTRL_MINIO`, PATH, or the build folders of hack/cluster."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentrl/cluster"
     candidates = [
         os.environ.get("AGENTRL_MINIO", ""),
@@ -42,15 +42,15 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(program: str, folder: Path) -> Iterator[str]:
-    """Its URL, with an empty bucket in it."""
+def running_server(program: str, folder: Path) -> Iterator[str]:
+    """Run the server with an empty bucket. Yields its URL."""
     address = f"127.0.0.1:{free_port()}"
     server = subprocess.Popen(
         [program, "server", "--quiet", "--address", address, str(folder)],
         env={
             **os.environ,
-            "MINIO_ROOT_USER": PERSON,
-            "MINIO_ROOT_PASSWORD": SECRET,
+            "MINIO_ROOT_USER": ACCESS_KEY,
+            "MINIO_ROOT_PASSWORD": SECRET_KEY,
             "MINIO_BROWSER": "off",
         },
         stdout=subprocess.DEVNULL,
@@ -70,6 +70,7 @@ def serving(program: str, folder: Path) -> Iterator[str]:
 
 
 def ready(address: str) -> bool:
+    """Whether the health endpoint answers."""
     try:
         with urllib.request.urlopen(f"http://{address}/minio/health/ready", timeout=2):
             return True
@@ -78,19 +79,19 @@ def ready(address: str) -> bool:
 
 
 def client(endpoint: str) -> Minio:
-    """Not ours: to see what ours did, and to disturb it."""
+    """The MinIO client, to inspect and change the bucket independently of `S3Store`."""
     address = endpoint.removeprefix("http://")
-    return Minio(address, access_key=PERSON, secret_key=SECRET, secure=False)
+    return Minio(address, access_key=ACCESS_KEY, secret_key=SECRET_KEY, secure=False)
 
 
 def store_in(endpoint: str, deadline_s: float = 300.0, bucket: str = BUCKET) -> S3Store:
-    """An empty store, at a prefix of its own."""
+    """An empty store with a unique prefix."""
     return S3Store(
         bucket=bucket,
         prefix=f"test-{uuid.uuid4().hex}",
         endpoint=endpoint,
         region="us-east-1",
-        credentials=StaticProvider(PERSON, SECRET),
+        credentials=StaticProvider(ACCESS_KEY, SECRET_KEY),
         deadline_s=deadline_s,
         timeout_s=60.0,
     )

@@ -1,4 +1,4 @@
-"""A real MinIO, where there is one."""
+"""A MinIO server, if the binary is installed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ import pytest
 def minio_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     program = minio_service.binary()
     if program is None:
-        pytest.skip("no MinIO server here; `make services` builds one")
-    with minio_service.serving(program, tmp_path_factory.mktemp("minio")) as endpoint:
+        pytest.skip("MinIO is not installed; `make services` builds it")
+    with minio_service.running_server(program, tmp_path_factory.mktemp("minio")) as endpoint:
         yield endpoint

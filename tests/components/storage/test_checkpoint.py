@@ -1,4 +1,4 @@
-"""A run goes on from exactly what was saved, or says what is damaged."""
+"""Saving, loading and pruning checkpoints; damaged and incomplete ones are detected."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,8 @@ from agentrl_components.storage.open import DirectoryStore, MemoryStore
 FILES = {"config.json": b"{}", "model.safetensors": b"weights", "trainer/critic.safetensors": b"c"}
 
 
-def at(iteration: int, **progress: object) -> Checkpoint:
+def checkpoint_at(iteration: int, **progress: object) -> Checkpoint:
+    """A checkpoint whose weights name the iteration."""
     return Checkpoint(
         iteration=iteration,
         files={**FILES, "model.safetensors": f"weights {iteration}".encode()},
@@ -21,16 +22,16 @@ def at(iteration: int, **progress: object) -> Checkpoint:
     )
 
 
-def test_what_is_saved_is_what_is_loaded() -> None:
+def test_a_saved_checkpoint_is_loaded_unchanged() -> None:
     store = MemoryStore()
-    checkpoint.save(store, at(7))
-    assert checkpoint.load(store, 7) == at(7)
-    assert checkpoint.latest(store, pytest.fail) == at(7)
+    checkpoint.save(store, checkpoint_at(7))
+    assert checkpoint.load(store, 7) == checkpoint_at(7)
+    assert checkpoint.latest(store, pytest.fail) == checkpoint_at(7)
 
 
-def test_the_manifest_is_written_last_and_measures_everything() -> None:
+def test_the_manifest_is_written_last_and_has_the_size_and_hash_of_every_file() -> None:
     store = MemoryStore()
-    checkpoint.save(store, at(7))
+    checkpoint.save(store, checkpoint_at(7))
     assert list(store.objects)[-1] == "checkpoints/000007/manifest.json"
     manifest = json.loads(store.get("checkpoints/000007/manifest.json"))
     assert manifest["iteration"] == 7
@@ -46,25 +47,25 @@ def test_the_manifest_is_written_last_and_measures_everything() -> None:
     }
 
 
-def test_a_run_without_checkpoints_has_no_latest() -> None:
+def test_an_empty_store_has_no_latest_checkpoint() -> None:
     assert checkpoint.latest(MemoryStore(), pytest.fail) is None
 
 
-def test_a_checkpoint_without_a_manifest_is_not_there() -> None:
+def test_a_checkpoint_without_a_manifest_is_ignored() -> None:
     store = MemoryStore()
-    checkpoint.save(store, at(1))
-    checkpoint.save(store, at(2))
+    checkpoint.save(store, checkpoint_at(1))
+    checkpoint.save(store, checkpoint_at(2))
     del store.objects["checkpoints/000002/manifest.json"]
     assert checkpoint.complete(store) == [1]
-    assert checkpoint.latest(store, pytest.fail) == at(1)
+    assert checkpoint.latest(store, pytest.fail) == checkpoint_at(1)
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """Simulates that the process is killed."""
 
 
-class DyingStore(MemoryStore):
-    """Dies after a number of puts."""
+class KilledStore(MemoryStore):
+    """Raises `Killed` after a given number of puts."""
 
     def __init__(self, puts: int) -> None:
         super().__init__()
@@ -78,24 +79,24 @@ class DyingStore(MemoryStore):
 
 
 @pytest.mark.parametrize("puts", range(5))
-def test_a_save_that_is_killed_anywhere_can_be_done_again_with_other_bytes(puts: int) -> None:
-    store = DyingStore(puts=5 + puts)
-    checkpoint.save(store, at(1))
+def test_a_save_killed_at_any_put_can_be_repeated_with_other_bytes(puts: int) -> None:
+    store = KilledStore(puts=5 + puts)
+    checkpoint.save(store, checkpoint_at(1))
     with pytest.raises(Killed):
-        checkpoint.save(store, at(2, attempt=1))
-    assert checkpoint.latest(store, pytest.fail) == at(1)
+        checkpoint.save(store, checkpoint_at(2, attempt=1))
+    assert checkpoint.latest(store, pytest.fail) == checkpoint_at(1)
     store.puts_left = 100
-    checkpoint.save(store, at(2, attempt=2))
-    assert checkpoint.latest(store, pytest.fail) == at(2, attempt=2)
+    checkpoint.save(store, checkpoint_at(2, attempt=2))
+    assert checkpoint.latest(store, pytest.fail) == checkpoint_at(2, attempt=2)
 
 
 def test_an_intact_checkpoint_is_never_overwritten() -> None:
     store = MemoryStore()
-    checkpoint.save(store, at(1))
-    checkpoint.save(store, at(1))
+    checkpoint.save(store, checkpoint_at(1))
+    checkpoint.save(store, checkpoint_at(1))
     with pytest.raises(StoreError, match=r"^checkpoints/000001/manifest.json: already in"):
-        checkpoint.save(store, at(1, other=True))
-    assert checkpoint.load(store, 1) == at(1)
+        checkpoint.save(store, checkpoint_at(1, other=True))
+    assert checkpoint.load(store, 1) == checkpoint_at(1)
 
 
 @pytest.mark.parametrize(
@@ -111,69 +112,69 @@ def test_an_intact_checkpoint_is_never_overwritten() -> None:
         ("checkpoints/000002/manifest.json", b"{", "damaged: not a manifest"),
     ],
 )
-def test_damage_is_named_and_the_one_before_is_used(
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_loaded(
     key: str, data: bytes | None, reason: str
 ) -> None:
     store = MemoryStore()
-    checkpoint.save(store, at(1))
-    checkpoint.save(store, at(2))
+    checkpoint.save(store, checkpoint_at(1))
+    checkpoint.save(store, checkpoint_at(2))
     if data is None:
         del store.objects[key]
     else:
         store.objects[key] = data
-    told: list[str] = []
-    assert checkpoint.latest(store, told.append) == at(1)
-    assert len(told) == 1
-    assert told[0].startswith(f"{key}: in memory:")
+    reported: list[str] = []
+    assert checkpoint.latest(store, reported.append) == checkpoint_at(1)
+    assert len(reported) == 1
+    assert reported[0].startswith(f"{key}: in memory:")
     with pytest.raises(StoreError, match=reason):
         checkpoint.load(store, 2)
-    checkpoint.save(store, at(2))
-    assert checkpoint.latest(store, pytest.fail) == at(2)
+    checkpoint.save(store, checkpoint_at(2))
+    assert checkpoint.latest(store, pytest.fail) == checkpoint_at(2)
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_afresh() -> None:
+def test_latest_raises_if_every_checkpoint_is_damaged() -> None:
     store = MemoryStore()
-    checkpoint.save(store, at(1))
+    checkpoint.save(store, checkpoint_at(1))
     store.objects["checkpoints/000001/config.json"] = b"[]"
-    told: list[str] = []
+    reported: list[str] = []
     with pytest.raises(StoreError, match=r"^checkpoints/000001/config.json: .* damaged"):
-        checkpoint.latest(store, told.append)
-    assert len(told) == 1
+        checkpoint.latest(store, reported.append)
+    assert len(reported) == 1
 
 
-class FlakyStore(MemoryStore):
-    """Cannot be reached."""
+class UnreachableStore(MemoryStore):
+    """Every read fails, as if the service could not be reached."""
 
     def get(self, key: str) -> bytes:
         raise StoreError(f"{key}: in memory:: connection refused")
 
 
-def test_a_store_that_is_down_is_not_taken_for_damage() -> None:
-    store = FlakyStore()
-    checkpoint.save(store, at(1))
+def test_an_unreachable_store_is_not_reported_as_damage() -> None:
+    store = UnreachableStore()
+    checkpoint.save(store, checkpoint_at(1))
     with pytest.raises(StoreError, match="connection refused"):
         checkpoint.latest(store, pytest.fail)
 
 
-def test_the_last_and_the_named_ones_are_kept() -> None:
+def test_prune_keeps_the_last_and_the_listed_checkpoints() -> None:
     store = MemoryStore()
     for iteration in (10, 20, 30, 40, 50):
-        checkpoint.save(store, at(iteration))
+        checkpoint.save(store, checkpoint_at(iteration))
     assert checkpoint.prune(store, keep_last=2, keep={20, 60}) == [10, 30]
     assert checkpoint.complete(store) == [20, 40, 50]
     assert checkpoint.prune(store, keep_last=2, keep={20}) == []
 
 
-def test_pruning_takes_what_killed_saves_left_but_not_one_in_the_making() -> None:
+def test_prune_deletes_incomplete_checkpoints_except_one_being_saved() -> None:
     store = MemoryStore()
     store.put("checkpoints/000005/model.safetensors", b"half")
-    checkpoint.save(store, at(10))
+    checkpoint.save(store, checkpoint_at(10))
     store.put("checkpoints/000015/model.safetensors", b"half")
     assert checkpoint.prune(store, keep_last=1) == [5]
     assert list(store.list("checkpoints/000015/")) == ["checkpoints/000015/model.safetensors"]
 
 
-def test_large_files_go_through_folders(tmp_path: Path) -> None:
+def test_files_are_saved_from_disk_and_loaded_to_disk(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path / "store")
     (tmp_path / "weights").write_bytes(b"large")
     checkpoint.save(
@@ -188,9 +189,9 @@ def test_large_files_go_through_folders(tmp_path: Path) -> None:
     assert loaded.progress == {"cursor": 1}
 
 
-def test_the_model_folder_is_fetched_without_what_only_training_needs(tmp_path: Path) -> None:
+def test_fetch_omits_the_trainer_files(tmp_path: Path) -> None:
     store = MemoryStore()
-    checkpoint.save(store, at(3))
+    checkpoint.save(store, checkpoint_at(3))
     checkpoint.fetch(store, 3, tmp_path / "model")
     assert sorted(path.name for path in (tmp_path / "model").rglob("*")) == [
         "config.json",
@@ -198,7 +199,7 @@ def test_the_model_folder_is_fetched_without_what_only_training_needs(tmp_path: 
     ]
 
 
-def test_keys_of_the_layout_sort_by_iteration() -> None:
+def test_keys_sort_by_iteration() -> None:
     assert keys.checkpoint(9, "a") < keys.checkpoint(10, "a")
     assert keys.iteration(9) == "iterations/000009.json"
     assert keys.trajectories(12, 9) == "trajectories/000012-000009.episodes"
@@ -208,19 +209,19 @@ def test_keys_of_the_layout_sort_by_iteration() -> None:
     assert keys.checkpoint_number("checkpoints/best/config.json") == -1
 
 
-class Pruned(MemoryStore):
-    """A run that goes on removes checkpoint 2 when somebody has just begun to read it."""
+class ConcurrentlyPrunedStore(MemoryStore):
+    """Deletes all but the newest checkpoint before each download, like a concurrent run."""
 
     def get_file(self, key: str, path: Path) -> None:
         checkpoint.prune(self, 1)
         super().get_file(key, path)
 
 
-def test_a_checkpoint_that_is_removed_while_it_is_read_is_not_called_damaged(
+def test_a_checkpoint_deleted_during_fetch_is_not_reported_as_damaged(
     tmp_path: Path,
 ) -> None:
-    store = Pruned()
-    checkpoint.save(store, at(2))
-    checkpoint.save(store, at(4))
+    store = ConcurrentlyPrunedStore()
+    checkpoint.save(store, checkpoint_at(2))
+    checkpoint.save(store, checkpoint_at(4))
     with pytest.raises(StoreError, match=r"^checkpoints/000002/config.json: not in memory:$"):
         checkpoint.fetch(store, 2, tmp_path)

@@ -1,4 +1,4 @@
-"""A folder as a store: whole files or none, whatever stops a write."""
+"""`DirectoryStore` writes files atomically: an interrupted write leaves no partial file."""
 
 import os
 import shutil
@@ -17,7 +17,9 @@ from agentrl_components.storage.open import DirectoryStore
 
 
 @given(st.dictionaries(st.from_regex(r"\A[a-z]{1,3}(/[0-9]{1,3})?\Z"), st.binary(max_size=8)))
-def test_a_directory_is_a_dict(tmp_path_factory: pytest.TempPathFactory, kept: dict) -> None:
+def test_a_directory_store_lists_and_returns_what_was_put(
+    tmp_path_factory: pytest.TempPathFactory, kept: dict
+) -> None:
     kept = {
         key: data for key, data in kept.items() if not any(o.startswith(key + "/") for o in kept)
     }
@@ -39,7 +41,7 @@ for number in range(100000):
 
 
 @pytest.mark.parametrize("delay_s", [0.01, 0.03, 0.07])
-def test_a_killed_writer_leaves_whole_files_only(tmp_path: Path, delay_s: float) -> None:
+def test_a_killed_writer_leaves_only_complete_files(tmp_path: Path, delay_s: float) -> None:
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )
@@ -55,7 +57,7 @@ def test_a_killed_writer_leaves_whole_files_only(tmp_path: Path, delay_s: float)
         assert store.get(key) == bytes([number % 256]) * 100000
 
 
-def test_what_a_killed_writer_left_is_removed_after_an_hour(tmp_path: Path) -> None:
+def test_partial_files_of_a_killed_writer_are_deleted_after_an_hour(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path)
     store.put("a/b", b"1")
     for name, age_s in (("old", 4000), ("new", 10)):
@@ -66,7 +68,7 @@ def test_what_a_killed_writer_left_is_removed_after_an_hour(tmp_path: Path) -> N
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [".b.new.part", "b"]
 
 
-CLASH = """
+CONCURRENT_WRITER = """
 import sys
 from pathlib import Path
 from agentrl_components.storage.open import DirectoryStore
@@ -82,13 +84,13 @@ for number in range(400):
 """
 
 
-def test_processes_that_write_and_delete_side_by_side_do_not_disturb_each_other(
+def test_concurrent_writes_and_deletes_in_several_processes_do_not_fail(
     tmp_path: Path,
 ) -> None:
-    """Each opens the store, and empties the folders that the others are about to write into."""
+    """Each process removes empty folders into which the others are about to write."""
     writers = [
         subprocess.Popen(
-            [sys.executable, "-c", CLASH, str(tmp_path), name],
+            [sys.executable, "-c", CONCURRENT_WRITER, str(tmp_path), name],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -103,7 +105,7 @@ def test_processes_that_write_and_delete_side_by_side_do_not_disturb_each_other(
     assert list(tmp_path.iterdir()) == []
 
 
-FULL = """
+FILE_SIZE_LIMIT = """
 import resource, signal, sys
 from pathlib import Path
 from agentrl_components.errors import StoreError
@@ -120,9 +122,12 @@ print(list(store.list("")))
 """
 
 
-def test_a_write_that_fails_halfway_leaves_nothing_and_names_the_key(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_partial_file_and_names_the_key(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", FILE_SIZE_LIMIT, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     error, keys = done.stdout.splitlines()
     assert error.startswith("checkpoints/000001/model.safetensors: in file://")
@@ -147,13 +152,16 @@ store.put("checkpoints/000001/model.safetensors", b"fits")
 """
 
 
-def test_a_full_disk_says_so_and_what_fits_can_be_written(tmp_path: Path) -> None:
-    alone = ["unshare", "--user", "--map-root-user", "--mount"]
-    if shutil.which("unshare") is None or subprocess.run([*alone, "true"], check=False).returncode:
-        pytest.skip("a small disk cannot be mounted here without privileges")
+def test_a_full_disk_is_reported_and_smaller_files_can_still_be_written(tmp_path: Path) -> None:
+    namespace = ["unshare", "--user", "--map-root-user", "--mount"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*namespace, "true"], check=False).returncode
+    ):
+        pytest.skip("mounting a small file system needs privileges here")
     done = subprocess.run(
         [
-            *alone,
+            *namespace,
             "sh",
             "-c",
             'mount -t tmpfs -o size=128k none "$1" && exec "$0" -c "$2" "$1"',
@@ -172,13 +180,13 @@ def test_a_full_disk_says_so_and_what_fits_can_be_written(tmp_path: Path) -> Non
     assert left == "['small'] []"
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match=r"file/store"):
         DirectoryStore(tmp_path / "file" / "store")
 
 
-def test_foreign_names_in_a_folder_are_skipped(tmp_path: Path) -> None:
+def test_files_whose_names_are_not_valid_keys_are_not_listed(tmp_path: Path) -> None:
     (tmp_path / ".gitattributes").write_bytes(b"")
     (tmp_path / "read me").write_bytes(b"")
     store = DirectoryStore(tmp_path)

@@ -1,4 +1,4 @@
-"""What only a store behind a network can meet."""
+"""Retries, deadlines and errors of `S3Store`."""
 
 import threading
 import uuid
@@ -8,27 +8,27 @@ from pathlib import Path
 
 import pytest
 from minio.credentials import StaticProvider
-from minio_service import SECRET, client, free_port, store_in
+from minio_service import SECRET_KEY, client, free_port, store_in
 
 from agentrl_components.errors import StoreError
 from agentrl_components.storage.s3 import S3Store
 
 
-def test_a_service_that_is_down_is_given_up_after_the_deadline() -> None:
+def test_an_unreachable_service_is_an_error_after_the_deadline() -> None:
     store = store_in(f"http://127.0.0.1:{free_port()}", deadline_s=0.5)
     with pytest.raises(StoreError, match=r"^a: in s3://runs/.*refused") as caught:
         store.put("a", b"1")
-    assert SECRET not in str(caught.value)
+    assert SECRET_KEY not in str(caught.value)
 
 
-class Unwell(BaseHTTPRequestHandler):
-    """Answers 503 twice, then as an S3 service without the object."""
+class UnavailableTwice(BaseHTTPRequestHandler):
+    """Responds with 503 twice, then with 404 like an S3 service without the object."""
 
-    asked = 0
+    requests = 0
 
     def do_HEAD(self) -> None:
-        Unwell.asked += 1
-        self.send_response(503 if Unwell.asked <= 2 else 404)
+        UnavailableTwice.requests += 1
+        self.send_response(503 if UnavailableTwice.requests <= 2 else 404)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -36,26 +36,28 @@ class Unwell(BaseHTTPRequestHandler):
         del format, args
 
 
-def test_a_service_that_stumbles_is_asked_again() -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Unwell) as server:
+def test_a_503_response_is_retried() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), UnavailableTwice) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             store = store_in(f"http://127.0.0.1:{server.server_port}")
             assert not store.exists("a")
-            assert Unwell.asked == 3
+            assert UnavailableTwice.requests == 3
         finally:
             server.shutdown()
             thread.join()
 
 
-def test_a_bucket_that_is_not_there_is_named(minio_endpoint: str) -> None:
+def test_a_missing_bucket_is_named(minio_endpoint: str) -> None:
     store = store_in(minio_endpoint, bucket="nowhere")
     with pytest.raises(StoreError, match=r"^a: in s3://nowhere/.*NoSuchBucket"):
         store.put("a", b"1")
 
 
-def test_a_large_file_is_sent_in_parts_and_once(minio_endpoint: str, tmp_path: Path) -> None:
+def test_a_large_file_is_uploaded_in_parts_and_not_again(
+    minio_endpoint: str, tmp_path: Path
+) -> None:
     size = (64 << 20) + 1
     with (tmp_path / "large").open("wb") as file:
         file.truncate(size)
@@ -66,7 +68,7 @@ def test_a_large_file_is_sent_in_parts_and_once(minio_endpoint: str, tmp_path: P
     assert (tmp_path / "back").stat().st_size == size
 
 
-def test_foreign_names_in_a_bucket_are_skipped(minio_endpoint: str) -> None:
+def test_objects_whose_names_are_not_valid_keys_are_not_listed(minio_endpoint: str) -> None:
     store = store_in(minio_endpoint)
     store.put("a", b"1")
     place = store.url.removeprefix("s3://runs/")
@@ -74,7 +76,7 @@ def test_foreign_names_in_a_bucket_are_skipped(minio_endpoint: str) -> None:
     assert list(store.list("")) == ["a"]
 
 
-def test_another_place_of_a_service_has_keys_of_its_own(minio_endpoint: str) -> None:
+def test_a_store_opened_at_another_prefix_has_its_own_keys(minio_endpoint: str) -> None:
     one = store_in(minio_endpoint)
     other = one.at("runs", f"test-{uuid.uuid4().hex}")
     one.put("a", b"1")
@@ -83,7 +85,7 @@ def test_another_place_of_a_service_has_keys_of_its_own(minio_endpoint: str) -> 
     assert one.url != other.url
 
 
-def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(minio_endpoint: str) -> None:
+def test_prefixes_of_a_bucket_are_isolated(minio_endpoint: str) -> None:
     one, other = store_in(minio_endpoint), store_in(minio_endpoint)
     one.put("a", b"1")
     assert list(other.list("")) == []

@@ -1,4 +1,4 @@
-"""Tensors come back from a checkpoint bit for bit, and transformers can load the model."""
+"""Tensors are restored bit-identically, and transformers can load the saved model."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from agentrl_components.storage.checkpoint import Checkpoint
 from agentrl_components.storage.open import DirectoryStore, MemoryStore
 
 
-def tiny(tied: bool) -> LlamaForCausalLM:
+def tiny_llama(tied: bool) -> LlamaForCausalLM:
     torch.manual_seed(0)
     return LlamaForCausalLM(
         LlamaConfig(
@@ -28,7 +28,7 @@ def tiny(tied: bool) -> LlamaForCausalLM:
     )
 
 
-def stepped(model: torch.nn.Module) -> torch.optim.AdamW:
+def optimizer_after_two_steps(model: torch.nn.Module) -> torch.optim.AdamW:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99))
     for _ in range(2):
         optimizer.zero_grad()
@@ -40,7 +40,7 @@ def stepped(model: torch.nn.Module) -> torch.optim.AdamW:
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("spooled", [True, False])
 def test_transformers_loads_the_model_folder(tmp_path: Path, tied: bool, spooled: bool) -> None:
-    model = tiny(tied)
+    model = tiny_llama(tied)
     files = tensors.pack_model(
         model.state_dict(),
         model.config.to_json_string().encode(),
@@ -54,64 +54,64 @@ def test_transformers_loads_the_model_folder(tmp_path: Path, tied: bool, spooled
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     ids_BT = torch.arange(8)[None]
     assert torch.equal(loaded(ids_BT).logits, model(ids_BT).logits)
-    again = tensors.unpack(checkpoint.load(store, 1).files["model.safetensors"])
-    assert sorted(again) == sorted(model.state_dict())
-    tiny(tied).load_state_dict(again, strict=True)
+    restored = tensors.unpack(checkpoint.load(store, 1).files["model.safetensors"])
+    assert sorted(restored) == sorted(model.state_dict())
+    tiny_llama(tied).load_state_dict(restored, strict=True)
 
 
 @pytest.mark.parametrize("spooled", [True, False])
-def test_an_optimizer_goes_on_as_if_nothing_had_happened(tmp_path: Path, spooled: bool) -> None:
-    model = tiny(tied=True)
-    optimizer = stepped(model)
+def test_a_restored_optimizer_makes_the_same_update(tmp_path: Path, spooled: bool) -> None:
+    model = tiny_llama(tied=True)
+    optimizer = optimizer_after_two_steps(model)
     spool = tmp_path if spooled else None
     files = tensors.pack_optimizer(optimizer.state_dict(), spool=spool)
     state = tensors.unpack(tensors.pack(model.state_dict(), "model.safetensors", spool))
     assert sorted(files) == ["trainer/optimizer.json", "trainer/optimizer.safetensors"]
 
-    again = tiny(tied=True)
-    again.load_state_dict(state)
-    resumed = torch.optim.AdamW(again.parameters(), lr=1.0)
+    restored = tiny_llama(tied=True)
+    restored.load_state_dict(state)
+    resumed = torch.optim.AdamW(restored.parameters(), lr=1.0)
     resumed.load_state_dict(tensors.unpack_optimizer(files))
-    for trained, stepper in ((model, optimizer), (again, resumed)):
+    for trained, stepper in ((model, optimizer), (restored, resumed)):
         stepper.zero_grad()
         trained(torch.arange(8, 16)[None]).logits.square().mean().backward()
         stepper.step()
     for name, value in model.state_dict().items():
-        assert torch.equal(value, again.state_dict()[name]), name
+        assert torch.equal(value, restored.state_dict()[name]), name
 
 
-def test_numbers_in_an_optimizer_state_stay_numbers() -> None:
+def test_python_numbers_in_an_optimizer_state_are_restored_as_numbers() -> None:
     state = {
         "state": {0: {"step": 3, "exp_avg": torch.ones(2)}, 12: {"step": torch.tensor(4.0)}},
         "param_groups": [{"lr": 0.1, "betas": [0.9, 0.99], "params": [0, 12]}],
     }
-    again = tensors.unpack_optimizer(
+    restored = tensors.unpack_optimizer(
         tensors.pack_optimizer(state, "critic_optimizer"), "critic_optimizer"
     )
-    assert again["state"][0]["step"] == 3
-    assert torch.equal(again["state"][0]["exp_avg"], torch.ones(2))
-    assert torch.equal(again["state"][12]["step"], torch.tensor(4.0))
-    assert again["param_groups"] == state["param_groups"]
+    assert restored["state"][0]["step"] == 3
+    assert torch.equal(restored["state"][0]["exp_avg"], torch.ones(2))
+    assert torch.equal(restored["state"][12]["step"], torch.tensor(4.0))
+    assert restored["param_groups"] == state["param_groups"]
 
 
-def test_the_same_state_is_the_same_bytes() -> None:
-    one, other = tiny(tied=True), tiny(tied=True)
+def test_equal_states_are_packed_to_equal_bytes() -> None:
+    one, other = tiny_llama(tied=True), tiny_llama(tied=True)
     assert tensors.pack(one.state_dict(), "a") == tensors.pack(other.state_dict(), "a")
 
 
-def test_views_and_empty_tensors_survive() -> None:
+def test_views_and_empty_tensors_are_restored() -> None:
     base = torch.arange(12.0).reshape(3, 4)
     state = {"row": base[1], "turned": base.T, "none": torch.empty(0), "none2": torch.empty(0)}
-    again = tensors.unpack(tensors.pack(state, "a"))
-    assert {name: value.tolist() for name, value in again.items()} == {
+    restored = tensors.unpack(tensors.pack(state, "a"))
+    assert {name: value.tolist() for name, value in restored.items()} == {
         name: value.tolist() for name, value in state.items()
     }
 
 
-def test_a_model_and_its_optimizer_are_saved_as_seven_files(tmp_path: Path) -> None:
-    """For each of them a save waits for the disk."""
-    model = tiny(tied=True)
-    optimizer = stepped(model)
+def test_a_model_with_its_optimizer_is_saved_as_seven_files(tmp_path: Path) -> None:
+    """Every file costs a save one fsync."""
+    model = tiny_llama(tied=True)
+    optimizer = optimizer_after_two_steps(model)
     files = tensors.pack_model(model.state_dict(), b"{}", {"tokenizer.json": b"{}"})
     files.update(tensors.pack_optimizer(optimizer.state_dict()))
     store = DirectoryStore(tmp_path)

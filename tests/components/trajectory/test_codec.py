@@ -44,26 +44,30 @@ EPISODE = Trajectory(
 FREE = dataclasses.replace(EPISODE, allowed=None, ending=Ending.TRUNCATED, note="tokens", turns=())
 
 
-def plain(trajectory: Trajectory) -> dict[str, object]:
+def comparable(trajectory: Trajectory) -> dict[str, object]:
     """Every field with its type, arrays as lists, so that `==` compares all of it."""
-    told = {f.name: getattr(trajectory, f.name) for f in dataclasses.fields(trajectory)}
+    fields = {f.name: getattr(trajectory, f.name) for f in dataclasses.fields(trajectory)}
     for name in ("ids", "mask", "logprobs"):
-        told[name] = (told[name].dtype.str, told[name].tolist())
+        fields[name] = (fields[name].dtype.str, fields[name].tolist())
     if trajectory.allowed is not None:
-        told["allowed"] = tuple((row.dtype.str, row.tolist()) for row in trajectory.allowed)
-    return told
+        fields["allowed"] = tuple((row.dtype.str, row.tolist()) for row in trajectory.allowed)
+    return fields
 
 
-def test_a_group_comes_back_as_it_was() -> None:
-    again = decode(encode([EPISODE, FREE, EPISODE]))
-    assert [plain(t) for t in again] == [plain(EPISODE), plain(FREE), plain(EPISODE)]
+def test_decoding_inverts_encoding() -> None:
+    decoded = decode(encode([EPISODE, FREE, EPISODE]))
+    assert [comparable(t) for t in decoded] == [
+        comparable(EPISODE),
+        comparable(FREE),
+        comparable(EPISODE),
+    ]
 
 
-def test_no_trajectories_come_back_as_none() -> None:
+def test_an_empty_group_is_decoded_as_empty() -> None:
     assert decode(encode([])) == ()
 
 
-def test_an_episode_without_a_token_comes_back() -> None:
+def test_an_episode_without_tokens_is_decoded_unchanged() -> None:
     none = np.array([])
     lost = dataclasses.replace(
         EPISODE,
@@ -75,51 +79,54 @@ def test_an_episode_without_a_token_comes_back() -> None:
         ending=Ending.LOST,
         note="the environment did not answer",
     )
-    assert [plain(t) for t in decode(encode([lost, EPISODE]))] == [plain(lost), plain(EPISODE)]
+    assert [comparable(t) for t in decode(encode([lost, EPISODE]))] == [
+        comparable(lost),
+        comparable(EPISODE),
+    ]
 
 
-def test_equal_trajectories_give_equal_bytes() -> None:
+def test_encoding_is_deterministic() -> None:
     assert len({encode([EPISODE, FREE]) for _ in range(20)}) == 1
 
 
-def test_arrays_that_come_back_can_be_written_to() -> None:
-    (again,) = decode(encode([EPISODE]))
-    again.ids[0] = 99
-    again.logprobs[0] = 1.0
-    again.mask[0] = True
-    assert again.ids[0] == 99
+def test_decoded_arrays_are_writable() -> None:
+    (decoded,) = decode(encode([EPISODE]))
+    decoded.ids[0] = 99
+    decoded.logprobs[0] = 1.0
+    decoded.mask[0] = True
+    assert decoded.ids[0] == 99
 
 
-def test_nothing_is_pickled() -> None:
+def test_the_encoding_is_not_a_pickle() -> None:
     with pytest.raises(pickle.UnpicklingError):
         pickle.loads(encode([EPISODE]))
 
 
-def test_an_id_that_does_not_fit_is_refused_not_bent() -> None:
+def test_int64_ids_are_rejected() -> None:
     wide = dataclasses.replace(EPISODE, ids=np.array([1, 2, 3, 4, 5, 2**40], dtype=np.int64))
     with pytest.raises(TypeError, match="int64"):
         encode([wide])
 
 
-BLOB = encode([EPISODE, FREE])
+ENCODED = encode([EPISODE, FREE])
 
 
-@given(st.integers(0, len(BLOB) - 1), st.integers(1, 255))
-def test_a_changed_byte_is_noticed_wherever_it_is(place: int, flip: int) -> None:
-    damaged = bytearray(BLOB)
-    damaged[place] ^= flip
+@given(st.integers(0, len(ENCODED) - 1), st.integers(1, 255))
+def test_any_changed_byte_is_detected(position: int, difference: int) -> None:
+    damaged = bytearray(ENCODED)
+    damaged[position] ^= difference
     with pytest.raises(StoreError, match="runs/a/group-3"):
         decode(bytes(damaged), "runs/a/group-3")
 
 
-@given(st.integers(0, len(BLOB) - 1))
-def test_bytes_that_are_cut_short_are_noticed(size: int) -> None:
+@given(st.integers(0, len(ENCODED) - 1))
+def test_truncated_data_is_detected(size: int) -> None:
     with pytest.raises(StoreError, match="damaged"):
-        decode(BLOB[:size])
+        decode(ENCODED[:size])
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"{}", b"\xff" * 64, BLOB + b"\0"])
-def test_bytes_that_are_something_else_are_refused(data: bytes) -> None:
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"{}", b"\xff" * 64, ENCODED + b"\0"])
+def test_data_in_another_format_is_rejected(data: bytes) -> None:
     with pytest.raises(StoreError, match="damaged"):
         decode(data)
 
@@ -170,7 +177,9 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
 
 @settings(max_examples=60)
 @given(st.lists(trajectories(), max_size=4))
-def test_whatever_was_recorded_comes_back_exactly(group: list[Trajectory]) -> None:
-    again = decode(encode(group))
-    assert [plain(t) for t in again] == [plain(t) for t in group]
-    assert encode(again) == encode(group)
+def test_any_group_is_decoded_exactly_and_encoded_to_the_same_bytes(
+    group: list[Trajectory],
+) -> None:
+    decoded = decode(encode(group))
+    assert [comparable(t) for t in decoded] == [comparable(t) for t in group]
+    assert encode(decoded) == encode(group)

@@ -1,4 +1,4 @@
-"""A short episode of two turns for the tests of the warm start."""
+"""Short trajectories for the tests of the warm start."""
 
 import numpy as np
 

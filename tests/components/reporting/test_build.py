@@ -39,7 +39,7 @@ RUN = parse(
 )
 
 
-def evaluated(name, success, low, high, **categories):
+def heldout_result(name, success, low, high, **categories):
     return HeldoutResult(
         name=name,
         success=success,
@@ -94,11 +94,11 @@ def episode(task, action, success):
     )
 
 
-def keep(store, found):
-    store.put(keys.evaluation(found.name), found.model_dump_json().encode())
+def put_evaluation(store, result):
+    store.put(keys.evaluation(result.name), result.model_dump_json().encode())
 
 
-def fired(signal):
+def alarm(signal):
     return {
         "alarm": 0,
         "signal": signal,
@@ -109,7 +109,9 @@ def fired(signal):
     }
 
 
-def iterate(store, iteration, phase, max_turns, success, action="continue", reason="", alarms=()):
+def put_iteration(
+    store, iteration, phase, max_turns, success, action="continue", reason="", alarms=()
+):
     record = {
         "iteration": iteration,
         "phase": phase,
@@ -121,7 +123,7 @@ def iterate(store, iteration, phase, max_turns, success, action="continue", reas
             "phase": phase,
             "max_turns": max_turns,
             "reason": reason,
-            "alarms": [fired(signal) for signal in alarms],
+            "alarms": [alarm(signal) for signal in alarms],
         },
     }
     store.put(keys.iteration(iteration), json.dumps(record).encode())
@@ -129,15 +131,18 @@ def iterate(store, iteration, phase, max_turns, success, action="continue", reas
 
 @pytest.fixture
 def store():
+    """A stopped run: four iterations, two checkpoints and evaluations."""
     store = MemoryStore()
-    keep(store, evaluated("random", 0.2, 0.17, 0.24, OpenDoor=0.2))
-    keep(store, evaluated("before", 0.37, 0.32, 0.42, OpenDoor=0.4))
-    keep(store, evaluated("iteration-000002", 0.6, 0.55, 0.65, OpenDoor=0.6))
-    keep(store, evaluated("after", 0.5, 0.45, 0.55, OpenDoor=0.5))
-    iterate(store, 0, 0, 3, 0.2)
-    iterate(store, 1, 0, 3, 0.4, "advance", "the horizon goes from 3 to 5 turns")
-    iterate(store, 2, 1, 5, 0.6, alarms=["entropy_below"])
-    iterate(store, 3, 1, 5, 0.5, "stop", "reward fell", alarms=["entropy_below", "reward_drop"])
+    put_evaluation(store, heldout_result("random", 0.2, 0.17, 0.24, OpenDoor=0.2))
+    put_evaluation(store, heldout_result("before", 0.37, 0.32, 0.42, OpenDoor=0.4))
+    put_evaluation(store, heldout_result("iteration-000002", 0.6, 0.55, 0.65, OpenDoor=0.6))
+    put_evaluation(store, heldout_result("after", 0.5, 0.45, 0.55, OpenDoor=0.5))
+    put_iteration(store, 0, 0, 3, 0.2)
+    put_iteration(store, 1, 0, 3, 0.4, "advance", "the horizon goes from 3 to 5 turns")
+    put_iteration(store, 2, 1, 5, 0.6, alarms=["entropy_below"])
+    put_iteration(
+        store, 3, 1, 5, 0.5, "stop", "reward fell", alarms=["entropy_below", "reward_drop"]
+    )
     for number in (2, 4):
         store.put(keys.checkpoint(number, keys.MANIFEST), b"{}")
     state = {"status": "stopped", "message": "reward fell", "wall_seconds": {"train": 83.4}}
@@ -147,8 +152,8 @@ def store():
     return store
 
 
-class GoesOn(MemoryStore):
-    """When somebody has seen what there is, a run goes on after its second iteration."""
+class ConcurrentlyResumedStore(MemoryStore):
+    """Deletes iterations 2 and 3 after they were listed, as a concurrent run can do."""
 
     def list(self, prefix):
         present = list(super().list(prefix))
@@ -158,12 +163,12 @@ class GoesOn(MemoryStore):
 
 
 def test_iterations_that_a_concurrent_run_deletes_are_skipped(store):
-    meanwhile = GoesOn()
-    meanwhile.objects = dict(store.objects)
-    assert [step.iteration for step in build(meanwhile, RUN).training] == [0, 1]
+    resumed = ConcurrentlyResumedStore()
+    resumed.objects = dict(store.objects)
+    assert [step.iteration for step in build(resumed, RUN).training] == [0, 1]
 
 
-def test_heldout_success_is_that_of_the_evaluations(store):
+def test_heldout_success_is_read_from_the_evaluations(store):
     heldout = build(store, RUN).heldout
     assert (heldout.random.success, heldout.before.low, heldout.after.high) == (0.2, 0.32, 0.55)
     assert heldout.after.categories["babyai/OpenDoor"].success == 0.5
@@ -181,7 +186,7 @@ def test_report_json_has_the_documented_fields(store, tmp_path):
     assert Report.model_validate(report) == build(store, RUN, tmp_path)
 
 
-def test_phases_have_success_at_both_ends_and_the_reason_of_their_end(store):
+def test_phases_have_first_and_last_success_and_the_reason_of_their_end(store):
     first, second, third = build(store, RUN).phases
     assert (first.success_first, first.success_last) == pytest.approx((0.3, 0.3))
     assert first.ended == "the horizon goes from 3 to 5 turns"
@@ -207,14 +212,15 @@ def test_the_best_checkpoint_is_the_one_with_the_best_held_out_success(store):
 def test_the_headline_mentions_overlapping_intervals(store):
     assert build(store, RUN).headline == "Held-out success rose from 37.0 % to 50.0 %."
     store.replace(
-        keys.evaluation("after"), evaluated("after", 0.4, 0.35, 0.45).model_dump_json().encode()
+        keys.evaluation("after"),
+        heldout_result("after", 0.4, 0.35, 0.45).model_dump_json().encode(),
     )
     assert build(store, RUN).headline == (
         "Held-out success went from 37.0 % to 40.0 %; the 95 % intervals overlap."
     )
 
 
-def test_the_page_has_the_manifest_and_the_command_that_reproduce_the_run(store, tmp_path):
+def test_the_page_has_the_manifest_and_the_command_to_reproduce_the_run(store, tmp_path):
     write(build(store, RUN), tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert "agentrl run run.yaml" in page
@@ -223,16 +229,16 @@ def test_the_page_has_the_manifest_and_the_command_that_reproduce_the_run(store,
     assert "maxTurns: 8" in page
 
 
-def test_the_first_example_is_a_task_that_training_solved(store):
+def test_the_first_example_is_a_task_solved_only_after_training(store):
     def pair(name, before, after, turns=1):
-        def played(success, turns):
+        def replayed(success, turns):
             if success is None:
                 return None
             one = replay(episode(name, "go", success))
             return one.model_copy(update={"moves": one.moves * turns})
 
         return EpisodePair(
-            task=name, category="c", before=played(before, 1), after=played(after, turns)
+            task=name, category="c", before=replayed(before, 1), after=replayed(after, turns)
         )
 
     pairs = (
@@ -269,9 +275,9 @@ def test_episodes_are_paired_by_task(store):
     assert (pair.task, pair.category) == ("aa", "babyai/OpenDoor")
 
 
-def test_mlflow_is_the_database_in_the_folder_unless_the_manifest_names_a_server(store, tmp_path):
+def test_the_mlflow_uri_defaults_to_the_database_in_the_folder_if_it_exists(store, tmp_path):
     assert build(store, RUN).mlflow.uri is None
-    assert build(store, RUN, tmp_path).mlflow.uri is None  # MLflow never answered
+    assert build(store, RUN, tmp_path).mlflow.uri is None  # there is no database
     (tmp_path / "mlflow.db").touch()
     assert build(store, RUN, tmp_path).mlflow.uri == f"sqlite:///{tmp_path}/mlflow.db"
 
@@ -289,7 +295,7 @@ def test_a_run_that_has_just_started_has_a_report(tmp_path):
 
 
 class Page(HTMLParser):
-    """What a page would load, and whether its tags are balanced."""
+    """Collects the tags and URLs of a page, and checks that its tags are balanced."""
 
     VOID = frozenset({"meta", "path", "use", "rect", "br"})
 
@@ -308,7 +314,7 @@ class Page(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_is_self_contained_and_escapes_model_texts(store, tmp_path):
+def test_the_page_is_self_contained_and_escapes_texts(store, tmp_path):
     write(build(store, RUN, tmp_path), tmp_path)
     text = (tmp_path / "report.html").read_text()
     page = Page()
@@ -322,7 +328,7 @@ def test_the_page_is_self_contained_and_escapes_model_texts(store, tmp_path):
 
 
 def test_non_finite_metrics_do_not_invalidate_the_json(store, tmp_path):
-    iterate(store, 4, 2, 8, float("nan"))
+    put_iteration(store, 4, 2, 8, float("nan"))
     write(build(store, RUN), tmp_path)
     assert (
         json.loads((tmp_path / "report.json").read_bytes())["training"][4]["metrics"][

@@ -19,7 +19,7 @@ from agentrl_components.reporting.schema import (
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def evaluated(name, success, low, high):
+def heldout_result(name, success, low, high):
     return HeldoutResult(
         name=name,
         success=success,
@@ -94,12 +94,14 @@ FULL = report(
     steps=(step(0, 0, 3, 0.2), step(1, 0, 3, 0.4), step(2, 1, 5, None), step(3, 1, 5, 0.8)),
     phases=(phase(0, 3, 2), phase(1, 5, 2), phase(2, 8, 0)),
     heldout=Heldout(
-        random=evaluated("random", 0.2, 0.17, 0.24),
-        before=evaluated("before", 0.3, 0.26, 0.35),
-        after=evaluated("after", 0.8, 0.75, 0.84),
+        random=heldout_result("random", 0.2, 0.17, 0.24),
+        before=heldout_result("before", 0.3, 0.26, 0.35),
+        after=heldout_result("after", 0.8, 0.75, 0.84),
     ),
     evaluations=(
-        IntermediateEvaluation(iterations=2, found=evaluated("iteration-000002", 0.5, 0.45, 0.55)),
+        IntermediateEvaluation(
+            iterations=2, found=heldout_result("iteration-000002", 0.5, 0.45, 0.55)
+        ),
     ),
 )
 
@@ -142,12 +144,12 @@ def test_the_svg_uses_the_text_colour_of_the_page():
 
 
 @pytest.mark.parametrize(
-    "some",
+    "few_records",
     [
         report(),
-        report(heldout=Heldout(before=evaluated("before", 0.3, 0.2, 0.4))),
+        report(heldout=Heldout(before=heldout_result("before", 0.3, 0.2, 0.4))),
         report(steps=(step(0, 0, 1, 0.0),), phases=(phase(0, 1, 1),)),
     ],
 )
-def test_a_run_with_few_records_has_a_curve(some):
-    assert plot.png(plot.draw(some))
+def test_a_run_with_few_records_has_a_curve(few_records):
+    assert plot.png(plot.draw(few_records))

@@ -1,18 +1,18 @@
 import pytest
-from played import episode
+from text_episode import episode
 
 from agentrl_components.reporting.transcript import clean, fold, lines, replay
 from agentrl_components.trajectory.record import Ending
 
 
 def test_an_episode_is_rendered_turn_by_turn_with_its_outcome():
-    played = episode(
+    solved = episode(
         ("you see a key", "pick up key", 0.0, True),
         ("you carry a key", "open door", 1.0, True),
         success=True,
         ending=Ending.TERMINATED,
     )
-    assert list(lines(replay(played))) == [
+    assert list(lines(replay(solved))) == [
         "  1  you see a key",
         "  →  pick up key",
         "  2  you carry a key",
@@ -36,8 +36,8 @@ def test_a_reply_without_a_valid_action_is_marked():
     ],
 )
 def test_every_ending_has_its_own_outcome(ending, turns, note, outcome):
-    played = episode(*[("o", "a", 0.0, True)] * turns, ending=ending, note=note)
-    assert replay(played).outcome == outcome
+    trajectory = episode(*[("o", "a", 0.0, True)] * turns, ending=ending, note=note)
+    assert replay(trajectory).outcome == outcome
 
 
 def test_no_line_exceeds_the_width_and_the_indent_is_kept():
@@ -46,12 +46,12 @@ def test_no_line_exceeds_the_width_and_the_indent_is_kept():
     assert max(map(len, shown)) <= 20
 
 
-def test_lines_of_an_observation_stay_lines():
+def test_line_breaks_of_an_observation_are_kept():
     shown = list(lines(replay(episode(("inventory:\nlog 2\n", "go", 0.0, True)))))
     assert shown[:3] == ["  1  inventory:", "     log 2", "  →  go"]
 
 
-def test_a_long_text_keeps_both_ends():
+def test_fold_keeps_both_ends_of_a_long_text():
     assert fold("a" * 100 + "b" * 100, 30) == "a" * 20 + " … (170 characters) … " + "b" * 10
     assert fold("short", 30) == "short"
 

@@ -1,11 +1,11 @@
-"""The store's records are sent again, so that an outage or a kill leaves no gap in MLflow."""
+"""Records from the store are sent to MLflow again after an outage or a kill."""
 
 import json
 import sys
 import time
 
 import pytest
-from played import episode
+from text_episode import episode
 
 from agentrl_components.errors import StoreError
 from agentrl_components.evaluation.summary import HeldoutResult
@@ -19,7 +19,7 @@ from agentrl_components.trajectory.codec import encode
 ONE_TURN = episode(("a door", "open", 1.0, True), success=True)
 
 
-def evaluated(name: str, success: float) -> HeldoutResult:
+def heldout_result(name: str, success: float) -> HeldoutResult:
     return HeldoutResult(
         name=name,
         success=success,
@@ -40,12 +40,14 @@ def evaluated(name: str, success: float) -> HeldoutResult:
     )
 
 
-def keep(store: MemoryStore, name: str, success: float) -> None:
-    store.put(keys.evaluation(name), evaluated(name, success).model_dump_json().encode())
+def put_evaluation(store: MemoryStore, name: str, success: float) -> None:
+    store.put(keys.evaluation(name), heldout_result(name, success).model_dump_json().encode())
     store.put(keys.episodes(name), encode([ONE_TURN]))
 
 
-def iterate(store: MemoryStore, iteration: int, phase: int, max_turns: int, **metrics) -> None:
+def put_iteration(
+    store: MemoryStore, iteration: int, phase: int, max_turns: int, **metrics
+) -> None:
     record = {"iteration": iteration, "phase": phase, "max_turns": max_turns, "metrics": metrics}
     store.put(keys.iteration(iteration), json.dumps(record).encode())
 
@@ -53,20 +55,20 @@ def iterate(store: MemoryStore, iteration: int, phase: int, max_turns: int, **me
 @pytest.fixture
 def store() -> MemoryStore:
     store = MemoryStore()
-    keep(store, "random", 0.2)
-    keep(store, "before", 0.4)
-    iterate(store, 0, 0, 3, success=0.5, nothing=None)
-    iterate(store, 1, 1, 5, success=0.75)
-    keep(store, "iteration-000001", 0.6)
-    keep(store, "after", 0.8)
+    put_evaluation(store, "random", 0.2)
+    put_evaluation(store, "before", 0.4)
+    put_iteration(store, 0, 0, 3, success=0.5, nothing=None)
+    put_iteration(store, 1, 1, 5, success=0.75)
+    put_evaluation(store, "iteration-000001", 0.6)
+    put_evaluation(store, "after", 0.8)
     store.put(keys.phase(0, keys.PLAYED), encode([ONE_TURN]))
     return store
 
 
 def jobs_of(store: MemoryStore):
-    metrics, *shown = backfill_jobs(store, 5000)
+    metrics, *episodes = backfill_jobs(store, 5000)
     assert isinstance(metrics, Metrics)
-    return metrics.iterations, shown
+    return metrics.iterations, episodes
 
 
 def test_every_iteration_and_evaluation_becomes_metrics(store):
@@ -96,36 +98,36 @@ def test_every_iteration_and_evaluation_becomes_metrics(store):
     }
 
 
-def test_stored_episodes_are_shown_at_their_iteration(store):
-    _, shown = jobs_of(store)
-    assert all(isinstance(job, Episodes) and job.time_ms == 5000 for job in shown)
-    assert sorted((job.name, job.iteration) for job in shown) == [
+def test_stored_episodes_are_sent_with_their_iteration(store):
+    _, episodes = jobs_of(store)
+    assert all(isinstance(job, Episodes) and job.time_ms == 5000 for job in episodes)
+    assert sorted((job.name, job.iteration) for job in episodes) == [
         ("heldout after", 2),
         ("heldout before", 0),
         ("heldout iteration-000001", 1),
         ("heldout random", 0),
-        ("train", 0),  # the played module's episodes are of iteration -1
+        ("train", 0),  # `ONE_TURN` has iteration -1
     ]
 
 
-def test_episodes_of_the_newest_and_the_named_evaluations_are_shown(store):
+def test_episodes_of_the_newest_and_the_named_evaluations_are_sent(store):
     for number in range(2, 30):
-        keep(store, keys.evaluation_after(number), 0.5)
-    _, shown = jobs_of(store)
-    names = [job.name for job in shown if job.name != "train"]
+        put_evaluation(store, keys.evaluation_after(number), 0.5)
+    _, episodes = jobs_of(store)
+    names = [job.name for job in episodes if job.name != "train"]
     assert len(names) == MAX_EPISODE_BATCHES
     assert {"heldout random", "heldout before", "heldout after"} < set(names)
     assert names[0] == "heldout iteration-000025"
 
 
-def test_damaged_records_are_left_out(store):
+def test_damaged_records_are_skipped(store):
     store.replace(keys.iteration(0), b"{")
     store.replace(keys.evaluation("after"), b"{}")
     store.replace(keys.episodes("random"), b"nothing")
-    metrics, shown = jobs_of(store)
+    metrics, episodes = jobs_of(store)
     assert "success" not in metrics[1][1]
     assert metrics[2][1] == {"success": 0.75, "horizon/max_turns": 5.0, "horizon/phase": 1.0}
-    assert {"heldout random", "heldout after"}.isdisjoint(job.name for job in shown)
+    assert {"heldout random", "heldout after"}.isdisjoint(job.name for job in episodes)
 
 
 def test_an_empty_store_gives_no_jobs():
@@ -141,53 +143,53 @@ while True:
     except EOFError:
         break
     print(job, file=sys.stderr, flush=True)
-    pickle.dump(Reply(ANSWER), sys.stdout.buffer)
+    pickle.dump(Reply(REPLY), sys.stdout.buffer)
     sys.stdout.buffer.flush()
 """
-WELL, DOWN = "run_id='run-1'", "error='connection refused', transient=True"
+AVAILABLE, UNAVAILABLE = "run_id='run-1'", "error='connection refused', transient=True"
 
 
-def opened(folder, answer: str, backfill, deadline_s: float = 300.0) -> MlflowTracker:
-    worker = (sys.executable, "-c", WORKER.replace("ANSWER", answer))
+def tracker_with(folder, reply: str, backfill, deadline_s: float = 300.0) -> MlflowTracker:
+    worker = (sys.executable, "-c", WORKER.replace("REPLY", reply))
     return MlflowTracker(
         folder, backfill=backfill, pause_s=0.05, deadline_s=deadline_s, worker=worker
     )
 
 
-def test_an_unrecorded_run_is_recorded_by_the_same_command_again(tmp_path, store):
-    asked: list[int] = []
+def test_a_second_run_of_the_command_sends_what_the_first_could_not(tmp_path, store):
+    backfill_times: list[int] = []
 
-    def kept(time_ms: int):
-        asked.append(time_ms)
+    def backfill(time_ms: int):
+        backfill_times.append(time_ms)
         return backfill_jobs(store, time_ms)
 
-    first = opened(tmp_path, DOWN, kept, deadline_s=1.0)
+    first = tracker_with(tmp_path, UNAVAILABLE, backfill, deadline_s=1.0)
     first.metrics(2, {"success": 0.75})
     deadline = time.monotonic() + 300
     while first.problem is None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    problem, *left = first.close("FINISHED")
+    problem, *unsent = first.close("FINISHED")
     assert "connection refused" in problem
-    assert left == [
+    assert unsent == [
         "not recorded: metrics of iterations 2 to 2",
         "run the same command again to record what the run's store holds",
     ]
-    assert asked == []  # a tracker that is down costs the store nothing
+    assert backfill_times == []  # the store is not read while the server is unavailable
     (tmp_path / "mlflow.log").unlink()
 
-    again = opened(tmp_path, WELL, kept)
-    again.params({"seed": "0"})
-    assert again.close("FINISHED") == []
-    assert len(asked) == 1
-    diary = (tmp_path / "mlflow.log").read_text().splitlines()
-    (metrics,) = [line for line in diary if line.startswith("Metrics(")]  # one request
+    second = tracker_with(tmp_path, AVAILABLE, backfill)
+    second.params({"seed": "0"})
+    assert second.close("FINISHED") == []
+    assert len(backfill_times) == 1
+    log_lines = (tmp_path / "mlflow.log").read_text().splitlines()
+    (metrics,) = [line for line in log_lines if line.startswith("Metrics(")]  # one request
     assert all(f"'success': {value}" in metrics for value in (0.5, 0.75))
-    assert sum(line.startswith("Episodes(") for line in diary) == 5
+    assert sum(line.startswith("Episodes(") for line in log_lines) == 5
 
 
 def test_new_values_take_precedence_over_the_backfill(tmp_path, store):
-    tracker = opened(tmp_path, WELL, lambda time_ms: backfill_jobs(store, time_ms))
+    tracker = tracker_with(tmp_path, AVAILABLE, lambda time_ms: backfill_jobs(store, time_ms))
     tracker.metrics(2, {"success": 0.8, "seconds/update": 1.5})
     tracker.params({"seed": "0"})
     tracker.metrics(1, {"seconds/update": 2.5})
@@ -195,11 +197,11 @@ def test_new_values_take_precedence_over_the_backfill(tmp_path, store):
     assert "'seconds/update': 2.5" in (tmp_path / "mlflow.log").read_text()
 
 
-def test_an_unreadable_store_is_reported_and_stops_nothing(tmp_path):
-    def broken(time_ms: int):
+def test_an_unreadable_store_is_reported_and_new_records_are_still_sent(tmp_path):
+    def failing_backfill(time_ms: int):
         raise StoreError(f"iterations/: refused at {time_ms > 0}")
 
-    tracker = opened(tmp_path, WELL, broken)
+    tracker = tracker_with(tmp_path, AVAILABLE, failing_backfill)
     tracker.metrics(1, {"success": 0.5})
     assert tracker.close("FINISHED") == [
         "earlier records of the run could not be read: iterations/: refused at True"

@@ -1,9 +1,9 @@
-"""Given play: both forms, which tokens are imitated, and mistakes by line."""
+"""Conversations from a file: both formats, loss weights of the tokens, and errors by line."""
 
 import json
 
-import played
 import pytest
+import text_episode
 
 from agentrl_components.dialogue.plain import PlainDialogue
 from agentrl_components.dialogue.word_tokenizer import word_tokenizer
@@ -20,39 +20,39 @@ SPEC = RunSpec.model_validate(
         "horizon": {"phases": [{"maxTurns": 1, "iterations": 1}]},
     }
 )
-TOLD = [("user", "door left"), ("assistant", "left"), ("user", "door"), ("assistant", "push")]
+MESSAGES = [("user", "door left"), ("assistant", "left"), ("user", "door"), ("assistant", "push")]
 
 
 def read(tmp_path, *lines):
-    path = tmp_path / "told.jsonl"
+    path = tmp_path / "conversations.jsonl"
     path.write_text(
         "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     )
     return conversations(f"file://{path}", DIALOGUE, SPEC, 0.5)
 
 
-def test_a_played_episode_can_be_imitated(tmp_path):
-    episode = played.episode(("door left", "left", 0.0, True), ("door", "push", 1.0, True))
+def test_an_episode_becomes_an_imitation_example(tmp_path):
+    episode = text_episode.episode(("door left", "left", 0.0, True), ("door", "push", 1.0, True))
     (imitated,) = read(tmp_path, conversation_line(episode))
-    given = {"messages": [{"role": role, "content": text} for role, text in TOLD]}
-    (told,) = read(tmp_path, given)
-    assert list(imitated.ids) == list(told.ids)
+    given = {"messages": [{"role": role, "content": text} for role, text in MESSAGES]}
+    (expected,) = read(tmp_path, given)
+    assert list(imitated.ids) == list(expected.ids)
 
 
-def test_a_played_episode_is_imitated_with_the_instructions_it_was_played_with(tmp_path):
+def test_the_example_of_an_episode_includes_its_instructions(tmp_path):
     (imitated,) = read(
-        tmp_path, conversation_line(played.episode(("door left", "left", 0.0, True)), "walk")
+        tmp_path, conversation_line(text_episode.episode(("door left", "left", 0.0, True)), "walk")
     )
     opening = DIALOGUE.opening("walk", "door left")
     assert imitated.ids[: len(opening)].tolist() == opening
 
 
-def test_both_forms_give_the_same_example(tmp_path):
-    ours = {"messages": [{"role": r, "content": c} for r, c in [("system", "walk"), *TOLD]]}
+def test_both_formats_give_the_same_example(tmp_path):
+    ours = {"messages": [{"role": r, "content": c} for r, c in [("system", "walk"), *MESSAGES]]}
     agentgym = {
         "conversations": [
             {"from": {"user": "human", "assistant": "gpt"}.get(r, r), "value": c}
-            for r, c in [("system", "walk"), *TOLD]
+            for r, c in [("system", "walk"), *MESSAGES]
         ]
     }
     first, second = read(tmp_path, ours, "", agentgym)
@@ -67,7 +67,7 @@ def test_both_forms_give_the_same_example(tmp_path):
     assert first.sampled.tolist() == list(range(1, len(first.ids)))
 
 
-def test_every_line_that_cannot_be_used_is_named(tmp_path):
+def test_every_invalid_line_is_named(tmp_path):
     long = {
         "messages": [
             {"role": "user", "content": "door " * 80},
@@ -76,13 +76,13 @@ def test_every_line_that_cannot_be_used_is_named(tmp_path):
     }
     with pytest.raises(SpecError) as error:
         read(tmp_path, "{", {"messages": []}, {"other": 1}, long)
-    told = error.value.mistakes
-    assert [line.split(": ")[1] for line in told] == ["line 1", "line 2", "line 3", "line 4"]
-    assert "user and assistant must alternate" in told[1]
-    assert "do not fit spec.model.context" in told[3]
+    mistakes = error.value.mistakes
+    assert [line.split(": ")[1] for line in mistakes] == ["line 1", "line 2", "line 3", "line 4"]
+    assert "user and assistant must alternate" in mistakes[1]
+    assert "do not fit spec.model.context" in mistakes[3]
 
 
-def test_an_empty_file_and_a_missing_one_are_named(tmp_path):
+def test_an_empty_or_missing_file_is_an_error(tmp_path):
     with pytest.raises(SpecError, match="contains no conversation"):
         read(tmp_path)
     with pytest.raises(SpecError, match="cannot be read"):

@@ -7,14 +7,14 @@ from relabelled_episode import episode, turn
 from agentrl_components.warmstart.imitation import imitation_example, shuffled_batches
 
 
-def test_replies_are_imitated_whole_and_observations_at_their_weight():
+def test_replies_have_weight_1_and_observations_the_given_weight():
     one = imitation_example(episode((turn(3, 5), turn(7, 9))), 0.25)
     assert one.sampled.tolist() == list(range(1, 10))
     weights = [0.25, 0.25, 1, 1, 0.25, 0.25, 1, 1, 0.25]
     assert one.columns["weight"].tolist() == weights
 
 
-def test_every_example_is_in_every_epoch_once():
+def test_every_epoch_contains_each_example_once():
     plan = list(shuffled_batches(7, 3, 2, seed=1))
     assert [len(batch) for batch in plan] == [3, 3, 1, 3, 3, 1]
     assert sorted(chain(*plan[:3])) == sorted(chain(*plan[3:])) == list(range(7))

@@ -1,4 +1,4 @@
-"""The tracker never raises and never blocks, whatever happens to its worker process.
+"""The tracker never raises and never blocks if its worker process fails.
 
 The workers here are stubs of a few lines; `test_worker.py` runs the real one.
 """
@@ -29,7 +29,7 @@ def serve(answer):
         pickle.dump(answer(job), sys.stdout.buffer)
         sys.stdout.buffer.flush()
 """
-DIARY = (
+LOGS_JOBS = (
     SERVE
     + """
 def answer(job):
@@ -38,22 +38,22 @@ def answer(job):
 serve(answer)
 """
 )
-REFUSES = SERVE + "serve(lambda job: Reply(error='connection refused', transient=True))"
-RECOVERS = (
+UNAVAILABLE = SERVE + "serve(lambda job: Reply(error='connection refused', transient=True))"
+UNAVAILABLE_TWICE = (
     SERVE
     + """
-asked = 0
+requests = 0
 def answer(job):
-    global asked
-    asked += 1
-    if asked <= 2:
+    global requests
+    requests += 1
+    if requests <= 2:
         return Reply(error="starting up", transient=True)
     print(job, file=sys.stderr, flush=True)
     return Reply(run_id="run-1")
 serve(answer)
 """
 )
-PICKY = (
+REJECTS_METRICS = (
     SERVE
     + """
 serve(lambda job: Reply(error="nan") if isinstance(job, Metrics) else Reply(run_id="run-1"))
@@ -72,37 +72,37 @@ def tracker(folder: Path, script: str, **options: object) -> MlflowTracker:
     )
 
 
-def until(wanted: Callable[[], bool]) -> None:
-    """Polls, since a worker may take long to answer on a busy machine."""
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Poll until `condition` is true; on a busy machine the worker may reply late."""
     deadline = time.monotonic() + 300
-    while not wanted():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
 def test_jobs_arrive_and_the_run_is_terminated(tmp_path: Path) -> None:
     run_ids: list[str] = []
-    tracking: Tracker = tracker(tmp_path, DIARY, on_run_id=run_ids.append)
+    tracking: Tracker = tracker(tmp_path, LOGS_JOBS, on_run_id=run_ids.append)
     tracking.params({"seed": "0"})
     tracking.metrics(0, {"success": 0.25})
     assert tracking.close("FINISHED") == []
     assert run_ids == ["run-1"]
-    diary = (tmp_path / "mlflow.log").read_text().splitlines()
-    assert diary[0].startswith("Target(uri='sqlite:///")
-    assert diary[1] == "Params(values={'seed': '0'})"
-    assert "{'success': 0.25}" in diary[2]
-    assert diary[3] == "Finish(status='FINISHED')"
+    log = (tmp_path / "mlflow.log").read_text().splitlines()
+    assert log[0].startswith("Target(uri='sqlite:///")
+    assert log[1] == "Params(values={'seed': '0'})"
+    assert "{'success': 0.25}" in log[2]
+    assert log[3] == "Finish(status='FINISHED')"
 
 
 def test_a_tracker_without_records_starts_no_worker(tmp_path: Path) -> None:
-    assert tracker(tmp_path, DIARY).close("FINISHED") == []
+    assert tracker(tmp_path, LOGS_JOBS).close("FINISHED") == []
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        (REFUSES, "connection refused"),
+        (UNAVAILABLE, "connection refused"),
         (HANGS, "did not answer in time"),
         (DIES, "worker process died"),
     ],
@@ -114,8 +114,8 @@ def test_an_unreachable_server_blocks_nothing_and_is_reported(
     tracking.params({"seed": "0"})
     for iteration in range(1000):
         tracking.metrics(iteration, {"success": 0.5})
-    if script != HANGS:  # for which one would wait an hour
-        until(lambda: tracking.problem is not None)
+    if script != HANGS:  # a hanging worker would report no problem for an hour
+        wait_until(lambda: tracking.problem is not None)
     failed = tracking.close("FAILED")
     assert tracking.run_id is None
     assert reason in failed[0]
@@ -124,32 +124,32 @@ def test_an_unreachable_server_blocks_nothing_and_is_reported(
     assert len(failed) == 12
 
 
-TELLS_ITS_START = "import sys; print('started', file=sys.stderr, flush=True); " + HANGS
+LOGS_START = "import sys; print('started', file=sys.stderr, flush=True); " + HANGS
 
 
 def test_no_worker_is_started_after_giving_up(tmp_path: Path) -> None:
-    tracking = tracker(tmp_path, TELLS_ITS_START, deadline_s=0.1)
+    tracking = tracker(tmp_path, LOGS_START, deadline_s=0.1)
     tracking.metrics(0, {"success": 0.5})
     log = tmp_path / "mlflow.log"
-    until(lambda: log.exists() and log.read_text() != "")
+    wait_until(lambda: log.exists() and log.read_text() != "")
     assert tracking.close("FINISHED")[1:] == ["not recorded: metrics of iterations 0 to 0"]
     assert log.read_text() == "started\n"
 
 
-def test_a_server_that_comes_back_gets_everything(tmp_path: Path) -> None:
-    tracking = tracker(tmp_path, RECOVERS)
+def test_all_records_are_sent_after_an_outage(tmp_path: Path) -> None:
+    tracking = tracker(tmp_path, UNAVAILABLE_TWICE)
     tracking.metrics(0, {"success": 0.5})
-    until(lambda: tracking.run_id is not None)
+    wait_until(lambda: tracking.run_id is not None)
     tracking.metrics(1, {"success": 0.75})
     assert tracking.close("FINISHED") == []
     assert tracking.problem is None
-    diary = (tmp_path / "mlflow.log").read_text()
-    assert "{'success': 0.5}" in diary
-    assert "{'success': 0.75}" in diary
+    log = (tmp_path / "mlflow.log").read_text()
+    assert "{'success': 0.5}" in log
+    assert "{'success': 0.75}" in log
 
 
 def test_a_permanent_error_is_reported_and_not_retried(tmp_path: Path) -> None:
-    tracking = tracker(tmp_path, PICKY)
+    tracking = tracker(tmp_path, REJECTS_METRICS)
     tracking.metrics(0, {"loss": float("nan")})
     tracking.params({"seed": "0"})
     assert tracking.close("FINISHED") == ["metrics of iterations 0 to 0: nan"]
@@ -159,7 +159,7 @@ def test_a_run_id_that_cannot_be_stored_is_reported(tmp_path: Path) -> None:
     def refuse(run_id: str) -> None:
         raise StoreError(f"tracker.json: full, {run_id}")
 
-    tracking = tracker(tmp_path, DIARY, on_run_id=refuse)
+    tracking = tracker(tmp_path, LOGS_JOBS, on_run_id=refuse)
     tracking.params({"seed": "0"})
     assert tracking.close("FINISHED") == [
         "the id of the MLflow run could not be stored: tracker.json: full, run-1"
@@ -167,7 +167,7 @@ def test_a_run_id_that_cannot_be_stored_is_reported(tmp_path: Path) -> None:
 
 
 def test_close_may_be_called_twice(tmp_path: Path) -> None:
-    tracking = tracker(tmp_path, DIARY)
+    tracking = tracker(tmp_path, LOGS_JOBS)
     tracking.params({"seed": "0"})
     assert tracking.close("KILLED") == []
     assert tracking.close("FINISHED") == []
@@ -198,7 +198,7 @@ def test_a_tracking_uri_takes_precedence_over_the_run_of_a_kfp_task(
     assert (same.uri, same.run_id, same.uid) == ("http://mlflow:5000", None, "uid")
 
 
-def test_the_worker_ignores_kfp_variables_of_another_server_or_run() -> None:
+def test_the_worker_environment_drops_kfp_variables_of_another_server_or_run() -> None:
     injected = {
         "MLFLOW_RUN_ID": "of-the-task",
         "MLFLOW_EXPERIMENT_ID": "1",
@@ -207,13 +207,13 @@ def test_the_worker_ignores_kfp_variables_of_another_server_or_run() -> None:
         "MLFLOW_WORKSPACE": "kubeflow",
         "MLFLOW_TRACKING_USERNAME": "me",
     }
-    ours = worker_environment("http://mlflow:5000", injected)
-    assert set(injected) & set(ours) == {"MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME"}
-    kubeflows = worker_environment("https://kubeflows:8443/", injected)
-    assert set(injected) - set(kubeflows) == {"MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID"}
+    other_server = worker_environment("http://mlflow:5000", injected)
+    assert set(injected) & set(other_server) == {"MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME"}
+    same_server = worker_environment("https://kubeflows:8443/", injected)
+    assert set(injected) - set(same_server) == {"MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID"}
 
 
-KILLED = """
+KILLED_RUN = """
 import os, signal, sys, time
 from pathlib import Path
 from agentrl_components.tracking.mlflow.tracker import MlflowTracker
@@ -225,14 +225,14 @@ while not run_ids:
     time.sleep(0.01)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-TELLS_ITS_END = (
-    "import atexit, sys; atexit.register(print, 'ended', file=sys.stderr, flush=True)" + DIARY
+LOGS_EXIT = (
+    "import atexit, sys; atexit.register(print, 'ended', file=sys.stderr, flush=True)" + LOGS_JOBS
 )
 """The exit code is not checked: the worker may fail to write a reply."""
 
 
-def test_the_worker_ends_when_the_run_is_killed(tmp_path: Path) -> None:
+def test_the_worker_exits_when_the_run_is_killed(tmp_path: Path) -> None:
     subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path), TELLS_ITS_END], timeout=300, check=False
+        [sys.executable, "-c", KILLED_RUN, str(tmp_path), LOGS_EXIT], timeout=300, check=False
     )
-    until(lambda: "ended" in (tmp_path / "mlflow.log").read_text())
+    wait_until(lambda: "ended" in (tmp_path / "mlflow.log").read_text())

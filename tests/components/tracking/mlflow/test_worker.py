@@ -1,4 +1,4 @@
-"""The real worker, one process for all tests of this file, and what it leaves in MLflow's database.
+"""The real worker, one process for all tests of this module, and the records that it writes.
 
 Importing MLflow takes seconds, so nothing here imports it: the database is read as SQL.
 """
@@ -90,9 +90,9 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
             },
         )
     with process:
-        speaking = Worker(process, folder)
-        speaking.start()  # imports MLflow and makes its tables, which takes seconds
-        yield speaking
+        started = Worker(process, folder)
+        started.start()  # imports MLflow and creates its tables, which takes seconds
+        yield started
 
 
 def episode(sample: int = 0) -> Trajectory:
@@ -137,22 +137,22 @@ def episode(sample: int = 0) -> Trajectory:
 
 def test_the_database_is_created_atomically(worker: Worker, tmp_path: Path) -> None:
     """MLflow cannot use a partially created database."""
-    made = Worker(worker.process, tmp_path)
+    other = Worker(worker.process, tmp_path)
     database = tmp_path / "mlflow.db"
     tables = "select name from sqlite_master where type = 'table'"
     first: list[list[tuple]] = []
 
-    def look() -> None:
+    def read_tables() -> None:
         while not database.exists():
             time.sleep(0.001)
-        first.append(made.rows(tables))
+        first.append(other.rows(tables))
 
-    looking = threading.Thread(target=look, daemon=True)
-    looking.start()
-    made.start()
-    looking.join()
+    reader = threading.Thread(target=read_tables, daemon=True)
+    reader.start()
+    other.start()
+    reader.join()
     assert ("alembic_version",) in first[0]
-    assert first == [made.rows(tables)]
+    assert first == [other.rows(tables)]
     assert {path.name for path in tmp_path.iterdir()} <= {"mlflow.db", "mlartifacts"}
 
 
@@ -221,9 +221,9 @@ def test_a_run_is_found_by_its_uid_and_an_unknown_id_creates_a_run(worker: Worke
 
 def test_episodes_become_traces_with_one_span_per_turn(worker: Worker) -> None:
     run_id = worker.start()
-    shown = Episodes(iteration=3, name="train", time_ms=5000, episodes=(episode(0), episode(1)))
-    assert worker.ask(shown).error is None
-    assert worker.ask(replace(shown, time_ms=9000)).error is None  # sent again, after a restart
+    episodes = Episodes(iteration=3, name="train", time_ms=5000, episodes=(episode(0), episode(1)))
+    assert worker.ask(episodes).error is None
+    assert worker.ask(replace(episodes, time_ms=9000)).error is None  # sent again after a restart
     traces = worker.rows(
         "select i.request_id, i.request_preview, i.response_preview, i.timestamp_ms"
         " from trace_info i"
@@ -255,7 +255,7 @@ def test_episodes_become_traces_with_one_span_per_turn(worker: Worker) -> None:
     messages = root["mlflow.spanInputs"]["messages"] + root["mlflow.spanOutputs"]["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant"] * 2
     assert messages[0]["content"] == "You see a red ball"
-    assert root["iteration"] == 3  # as the step of the metrics
+    assert root["iteration"] == 3  # equals the step of the metrics
     assert last["mlflow.spanInputs"]["messages"] == messages[:3]
     assert last["mlflow.spanOutputs"]["messages"] == messages[3:]
     usage = last["mlflow.chat.tokenUsage"]
@@ -265,7 +265,7 @@ def test_episodes_become_traces_with_one_span_per_turn(worker: Worker) -> None:
     assert {("category", "GoToLocal"), ("iteration", "3"), ("success", "true")} <= set(tags)
 
 
-def test_the_run_has_a_description_that_the_last_one_replaces(worker: Worker) -> None:
+def test_a_description_replaces_the_previous_one(worker: Worker) -> None:
     run_id = worker.start()
     for text in ("**Nothing yet**", "**Success rose**"):
         assert worker.ask(Description(text=text)).error is None
@@ -289,7 +289,7 @@ def test_a_registered_model_has_a_description_and_a_signature(worker: Worker) ->
     assert [column.name for column in signature.outputs] == ["reply"]
 
 
-def test_a_model_is_registered_once_for_the_same_weights(worker: Worker) -> None:
+def test_the_same_weights_are_registered_only_once(worker: Worker) -> None:
     run_id = worker.start()
     folder = worker.folder / "model"
     folder.mkdir()
@@ -325,7 +325,7 @@ def test_a_changed_param_is_a_permanent_error(worker: Worker) -> None:
     assert not reply.transient
 
 
-def elsewhere(uri: str) -> Target:
+def target_at(uri: str) -> Target:
     return Target(
         uri=uri, artifacts=None, experiment="agentrl", run_name="babyai", run_id=None, uid=None
     )
@@ -335,7 +335,7 @@ def test_an_unreachable_server_is_a_transient_error(worker: Worker) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    reply = worker.ask(elsewhere(f"http://127.0.0.1:{port}"))
+    reply = worker.ask(target_at(f"http://127.0.0.1:{port}"))
     assert reply.error is not None
     assert "refused" in reply.error
     assert reply.transient
@@ -343,22 +343,22 @@ def test_an_unreachable_server_is_a_transient_error(worker: Worker) -> None:
 
 def test_a_hanging_server_is_a_transient_error(worker: Worker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        held: list[socket.socket] = []
-        thread = threading.Thread(target=lambda: held.append(listener.accept()[0]))
+        accepted: list[socket.socket] = []
+        thread = threading.Thread(target=lambda: accepted.append(listener.accept()[0]))
         thread.start()
-        reply = worker.ask(elsewhere(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        reply = worker.ask(target_at(f"http://127.0.0.1:{listener.getsockname()[1]}"))
         thread.join()
-        for connection in held:
+        for connection in accepted:
             connection.close()
     assert reply.error is not None
     assert reply.transient
 
 
 def test_an_unwritable_disk_is_a_transient_error(worker: Worker) -> None:
-    reply = worker.ask(elsewhere("sqlite:////proc/nowhere/mlflow.db"))
+    reply = worker.ask(target_at("sqlite:////proc/nowhere/mlflow.db"))
     assert reply.error is not None
     assert reply.transient
 
 
 def test_an_unknown_uri_scheme_is_a_permanent_error(worker: Worker) -> None:
-    assert worker.ask(elsewhere("gopher://mlflow")).error is not None
+    assert worker.ask(target_at("gopher://mlflow")).error is not None

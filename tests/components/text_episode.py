@@ -1,4 +1,4 @@
-"""An episode of which only the words matter."""
+"""Trajectories given by the texts of their turns; the token ids are placeholders."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from agentrl_components.trajectory.record import Ending, Trajectory, Turn
 
 
 def episode(*turns, success=False, ending=Ending.TRUNCATED, note=""):
-    """Turns are (observation, action, reward, wellformed)."""
+    """A trajectory. Each turn is a tuple (observation, action, reward, wellformed)."""
     return Trajectory(
         environment="babyai",
         task="aa",
@@ -20,15 +20,15 @@ def episode(*turns, success=False, ending=Ending.TRUNCATED, note=""):
         allowed=None,
         turns=tuple(
             Turn(
-                start=3 * place + 1,
-                end=3 * place + 3,
+                start=3 * index + 1,
+                end=3 * index + 3,
                 reward=reward,
                 wellformed=wellformed,
                 action=action,
                 observation=observation,
                 version=1,
             )
-            for place, (observation, action, reward, wellformed) in enumerate(turns)
+            for index, (observation, action, reward, wellformed) in enumerate(turns)
         ),
         ending=ending,
         score=float(success),

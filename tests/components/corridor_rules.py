@@ -1,4 +1,4 @@
-"""How tests that make records of play by hand say it was played."""
+"""Rules of play for trajectories that tests construct by hand."""
 
 from agentrl_components.rollout.episode import Rules
 

@@ -1,4 +1,4 @@
-"""A learner of a tiny model, and episodes to learn from."""
+"""A learner with a tiny model, and episodes to train on."""
 
 from dataclasses import replace
 
@@ -68,7 +68,7 @@ class Bench:
 
 
 def episode(sample, score, group=0, reply=(9, 10), mismatch=0.0, ending=Ending.TERMINATED):
-    """Prompt 5 6 7, a reply, an observation 8 after it."""
+    """One turn: the prompt 5 6 7, the tokens of `reply`, and the observation 8."""
     ids = np.array([5, 6, 7, *reply, 8], dtype=np.int32)
     mask = np.zeros(len(ids), dtype=bool)
     mask[3 : 3 + len(reply)] = True
@@ -102,7 +102,7 @@ def episode(sample, score, group=0, reply=(9, 10), mismatch=0.0, ending=Ending.T
 
 
 def as_sampled(bench, episodes):
-    """The episodes with the log-probs that the policy has now."""
+    """The episodes with log-probabilities recomputed by the current policy."""
     out = []
     for one in episodes:
         logprobs = one.logprobs.copy()

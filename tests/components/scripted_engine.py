@@ -1,4 +1,4 @@
-"""An engine that returns given replies."""
+"""An engine that returns predefined replies."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class ScriptedEngine:
         self._replies: Iterator[Sequence[int]] = iter(replies)
         self._stop = stop
         self.requests: list[Request] = []
-        """Every request."""
+        """All requests, in order."""
         self.released: list[int] = []
-        """Every released session."""
+        """All released sessions, in order."""
 
     async def generate(self, request: Request) -> Generation:
         self.requests.append(request)

@@ -35,7 +35,7 @@ def decoder(
     )
     made = Decoder(shape)
     made.initialise(torch.Generator().manual_seed(seed))
-    with torch.no_grad():  # far from uniform, so that a wrong key shows
+    with torch.no_grad():  # far from uniform, so that an error in the cache changes the output
         for parameter in made.parameters():
             if parameter.dim() > 1:
                 parameter.mul_(scale)

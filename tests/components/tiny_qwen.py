@@ -1,4 +1,4 @@
-"""A tiny Qwen2, and what transformers computes of it."""
+"""A tiny Qwen2, and reference values computed by transformers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STOP = 2
 CONTEXT = 256
 FREE = Sampling(temperature=1.0, top_p=1.0, max_tokens=12, stop=(STOP,))
 LOOSE = Sampling(temperature=1.0, top_p=1.0, max_tokens=12, stop=())
-# Two actions begin alike, one is the beginning of another, one is alone.
+# Two actions share a prefix, one is a prefix of another, and one shares none.
 ACTIONS = ((10, 11, 12), (10, 11, 13, 14), (20,), (20, 21), (30, 31, 32, 33))
 
 
@@ -43,7 +43,7 @@ def make_model(seed: int) -> Any:
 
 
 def weights_of(model: Any) -> dict[str, torch.Tensor]:
-    """Named as on disk: the tied head is left out."""
+    """The weights named as in a checkpoint: without the tied output head."""
     return {k: v.clone() for k, v in model.state_dict().items() if k != "lm_head.weight"}
 
 
@@ -53,23 +53,24 @@ def ask(ids: Sequence[int], seed: int, sampling: Sampling = FREE, **more: Any) -
 
 @torch.no_grad()
 def logits_after(model: Any, prompt: Sequence[int], reply: Sequence[int]) -> torch.Tensor:
-    """[R, V]: what transformers says before each token of the reply."""
+    """[R, V]: the logits that transformers computes for each token of the reply."""
     logits_TV = model(torch.tensor([[*prompt, *reply]])).logits[0]
     return logits_TV[len(prompt) - 1 : -1]
 
 
 def expected(model: Any, prompt: Sequence[int], reply: Sequence[int]) -> list[float]:
+    """The log-probabilities of the reply, computed by transformers."""
     logprobs_RV = logits_after(model, prompt, reply).log_softmax(-1)
     return logprobs_RV.gather(1, torch.tensor(reply)[:, None])[:, 0].tolist()
 
 
-def chance_of(
+def reply_probability(
     model: Any, prompt: Sequence[int], reply: tuple[int, ...], temperature: float
 ) -> float:
-    """Probability of an admissible reply: at each token a softmax over what ACTIONS leave."""
-    chance = 1.0
-    for place, logits_V in enumerate(logits_after(model, prompt, reply) / temperature):
-        words = [(*action, STOP) for action in ACTIONS]
-        choices = sorted({w[place] for w in words if w[:place] == reply[:place]})
-        chance *= float(logits_V[choices].softmax(-1)[choices.index(reply[place])])
-    return chance
+    """Probability of an admissible reply: each token's softmax is over the tokens ACTIONS admit."""
+    probability = 1.0
+    for position, logits_V in enumerate(logits_after(model, prompt, reply) / temperature):
+        sequences = [(*action, STOP) for action in ACTIONS]
+        choices = sorted({s[position] for s in sequences if s[:position] == reply[:position]})
+        probability *= float(logits_V[choices].softmax(-1)[choices.index(reply[position])])
+    return probability

@@ -9,7 +9,7 @@ from agentrl_components.engines.action_trie import Trie, trie_of
 STOP = 2
 
 
-def test_a_token_is_allowed_where_some_action_goes_on_with_it() -> None:
+def test_allowed_tokens_are_those_with_which_an_action_continues() -> None:
     trie = Trie([(7, 9), (7, 8), (5, 6)], STOP)
     assert trie.allowed(trie.root) == (5, 7)
     assert trie.allowed(trie.at((7,))) == (8, 9)
@@ -17,30 +17,30 @@ def test_a_token_is_allowed_where_some_action_goes_on_with_it() -> None:
     assert trie.allowed(trie.at((7, 8, STOP))) == ()
 
 
-def test_tokens_without_a_choice_are_forced_to_the_next_choice() -> None:
+def test_tokens_are_forced_up_to_the_next_choice() -> None:
     trie = Trie([(7, 8, 3), (7, 8, 4, 5)], STOP)
     assert trie.forced(trie.root) == (7, 8)
     assert trie.forced(trie.at((7, 8))) == ()
     assert trie.forced(trie.at((7, 8, 4))) == (5, STOP)
 
 
-def test_a_single_action_is_forced_whole_with_its_stop_token() -> None:
+def test_a_single_action_is_forced_with_its_stop_token() -> None:
     trie = Trie([(7, 8)], STOP)
     assert trie.forced(trie.root) == (7, 8, STOP)
 
 
-def test_stopping_is_a_choice_where_one_action_begins_another() -> None:
+def test_the_stop_token_is_allowed_after_an_action_that_is_a_prefix() -> None:
     trie = Trie([(7,), (7, 8)], STOP)
     assert trie.forced(trie.root) == (7,)
     assert trie.allowed(trie.at((7,))) == (STOP, 8)
 
 
-def test_a_repeated_action_is_one_action() -> None:
+def test_duplicate_actions_are_merged() -> None:
     trie = Trie([(7, 8), (7, 8)], STOP)
     assert trie.forced(trie.root) == (7, 8, STOP)
 
 
-def test_a_token_off_the_tree_is_refused_with_what_is_allowed() -> None:
+def test_the_error_for_an_inadmissible_token_lists_the_allowed_ones() -> None:
     trie = Trie([(7, 8), (7, 9)], STOP)
     with pytest.raises(ValueError, match=r"token 4 is not admissible here; allowed: \(8, 9\)"):
         trie.at((7, 4))
@@ -54,14 +54,14 @@ def test_a_token_off_the_tree_is_refused_with_what_is_allowed() -> None:
         (((7, STOP),), "holds the stop token 2"),
     ],
 )
-def test_invalid_admissible_sets_are_refused(
+def test_invalid_admissible_sets_are_rejected(
     actions: tuple[tuple[int, ...], ...], reason: str
 ) -> None:
     with pytest.raises(ValueError, match=reason):
         Trie(actions, STOP)
 
 
-def test_the_trie_of_a_set_is_made_once() -> None:
+def test_tries_are_cached() -> None:
     assert trie_of(((7, 8), (9,)), STOP) is trie_of(((7, 8), (9,)), STOP)
 
 
@@ -71,16 +71,16 @@ ACTIONS = st.lists(
 
 
 @given(ACTIONS)
-def test_walking_the_trie_spells_the_actions_and_nothing_else(
+def test_the_paths_of_the_trie_are_exactly_the_actions(
     actions: list[tuple[int, ...]],
 ) -> None:
     trie = Trie(actions, STOP)
-    spelled = set()
+    found = set()
     paths: list[tuple[int, ...]] = [()]
     while paths:
         path = paths.pop()
         following = trie.allowed(trie.at(path))
         paths += [(*path, token) for token in following]
         if not following:
-            spelled.add(path)
-    assert spelled == {(*action, STOP) for action in actions}
+            found.add(path)
+    assert found == {(*action, STOP) for action in actions}

@@ -1,4 +1,4 @@
-"""The random policy: every admissible action as likely as the others."""
+"""The random policy samples admissible actions uniformly."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ def request(seed, admissible):
     return Request(session=1, ids=(5,), seed=seed, sampling=SAMPLING, admissible=admissible)
 
 
-async def test_each_action_is_as_likely_as_the_others():
+async def test_actions_are_sampled_uniformly():
     actions = [[7], [8, 9], [10]]
     counts = Counter()
     for number in range(3000):
@@ -27,13 +27,13 @@ async def test_each_action_is_as_likely_as_the_others():
     assert all(abs(count / 3000 - 1 / 3) < 0.03 for count in counts.values())
 
 
-async def test_the_first_token_carries_the_logprob_of_the_whole_action():
+async def test_the_first_token_has_the_logprob_of_the_whole_action():
     reply = await RandomEngine().generate(request(0, [[8, 9], [8, 9]]))
     assert reply.logprobs == (-math.log(2), 0.0, 0.0)
     assert reply.sampled == (True, False, False)
     assert reply.version == -1
 
 
-async def test_an_environment_without_admissible_actions_is_refused():
+async def test_an_environment_without_admissible_actions_is_rejected():
     with pytest.raises(EngineError, match="needs an environment with admissible actions"):
         await RandomEngine().generate(request(0, None))

@@ -17,7 +17,7 @@ from agentrl_components.evaluation.intervals import (
 )
 
 
-def test_wilsons_interval():
+def test_the_wilson_interval_equals_a_hand_computed_one():
     # p = .5, n = 10, z = 1.959964: (.5 + .1920729 -+ 1.959964 sqrt(.025 + .00960365)) / 1.3841459
     # = (.6920729 -+ .3645930) / 1.3841459 = .2365931, .7634069
     interval = wilson(5, 10)
@@ -25,7 +25,7 @@ def test_wilsons_interval():
     assert (interval.estimate, interval.n) == (0.5, 10)
 
 
-def test_wilsons_interval_reproduces_the_pilots_table():
+def test_wilson_intervals_reproduce_the_table_of_the_pilot_study():
     # 329 of 400: 82.2 [78.2, 85.7]; 81 of 400: 20.2 [16.6, 24.5]
     trained, random = wilson(329, 400), wilson(81, 400)
     assert (round(trained.low, 3), round(trained.high, 3)) == (0.782, 0.857)
@@ -34,7 +34,7 @@ def test_wilsons_interval_reproduces_the_pilots_table():
     assert trained.overlaps(wilson(322, 400))
 
 
-def test_no_success_and_only_successes_have_intervals_that_end_at_the_share():
+def test_the_wilson_interval_of_no_or_only_successes_ends_at_0_or_1():
     # 0 of 10: high = (2 * 1.920729 / 10) / 1.3841459 = .2775328; 10 of 10 mirrors it
     assert wilson(0, 10).low == 0.0
     assert wilson(0, 10).high == pytest.approx(0.2775328, abs=1e-6)
@@ -42,18 +42,18 @@ def test_no_success_and_only_successes_have_intervals_that_end_at_the_share():
 
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 0), (-1, 5), (6, 5)])
-def test_what_is_no_share_is_refused(successes, n):
+def test_counts_that_are_not_a_proportion_are_rejected(successes, n):
     with pytest.raises(ValueError, match="are not a proportion"):
         wilson(successes, n)
 
 
 @given(n=st.integers(1, 500), data=st.data())
-def test_wilsons_interval_holds_the_share_and_stays_within_0_and_1(n, data):
+def test_the_wilson_interval_contains_the_estimate_and_is_within_0_and_1(n, data):
     interval = wilson(data.draw(st.integers(0, n)), n)
     assert 0 <= interval.low <= interval.estimate <= interval.high <= 1
 
 
-def test_the_bootstrap_of_a_mean_is_near_the_normal_interval_and_the_same_for_a_seed():
+def test_the_bootstrap_of_a_mean_is_near_the_normal_interval_and_seeded():
     # 200 zeros and 200 ones: .5 -+ 1.96 * .5 / 20 = .451, .549
     values = [0.0, 1.0] * 200
     interval = bootstrap_mean(values, seed=3)
@@ -63,12 +63,12 @@ def test_the_bootstrap_of_a_mean_is_near_the_normal_interval_and_the_same_for_a_
     assert interval != bootstrap_mean(values, seed=4)
 
 
-def test_equal_values_have_an_interval_without_width():
+def test_the_bootstrap_interval_of_equal_values_has_zero_width():
     interval = bootstrap_mean([0.25] * 7, seed=0)
     assert (interval.low, interval.estimate, interval.high) == (0.25, 0.25, 0.25)
 
 
-def test_pairs_cancel_what_the_tasks_have_in_common():
+def test_the_paired_bootstrap_is_narrower_than_the_unpaired():
     before = np.linspace(0, 1, 50)
     after = before + 0.1
     paired = bootstrap_paired(after, before, seed=0)
@@ -80,14 +80,14 @@ def test_pairs_cancel_what_the_tasks_have_in_common():
     assert unpaired.n == 100
 
 
-def test_unequal_lengths_are_no_pairs_and_nothing_has_no_mean():
+def test_unequal_lengths_and_empty_input_are_rejected():
     with pytest.raises(ValueError, match="2 and 1 values are not pairs"):
         bootstrap_paired([1, 2], [1], seed=0)
     with pytest.raises(ValueError, match="no values"):
         bootstrap_mean([], seed=0)
 
 
-def test_pass_at_k_of_a_few_tries():
+def test_pass_at_k_equals_hand_computed_values():
     # n 4, c 1, k 2: 1 - C(3, 2) / C(4, 2) = 1 - 3 / 6. k = 1 is the share. n - c < k: certain.
     assert pass_at_k(4, 1, 2) == pytest.approx(0.5)
     assert pass_at_k(4, 1, 1) == pytest.approx(0.25)
@@ -96,7 +96,7 @@ def test_pass_at_k_of_a_few_tries():
 
 
 @given(tries=st.integers(1, 7), data=st.data())
-def test_pass_at_k_is_the_share_of_subsets_that_hold_a_success(tries, data):
+def test_pass_at_k_is_the_share_of_subsets_with_a_success(tries, data):
     successes = data.draw(st.integers(0, tries))
     k = data.draw(st.integers(1, tries))
     subsets = list(combinations([True] * successes + [False] * (tries - successes), k))
@@ -104,12 +104,13 @@ def test_pass_at_k_is_the_share_of_subsets_that_hold_a_success(tries, data):
     assert pass_at_k(tries, successes, k) == pytest.approx(share)
 
 
-def test_upstream_counts_any_positive_reward_as_a_pass_and_the_mean_here_is_of_solved_tasks():
-    # tasks with 1 of 4, 0 of 4 and 4 of 4 solved: (.5 + 0 + 1) / 3 = .5
+def test_mean_pass_at_k_counts_only_solved_episodes():
+    # Upstream counts any positive reward as a pass.
+    # Tasks with 1 of 4, 0 of 4 and 4 of 4 solved: (.5 + 0 + 1) / 3 = .5
     assert mean_pass_at_k([(4, 1), (4, 0), (4, 4)], 2) == pytest.approx(0.5)
 
 
-def test_pass_at_more_tries_than_there_were_is_refused():
+def test_pass_at_k_is_rejected_if_k_exceeds_the_tries():
     with pytest.raises(ValueError, match="pass@5 is undefined for 1 successes in 4 tries"):
         pass_at_k(4, 1, 5)
     with pytest.raises(ValueError, match="needs at least one task"):

@@ -1,4 +1,4 @@
-"""Worker processes that cannot be started, or die."""
+"""Worker processes that fail to start or die."""
 
 import os
 import time
@@ -13,23 +13,23 @@ from agentrl_components.workers.fork_server import fork_server_context, group_si
 from agentrl_components.workers.pool import PendingWorkers
 
 
-class Orphan(ForkServerProcess):
-    """A context whose fork server was killed while it started."""
+class ProcessWithDeadServer(ForkServerProcess):
+    """A process whose fork server was killed while starting."""
 
     def start(self) -> None:
         raise EOFError("unexpected EOF")
 
 
-class ServerDied(ForkServerContext):
-    Process = Orphan
+class DeadServerContext(ForkServerContext):
+    Process = ProcessWithDeadServer
 
 
-def test_a_dead_fork_server_is_reported_like_a_dead_worker() -> None:
+def test_a_dead_fork_server_is_reported_as_a_dead_worker() -> None:
     with pytest.raises(RunError, match=r"^a worker process died .*run the same command again"):
-        PendingWorkers(2, ServerDied())
+        PendingWorkers(2, DeadServerContext())
 
 
-def test_a_pool_whose_worker_died_ends_although_workers_block_sigterm() -> None:
+def test_a_broken_pool_shuts_down_although_its_workers_block_sigterm() -> None:
     with group_signals_blocked():
         executor = ProcessPoolExecutor(2, mp_context=fork_server_context())
         for started in [executor.submit(time.sleep, 0.5) for _ in range(2)]:

@@ -1,4 +1,4 @@
-"""`VllmEngine` on a real vLLM, held to what transformers computes. One tiny model, one engine."""
+"""`VllmEngine` with a real vLLM, compared with transformers. One tiny model, one engine."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tiny_qwen import (
     LOOSE,
     STOP,
     ask,
-    chance_of,
     expected,
     logits_after,
     make_model,
+    reply_probability,
     weights_of,
 )
 
@@ -38,7 +38,7 @@ pytestmark = [
     pytest.mark.vllm,
     pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vllm is not installed"),
     pytest.mark.asyncio(loop_scope="module"),
-    # vLLM's own, and torch's about it, at import.
+    # raised by vLLM, and by torch about vLLM, at import
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
@@ -46,7 +46,7 @@ pytestmark = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """The engine under test and the model it should equal."""
+    """The engine under test and the transformers model it is compared with."""
 
     engine: VllmEngine
     model: Any
@@ -63,7 +63,7 @@ async def bench(tmp_path_factory: pytest.TempPathFactory):
     await engine.close()
 
 
-async def test_logprobs_are_those_of_transformers(bench: Bench):
+async def test_logprobs_equal_those_of_transformers(bench: Bench):
     prompts = [[5, 6, 7], list(range(3, 60)), [90] * 20]
     replies = await asyncio.gather(
         *(bench.engine.generate(ask(p, i, LOOSE)) for i, p in enumerate(prompts))
@@ -74,14 +74,14 @@ async def test_logprobs_are_those_of_transformers(bench: Bench):
         assert reply.logprobs == pytest.approx(expected(bench.model, prompt, reply.ids), abs=1e-4)
 
 
-async def test_logprobs_are_those_of_the_tempered_distribution(bench: Bench):
+async def test_logprobs_include_the_temperature(bench: Bench):
     reply = await bench.engine.generate(ask([5, 6], 1, replace(LOOSE, temperature=0.5)))
     logprobs_RV = (logits_after(bench.model, [5, 6], reply.ids) / 0.5).log_softmax(-1)
     picked = logprobs_RV.gather(1, torch.tensor(reply.ids)[:, None])[:, 0].tolist()
     assert reply.logprobs == pytest.approx(picked, abs=1e-4)
 
 
-async def test_logprobs_are_those_of_the_nucleus(bench: Bench):
+async def test_logprobs_are_renormalised_over_the_top_p_nucleus(bench: Bench):
     reply = await bench.engine.generate(ask([5, 6], 1, replace(LOOSE, top_p=0.3)))
     for probs_V, token, logprob in zip(
         logits_after(bench.model, [5, 6], reply.ids).softmax(-1),
@@ -95,14 +95,14 @@ async def test_logprobs_are_those_of_the_nucleus(bench: Bench):
         assert logprob == pytest.approx(float((probs_V[token] / inside).log()), abs=1e-4)
 
 
-async def test_temperature_zero_takes_the_likeliest_token(bench: Bench):
+async def test_temperature_zero_is_greedy(bench: Bench):
     reply = await bench.engine.generate(ask([5, 6], 1, replace(LOOSE, temperature=0.0)))
     best = logits_after(bench.model, [5, 6], reply.ids).argmax(-1).tolist()
     assert list(reply.ids) == best
     assert reply.logprobs == pytest.approx(expected(bench.model, [5, 6], reply.ids), abs=1e-4)
 
 
-async def test_a_seed_gives_the_same_tokens_whatever_else_is_in_the_batch(bench: Bench):
+async def test_the_tokens_of_a_seed_do_not_depend_on_the_rest_of_the_batch(bench: Bench):
     alone = await bench.engine.generate(ask([8, 9, 10], 77, LOOSE))
     others = [ask(list(range(3, 5 + n)), n, LOOSE) for n in range(20)]
     together = await asyncio.gather(
@@ -112,14 +112,14 @@ async def test_a_seed_gives_the_same_tokens_whatever_else_is_in_the_batch(bench:
     assert together[7].logprobs == pytest.approx(alone.logprobs, abs=1e-5)
 
 
-async def test_seeds_differ(bench: Bench):
+async def test_different_seeds_give_different_replies(bench: Bench):
     replies = await asyncio.gather(
         *(bench.engine.generate(ask([8, 9, 10], seed, LOOSE)) for seed in range(10))
     )
     assert len({reply.ids for reply in replies}) == 10
 
 
-async def test_a_seed_of_64_bits_is_taken(bench: Bench):
+async def test_a_64_bit_seed_is_accepted(bench: Bench):
     reply = await bench.engine.generate(ask([8], 2**64 - 1, LOOSE))
     assert len(reply.ids) == 12
 
@@ -135,25 +135,27 @@ async def test_a_stop_token_ends_the_reply_and_is_its_last_id(bench: Bench):
         assert len(reply.logprobs) == len(reply.ids)
 
 
-async def test_a_reply_without_a_stop_token_ends_at_its_limit(bench: Bench):
+async def test_a_reply_without_a_stop_token_ends_at_max_tokens(bench: Bench):
     reply = await bench.engine.generate(ask([5], 0, replace(LOOSE, max_tokens=7)))
     assert reply.stop is Stop.LENGTH
     assert len(reply.ids) == 7
 
 
-async def test_a_reply_ends_where_the_context_does(bench: Bench):
+async def test_a_reply_ends_at_the_end_of_the_context(bench: Bench):
     reply = await bench.engine.generate(ask([5] * 250, 0, LOOSE))
     assert reply.stop is Stop.LENGTH
     assert len(reply.ids) == 6
 
 
-async def test_a_prompt_that_fills_the_context_is_refused_and_the_engine_goes_on(bench: Bench):
+async def test_a_prompt_that_exceeds_the_context_is_rejected_and_the_engine_remains_usable(
+    bench: Bench,
+):
     with pytest.raises(EngineError, match="256"):
         await bench.engine.generate(ask([5] * 300, 0))
     assert (await bench.engine.generate(ask([5], 0))).ids
 
 
-async def test_admissible_replies_are_as_frequent_as_the_model_says(bench: Bench):
+async def test_admissible_replies_have_the_frequencies_of_the_model(bench: Bench):
     prompt, count = [5, 6, 7], 400
     warm = replace(FREE, temperature=2.0)
     replies = await asyncio.gather(
@@ -163,9 +165,9 @@ async def test_admissible_replies_are_as_frequent_as_the_model_says(bench: Bench
     seen = Counter(reply.ids for reply in replies)
     assert set(seen) <= {(*action, STOP) for action in ACTIONS}
     for action in ACTIONS:
-        chance = chance_of(bench.model, prompt, (*action, STOP), 2.0)
-        spread = (count * chance * (1 - chance)) ** 0.5
-        assert abs(seen[*action, STOP] - count * chance) < 4 * spread + 1
+        probability = reply_probability(bench.model, prompt, (*action, STOP), 2.0)
+        deviation = (count * probability * (1 - probability)) ** 0.5
+        assert abs(seen[*action, STOP] - count * probability) < 4 * deviation + 1
 
 
 async def test_admissible_logprobs_are_renormalised_over_the_choices(bench: Bench):
@@ -188,7 +190,7 @@ async def test_admissible_logprobs_are_renormalised_over_the_choices(bench: Benc
             assert logprob == pytest.approx(float(among), abs=1e-4)
 
 
-async def test_the_choices_of_each_token_are_those_of_the_trie(bench: Bench):
+async def test_the_allowed_tokens_are_those_of_the_trie(bench: Bench):
     replies = await asyncio.gather(
         *(bench.engine.generate(ask([5], seed, FREE, admissible=ACTIONS)) for seed in range(80))
     )
@@ -200,7 +202,7 @@ async def test_the_choices_of_each_token_are_those_of_the_trie(bench: Bench):
     assert seen[20, STOP] == (((10, 20, 30), (STOP, 21)), (True, True))
 
 
-async def test_sampling_that_vllm_would_change_is_refused(bench: Bench):
+async def test_sampling_parameters_that_vllm_would_change_are_rejected(bench: Bench):
     for temperature in (0.001, 3.0):
         with pytest.raises(EngineError, match="temperature"):
             await bench.engine.generate(ask([5], 0, replace(FREE, temperature=temperature)))
@@ -215,14 +217,14 @@ async def test_a_single_admissible_action_is_not_sampled(bench: Bench):
     assert bench.engine.prompt_tokens == before
 
 
-async def test_an_admissible_reply_is_cut_at_its_limit(bench: Bench):
+async def test_an_admissible_reply_is_truncated_at_max_tokens(bench: Bench):
     short = replace(FREE, max_tokens=2)
     reply = await bench.engine.generate(ask([5], 0, short, admissible=[(7, 8, 9)]))
     assert reply.ids == (7, 8)
     assert reply.stop is Stop.LENGTH
 
 
-async def test_an_empty_admissible_set_is_refused(bench: Bench):
+async def test_an_empty_admissible_set_is_rejected(bench: Bench):
     with pytest.raises(EngineError, match="at least one action"):
         await bench.engine.generate(ask([5], 0, FREE, admissible=[]))
 
@@ -243,7 +245,7 @@ async def test_the_torch_engine_gives_the_same_replies(bench: Bench):
     assert await bench.engine.generate(request) == ours
 
 
-async def test_turns_reuse_what_the_cache_holds(bench: Bench):
+async def test_turns_reuse_the_prefix_cache(bench: Bench):
     ids = list(range(42, 2, -1))
     cached = []
     for turn in range(4):
@@ -252,11 +254,11 @@ async def test_turns_reuse_what_the_cache_holds(bench: Bench):
         cached.append(bench.engine.cached_tokens - before)
         assert reply.logprobs == pytest.approx(expected(bench.model, ids, reply.ids), abs=1e-4)
         ids = [*ids, *reply.ids, *range(60, 80)]
-    # Prompts of 40, 72, 104 and 136 tokens; whole blocks of 32 that the turn before computed.
+    # Prompts of 40, 72, 104 and 136 tokens; full blocks of 32 of the previous turn are cached.
     assert cached == [0, 32, 64, 96]
 
 
-async def test_a_cancelled_reply_is_dropped_and_the_engine_goes_on(bench: Bench):
+async def test_the_engine_remains_usable_after_a_cancelled_request(bench: Bench):
     long = asyncio.create_task(bench.engine.generate(ask([5], 0, replace(LOOSE, max_tokens=200))))
     await asyncio.sleep(0.05)
     long.cancel()
@@ -264,7 +266,7 @@ async def test_a_cancelled_reply_is_dropped_and_the_engine_goes_on(bench: Bench)
     assert (await bench.engine.generate(ask([5], 0))).ids
 
 
-async def test_loaded_weights_are_sampled_from_and_named(bench: Bench):
+async def test_replies_use_the_loaded_weights_and_have_their_version(bench: Bench):
     other = make_model(1)
     weights = weights_of(other)
     prompt = list(range(3, 45))
@@ -273,7 +275,7 @@ async def test_loaded_weights_are_sampled_from_and_named(bench: Bench):
     await asyncio.sleep(0)
     await bench.engine.load(weights, 3)
     for tensor in weights.values():
-        tensor.zero_()  # the trainer goes on; the engine has its own copy
+        tensor.zero_()  # the trainer modifies its weights; the engine must have a copy
     after = await bench.engine.generate(ask(prompt, 5, LOOSE))
     await bench.engine.load(weights_of(bench.model), 4)
     again = await bench.engine.generate(ask(prompt, 5, LOOSE))
@@ -285,7 +287,7 @@ async def test_loaded_weights_are_sampled_from_and_named(bench: Bench):
     assert again.ids == before.ids
 
 
-async def test_weights_load_although_a_reply_was_just_cancelled(bench: Bench):
+async def test_weights_can_be_loaded_right_after_a_cancelled_request(bench: Bench):
     for pause in (0.0, 0.02):
         long = ask(list(range(3, 45)), 0, replace(LOOSE, max_tokens=200))
         reply = asyncio.create_task(bench.engine.generate(long))
@@ -297,7 +299,7 @@ async def test_weights_load_although_a_reply_was_just_cancelled(bench: Bench):
         assert after.logprobs == pytest.approx(expected(bench.model, [5, 6], after.ids), abs=1e-4)
 
 
-async def test_weights_that_do_not_fit_are_refused_and_the_old_ones_stay(bench: Bench):
+async def test_mismatched_weights_are_rejected_and_the_current_ones_kept(bench: Bench):
     before = await bench.engine.generate(ask([5], 0))
     weights = weights_of(bench.model)
     del weights["model.norm.weight"]
@@ -312,19 +314,21 @@ async def test_weights_that_do_not_fit_are_refused_and_the_old_ones_stay(bench: 
     assert await bench.engine.generate(ask([5], 0)) == before
 
 
-async def test_a_folder_without_a_model_is_refused(tmp_path: Path):
+async def test_a_folder_without_a_model_is_rejected(tmp_path: Path):
     with pytest.raises(ModelError, match=r"config\.json"):
         VllmEngine(tmp_path, VllmOptions())
 
 
-async def test_heads_that_the_cpu_cannot_compute_are_refused(bench: Bench, tmp_path: Path):
+async def test_a_head_width_that_vllm_does_not_support_on_cpu_is_rejected(
+    bench: Bench, tmp_path: Path
+):
     config = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 64}
     (tmp_path / "config.json").write_text(json.dumps({**config, "num_attention_heads": 4}))
     with pytest.raises(ModelError, match="width 16"):
         VllmEngine(tmp_path, VllmOptions())
 
 
-async def test_torch_keeps_its_threads(bench: Bench):
+async def test_the_number_of_torch_threads_can_still_be_set(bench: Bench):
     before = torch.get_num_threads()
     torch.set_num_threads(before + 1)
     assert torch.get_num_threads() == before + 1

@@ -32,15 +32,16 @@ TOKEN = "sesame"
 
 @dataclass
 class Api:
-    """The part of the Kubernetes API that the commands use: created runs, scripted answers."""
+    """The endpoints of the Kubernetes API that the commands use, with scripted responses."""
 
     runs: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     statuses: list[dict[str, Any]] = field(default_factory=list)
-    """What the operator says, one status for each time that the run is read; the last one stays."""
+    """The statuses of the run: each read returns the next one, and the last one repeats."""
     pods: list[dict[str, Any]] = field(default_factory=list)
     logs: dict[str, str] = field(default_factory=dict)
     refusal: dict[str, Any] | None = None
-    asked: list[str] = field(default_factory=list)
+    selectors: list[str] = field(default_factory=list)
+    """Label selectors of the requests that listed pods."""
 
     def app(self) -> Starlette:
         pods = "/api/v1/namespaces/{namespace}/pods"
@@ -74,14 +75,14 @@ class Api:
 
     async def list_pods(self, request: Request) -> Response:
         selector = request.query_params["labelSelector"]
-        self.asked.append(selector)
-        wanted = dict(part.partition("=")[::2] for part in selector.split(","))
+        self.selectors.append(selector)
+        labels = dict(part.partition("=")[::2] for part in selector.split(","))
         found = [
             pod
             for pod in self.pods
             if all(
                 key in pod["metadata"]["labels"] and value in ("", pod["metadata"]["labels"][key])
-                for key, value in wanted.items()
+                for key, value in labels.items()
             )
         ]
         return JSONResponse({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": found})
@@ -125,7 +126,7 @@ DONE = {"terminated": {"exitCode": 0}}
 
 @contextmanager
 def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, api: Api) -> Iterator[None]:
-    """The API on a port, and a kubeconfig that names it; its context is in namespace `lab`."""
+    """Serve the API, and set KUBECONFIG to a file whose context is in namespace `lab`."""
     with running(api.app()) as url:
         kubeconfig = {
             "apiVersion": "v1",

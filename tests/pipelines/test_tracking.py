@@ -1,4 +1,4 @@
-"""The MLflow run of a run whose stages are processes of their own, without an operator."""
+"""The MLflow run of stages that run as separate processes, without an operator."""
 
 import sqlite3
 from contextlib import closing

@@ -32,7 +32,7 @@ MANIFEST = (
 )
 
 
-def ran(folder: Path, *options: str, manifest: str = MANIFEST, command: str = "run") -> Result:
+def invoke(folder: Path, *options: str, manifest: str = MANIFEST, command: str = "run") -> Result:
     file = folder / "run.yaml"
     file.write_text(manifest)
     place = ("--root", str(folder / "root")) if command == "run" else ("--out", str(folder / "out"))
@@ -40,13 +40,13 @@ def ran(folder: Path, *options: str, manifest: str = MANIFEST, command: str = "r
 
 
 def nothing_started(folder: Path) -> bool:
-    """No record, no checkpoint, no tracker: at most empty folders."""
+    """Whether no file was written except the manifest."""
     return not [path for path in folder.rglob("*") if path.is_file() and path.name != "run.yaml"]
 
 
 def test_all_errors_of_a_manifest_are_reported_at_once(tmp_path):
     wrong = MANIFEST.replace("groupSize: 2", "groupSize: -2, colour: red")
-    result = ran(tmp_path, "--set", "evaluation.tasks=-1", manifest=wrong)
+    result = invoke(tmp_path, "--set", "evaluation.tasks=-1", manifest=wrong)
     assert result.exit_code == 2
     errors = result.stderr.splitlines()
     for field in ("spec.rollout.groupSize", "spec.rollout.colour", "spec.evaluation.tasks"):
@@ -63,7 +63,7 @@ def test_a_missing_file_is_named(tmp_path, command):
 
 
 def test_an_unknown_environment_option_is_named(tmp_path):
-    result = ran(tmp_path, "--set", "environments[0].options={turnz: 3}")
+    result = invoke(tmp_path, "--set", "environments[0].options={turnz: 3}")
     assert result.exit_code == 2
     assert "turnz" in result.stderr
     assert "spec.environments[0]" in result.stderr
@@ -73,14 +73,14 @@ def test_an_unknown_environment_option_is_named(tmp_path):
 def test_an_unreachable_environment_is_named(tmp_path):
     url = "http://127.0.0.1:9"  # the discard port: nothing listens
     wrong = MANIFEST.replace("builtin: corridor", f"url: '{url}', timeoutS: 1")
-    result = ran(tmp_path, manifest=wrong)
+    result = invoke(tmp_path, manifest=wrong)
     assert (result.exit_code, url in result.stderr) == (1, True)
     assert "Traceback" not in result.output
     assert nothing_started(tmp_path)
 
 
-class Generous(CorridorEnvironment):
-    """Gives more than a whole reward."""
+class OutOfRangeReward(CorridorEnvironment):
+    """Returns rewards above 1."""
 
     def step(self, action: str) -> Step:
         played = super().step(action)
@@ -95,39 +95,39 @@ class Generous(CorridorEnvironment):
         )
 
 
-class Lying(CorridorTasks):
-    def environment(self) -> Generous:
-        return Generous()
+class OutOfRangeRewardTasks(CorridorTasks):
+    def environment(self) -> OutOfRangeReward:
+        return OutOfRangeReward()
 
 
 def test_an_environment_that_violates_the_contract_is_named(tmp_path):
-    tasks = Lying()
+    tasks = OutOfRangeRewardTasks()
     with running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url:
         wrong = MANIFEST.replace("builtin: corridor", f"url: '{url}'")
-        result = ran(tmp_path, manifest=wrong)
+        result = invoke(tmp_path, manifest=wrong)
     assert result.exit_code == 1
     assert "reward is 7.0; the contract requires it" in result.stderr
     assert "Traceback" not in result.output
     assert nothing_started(tmp_path)
 
 
-class Mute(CorridorEnvironment):
-    """Names no actions."""
+class NoAdmissibleActions(CorridorEnvironment):
+    """Its observations list no admissible actions."""
 
     def reset(self, task) -> Observation:
         return Observation(text=super().reset(task).text)
 
 
-class Unnamed(CorridorTasks):
-    def environment(self) -> Mute:
-        return Mute()
+class NoAdmissibleActionsTasks(CorridorTasks):
+    def environment(self) -> NoAdmissibleActions:
+        return NoAdmissibleActions()
 
 
 def test_admissible_decoding_requires_listed_actions(tmp_path):
-    tasks = Unnamed()
+    tasks = NoAdmissibleActionsTasks()
     with running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url:
         wrong = MANIFEST.replace("builtin: corridor", f"url: '{url}'")
-        result = ran(tmp_path, manifest=wrong)
+        result = invoke(tmp_path, manifest=wrong)
     assert result.exit_code == 2
     assert result.stderr.startswith("spec.rollout.actions: spec.environments[0] (corridor) does")
     assert nothing_started(tmp_path)
@@ -137,7 +137,7 @@ def test_a_run_can_use_an_environment_behind_a_url(tmp_path):
     tasks = CorridorTasks()
     with running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url:
         right = MANIFEST.replace("builtin: corridor", f"url: '{url}'")
-        result = ran(tmp_path, "--set", "evaluation.every=1", manifest=right, command="eval")
+        result = invoke(tmp_path, "--set", "evaluation.every=1", manifest=right, command="eval")
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "out" / "eval.json").read_text())
     assert found["policy"]["n"] == 4
@@ -166,14 +166,14 @@ def templateless(tmp_path) -> Path:
 def test_a_tokenizer_without_a_chat_template_is_named(tmp_path, templateless):
     place = tmp_path / "here"
     place.mkdir()
-    result = ran(place, "--set", f"model.source={templateless.as_uri()}")
+    result = invoke(place, "--set", f"model.source={templateless.as_uri()}")
     assert result.exit_code == 2
     assert f"tokenizer of {templateless} has no chat template" in result.stderr
     assert nothing_started(place)
 
 
 def test_a_missing_model_is_named(tmp_path):
-    result = ran(tmp_path, "--set", "model.source=file:///nowhere/at/all")
+    result = invoke(tmp_path, "--set", "model.source=file:///nowhere/at/all")
     assert result.exit_code == 2
     assert "file:///nowhere/at/all: no config.json there" in result.stderr
     assert nothing_started(tmp_path)
@@ -189,7 +189,7 @@ def test_a_folder_without_a_run_is_named(tmp_path, command):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_named(tmp_path):
-    result = ran(tmp_path, "--set", "compute.device=cuda")
+    result = invoke(tmp_path, "--set", "compute.device=cuda")
     assert result.exit_code == 2
     assert "spec.compute.device: is cuda, but torch finds no NVIDIA GPU" in result.stderr
     assert "Traceback" not in result.output

@@ -28,7 +28,7 @@ print(" ".join(sorted({name.split(".")[0] for name in sys.modules})))
 
 
 def commands(group: click.Group, path: str = "agentrl") -> dict[str, click.Command]:
-    """Every command under `group`, by what a person types."""
+    """All commands under `group` by their command line."""
     found: dict[str, click.Command] = {}
     for name, command in group.commands.items():
         found[f"{path} {name}"] = command
@@ -37,15 +37,15 @@ def commands(group: click.Group, path: str = "agentrl") -> dict[str, click.Comma
     return found
 
 
-def test_help_loads_nothing_heavy():
-    # Torch alone takes seconds to load; a person who asks for help waits for none of it.
+def test_help_imports_no_slow_packages():
+    # torch alone takes seconds to import
     result = subprocess.run(
         [sys.executable, "-c", LOADED], capture_output=True, text=True, timeout=300, check=True
     )
     assert not HEAVY & set(result.stdout.splitlines()[-1].split())
 
 
-def test_the_commands_are_those_of_the_readme():
+def test_all_commands_of_the_readme_exist():
     assert set(commands(main)) >= {
         f"agentrl {name}"
         for name in (

@@ -7,7 +7,7 @@ from agentrl_pipelines.cli.progress_view import PlainView, RichView, clock_time,
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """A clock that tests advance."""
 
     def __init__(self):
         self.now = 100.0
@@ -53,7 +53,7 @@ def plain():
     return PlainView(where, clock), where, clock
 
 
-def test_a_log_file_gets_plain_lines_also_with_force_color():
+def test_output_to_a_file_uses_the_plain_view_even_with_force_color():
     where = Console(file=io.StringIO(), _environ={"FORCE_COLOR": "1", "TERM": "xterm"})
     assert where.is_terminal
     assert isinstance(view_for(where), PlainView)
@@ -71,7 +71,7 @@ def test_the_plain_view_does_not_announce_training_again_after_each_evaluation()
     assert len(lines) == 2 + 9  # train, the first iteration, and the evaluations
 
 
-def test_a_terminal_gets_the_live_view_and_a_pipe_plain_lines():
+def test_a_terminal_uses_the_live_view_and_a_pipe_the_plain_view():
     assert isinstance(view_for(console(True)), RichView)
     assert isinstance(view_for(console(False)), PlainView)
 
@@ -150,7 +150,7 @@ def test_training_interrupted_by_an_evaluation_leaves_one_line():
     assert "1:00" in line
 
 
-def test_an_incomplete_stage_is_not_ticked():
+def test_an_incomplete_stage_has_no_check_mark():
     where = console(True)
     view = RichView(where, Clock())
     view.stage("train", 40)

@@ -17,7 +17,7 @@ from agentrl_components.trajectory.record import Ending
 from agentrl_pipelines.cli.run_summary import example_pair, mlflow_command, short_path, show
 
 
-def evaluated(name, success, low, high, hard):
+def heldout_result(name, success, low, high, hard):
     return HeldoutResult(
         name=name,
         success=success,
@@ -38,7 +38,7 @@ def evaluated(name, success, low, high, hard):
     )
 
 
-def played(success, *actions):
+def replayed(success, *actions):
     return Replay(
         environment="babyai",
         category="UnlockPickup",
@@ -59,7 +59,7 @@ def pair(before, after):
     return EpisodePair(task="aa", category="babyai/UnlockPickup", before=before, after=after)
 
 
-FAILED, SOLVED = played(False, "wander", "wander"), played(True, "go to door", "open door")
+FAILED, SOLVED = replayed(False, "wander", "wander"), replayed(True, "go to door", "open door")
 
 
 def report(**changed):
@@ -75,9 +75,9 @@ def report(**changed):
         seed=0,
         manifest="",
         heldout=Heldout(
-            random=evaluated("random", 0.202, 0.166, 0.245, 0.0),
-            before=evaluated("before", 0.368, 0.322, 0.416, 0.025),
-            after=evaluated("after", 0.822, 0.782, 0.857, 0.9),
+            random=heldout_result("random", 0.202, 0.166, 0.245, 0.0),
+            before=heldout_result("before", 0.368, 0.322, 0.416, 0.025),
+            after=heldout_result("after", 0.822, 0.782, 0.857, 0.9),
         ),
         phases=(),
         wall_seconds={},
@@ -115,7 +115,7 @@ def test_the_table_has_random_before_and_after_with_intervals():
 
 
 def test_a_missing_evaluation_is_a_dash():
-    heldout = Heldout(before=evaluated("before", 0.368, 0.322, 0.416, 0.025))
+    heldout = Heldout(before=heldout_result("before", 0.368, 0.322, 0.416, 0.025))
     line = next(
         line
         for line in printed(report(heldout=heldout)).splitlines()
@@ -126,7 +126,7 @@ def test_a_missing_evaluation_is_a_dash():
 
 def test_episodes_that_filled_the_context_are_counted():
     assert "filled the context" not in printed(report())
-    after = evaluated("after", 0.0, 0.0, 0.1, 0.0).model_copy(update={"out_of_tokens": 7})
+    after = heldout_result("after", 0.0, 0.0, 0.1, 0.0).model_copy(update={"out_of_tokens": 7})
     text = printed(report(heldout=Heldout(after=after)))
     assert "filled the context: 7 of the evaluation after." in " ".join(text.split())
     assert "Raise spec.model.context" in text
@@ -138,7 +138,7 @@ def test_one_example_is_shown_before_and_after():
     assert text.index("not solved in 2 turns") < text.index("solved in 2 turns", text.index("open"))
 
 
-def test_the_example_is_a_task_that_training_solved():
+def test_the_example_is_a_task_solved_only_after_training():
     learned = pair(FAILED, SOLVED)
     assert example_pair(report(episodes=(pair(SOLVED, SOLVED), learned))) == learned
     assert example_pair(report(episodes=(pair(SOLVED, SOLVED),))) == pair(SOLVED, SOLVED)
@@ -162,7 +162,7 @@ def test_an_existing_mlflow_database_is_named(tmp_path, monkeypatch):
     assert "mlflow" not in printed(unknown, width=200)
     database = tmp_path / "runs" / "babyai" / "mlflow.db"
     database.parent.mkdir(parents=True)
-    database.touch()  # MLflow's process was slower than the run
+    database.touch()  # created after the report was built
     assert f"mlflow ui --backend-store-uri sqlite:///{database}" in printed(unknown, width=400)
 
 

@@ -97,27 +97,27 @@ def test_stages_run_on_the_nodes_of_their_flavors():
     own = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
     spot = {"key": "spot", "operator": "Equal", "effect": "NoSchedule"}
     assert pods["exec-rollout"]["nodeSelector"] == {"labels": {"gpu": "h200", "kind": "spot"}}
-    assert pods["exec-rollout"]["tolerations"] == [own, spot]  # none twice
+    assert pods["exec-rollout"]["tolerations"] == [own, spot]  # without duplicates
     assert pods["exec-update"]["nodeSelector"] == {"labels": {"gpu": "h200", "kind": "owned"}}
     assert pods["exec-update"]["tolerations"] == [own]
     assert pods["exec-evaluate"]["nodeSelector"] == pods["exec-rollout"]["nodeSelector"]
     assert "nodeSelector" not in pods["exec-provision"]
 
 
-def test_labels_and_annotations_of_admission_checks_are_on_the_pods_and_replace_none_of_ours():
-    room = PodSetInfo(
+def test_pods_have_the_metadata_of_admission_checks_without_overriding_their_own():
+    info = PodSetInfo(
         pod_labels={"cost-center": "7", "agentrl.dev/stage": "another"},
         pod_annotations={"consume-provisioning-request": "room-1"},
     )
     _, pods = executors(
-        phase_pipeline(manifest(), UID, Platform(), KueueAdmission(pod_sets={"rollout": room}))
+        phase_pipeline(manifest(), UID, Platform(), KueueAdmission(pod_sets={"rollout": info}))
     )
     metadata = {name: pod["podMetadata"] for name, pod in pods.items()}
-    carried = {"consume-provisioning-request": "room-1"}
-    assert metadata["exec-rollout"]["annotations"] == carried
+    expected = {"consume-provisioning-request": "room-1"}
+    assert metadata["exec-rollout"]["annotations"] == expected
     assert metadata["exec-rollout"]["labels"]["cost-center"] == "7"
     assert metadata["exec-rollout"]["labels"]["agentrl.dev/stage"] == "rollout"
-    assert metadata["exec-evaluate"]["annotations"] == carried
+    assert metadata["exec-evaluate"]["annotations"] == expected
     assert "annotations" not in metadata["exec-update"]
     assert "annotations" not in metadata["exec-expand"]
 

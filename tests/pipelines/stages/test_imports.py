@@ -1,4 +1,4 @@
-"""Modules that the stages import. Every pod of every phase pays for them."""
+"""Modules that the stages import. Imports delay the start of every pod."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The rollout stage pauses for a while, as on a busy machine."""
+"""A rollout stage that is slower than the update stage."""
 
 import threading
 import time

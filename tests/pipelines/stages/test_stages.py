@@ -1,4 +1,4 @@
-"""Stages in separate processes give the results of a run in one process, also when killed."""
+"""Stages in separate processes give the same results as a run in one process, even when killed."""
 
 import json
 import multiprocessing

@@ -16,12 +16,12 @@ from agentrl_pipelines.cli.commands.envs import envs
 START = "from agentrl_pipelines.cli.commands.envs import envs; envs()"
 
 
-def called(*arguments: str, typed: str = "") -> Result:
+def invoke(*arguments: str, typed: str = "") -> Result:
     return CliRunner().invoke(envs, arguments, input=typed)
 
 
 def test_list_prints_every_environment():
-    result = called("list")
+    result = invoke("list")
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.output.splitlines()] == [
         "babyai",
@@ -31,7 +31,7 @@ def test_list_prints_every_environment():
 
 
 def test_list_with_a_name_prints_the_options():
-    assert "turns" in called("list", "corridor").output
+    assert "turns" in invoke("list", "corridor").output
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def test_list_with_a_name_prints_the_options():
     ],
 )
 def test_a_number_out_of_range_is_refused_and_the_option_is_named(wrong):
-    result = called(*wrong)
+    result = invoke(*wrong)
     assert result.exit_code == 2
     assert f"Invalid value for '{wrong[2]}'" in result.output
 
 
 def test_check_passes_the_corridor():
-    result = called("check", "corridor", "--tasks", "5", "-o", "turns=8")
+    result = invoke("check", "corridor", "--tasks", "5", "-o", "turns=8")
     assert result.exit_code == 0
     assert "0 of 21 rules broken" in result.output
 
@@ -59,9 +59,9 @@ def test_check_passes_the_corridor():
 def test_check_with_a_url_checks_the_server():
     tasks = CorridorTasks()
     with running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url:
-        result = called("check", "corridor", "--tasks", "2", "--url", url)
+        result = invoke("check", "corridor", "--tasks", "2", "--url", url)
         assert (result.exit_code, "0 of 20 rules broken" in result.output) == (0, True)
-        wrong = called("check", "babyai", "--url", url)
+        wrong = invoke("check", "babyai", "--url", url)
         assert (wrong.exit_code, "serves corridor, not babyai" in wrong.output) == (2, True)
 
 
@@ -72,7 +72,7 @@ def test_check_exits_with_1_if_a_rule_is_broken():
 
     tasks = NoWords()
     with running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url:
-        result = called("check", "corridor", "--tasks", "2", "--url", url)
+        result = invoke("check", "corridor", "--tasks", "2", "--url", url)
     assert result.exit_code == 1
     assert "BROKEN  vocabulary" in result.output
 
@@ -89,13 +89,13 @@ def test_check_exits_with_1_if_a_rule_is_broken():
     ],
 )
 def test_a_wrong_argument_is_reported_with_exit_code_2(arguments, expected):
-    result = called(*arguments)
+    result = invoke(*arguments)
     assert result.exit_code == 2
     assert expected in result.output
 
 
 def test_play_works_with_piped_input():
-    result = called("play", "corridor", typed="left\nq\n")
+    result = invoke("play", "corridor", typed="left\nq\n")
     assert result.exit_code == 0
     assert "You quit." in result.output
 

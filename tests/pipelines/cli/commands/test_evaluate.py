@@ -37,23 +37,25 @@ MANIFEST = {
 
 
 class Endpoint:
-    """Chat completions of an agent that solves every corridor; keeps what it was asked."""
+    """A chat completions API whose model solves every corridor. Records the requests."""
 
-    def __init__(self, refuses: int = 0, key: str | None = None) -> None:
-        self.asked: list[dict] = []
-        self._refuses = refuses
+    def __init__(self, unavailable: int = 0, key: str | None = None) -> None:
+        self.requests: list[dict] = []
+        self._unavailable = unavailable
         self._key = key
-        self.app = Starlette(routes=[Route("/v1/chat/completions", self._answer, methods=["POST"])])
+        self.app = Starlette(
+            routes=[Route("/v1/chat/completions", self._complete, methods=["POST"])]
+        )
 
-    async def _answer(self, request: Request) -> JSONResponse:
+    async def _complete(self, request: Request) -> JSONResponse:
         given = request.headers.get("authorization")
         if self._key is not None and given != f"Bearer {self._key}":
             return JSONResponse({"error": {"message": f"no such key: {given}"}}, 401)
-        if self._refuses:
-            self._refuses -= 1
+        if self._unavailable:
+            self._unavailable -= 1
             return JSONResponse({"error": {"message": "busy"}}, 503, {"retry-after-ms": "1"})
         body = await request.json()
-        self.asked.append(body)
+        self.requests.append(body)
         message = {"role": "assistant", "content": solution(body["messages"][-1]["content"])}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
         return JSONResponse(
@@ -63,13 +65,13 @@ class Endpoint:
 
 
 def solution(observation: str) -> str:
-    """What a corridor wants."""
+    """The action that solves the corridor or moves towards its door."""
     seen = re.match(r"corridor \d+ (\w+) door (left|right|here)", observation)
     assert seen is not None
     return VERBS[seen[1]] if seen[2] == "here" else seen[2]
 
 
-def evaluated(tmp_path, *options: str) -> Result:
+def run_eval(tmp_path, *options: str) -> Result:
     file = tmp_path / "run.json"
     file.write_text(json.dumps(MANIFEST))
     return CliRunner().invoke(main, ["eval", str(file), "--out", str(tmp_path / "out"), *options])
@@ -77,21 +79,21 @@ def evaluated(tmp_path, *options: str) -> Result:
 
 def test_an_endpoint_is_evaluated_beside_the_random_policy(tmp_path, monkeypatch):
     monkeypatch.setenv("WALK_KEY", "sesame-17")
-    endpoint = Endpoint(refuses=1, key="sesame-17")
+    endpoint = Endpoint(unavailable=1, key="sesame-17")
     with running(endpoint.app) as url:
         options = ("--openai", f"{url}/v1", "--model-name", "walker", "--key-env", "WALK_KEY")
-        result = evaluated(tmp_path, *options, "--tasks", "6", "--temperature", "0.5")
+        result = run_eval(tmp_path, *options, "--tasks", "6", "--temperature", "0.5")
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "out" / "eval.json").read_text())
     assert (found["policy"]["success"], found["policy"]["n"]) == (1.0, 6)
     assert found["policy"]["pass_at"] == {"1": 1.0, "2": 1.0}
     assert found["policy"]["turn_sweep"]["2"]["success"] < 1.0
     assert found["random"]["success"] < 1.0
-    first = endpoint.asked[0]
+    first = endpoint.requests[0]
     assert [message["role"] for message in first["messages"]] == ["system", "user"]
     assert "Reply with one of these actions:" in first["messages"][1]["content"]
     assert (first["model"], first["temperature"], first["max_tokens"]) == ("walker", 0.5, 4)
-    longest = max(endpoint.asked, key=lambda asked: len(asked["messages"]))["messages"]
+    longest = max(endpoint.requests, key=lambda body: len(body["messages"]))["messages"]
     assert [m["role"] for m in longest[1:5]] == ["user", "assistant", "user", "assistant"]
     page = (tmp_path / "out" / "eval.html").read_text()
     assert "100.0 % of 6 held-out tasks solved" in page
@@ -103,7 +105,7 @@ def test_a_refused_key_is_reported_but_not_printed(tmp_path, monkeypatch):
     monkeypatch.setenv("WALK_KEY", "wrong-key")
     with running(Endpoint(key="sesame-17").app) as url:
         options = ("--openai", f"{url}/v1", "--model-name", "walker", "--key-env", "WALK_KEY")
-        result = evaluated(tmp_path, *options)
+        result = run_eval(tmp_path, *options)
     assert result.exit_code == 1
     assert (
         f"--openai: {url}/v1 refused model 'walker': the key is missing or wrong" in result.stderr
@@ -126,7 +128,7 @@ def test_an_answer_that_is_no_chat_completion_is_reported(tmp_path, answer):
         return answer
 
     with running(Starlette(routes=[Route("/{path:path}", welcome, methods=["POST"])])) as url:
-        result = evaluated(tmp_path, "--openai", url, "--model-name", "walker", "--tasks", "2")
+        result = run_eval(tmp_path, "--openai", url, "--model-name", "walker", "--tasks", "2")
     assert result.exit_code == 1
     assert f"--openai: {url} did not answer with a chat completion" in result.stderr
     assert "Traceback" not in result.output
@@ -135,7 +137,7 @@ def test_an_answer_that_is_no_chat_completion_is_reported(tmp_path, answer):
 def test_an_unset_key_variable_is_named(tmp_path, monkeypatch):
     monkeypatch.delenv("WALK_KEY", raising=False)
     options = ("--openai", "http://127.0.0.1:9/v1", "--model-name", "w", "--key-env", "WALK_KEY")
-    result = evaluated(tmp_path, *options)
+    result = run_eval(tmp_path, *options)
     assert (result.exit_code, "--key-env: WALK_KEY is not set" in result.stderr) == (2, True)
 
 
@@ -152,7 +154,7 @@ def test_an_unset_key_variable_is_named(tmp_path, monkeypatch):
     ],
 )
 def test_an_option_without_effect_is_named(tmp_path, options, named):
-    result = evaluated(tmp_path, *options)
+    result = run_eval(tmp_path, *options)
     assert result.exit_code in (1, 2)
     assert named in result.stderr
     assert "Traceback" not in result.output
@@ -162,18 +164,18 @@ def test_the_evaluation_of_a_checkpoint_equals_that_of_the_run(tmp_path):
     root = tmp_path / "root"
     run_local(parse(MANIFEST), root, SilentProgressView(), MemoryTracker())
     after = json.loads((root / "report.json").read_text())["heldout"]
-    result = evaluated(tmp_path, "--root", str(root), "--checkpoint", "last")
+    result = run_eval(tmp_path, "--root", str(root), "--checkpoint", "last")
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "out" / "eval.json").read_text())
     assert found["policy"] | {"name": "after"} == after["after"]
     assert found["random"] == after["random"]
 
     folder = (root / "store" / "checkpoints" / "000003").as_uri()
-    result = evaluated(tmp_path, "--model", folder)
+    result = run_eval(tmp_path, "--model", folder)
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "out" / "eval.json").read_text())
     assert found["policy"] | {"name": "after"} == after["after"]
 
-    result = evaluated(tmp_path, "--root", str(root), "--checkpoint", "77")
+    result = run_eval(tmp_path, "--root", str(root), "--checkpoint", "77")
     assert result.exit_code == 1
     assert "has no checkpoint 77; give best, last or one of 0, " in result.stderr

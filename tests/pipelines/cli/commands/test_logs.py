@@ -1,4 +1,4 @@
-"""`agentrl logs`, against a small stand-in for the Kubernetes API."""
+"""`agentrl logs` with a stub of the Kubernetes API."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from agentrl_pipelines.cli.commands.logs import follow_logs
 from agentrl_pipelines.cli.kube_client import Cluster
 
 
-def a_phase(**more: Any) -> Api:
+def api_with_pods(**more: Any) -> Api:
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
     return Api(
         pods=[
@@ -28,7 +28,7 @@ def a_phase(**more: Any) -> Api:
 
 
 def test_logs_of_the_stages_are_merged_by_time(tmp_path, monkeypatch, manifest):
-    api = a_phase(statuses=[status("Running", kfpRun="abc")])
+    api = api_with_pods(statuses=[status("Running", kfpRun="abc")])
     with cluster(tmp_path, monkeypatch, api):
         agentrl("submit", manifest)
         done = agentrl("logs", "first-try")
@@ -41,14 +41,14 @@ def test_logs_of_the_stages_are_merged_by_time(tmp_path, monkeypatch, manifest):
     ]
     assert done.stderr == "evaluate: not started (ImagePullBackOff: no such image)\n"
     assert last.stdout == "rollout   8 of 8 �[2Jsolved\n"
-    assert api.asked == [
+    assert api.selectors == [
         "pipeline/runid=abc,agentrl.dev/stage",
         "pipeline/runid=abc,agentrl.dev/stage=rollout",
     ]
 
 
 def test_logs_are_followed_across_phases_until_the_run_ends(tmp_path, monkeypatch, manifest):
-    api = a_phase(
+    api = api_with_pods(
         statuses=[
             {},
             status("Running", kfpRun="xyz"),

@@ -24,7 +24,7 @@ RUN = parse(
 )
 
 
-def called(command, root):
+def invoke(command, root):
     return CliRunner().invoke(command, ["--root", str(root)])
 
 
@@ -46,7 +46,7 @@ def root(tmp_path):
 
 
 def test_metrics_prints_one_line_per_iteration_with_sorted_keys(root):
-    result = called(metrics, root)
+    result = invoke(metrics, root)
     assert result.exit_code == 0
     assert result.output == (
         '{"iteration": 0, "max_turns": 3,'
@@ -56,8 +56,8 @@ def test_metrics_prints_one_line_per_iteration_with_sorted_keys(root):
     )
 
 
-class GoesOn(MemoryStore):
-    """When somebody has seen what there is, a run goes on after its first iteration."""
+class ConcurrentlyResumedStore(MemoryStore):
+    """Deletes iteration 1 after it was listed, as a concurrent run can do."""
 
     def list(self, prefix):
         present = list(super().list(prefix))
@@ -66,14 +66,14 @@ class GoesOn(MemoryStore):
 
 
 def test_iterations_that_a_concurrent_run_deletes_are_skipped(root):
-    kept, store = DirectoryStore(root / "store"), GoesOn()
+    kept, store = DirectoryStore(root / "store"), ConcurrentlyResumedStore()
     for key in kept.list(""):
         store.put(key, kept.get(key))
     assert [json.loads(line)["iteration"] for line in lines(store)] == [0]
 
 
 def test_report_rebuilds_its_files_and_prints_the_summary(root):
-    result = called(report, root)
+    result = invoke(report, root)
     assert result.exit_code == 0, result.output
     assert {"report.json", "report.html", "curve.png"} <= {path.name for path in root.iterdir()}
     assert "Nothing has been evaluated yet." in result.output
@@ -81,10 +81,10 @@ def test_report_rebuilds_its_files_and_prints_the_summary(root):
 
 @pytest.mark.parametrize("command", [metrics, report])
 def test_a_folder_without_a_run_is_named_and_stays_unchanged(command, tmp_path):
-    absent = called(command, tmp_path / "absent")
+    absent = invoke(command, tmp_path / "absent")
     assert absent.exit_code == 2
     assert f"--root: {tmp_path}/absent: no such folder" in absent.output
-    empty = called(command, tmp_path)
+    empty = invoke(command, tmp_path)
     assert empty.exit_code == 2
     assert "holds no run" in empty.output
     assert list(tmp_path.iterdir()) == []
@@ -93,7 +93,7 @@ def test_a_folder_without_a_run_is_named_and_stays_unchanged(command, tmp_path):
 @pytest.mark.parametrize("command", [metrics, report])
 def test_a_damaged_iteration_is_named(command, root):
     (root / "store" / "iterations" / "000001.json").write_text("{")
-    result = called(command, root)
+    result = invoke(command, root)
     assert result.exit_code == 1
     assert "iterations/000001.json" in result.output
 
@@ -101,7 +101,7 @@ def test_a_damaged_iteration_is_named(command, root):
 @pytest.mark.parametrize("command", [metrics, report])
 def test_a_missing_iteration_is_named(command, root):
     (root / "store" / "iterations" / "000000.json").unlink()
-    result = called(command, root)
+    result = invoke(command, root)
     assert result.exit_code == 1
     assert "iterations/000000.json: in " in result.output
     assert "missing, although iterations/000001.json is there" in result.output
@@ -109,7 +109,7 @@ def test_a_missing_iteration_is_named(command, root):
 
 def test_a_damaged_manifest_is_named(root):
     (root / "store" / "run.json").write_text("{")
-    result = called(metrics, root)
+    result = invoke(metrics, root)
     assert result.exit_code == 1
     assert "store/run.json: damaged" in result.output
 
@@ -120,7 +120,7 @@ def test_a_manifest_in_the_root_names_a_store_elsewhere(root, tmp_path_factory):
     manifest = RUN.model_dump(mode="json", by_alias=True)
     manifest["spec"] |= storage
     (elsewhere / "run.json").write_text(json.dumps(manifest))
-    assert called(metrics, elsewhere).output == called(metrics, root).output
+    assert invoke(metrics, elsewhere).output == invoke(metrics, root).output
 
 
 def test_metrics_and_report_do_not_load_torch(root):

@@ -17,7 +17,7 @@ spec:
 """
 
 
-CHATTY = """
+LOGS_OF_LIBRARIES = """
 import logging, sys
 from agentrl_pipelines.cli.main import main
 try:
@@ -33,7 +33,7 @@ logging.getLogger("agentrl_components.rollout.environments").info("rooms answers
 def test_the_log_of_a_stage_has_its_own_lines_and_not_those_of_libraries(tmp_path):
     (tmp_path / "run.yaml").write_text(MANIFEST)
     arguments = ["stage", "settle", "--manifest", f"@{tmp_path / 'run.yaml'}", "--phase", "0"]
-    command = [sys.executable, "-c", CHATTY, *arguments, "--scratch", str(tmp_path)]
+    command = [sys.executable, "-c", LOGS_OF_LIBRARIES, *arguments, "--scratch", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert done.stderr == "INFO agentrl_components.rollout.environments: rooms answers\n"
 

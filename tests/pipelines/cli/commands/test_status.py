@@ -1,4 +1,4 @@
-"""`agentrl status`, against a small stand-in for the Kubernetes API."""
+"""`agentrl status` with a stub of the Kubernetes API."""
 
 import io
 import json

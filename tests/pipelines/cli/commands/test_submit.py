@@ -1,4 +1,4 @@
-"""`agentrl submit`, against a small stand-in for the Kubernetes API."""
+"""`agentrl submit` with a stub of the Kubernetes API."""
 
 import pytest
 from kubernetes_stub import Api, agentrl, cluster, status
@@ -94,13 +94,13 @@ def test_a_missing_or_unreachable_cluster_is_reported(tmp_path, monkeypatch, man
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert "error: kubeconfig: " in agentrl("submit", manifest).stderr
     with cluster(tmp_path, monkeypatch, Api()):
-        pass  # the server is gone, its kubeconfig is not
+        pass  # the server has stopped; KUBECONFIG is still set
     done = agentrl("status", "first-try")
     assert done.exit_code == 1
     assert "cannot be reached" in done.stderr
 
 
-COURSE = [
+STATUSES = [
     {},
     status("Running", message="phase 1 began"),
     status("Running", iteration=12, message="phase 1 began"),
@@ -111,12 +111,12 @@ COURSE = [
 
 def test_watch_shows_phase_by_phase_until_the_run_ends(tmp_path, monkeypatch, manifest):
     view = SilentProgressView()
-    with cluster(tmp_path, monkeypatch, Api(statuses=list(COURSE))):
+    with cluster(tmp_path, monkeypatch, Api(statuses=list(STATUSES))):
         agentrl("submit", manifest)
         end = watch(Cluster.open(), "first-try", view, poll_s=0.0)
     assert end["state"] == "Succeeded"
     assert view.stages == ["pending", "phase 1/2 · 3 turns", "phase 2/2 · 8 turns"]
-    assert view.done == 5  # iterations of the second phase, when it was last seen
+    assert view.done == 5  # iterations of the second phase at the last poll while it ran
     assert view.notes == [
         "phase 1 began",
         "held-out success 40% [35, 45] after 25 iterations",

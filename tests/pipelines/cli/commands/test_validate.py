@@ -39,7 +39,7 @@ def test_a_valid_manifest_is_summarised_in_one_line(tmp_path):
     )
 
 
-def test_a_run_that_may_end_early_says_at_most(tmp_path):
+def test_the_summary_of_a_run_that_may_end_early_says_at_most(tmp_path):
     _, out, _ = _run(tmp_path, "--set", "horizon.advance=success", "--set", "algorithm.name=ppo")
     assert "ppo after hindsight; horizon 3 -> 8 turns; at most 50 iterations of 30 tasks" in out
     assert "x 8 episodes, at most 12,000 episodes" in out

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue, StringConstraints
 
-from agentrl_components.spec.fields.addresses import HttpUrl
+from agentrl_components.spec.addresses import HttpUrl
 from agentrl_components.spec.fields.base import SpecModel
 from agentrl_components.spec.fields.compute import Quantity, SecretVariable
 

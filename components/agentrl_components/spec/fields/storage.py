@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from agentrl_components.spec.fields.addresses import BUCKET, Endpoint
+from agentrl_components.spec.addresses import BUCKET, Endpoint
 from agentrl_components.spec.fields.base import SpecModel
 
 EnvironmentVariable = Annotated[

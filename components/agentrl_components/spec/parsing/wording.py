@@ -11,7 +11,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from agentrl_components.spec.fields.addresses import ENDPOINT, HTTP_URL
+from agentrl_components.spec.addresses import ENDPOINT, HTTP_URL
 from agentrl_components.spec.fields.model import SOURCE
 from agentrl_components.spec.fields.run import GROUP, KIND, VERSION, AgentRLRun
 from agentrl_components.spec.rules.rule import Mistake

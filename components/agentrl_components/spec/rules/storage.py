@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from agentrl_components.spec.fields.addresses import HTTP_URL, INVALID_BUCKET, parsable
+from agentrl_components.spec.addresses import HTTP_URL, INVALID_BUCKET, parsable
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 

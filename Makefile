@@ -63,8 +63,10 @@ lock: $(VENV)/.uv ## Resolve the pinned requirements again
 	  --generate-hashes --no-annotate --no-header --quiet --output-file requirements/locked.txt
 	$(EXPORT) --universal --extra operator --output-file requirements/operator.txt
 	$(EXPORT) --universal --extra envs --output-file requirements/envs.txt
-	$(EXPORT) --universal --extra train --extra envs --output-file requirements/stage.txt
-	$(EXPORT) --python-platform x86_64-manylinux_2_28 --extra train --extra envs --extra vllm \
+	$(EXPORT) --universal --extra envs --extra science --output-file requirements/envs-science.txt
+	$(EXPORT) --universal --extra envs --extra web --output-file requirements/envs-web.txt
+	$(EXPORT) --universal --extra train --extra envs --extra ray --output-file requirements/stage.txt
+	$(EXPORT) --python-platform x86_64-manylinux_2_28 --extra train --extra envs --extra ray --extra vllm \
 	  --output-file requirements/trainer.txt
 	$(EXPORT) --universal --extra docs --output-file requirements/docs.txt
 	echo 'hatchling>=1.27' | $(BIN)/uv pip compile - --universal --python-version 3.11 \
@@ -74,7 +76,7 @@ lock: $(VENV)/.uv ## Resolve the pinned requirements again
 EXPORT = $(BIN)/uv pip compile pyproject.toml --constraint requirements/locked.txt \
   --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet
 # All extras except vllm, the CUDA build: tests use vLLM's build for CPUs.
-EXTRAS := $(foreach extra,envs train operator pipelines dev,--extra $(extra))
+EXTRAS := $(foreach extra,envs science web textworld train ray operator pipelines dev,--extra $(extra))
 
 # The cluster of KUBECONFIG if it is set, else a kind cluster if Docker runs, else a local cluster (needs root).
 cluster: $(VENV)/.installed ## Start a Kubernetes cluster with KFP for tests (hack/cluster/README.md)

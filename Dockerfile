@@ -1,6 +1,8 @@
 # The images of AgentRL, by target:
 #   operator  the operator, without torch
 #   envs      the environment servers
+#   envs-science, envs-web
+#             the environment servers with Java (sciworld), and with Chromium
 #   stage     the stages of the pipeline: torch and the environments. CUDA=no for nodes without GPUs.
 #   trainer   stage with vLLM, for nodes with GPUs
 #
@@ -61,6 +63,34 @@ COPY requirements/envs.txt /opt/agentrl/requirements/
 RUN --mount=type=cache,id=agentrl-tools,target=/opt/tools \
     --mount=type=cache,id=agentrl-wheels,target=/var/cache/uv \
     sh /opt/agentrl/requirements/install.sh libraries envs.txt
+COPY --from=code /code /opt/agentrl
+USER 65532:65532
+CMD ["agentrl", "envs", "--help"]
+
+# Debian's packages without recommendations: the runtime of Java without its window toolkit.
+FROM base AS envs-science
+ARG PIP_CERT
+ARG UV_CACHE_DIR=/var/cache/uv
+RUN sh /opt/agentrl/requirements/install.sh debian openjdk-17-jre-headless
+COPY requirements/envs-science.txt /opt/agentrl/requirements/
+RUN --mount=type=cache,id=agentrl-tools,target=/opt/tools \
+    --mount=type=cache,id=agentrl-wheels,target=/var/cache/uv \
+    sh /opt/agentrl/requirements/install.sh libraries envs-science.txt
+COPY --from=code /code /opt/agentrl
+USER 65532:65532
+CMD ["agentrl", "envs", "--help"]
+
+# Chromium writes its profile and its cache to /tmp.
+FROM base AS envs-web
+ARG PIP_CERT
+ARG UV_CACHE_DIR=/var/cache/uv
+ENV XDG_CONFIG_HOME=/tmp/.config \
+    XDG_CACHE_HOME=/tmp/.cache
+RUN sh /opt/agentrl/requirements/install.sh debian chromium fonts-liberation
+COPY requirements/envs-web.txt /opt/agentrl/requirements/
+RUN --mount=type=cache,id=agentrl-tools,target=/opt/tools \
+    --mount=type=cache,id=agentrl-wheels,target=/var/cache/uv \
+    sh /opt/agentrl/requirements/install.sh libraries envs-web.txt
 COPY --from=code /code /opt/agentrl
 USER 65532:65532
 CMD ["agentrl", "envs", "--help"]

@@ -1,15 +1,24 @@
 #!/bin/sh
-# Installation steps of the Dockerfile: install.sh libraries FILE | install.sh code
+# Installation steps of the Dockerfile: install.sh libraries FILE | install.sh code | install.sh debian PACKAGE...
 # The tools (uv, hatchling) are in a build cache that is mounted at /opt/tools, not in the images.
 set -eu
 cd /opt/agentrl/requirements
 export UV_LINK_MODE=copy UV_SYSTEM_CERTS=1 PATH="/opt/tools/bin:$PATH"
 
-python3 -m venv /opt/tools
-pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes \
-  -r installer.txt -r build.txt
+tools() {
+  python3 -m venv /opt/tools
+  pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes \
+    -r installer.txt -r build.txt
+}
+
+debian() { # PACKAGE...
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+  rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log
+}
 
 libraries() { # FILE: requirements; CUDA=no installs them without CUDA
+  tools
   if [ "${CUDA:-yes}" = no ]; then
     python3 without_cuda.py "$1" > without-cuda.txt
     uv pip install --quiet --require-hashes --no-deps -r without-cuda.txt
@@ -21,6 +30,7 @@ libraries() { # FILE: requirements; CUDA=no installs them without CUDA
 }
 
 code() { # into /code, which the Dockerfile copies over the libraries
+  tools
   cd /src
   hatchling build --target wheel --directory /wheel
   uv pip install --quiet --no-cache --offline --no-deps --compile-bytecode /wheel/*.whl

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from agentrl_envs.env import TaskSet
+from agentrl_envs.needs import PYTHON_ONLY, Needs
 
 
 class OptionError(ValueError):
@@ -34,6 +35,7 @@ class BuiltIn:
     """Class name of its options, a pydantic model whose fields all have defaults."""
     tasks: str
     """Class name of its task set, constructed from the options."""
+    needs: Needs = PYTHON_ONLY
 
     def options_model(self) -> type[BaseModel]:
         model: type[BaseModel] = getattr(importlib.import_module(self.module), self.options)
@@ -73,6 +75,11 @@ def names() -> dict[str, str]:
     return {name: built_in.summary for name, built_in in BUILT_IN.items()}
 
 
+def needs(name: str) -> Needs:
+    """What a built-in environment needs where it runs; for an unknown name, what most need."""
+    return BUILT_IN[name].needs if name in BUILT_IN else PYTHON_ONLY
+
+
 def options(name: str) -> dict[str, str]:
     """One line per option of an environment, by option: type, default and description. Raises
     `OptionError` for an unknown name."""
@@ -98,8 +105,12 @@ def _type_name(schema: Mapping[str, Any]) -> str:
 def task_set(name: str, options: Mapping[str, Any] | None = None) -> TaskSet:
     """The task set of a built-in environment.
 
-    Raises `OptionError` for an unknown name, an unknown option or an invalid value."""
+    Raises `OptionError` for an unknown name, an unknown option or an invalid value, and if
+    something that the environment needs is not installed here."""
     built_in = _lookup(name)
+    missing = [f"{name}: {what} is not installed; {fix}" for what, fix in built_in.needs.missing()]
+    if missing:
+        raise OptionError("\n".join(missing))
     try:
         return built_in.task_set(built_in.options_model().model_validate(dict(options or {})))
     except ValidationError as error:

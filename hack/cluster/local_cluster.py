@@ -10,7 +10,13 @@ from cluster.shell import Shell
 
 UP_S = 7200.0
 """Time limit that includes the first build of every program, in seconds."""
-IMAGES = (("operator", "operator"), ("stage", "stage"), ("environment", "envs"))
+IMAGES = (
+    ("operator", "operator"),
+    ("stage", "stage"),
+    ("environment", "envs"),
+    ("environmentScience", "envs-science"),
+    ("environmentWeb", "envs-web"),
+)
 """Image names in the chart's values, and their targets in the Dockerfile."""
 
 

@@ -1,7 +1,9 @@
 """Commands of the local cluster: Kubernetes 1.36, Kubeflow Pipelines 2.14, MinIO and MLflow.
 
     python hack/cluster local up              start everything and print how to reach it
-    python hack/cluster local images          build the AgentRL images and load them
+    python hack/cluster local images [TARGET...]
+                                              build the AgentRL images and load them; without a
+                                              target, all but envs-science and envs-web
     python hack/cluster local status          list the processes of the cluster
     python hack/cluster local load TAR...     import OCI image archives
     python hack/cluster local expose NAMESPACE NAME PORT...

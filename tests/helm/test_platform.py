@@ -41,7 +41,8 @@ def test_an_external_store_and_tracker_are_configured(render: Render, tmp_path: 
         },
         "tracking": {"uri": "https://mlflow.example.org"},
         "images": {
-            "stage": {"repository": "registry:5000/agentrl", "digest": "sha256:" + "0" * 64}
+            "stage": {"repository": "registry:5000/agentrl", "digest": "sha256:" + "0" * 64},
+            "environmentScience": {"repository": "registry:5000/science", "tag": "2"},
         },
         "kueue": {"admission": "run"},
         "pollSeconds": 0.5,
@@ -54,6 +55,8 @@ def test_an_external_store_and_tracker_are_configured(render: Render, tmp_path: 
     )
     assert told.tracking.uri == "https://mlflow.example.org"
     assert told.images.stage == "registry:5000/agentrl@sha256:" + "0" * 64
+    assert told.images.of("envs-science") == "registry:5000/science:2"
+    assert told.images.of("envs-web") == "ghcr.io/agentrl/agentrl-envs-web:0.1.0"
     assert told.kueue.admission == "run"
     assert told.poll_seconds == 0.5
 

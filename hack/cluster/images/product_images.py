@@ -23,6 +23,8 @@ from cluster.programs import debian
 from cluster.settings import BUILD, REPOSITORY, STATE, ClusterError
 
 TARGETS = ("operator", "envs", "stage")
+ON_REQUEST = ("envs-science", "envs-web")
+"""Targets that are built only when they are named: most tests do not need them."""
 FOLDERS = ("operator", "pipelines", "components", "envs", "requirements")
 FILES = ("Dockerfile", ".dockerignore", "pyproject.toml", "README.md", "LICENSE")
 BASE = "localhost/agentrl-base:1"
@@ -59,8 +61,9 @@ def build_and_load(targets: Sequence[str]) -> None:
 
     Raises ClusterError for an unknown target.
     """
-    if unknown := set(targets) - set(TARGETS):
-        raise ClusterError(f"no target {', '.join(unknown)}; known: {', '.join(TARGETS)}")
+    known = (*TARGETS, *ON_REQUEST)
+    if unknown := set(targets) - set(known):
+        raise ClusterError(f"no target {', '.join(unknown)}; known: {', '.join(known)}")
     debian.install(debian.FOR_IMAGES)
     ROOT.mkdir(parents=True, exist_ok=True)
     with (ROOT / "lock").open("w") as lock:

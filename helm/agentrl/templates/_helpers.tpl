@@ -167,6 +167,8 @@ tracking:
 images:
   stage: {{ include "agentrl.image" (list . .Values.images.stage) | quote }}
   environment: {{ include "agentrl.image" (list . .Values.images.environment) | quote }}
+  environmentScience: {{ include "agentrl.image" (list . .Values.images.environmentScience) | quote }}
+  environmentWeb: {{ include "agentrl.image" (list . .Values.images.environmentWeb) | quote }}
   pullPolicy: {{ .Values.images.pullPolicy }}
 kueue:
   admission: {{ .Values.kueue.admission }}

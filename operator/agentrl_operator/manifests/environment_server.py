@@ -11,6 +11,7 @@ import base64
 import json
 
 from agentrl_components.spec import AgentRLRun, Environment, SecretVariable
+from agentrl_envs import registry
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
 from agentrl_operator.manifests.labels import ENVIRONMENT, FINGERPRINT, RUN_UID
@@ -77,6 +78,17 @@ def fingerprint(
     return owned.fingerprint(_deployment(resource, run, environment, platform, nodes))
 
 
+def image(environment: Environment, platform: Platform) -> str:
+    """The image of an environment's servers: its own, or one with what the builtin needs."""
+    return environment.image or platform.images.of(registry.needs(environment.builtin or "").image)
+
+
+def requests(environment: Environment) -> dict[str, str]:
+    """The resources that one server of an environment requests."""
+    needed_mib = registry.needs(environment.builtin or "").memory_mib
+    return {"cpu": environment.cpu, "memory": environment.memory or f"{needed_mib}Mi"}
+
+
 def _deployment(
     resource: Resource,
     run: AgentRLRun,
@@ -131,7 +143,7 @@ def _container(resource: Resource, environment: Environment, platform: Platform)
     token = SecretVariable(name=TOKEN_VARIABLE, secret=secret, key=TOKEN_KEY)
     container: Manifest = {
         "name": "environment",
-        "image": environment.image or platform.images.environment,
+        "image": image(environment, platform),
         "imagePullPolicy": platform.images.pull_policy,
         "env": [
             _from_secret(token),
@@ -144,8 +156,8 @@ def _container(resource: Resource, environment: Environment, platform: Platform)
         "readinessProbe": _probe("/readyz", periodSeconds=2, failureThreshold=2),
         "livenessProbe": _probe("/healthz", periodSeconds=10, failureThreshold=6),
         "resources": {
-            "requests": {"cpu": environment.cpu, "memory": environment.memory},
-            "limits": {"memory": environment.memory},
+            "requests": requests(environment),
+            "limits": {"memory": requests(environment)["memory"]},
         },
         "securityContext": {
             "allowPrivilegeEscalation": False,

@@ -9,6 +9,7 @@ from typing import Any
 
 from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator.api.resource import Resource
+from agentrl_operator.manifests import environment_server
 from agentrl_operator.manifests import metadata as owned
 from agentrl_operator.manifests.labels import FINGERPRINT
 from agentrl_operator.manifests.metadata import Manifest, metadata
@@ -109,7 +110,7 @@ def _stage_pod_sets(run: AgentRLRun) -> list[Manifest]:
 
 def _environment_pod_sets(run: AgentRLRun) -> list[Manifest]:
     return [
-        _pod_set(environment_pod_set(one), one.replicas, {"cpu": one.cpu, "memory": one.memory})
+        _pod_set(environment_pod_set(one), one.replicas, environment_server.requests(one))
         for one in run.spec.environments
         if resolve.is_managed(one)
     ]

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from agentrl_components.errors import SpecError
 from agentrl_components.spec.fields.base import SpecModel
 from agentrl_components.spec.fields.storage import EnvironmentVariable
+from agentrl_envs.needs import ImageTarget
 
 ADDRESS = Path("/etc/agentrl/platform.yaml")
 """Where the Helm chart mounts the configuration."""
@@ -95,9 +96,22 @@ class Images(SpecModel):
     stage: str = "ghcr.io/agentrl/agentrl:0.1.0"
     """Image of the stages of runs that do not name one."""
     environment: str = "ghcr.io/agentrl/agentrl-envs:0.1.0"
-    """Image of the servers of built-in environments."""
+    """Image of the servers of built-in environments that need neither Java nor a browser."""
+    environment_science: str = "ghcr.io/agentrl/agentrl-envs-science:0.1.0"
+    """Image of the servers of built-in environments that need Java."""
+    environment_web: str = "ghcr.io/agentrl/agentrl-envs-web:0.1.0"
+    """Image of the servers of built-in environments that need a browser."""
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    """Pull policy of both images."""
+    """Pull policy of all images."""
+
+    def of(self, target: ImageTarget) -> str:
+        """The image of a target of the Dockerfile that serves environments."""
+        images: dict[ImageTarget, str] = {
+            "envs": self.environment,
+            "envs-science": self.environment_science,
+            "envs-web": self.environment_web,
+        }
+        return images[target]
 
 
 class Kueue(SpecModel):

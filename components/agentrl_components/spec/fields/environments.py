@@ -41,5 +41,6 @@ class Environment(SpecModel):
     stages, without a server."""
     cpu: Quantity = "250m"
     """On Kubernetes: CPU request of each server."""
-    memory: Quantity = "256Mi"
-    """On Kubernetes: memory request and limit of each server."""
+    memory: Quantity | None = None
+    """On Kubernetes: memory request and limit of each server. Default: 256Mi, and for a `builtin`
+    what it needs; see `agentrl envs list`."""

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
+from agentrl_envs.registry import needs
 
 _DEVICES = Path("/dev")
 
@@ -33,6 +34,14 @@ def local_warnings(
             path = Path(unquote(urlsplit(address).path))
             if not path.exists():
                 yield Mistake(field=field, reason=f"{path} does not exist", fix="check the path")
+    for index, environment in enumerate(spec.environments):
+        if environment.builtin is not None:
+            for what, fix in needs(environment.builtin).missing():
+                yield Mistake(
+                    field=f"spec.environments[{index}].builtin",
+                    reason=f"{environment.builtin} needs {what}, which is not installed",
+                    fix=fix,
+                )
     if spec.rollout.engine == "vllm" and not installed("vllm"):
         yield Mistake(
             field="spec.rollout.engine",

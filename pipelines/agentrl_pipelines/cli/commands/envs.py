@@ -50,10 +50,14 @@ def list_command(name: str | None) -> None:
     if name is None:
         for each, line in registry.names().items():
             click.echo(f"{each:<12} {line}")
+            for what, fix in registry.needs(each).missing():
+                click.echo(f"{'':<12} not installed here: {what}; {fix}")
         return
     with usage_errors():
         for field, line in registry.options(name).items():
             click.echo(f"{field:<24} {line}")
+        needs = registry.needs(name)
+        click.echo(f"on Kubernetes: image {needs.image}, {needs.memory_mib}Mi of memory a server")
 
 
 @envs.command("serve")

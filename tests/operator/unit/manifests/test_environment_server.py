@@ -242,3 +242,11 @@ def test_an_edit_of_a_mutable_field_updates_the_deployment():
         assert after["metadata"]["annotations"]["agentrl.dev/fingerprint"] != before
     same = made(spec=SERVED | {"environments": [usual | {"timeoutS": 9.0}]})
     assert same["metadata"]["annotations"]["agentrl.dev/fingerprint"] == before
+
+
+def test_a_server_without_a_memory_field_gets_what_its_environment_needs():
+    environment = {"name": "walk", "builtin": "corridor"}
+    resources = made(spec=SPEC | {"environments": [environment]})["spec"]["template"]["spec"][
+        "containers"
+    ][0]["resources"]
+    assert resources["requests"]["memory"] == resources["limits"]["memory"] == "256Mi"

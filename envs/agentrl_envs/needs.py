@@ -1,0 +1,90 @@
+"""What an environment needs beyond Python: packages, programs, memory, and the image that has them.
+
+A built-in environment names its needs in the registry. The operator chooses the image and the
+memory of its servers by them, and `agentrl validate` and `agentrl envs` say what is missing here.
+Nothing here imports a package or starts a program.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+ImageTarget = Literal["envs", "envs-science", "envs-web"]
+"""A target of the Dockerfile that serves environments."""
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _on_path(command: str) -> bool:
+    return shutil.which(command) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program that an environment starts."""
+
+    name: str
+    commands: tuple[str, ...]
+    """Names under which it may be on PATH; one is enough."""
+    debian: str
+    """The package of Debian 12 that has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What an environment needs where it runs."""
+
+    image: ImageTarget = "envs"
+    """The smallest image that has everything."""
+    extra: str = "envs"
+    """The extra of this package that installs `modules`."""
+    modules: tuple[str, ...] = ()
+    """Top-level modules that it imports."""
+    programs: tuple[Program, ...] = ()
+    memory_mib: int = 256
+    """Memory of a server with the default options, in MiB; less is refused."""
+
+    def missing(
+        self,
+        installed: Callable[[str], bool] = _installed,
+        on_path: Callable[[str], bool] = _on_path,
+    ) -> Iterator[tuple[str, str]]:
+        """(what is not installed here, how to install it), for each need that is not met.
+
+        `installed` says whether a module can be imported, `on_path` whether a command is found."""
+        modules = [module for module in self.modules if not installed(module)]
+        if modules:
+            yield ", ".join(modules), f"pip install 'agentrl[{self.extra}]'"
+        for program in self.programs:
+            if not any(map(on_path, program.commands)):
+                yield program.name, f"apt-get install {program.debian}"
+
+
+PYTHON_ONLY = Needs()
+JAVA = Program(name="Java 17", commands=("java",), debian="openjdk-17-jre-headless")
+CHROMIUM = Program(
+    name="Chromium",
+    commands=("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+    debian="chromium",
+)
+
+SCIENCE = Needs(
+    image="envs-science",
+    extra="envs,science",
+    modules=("scienceworld", "py4j"),
+    programs=(JAVA,),
+    memory_mib=1536,
+)
+WEB = Needs(
+    image="envs-web",
+    extra="envs,web",
+    modules=("playwright", "miniwob"),
+    programs=(CHROMIUM,),
+    memory_mib=2048,
+)

@@ -52,6 +52,8 @@ class AlgorithmTraits:
     """Default of `algorithm.clipHigh`."""
     normalise: NormalisationName = "token"
     """Meaning of `algorithm.normalise: auto`."""
+    drop_zero_variance: bool = True
+    """Default of `algorithm.dropZeroVariance`, if the baseline is the group."""
 
 
 ALGORITHMS: Mapping[AlgorithmName, AlgorithmTraits] = MappingProxyType(
@@ -66,7 +68,13 @@ ALGORITHMS: Mapping[AlgorithmName, AlgorithmTraits] = MappingProxyType(
             clip_high=4e-4,
             normalise="sequence",
         ),
-        "gigpo": AlgorithmTraits(estimator="gigpo", needs_group=True),
+        "gigpo": AlgorithmTraits(
+            estimator="gigpo",
+            needs_group=True,
+            # Turns have advantages in groups that always succeed, but not in those that always
+            # fail. Without the latter in the entropy bonus, the entropy collapses.
+            drop_zero_variance=False,
+        ),
         "rloo": AlgorithmTraits(estimator="leave-one-out", needs_group=True),
         "reinforce++": AlgorithmTraits(estimator="batch-normalised"),
         "reinforce++-baseline": AlgorithmTraits(

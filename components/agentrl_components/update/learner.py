@@ -20,8 +20,11 @@ from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import RunSpec
 from agentrl_components.storage.tensors import Files
 from agentrl_components.trajectory.record import Ending, Trajectory
-from agentrl_components.update.advantages.episodes import EpisodeView, zero_variance
-from agentrl_components.update.advantages.registry import estimate_advantages
+from agentrl_components.update.advantages.episodes import EpisodeView
+from agentrl_components.update.advantages.registry import (
+    estimate_advantages,
+    groups_without_signal,
+)
 from agentrl_components.update.losses.normalise import Denominators
 from agentrl_components.update.objectives import (
     Imitation,
@@ -95,9 +98,9 @@ class Learner:
 
     def silent_groups(self, played: Sequence[Trajectory]) -> frozenset[int]:
         """Groups without a learning signal, if the manifest drops them; else none."""
-        if not (self.traits.needs_group and self.spec.algorithm.drop_zero_variance):
+        if not self.spec.algorithm.drops_groups:
             return frozenset()
-        return zero_variance(self._views(played))
+        return groups_without_signal(self._views(played), self.spec.algorithm)
 
     def set_start(self) -> None:
         """Take the current policy as the start of reinforcement learning, after a warm start."""

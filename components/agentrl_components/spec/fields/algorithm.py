@@ -102,10 +102,12 @@ class Algorithm(SpecModel):
     """For `ppo`."""
     gigpo_weight: float = Field(default=1.0, ge=0, le=10)
     """For `gigpo`: weight of the step-level advantage, relative to 1 for the episode-level one."""
-    drop_zero_variance: bool = True
-    """Drop groups whose episodes all have the same reward, for algorithms whose baseline is the
-    group. Dropped episodes contribute nothing to the update: neither entropy bonus nor KL penalty
-    nor, for `gigpo`, differences between turns."""
+    drop_zero_variance: bool | None = None
+    """For algorithms whose baseline is the group: drop groups without a learning signal, as in DAPO
+    (arXiv 2503.14476). These are groups whose episodes all have the same reward and, for `gigpo`,
+    whose turns do not differ either. Dropped episodes are no part of the update: they get neither
+    entropy bonus nor KL penalty. False: they stay for both. None: false for `gigpo`, which stops
+    exploring on some seeds without the groups that always fail, else true."""
     refill_rounds: int = Field(default=0, ge=0, le=8)
     """How many more rounds of tasks an iteration may sample to replace dropped groups."""
 
@@ -113,6 +115,14 @@ class Algorithm(SpecModel):
     def traits(self) -> AlgorithmTraits:
         """The parts of the named algorithm."""
         return ALGORITHMS[self.name]
+
+    @property
+    def drops_groups(self) -> bool:
+        """Whether groups without a learning signal are dropped, by the algorithm where not set."""
+        if not self.traits.needs_group:
+            return False
+        chosen = self.drop_zero_variance
+        return self.traits.drop_zero_variance if chosen is None else chosen
 
     @property
     def clip(self) -> tuple[float, float]:

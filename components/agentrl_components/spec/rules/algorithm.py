@@ -20,6 +20,9 @@ def _is_one_of(names: tuple[AlgorithmName, ...]) -> str:
 
 
 _USES_GROUP = _is_one_of(algorithms_with(lambda traits: traits.needs_group))
+_KEEPS_GROUPS = _is_one_of(
+    algorithms_with(lambda traits: traits.needs_group and not traits.drop_zero_variance)
+)
 _CRITIC_ALGORITHMS = algorithms_with(lambda traits: traits.needs_critic)
 _STEP_ALGORITHMS = algorithms_with(lambda traits: traits.estimator == "gigpo")
 
@@ -90,7 +93,9 @@ def gigpo_weight_needs_gigpo(spec: RunSpec) -> Iterator[Mistake]:
     "algorithm.name",
     "algorithm.dropZeroVariance",
     "algorithm.refillRounds",
-    cel=f"self.algorithm.refillRounds == 0 || (self.algorithm.dropZeroVariance && {_USES_GROUP})",
+    cel=f"self.algorithm.refillRounds == 0 || ({_USES_GROUP}"
+    " && (has(self.algorithm.dropZeroVariance) ? self.algorithm.dropZeroVariance"
+    f" : !({_KEEPS_GROUPS})))",
 )
 def refill_needs_dropped_groups(spec: RunSpec) -> Iterator[Mistake]:
     """algorithm.refillRounds requires dropZeroVariance and an algorithm whose baseline is the
@@ -101,8 +106,9 @@ def refill_needs_dropped_groups(spec: RunSpec) -> Iterator[Mistake]:
     if not algorithm.traits.needs_group:
         reason = f"{algorithm.name} drops no groups, so none is replaced"
         fix = "leave it out"
-    elif not algorithm.drop_zero_variance:
-        reason = "dropZeroVariance is false, so no group is dropped and none is replaced"
+    elif not algorithm.drops_groups:
+        whose = f" by default for {algorithm.name}" if algorithm.drop_zero_variance is None else ""
+        reason = f"dropZeroVariance is false{whose}, so no group is dropped and none is replaced"
         fix = "set dropZeroVariance to true, or leave refillRounds out"
     else:
         return

@@ -47,6 +47,20 @@ def gigpo(
     return Advantages(advantages=whole)
 
 
+def groups_with_step_signal(
+    episodes: Sequence[EpisodeView], *, gamma: float = STEP_DISCOUNT, tolerance: float = 1e-9
+) -> frozenset[int]:
+    """Groups with a state from which returns differ by more than `tolerance`, so that turns have
+    advantages even if all episodes have the same reward."""
+    returns = [discounted(np.array(e.turn_rewards, dtype=np.float64), gamma) for e in episodes]
+    groups = set()
+    for (group, _), turns in _anchors(episodes).items():
+        of_state = [returns[i][u] for i, u in turns]
+        if max(of_state) - min(of_state) > tolerance:
+            groups.add(group)
+    return frozenset(groups)
+
+
 def _anchors(episodes: Sequence[EpisodeView]) -> dict[tuple[int, str], list[tuple[int, int]]]:
     """(episode, turn) pairs by (group, state before the turn)."""
     anchors: dict[tuple[int, str], list[tuple[int, int]]] = {}

@@ -7,9 +7,13 @@ from types import MappingProxyType
 
 from agentrl_components.spec.algorithms import EstimatorName
 from agentrl_components.spec.fields.algorithm import Algorithm
-from agentrl_components.update.advantages.episodes import Advantages, EpisodeView
+from agentrl_components.update.advantages.episodes import (
+    Advantages,
+    EpisodeView,
+    zero_variance,
+)
 from agentrl_components.update.advantages.gae import token_level, turn_level
-from agentrl_components.update.advantages.gigpo import gigpo
+from agentrl_components.update.advantages.gigpo import gigpo, groups_with_step_signal
 from agentrl_components.update.advantages.group_relative import group_relative
 from agentrl_components.update.advantages.leave_one_out import leave_one_out
 from agentrl_components.update.advantages.reinforce_pp import reinforce_pp, reinforce_pp_baseline
@@ -51,3 +55,12 @@ def estimate_advantages(episodes: Sequence[EpisodeView], algorithm: Algorithm) -
         ValueError: the algorithm needs a critic and an episode has no values.
     """
     return ESTIMATORS[algorithm.traits.estimator](episodes, algorithm)
+
+
+def groups_without_signal(episodes: Sequence[EpisodeView], algorithm: Algorithm) -> frozenset[int]:
+    """Groups in which all advantages are 0, for an algorithm whose baseline is the group: rewards
+    do not differ, and for `gigpo` neither do returns from a common state."""
+    groups = zero_variance(episodes)
+    if algorithm.traits.estimator == "gigpo" and algorithm.gigpo_weight > 0:
+        groups -= groups_with_step_signal(episodes)
+    return groups

@@ -131,6 +131,11 @@ VIOLATIONS: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["spec.algorithm.refillRounds"],
     ),
     (
+        "refill_needs_dropped_groups",
+        ("algorithm.refillRounds=2", "algorithm.name=gigpo"),
+        ["spec.algorithm.refillRounds"],
+    ),
+    (
         "kl_estimator_needs_coefficient",
         ("algorithm.kl.estimator=k1",),
         ["spec.algorithm.kl.estimator"],

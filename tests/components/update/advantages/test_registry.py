@@ -14,7 +14,11 @@ from agentrl_components.spec.algorithms import (
 )
 from agentrl_components.spec.fields.algorithm import Gae
 from agentrl_components.update.advantages.episodes import EpisodeView
-from agentrl_components.update.advantages.registry import ESTIMATORS, estimate_advantages
+from agentrl_components.update.advantages.registry import (
+    ESTIMATORS,
+    estimate_advantages,
+    groups_without_signal,
+)
 from agentrl_components.update.losses.registry import SURROGATES
 
 
@@ -90,14 +94,25 @@ def walk(group, states):
     )
 
 
-def test_gigpo_has_advantages_where_turns_differ_although_rewards_are_equal():
+def test_gigpo_keeps_groups_whose_turns_differ_although_their_rewards_are_equal():
     """In group 0 state "b" is reached one turn before the reward and at the reward: returns .95 and
     1. In group 1 all returns from a state are equal."""
     views = [walk(0, ("a", "b")), walk(0, ("b", "c")), walk(1, ("a", "b")), walk(1, ("a", "b"))]
     steps = Algorithm(name="gigpo")
+    assert groups_without_signal(views, steps) == {1}
     amounts = [float(abs(a).max()) for a in estimate_advantages(views, steps).advantages]
     assert min(amounts[:2]) > 0.1
     assert max(amounts[2:]) == 0.0
+    assert groups_without_signal(views, Algorithm(name="gigpo", gigpo_weight=0.0)) == {0, 1}
+    assert groups_without_signal(views, Algorithm(name="grpo")) == {0, 1}
+
+
+def test_gigpo_drops_no_group_unless_the_manifest_says_so():
+    dropping = {name for name in ALGORITHMS if Algorithm(name=name).drops_groups}
+    assert dropping == {"grpo", "rloo", "reinforce++-baseline", "gspo"}
+    assert Algorithm(name="gigpo", drop_zero_variance=True).drops_groups
+    assert not Algorithm(name="grpo", drop_zero_variance=False).drops_groups
+    assert not Algorithm(name="ppo", drop_zero_variance=True).drops_groups
 
 
 def test_gspo_has_the_papers_clip_range_and_sequence_mean_by_default():

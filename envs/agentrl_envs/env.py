@@ -98,7 +98,8 @@ class TaskSet(Protocol):
     name: str
 
     def instructions(self) -> str:
-        """The system prompt: what the agent is told before the first observation. May be empty."""
+        """The system prompt: what the agent is told before the first observation. May be empty.
+        With `opening_exchange`, a user message and the reply to it instead."""
         ...
 
     def size(self, split: Split) -> int | None:
@@ -130,6 +131,22 @@ class Relabels(Protocol):
         `Step.achieved`. A pure function. Raises `TaskError` if `observation` is not a first
         observation."""
         ...
+
+
+_REPLY_MARK = "\x1e"
+"""ASCII record separator: precedes the reply in instructions that are an exchange."""
+
+
+def opening_exchange(message: str, reply: str) -> str:
+    """Instructions that are given as a user message and its `reply` by the assistant, in place of
+    a system prompt: the form of AgentGym's conversations."""
+    return f"{message}{_REPLY_MARK}{reply}"
+
+
+def split_exchange(instructions: str) -> tuple[str, str | None]:
+    """The text of instructions, and the reply if they are an `opening_exchange`, else None."""
+    message, mark, reply = instructions.partition(_REPLY_MARK)
+    return message, reply if mark else None
 
 
 def content_id(environment: str, content: Any) -> str:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from agentrl_envs.env import Environment, Observation, Split, Step, TaskSet
+from agentrl_envs.env import Environment, Observation, Split, Step, TaskSet, split_exchange
 
 MAX_LISTED_ACTIONS = 40
 """Admissible actions that are listed with an observation; `help` lists all of them."""
@@ -25,11 +25,12 @@ def play(task_set: TaskSet, *, split: Split, index: int, console: Console, ask: 
     task = task_set.task(split, index)
     environment = task_set.environment()
     console.print(f"[bold]{escape(task.id)}[/]  {escape(task.category)}")
-    console.print(Text(task_set.instructions(), style="dim"))
+    instructions, _ = split_exchange(task_set.instructions())
+    console.print(Text(instructions, style="dim"))
     try:
         observation = environment.reset(task)
         console.print(Text(_usage(observation), style="dim"))
-        return _play_episode(environment, observation, task_set.instructions(), console, ask)
+        return _play_episode(environment, observation, instructions, console, ask)
     finally:
         environment.close()
 

@@ -13,6 +13,7 @@ Decisions:
 
 - Instructions are the system message. If the template supports none, they precede the first
   observation. Without instructions, the template's default system message is kept (Qwen2.5).
+- Instructions that are an exchange (`split_exchange`) are a user message and a reply instead.
 - Thinking is disabled if the template allows it (`enable_thinking`, Qwen3). The generation prompt
   then contains an empty think block, and replies are short enough to be one action. The block, or
   any thinking that the model samples anyway, stays in the history even if the template would
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from agentrl_components.dialogue.tokenizer import Codec
 from agentrl_components.errors import DriftError, ModelError
+from agentrl_envs.env import split_exchange
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -94,6 +96,13 @@ class ChatDialogue:
         self.stop: tuple[int, ...] = tuple(dict.fromkeys([closer, *own, *known, *ends]))
 
     def opening(self, instructions: str, observation: str) -> list[int]:
+        instructions, answer = split_exchange(instructions)
+        if answer is not None:
+            pieces = self._bare
+            said = (self._codec.escaped(text) for text in (instructions, answer, observation))
+            user, reply, seen = said
+            exchange = user + pieces.prompt + reply + pieces.closer + pieces.glue
+            return list(self._codec.encode(pieces.before + exchange + seen + pieces.prompt))
         system, seen = self._codec.escaped(instructions), self._codec.escaped(observation)
         before = self._bare.before
         if system and self._instructed is not None:

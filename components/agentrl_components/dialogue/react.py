@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from agentrl_components.dialogue.tokenizer import Codec
 from agentrl_components.errors import ModelError
+from agentrl_envs.env import split_exchange
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -38,8 +39,8 @@ class ReactDialogue:
         self._start = [first] if tokenizer.encode("a")[:1] == [first] else []
 
     def opening(self, instructions: str, observation: str) -> list[int]:
-        text = self._codec.escaped(instructions)
-        lead = self._codec.encode(f"{text}\n\n") if text else ()
+        texts = [self._codec.escaped(text) for text in split_exchange(instructions) if text]
+        lead = self._codec.encode("".join(f"{text}\n\n" for text in texts)) if texts else ()
         return [*self._start, *lead, *self._prompt(observation)]
 
     def following(self, reply: Sequence[int], observation: str) -> list[int]:

@@ -18,7 +18,7 @@ from agentrl_components.rollout.session_pool import SessionPool
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import RunSpec
 from agentrl_components.trajectory.record import Trajectory, Turn
-from agentrl_envs.env import Observation
+from agentrl_envs.env import Observation, split_exchange
 from agentrl_envs.world import Session, World
 
 NO_VERSION = -1
@@ -91,7 +91,7 @@ async def play_text(job: Job, rules: Rules, session: Session, agent: TextAgent) 
     """Play `job` to its end. Raises `SessionError` if the environment fails and `EngineError` if
     the agent fails."""
     seen = await session.reset(job.task)
-    messages = [Message(role="system", content=job.instructions)] if job.instructions else []
+    messages = opening_messages(job.instructions)
     state = EpisodeState()
     for number in range(rules.max_turns):
         messages.append(Message(role="user", content=prompt(seen, rules.admissible)))
@@ -111,6 +111,15 @@ async def play_text(job: Job, rules: Rules, session: Session, agent: TextAgent) 
             break
         seen = step.observation
     return trajectory(job, rules, state)
+
+
+def opening_messages(instructions: str) -> list[Message]:
+    """The messages before the first observation: a system message, or a user message and the
+    reply to it if the instructions are an exchange."""
+    text, answer = split_exchange(instructions)
+    if answer is not None:
+        return [Message(role="user", content=text), Message(role="assistant", content=answer)]
+    return [Message(role="system", content=text)] if text else []
 
 
 def prompt(seen: Observation, admissible: bool) -> str:

@@ -8,6 +8,7 @@ from transformers import PreTrainedTokenizerFast
 from agentrl_components.dialogue.chat import ChatDialogue
 from agentrl_components.dialogue.open import dialogue_for
 from agentrl_components.errors import DriftError, ModelError
+from agentrl_envs.env import opening_exchange
 
 Make = Callable[..., PreTrainedTokenizerFast]
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -228,3 +229,13 @@ def test_a_template_without_an_end_of_reply_token_is_rejected(make: Make) -> Non
     tokenizer = make(SPECIAL, endless + "{{- 'assistant: ' -}}", "<|im_end|>")
     with pytest.raises(ModelError, match="does not end a reply with a special token"):
         ChatDialogue(tokenizer)
+
+
+def test_instructions_that_are_an_exchange_are_a_user_message_and_a_reply(qwen2) -> None:
+    # The form of AgentGym's conversations: no system message of the environment's own.
+    ids = ChatDialogue(qwen2).opening(opening_exchange("Find it.", "OK."), "look")
+    start, end = "<|im_start|>", "<|im_end|>"
+    assert "".join(tokens(qwen2, ids)).replace("Ġ", " ") == (
+        f"{start}system\nYou are a helpful assistant.{end}\n{start}user\nFind it.{end}\n"
+        f"{start}assistant\nOK.{end}\n{start}user\nlook{end}\n{start}assistant\n"
+    )

@@ -8,52 +8,30 @@ from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.environments.babyai.actions import Plan, Refusal, Sight, refusal, sight
 from agentrl_envs.environments.babyai.field_of_view import Game, look
 from agentrl_envs.environments.babyai.hindsight import achieved
-from agentrl_envs.environments.babyai.level import MINIGRID, build, grid_code, state_hash, task_id
-from agentrl_envs.environments.babyai.options import LEVELS
+from agentrl_envs.environments.babyai.level import Levels, grid_code, state_hash
 from agentrl_envs.environments.babyai.pathfinding import FORWARD
 from agentrl_envs.environments.babyai.text_form import TextForm
-from agentrl_envs.errors import SessionError, TaskError
+from agentrl_envs.errors import SessionError
 
 
 class BabyAISession:
-    """Plays one task at a time. `strict`: AgentGym's rules, see `BabyAIOptions.compat`."""
+    """Plays one task at a time."""
 
-    def __init__(self, form: TextForm, *, strict: bool) -> None:
+    def __init__(self, form: TextForm) -> None:
         self._form = form
-        self._strict = strict
-        self._games: dict[str, Game] = {}
+        self._levels = Levels()
         self._game: Game = None
         self._over = True
         self._truncated = False
 
     def reset(self, task: Task) -> Observation:
         self._game = None
-        game = self._build_world(task)
+        game = self._levels.reset(task)
+        self._grid = grid_code(game)
         self._at_reset = Counter((it.type, it.color) for it in game.grid.grid if it)
         self._game, self._over, self._truncated = game, False, False
         self._seen = self._look()
         return self._observation(self._form.first(self._form.goal(game.mission), self._seen))
-
-    def _build_world(self, task: Task) -> Game:
-        """The world of `task`. Raises `TaskError` for a wrong payload, and if the content hash of
-        the world differs from the task id."""
-        level, seed = task.payload.get("level"), task.payload.get("seed")
-        if level not in LEVELS or not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-            raise TaskError(
-                f"task {task.id}: payload {dict(task.payload)!r} is not a BabyAI task; "
-                'it must hold a known "level" and a "seed" of 0 or more'
-            )
-        if level not in self._games:
-            self._games[level] = build(level)
-        game = self._games[level]
-        game.reset(seed=seed)
-        self._grid = grid_code(game)
-        if (found := task_id(level, game, self._grid)) != task.id:
-            raise TaskError(
-                f"task {task.id}: {level} with seed {seed} is {found} under minigrid {MINIGRID}; "
-                "use the minigrid version that dealt the task"
-            )
-        return game
 
     def step(self, action: str) -> Step:
         if self._game is None:
@@ -67,7 +45,7 @@ class BabyAISession:
         return self._carry_out(plan)
 
     def close(self) -> None:
-        self._games.clear()
+        self._levels.close()
         self._game = None
         self._over = True
 
@@ -99,7 +77,6 @@ class BabyAISession:
         raw, terminated, truncated = 0.0, False, False
         for primitive in plan.steps:
             _, raw, terminated, truncated, _ = game.step(primitive)
-            terminated = terminated and (raw > 0 or not self._strict)
             if terminated or truncated:
                 break
         success = terminated and raw > 0
@@ -114,7 +91,7 @@ class BabyAISession:
         ended = "done" if success else "failed" if self._over else ""
         return Step(
             observation=self._observation(self._form.later(self._seen, ended)),
-            reward=(float(raw) if self._strict else 1.0) if success else 0.0,
+            reward=1.0 if success else 0.0,
             terminated=terminated,
             truncated=self._truncated,
             wellformed=True,

@@ -6,12 +6,13 @@ The only module that imports minigrid, which takes a second; `level.build` impor
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import minigrid  # noqa: F401  registers the levels
 from minigrid.core.roomgrid import RoomGrid
 from minigrid.envs.babyai.core.roomgrid_level import RejectSampling
+from minigrid.minigrid_env import MiniGridEnv
 
 from agentrl_envs.environments.babyai.field_of_view import STEP, Game
 
@@ -30,6 +31,10 @@ class _Headless:
 
     def gen_obs(self) -> dict[str, Any]:
         return {}
+
+    def image(self) -> Any:
+        """minigrid's observation [7, 7, 3], which `gen_obs` leaves out: object, color, state."""
+        return MiniGridEnv.gen_obs(cast(MiniGridEnv, self))["image"]
 
     @property
     def front_pos(self: Any) -> tuple[int, int]:

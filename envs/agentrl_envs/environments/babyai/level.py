@@ -6,7 +6,7 @@ import hashlib
 from importlib.metadata import version
 from typing import Any
 
-from agentrl_envs.env import content_id
+from agentrl_envs.env import Split, Task, content_id, split_of
 from agentrl_envs.environments.babyai.field_of_view import Game
 from agentrl_envs.environments.babyai.options import LEVELS
 from agentrl_envs.errors import TaskError
@@ -22,6 +22,44 @@ def build(level: str) -> Game:
     from agentrl_envs.environments.babyai.headless import headless_level  # slow import
 
     return headless_level(level)
+
+
+class Levels:
+    """The level objects of one session, built once and reused."""
+
+    def __init__(self) -> None:
+        self._games: dict[str, Game] = {}
+
+    def reset(self, task: Task) -> Game:
+        """The world of `task`. Raises `TaskError` for a wrong payload, and if the content hash of
+        the world differs from the task id."""
+        level, seed = task.payload.get("level"), task.payload.get("seed")
+        if level not in LEVELS or not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise TaskError(
+                f"task {task.id}: payload {dict(task.payload)!r} is not a BabyAI task; "
+                'it must hold a known "level" and a "seed" of 0 or more'
+            )
+        if level not in self._games:
+            self._games[level] = build(level)
+        game = self._games[level]
+        game.reset(seed=seed)
+        found = task_id(level, game, grid_code(game))
+        if task.id not in (in_split(found, "train"), in_split(found, "heldout")):
+            raise TaskError(
+                f"task {task.id}: {level} with seed {seed} is {found} under minigrid {MINIGRID}; "
+                "use the minigrid version that dealt the task"
+            )
+        return game
+
+    def close(self) -> None:
+        self._games.clear()
+
+
+def in_split(identity: str, split: Split) -> str:
+    """`identity`, hashed again until `split_of` says `split`: for tasks whose split is given."""
+    while split_of(identity) != split:
+        identity = content_id("babyai", identity)
+    return identity
 
 
 def object_code(thing: Any) -> str:

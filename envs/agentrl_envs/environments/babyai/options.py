@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 STARTER = (
     "BabyAI-PickupDist-v0",
@@ -70,9 +70,14 @@ class BabyAIOptions(BaseModel):
     )
     compat: Literal["none", "agentgym"] = Field(
         default="none",
-        description="`agentgym` keeps AgentGym's rules where published numbers rest on them: the "
-        "reward is minigrid's 1 - 0.9 * steps / max_steps, the goal's order words become 'and', "
-        "only `pickup` (one word) is an action, and the wrong object does not end a strict level.",
+        description="`agentgym` plays AgentGym's game, for comparison with published results: its "
+        "menu, its paths, its words, its prompt form (user, assistant, user) and its score, which "
+        "is minigrid's 1 - 0.9 * steps / max_steps. Requires `text: agentgym`.",
+    )
+    ids: Literal["content", "agentgym"] = Field(
+        default="content",
+        description="`agentgym` deals the tasks of AgentGym's data set in the order of their ids: "
+        "814 training tasks and 90 held-out ones, with the paper's categories. Ignores `levels`.",
     )
 
     @field_validator("levels")
@@ -86,3 +91,9 @@ class BabyAIOptions(BaseModel):
                 raise ValueError(f"no level is called {name!r}; choose among {known}")
             levels += [level for level in found if level is not None]
         return tuple(dict.fromkeys(levels))
+
+    @model_validator(mode="after")
+    def _published_words(self) -> BabyAIOptions:
+        if self.compat == "agentgym" and self.text != "agentgym":
+            raise ValueError("compat: agentgym has AgentGym's words only; set text to agentgym")
+        return self

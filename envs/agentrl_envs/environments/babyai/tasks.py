@@ -6,6 +6,10 @@ from agentrl_envs.env import Split, Task, split_of
 from agentrl_envs.environments.babyai.environment import BabyAISession
 from agentrl_envs.environments.babyai.level import build, grid_code, task_id
 from agentrl_envs.environments.babyai.options import BabyAIOptions, short_name
+from agentrl_envs.environments.babyai.published.prompt import PROMPT
+from agentrl_envs.environments.babyai.published.session import PublishedSession
+from agentrl_envs.environments.babyai.published.tasks import PublishedTasks
+from agentrl_envs.environments.babyai.published.text import relabeled
 from agentrl_envs.environments.babyai.text_agentgym import AgentGym
 from agentrl_envs.environments.babyai.text_form import TextForm
 from agentrl_envs.environments.babyai.text_terse import Terse
@@ -67,25 +71,30 @@ class BabyAITasks:
 
     def __init__(self, options: BabyAIOptions | None = None) -> None:
         self.options = options or BabyAIOptions()
-        self._strict = self.options.compat == "agentgym"
-        terse = self.options.text == "terse"
-        self._form: TextForm = Terse() if terse else AgentGym(strict=self._strict)
+        self._form: TextForm = Terse() if self.options.text == "terse" else AgentGym()
+        self._published = PublishedTasks() if self.options.ids == "agentgym" else None
         self._scans = [_SeedScan(level) for level in self.options.levels]
 
     def instructions(self) -> str:
+        if self.options.compat == "agentgym":
+            return PROMPT
         return self._form.instructions()
 
     def size(self, split: Split) -> int | None:
-        return None
+        return self._published.size(split) if self._published else None
 
     def task(self, split: Split, index: int) -> Task:
         if index < 0:
             raise TaskError(f"index: {index} is negative; count from 0")
+        if self._published:
+            return self._published.task(split, index)
         position, level = divmod(index, len(self._scans))
         return self._scans[level].task(split, position)
 
-    def environment(self) -> BabyAISession:
-        return BabyAISession(self._form, strict=self._strict)
+    def environment(self) -> BabyAISession | PublishedSession:
+        if self.options.compat == "agentgym":
+            return PublishedSession()
+        return BabyAISession(self._form)
 
     def vocabulary(self) -> tuple[str, ...] | None:
         return self._form.vocabulary()
@@ -93,4 +102,6 @@ class BabyAITasks:
     def relabel(self, observation: str, goal: str) -> str:
         """A first observation with another goal, such as one of `Step.achieved`. Raises
         `TaskError` if the text is not a first observation of this form."""
+        if self.options.compat == "agentgym":
+            return relabeled(observation, goal)
         return self._form.relabel(observation, goal)

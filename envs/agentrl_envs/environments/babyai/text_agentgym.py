@@ -25,10 +25,9 @@ from agentrl_envs.errors import TaskError
 CHECK = "check available actions"
 _ACTION = re.compile(r"Action:\s*([^\n]*)")
 _STRANGE = re.compile(r"[^a-z0-9 ]+")
-_ORDER = re.compile(r",? then | after you ")
 _GOAL = "Your goal: "
 
-_INSTRUCTIONS = f"""\
+INSTRUCTIONS = f"""\
 You are placed in a room and have a goal to reach. Each turn you are told what you see, and you \
 answer with a thought and one action.
 
@@ -69,16 +68,13 @@ _REFUSED = {
 
 
 class AgentGym:
-    """The `agentgym` text form. `strict`: AgentGym's rules, see `BabyAIOptions.compat`."""
+    """The `agentgym` text form."""
 
     extra: tuple[str, ...] = (CHECK,)
-
-    def __init__(self, *, strict: bool) -> None:
-        self._strict = strict
-        self.take: str = "pickup" if strict else TAKE
+    take: str = TAKE
 
     def instructions(self) -> str:
-        return _INSTRUCTIONS.format(take=self.take)
+        return INSTRUCTIONS.format(take=TAKE)
 
     def vocabulary(self) -> None:
         return None
@@ -87,7 +83,7 @@ class AgentGym:
         return " ".join(filter(None, (thing.color, thing.state, thing.kind)))
 
     def goal(self, mission: str) -> str:
-        return _ORDER.sub(_joined, mission) if self._strict else mission
+        return mission
 
     def first(self, goal: str, seen: Sight) -> str:
         return f"{_GOAL}{goal}\n{_description(seen)}{_available(seen)}"
@@ -107,7 +103,7 @@ class AgentGym:
         if len(found) > 1:
             return Refusal.SEVERAL
         action = " ".join(_STRANGE.sub("", (found[0] if found else reply).lower()).split())
-        if action.startswith("pickup ") and not self._strict:
+        if action.startswith("pickup "):
             return f"{TAKE} {action[7:]}"
         return action
 
@@ -116,11 +112,6 @@ class AgentGym:
         if not newline or not head.startswith(_GOAL):
             raise TaskError(f"observation: holds no goal: {observation[:80]!r}; give a first one")
         return f"{_GOAL}{self.goal(goal)}\n{rest}"
-
-
-def _joined(match: re.Match[str]) -> str:
-    """Replaces an order word by "and", as AgentGym does; keeps a comma."""
-    return ", and " if match[0].startswith(",") else " and "
 
 
 def _available(seen: Sight) -> str:

@@ -42,6 +42,21 @@ class TextCraftOptions(BaseModel):
     most: Annotated[int, Field(ge=1, le=4)] = 2
     """Synthetic: maximum count of one ingredient, and of a recipe's product."""
 
+    compat: Literal["none", "agentgym"] = "none"
+    """`agentgym` plays AgentGym's game, for comparison with published results: its messages, its
+    prompt form (user, assistant, user), and any recipe of Minecraft whether shown or not."""
+    ids: Literal["content", "agentgym"] = "content"
+    """`agentgym` holds out 100 tasks with the depths of AgentGym's test set: 31, 41, 25 and 3 of
+    depth 1 to 4. Ignores `heldout`."""
+
+    @model_validator(mode="after")
+    def _published(self) -> TextCraftOptions:
+        if "agentgym" in (self.compat, self.ids) and self.recipes != "minecraft":
+            raise ValueError("recipes: AgentGym's are Minecraft's; set minecraft")
+        if self.compat == "agentgym" and self.text != "agentgym":
+            raise ValueError("compat: agentgym has AgentGym's words only; set text to agentgym")
+        return self
+
     @model_validator(mode="after")
     def _fits(self) -> TextCraftOptions:
         deepest = DEEPEST[self.recipes]
@@ -64,3 +79,8 @@ class TextCraftOptions(BaseModel):
                 f" got {self.raw_items}"
             )
         return self
+
+    def of_depth(self, depth: int, heldout: int) -> TextCraftOptions:
+        """The same options with goals of one depth, and that many held-out tasks."""
+        changes = {"depths": (depth,), "heldout": heldout, "ids": "content"}
+        return self.model_copy(update=changes)

@@ -12,6 +12,7 @@ from agentrl_envs.environments.textcraft.crafting import Workshop
 from agentrl_envs.environments.textcraft.environment import TextCraft
 from agentrl_envs.environments.textcraft.options import Recipes, TextCraftOptions
 from agentrl_envs.environments.textcraft.payload import NAME, pose, problem_of
+from agentrl_envs.environments.textcraft.published import PROMPT, TEST_COUNTS, PublishedTextCraft
 from agentrl_envs.environments.textcraft.recipes import Recipe
 from agentrl_envs.environments.textcraft.recipes_minecraft import minecraft_book
 from agentrl_envs.environments.textcraft.solver import Planner
@@ -54,11 +55,15 @@ class TextCraftTasks:
 
     def instructions(self) -> str:
         """The rules of the game; empty in the terse form."""
+        if self.options.compat == "agentgym":
+            return PROMPT
         return INSTRUCTIONS if self.options.text == "agentgym" else ""
 
     def size(self, split: Split) -> int | None:
-        """`options.heldout`; training tasks have no end."""
-        return self.options.heldout if split == "heldout" else None
+        """The number of held-out tasks; training tasks have no end."""
+        if split == "train":
+            return None
+        return len(self._heldout) if self.options.ids == "agentgym" else self.options.heldout
 
     def task(self, split: Split, index: int) -> Task:
         """The task at `index`. Raises `TaskError` for a negative one, and when the options leave
@@ -69,8 +74,10 @@ class TextCraftTasks:
             return self._heldout[index % len(self._heldout)]
         return self._draw(split, index, 0)[0]
 
-    def environment(self) -> TextCraft:
+    def environment(self) -> TextCraft | PublishedTextCraft:
         """A new session."""
+        if self.options.compat == "agentgym":
+            return PublishedTextCraft(self.options.turn_limit)
         return TextCraft(self._form, self.options.turn_limit)
 
     def vocabulary(self) -> tuple[str, ...] | None:
@@ -111,6 +118,9 @@ class TextCraftTasks:
 
     @cached_property
     def _heldout(self) -> tuple[Task, ...]:
+        if self.options.ids == "agentgym":
+            sets = [TextCraftTasks(self.options.of_depth(*each)) for each in TEST_COUNTS.items()]
+            return tuple(task for each in sets for task in each._heldout)
         tasks: dict[str, Task] = {}
         for index in range(self.options.heldout):
             attempt, task = 0, None

@@ -1,0 +1,92 @@
+"""AgentGym's TextCraft: recorded facts, what is kept, and the defect that is fixed.
+
+The comparison with AgentGym's own code is in tests/envs/agentgym."""
+
+import hashlib
+import random
+from collections import Counter
+
+import pytest
+
+from agentrl_envs.conformance.check import check
+from agentrl_envs.env import split_exchange
+from agentrl_envs.environments.textcraft.options import TextCraftOptions
+from agentrl_envs.environments.textcraft.tasks import TextCraftTasks
+
+TASKS = TextCraftTasks(TextCraftOptions(compat="agentgym", ids="agentgym"))
+GOLDEN = "d4724eee24074f9f"
+"""Hash of the 388 observations below. The same games equal AgentGym's, byte by byte."""
+OTHERS = ("", "dance", "get 0 diamond", "inventory please", "craft 1 stick using 2 oak planks")
+
+
+@pytest.fixture
+def env():
+    environment = TASKS.environment()
+    environment.reset(TASKS.task("heldout", 0))
+    return environment
+
+
+def said(env, action):
+    return env.step(f"Thought: hm.\nAction: {action}").observation.text
+
+
+def test_the_observations_of_recorded_games_are_unchanged():
+    env, draws, digest, count = TASKS.environment(), random.Random(7), hashlib.sha256(), 0
+    for index in range(0, 100, 4):
+        seen = env.reset(TASKS.task("heldout", index))
+        for _ in range(16):
+            digest.update(seen.text.encode())
+            count += 1
+            offered = draws.random() < 0.9
+            step = env.step(f"Action: {draws.choice(seen.admissible if offered else OTHERS)}")
+            seen = step.observation
+            if step.terminated:
+                break
+    assert (count, digest.hexdigest()[:16]) == (388, GOLDEN)
+
+
+def test_the_published_game_keeps_the_contract():
+    assert check(TASKS, tasks=4).failed() == {}
+
+
+def test_the_test_split_has_the_depths_of_the_paper():
+    tasks = [TASKS.task("heldout", index) for index in range(TASKS.size("heldout"))]
+    counts = Counter(task.category for task in tasks)
+    assert counts == {"depth 1": 31, "depth 2": 41, "depth 3": 25, "depth 4": 3}
+    assert len({task.id for task in tasks}) == 100
+
+
+def test_the_prompt_is_a_user_message_with_a_reply():
+    message, reply = split_exchange(TASKS.instructions())
+    assert "inventory" in message
+    assert reply.startswith("OK")
+
+
+def test_messages_are_those_of_agentgym(env):
+    assert said(env, "dance") == "Could not execute dance"
+    assert said(env, "get 2 unobtainium") == "Could not find unobtainium"
+    assert said(env, "craft 4 stick using planks") == "Wrong item format: planks"
+    assert said(env, "craft 4 stick using 2 oak planks") == (
+        "Could not find enough items to craft minecraft:stick"
+    )
+    assert said(env, "get 1 oak logs") == "Got 1 oak logs"
+    assert said(env, "inventory please") == "Inventory: [oak logs] (1) "
+    assert said(env, "craft 1 stick using 1 oak logs") == (
+        "Could not find a valid recipe for ItemTagWithCount(item_tag=ItemTag(tag=None, "
+        "item_id='minecraft:stick'), count=1)"
+    )
+
+
+def test_a_recipe_that_is_not_shown_can_be_executed_and_the_count_of_the_product_is_ignored(env):
+    assert said(env, "get 1 oak logs") == "Got 1 oak logs"
+    assert said(env, "craft 99 oak planks using 1 oak logs") == "Crafted 4 minecraft:oak_planks"
+    assert said(env, "craft 4 stick using 2 oak planks") == "Crafted 4 minecraft:stick"
+    assert said(env, "inventory") == "Inventory: [oak planks] (2) [stick] (4) "
+
+
+def test_an_ingredient_that_is_named_twice_needs_the_sum_of_both_counts(env):
+    # AgentGym checks each naming alone, so that one item can be spent twice.
+    said(env, "get 1 oak logs")
+    said(env, "craft 4 oak planks using 1 oak logs")
+    text = said(env, "craft 1 chest using 4 oak planks, 4 oak planks")
+    assert text == "Could not find enough items to craft minecraft:chest"

@@ -21,7 +21,7 @@ LAYERS: dict[str, list[list[str]]] = {
     ],
     "agentrl_pipelines": [
         ["cli"],
-        ["local", "stages"],
+        ["local", "stages", "sizing"],
         ["kfp_pipeline", "platform"],
     ],
     "agentrl_components": [

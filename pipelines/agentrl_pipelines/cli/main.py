@@ -10,6 +10,7 @@ from agentrl_pipelines.cli.commands.envs import envs
 from agentrl_pipelines.cli.commands.evaluate import evaluate
 from agentrl_pipelines.cli.commands.logs import logs
 from agentrl_pipelines.cli.commands.metrics import metrics
+from agentrl_pipelines.cli.commands.plan import plan
 from agentrl_pipelines.cli.commands.report import report
 from agentrl_pipelines.cli.commands.run import run
 from agentrl_pipelines.cli.commands.stage import stage
@@ -24,7 +25,7 @@ def main() -> None:
     """Train multi-turn LLM agents by reinforcement learning, from one manifest.
 
     \b
-    On this machine:  validate, run, metrics, report, eval
+    On this machine:  validate, plan, run, metrics, report, eval
     On a cluster:     submit, status, logs, crd
     Environments:     envs
     """
@@ -36,6 +37,7 @@ for command in (
     status,
     logs,
     validate,
+    plan,
     evaluate,
     report,
     metrics,

@@ -1,0 +1,164 @@
+"""The plan of a run as tables and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agentrl_components.spec import AgentRLRun
+from agentrl_pipelines.sizing.devices import GIB
+from agentrl_pipelines.sizing.plan import Plan
+
+
+def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
+    """Print the plan to `console`."""
+    spec, placed, device = run.spec, plan.layout, plan.device
+    console.print(Text(f"{run.metadata.name}: {spec.model.source}", "bold"))
+    trained = "" if spec.model.lora is None else f", {_count(plan.size.trainable)} of them trained"
+    engines = placed.engines * placed.tensor_parallel
+    _print(
+        console,
+        f"{_count(plan.size.total)} parameters{trained}; {placed.devices} x {device.name}: "
+        + (
+            "trainer and engine share it"
+            if placed.shared_device
+            else f"{placed.ranks} for the trainers, {engines} for the engines"
+        ),
+    )
+    console.print(_memory(plan))
+    console.print(_time(plan))
+    _print(
+        console,
+        f"Checkpoints: {_gib(plan.checkpoint)} each, at most {plan.kept} in the store "
+        f"({_gib(plan.checkpoint * plan.kept)}).",
+    )
+    _print(console, f"Environments: {plan.sessions:,} sessions open at the same time.")
+    tokens = sum(phase.load.tokens for phase in plan.phases)
+    _print(console, f"Tokens: at most {_count(tokens)} in all episodes of training.")
+    for problem in plan.problems:
+        _print(console, Text(str(problem), "red"))
+    if not plan.problems:
+        _print(console, Text("It fits.", "green"))
+
+
+def _print(console: Console, line: str | Text) -> None:
+    """Print a line that the terminal wraps, so that a file and a test get it whole."""
+    console.print(line, soft_wrap=True, highlight=False)
+
+
+def as_json(run: AgentRLRun, plan: Plan) -> dict[str, Any]:
+    """The plan as JSON data. Memory in bytes, durations in seconds."""
+    trainer, engine = plan.trainer, plan.engine
+    return {
+        "name": run.metadata.name,
+        "model": {
+            "source": run.spec.model.source,
+            "parameters": plan.size.total,
+            "trainable": plan.size.trainable,
+        },
+        "devices": {
+            "name": plan.device.name,
+            "count": plan.layout.devices,
+            "trainers": plan.layout.ranks,
+            "engines": plan.layout.engines,
+            "tensorParallel": plan.layout.tensor_parallel,
+        },
+        "trainerBytes": {name: getattr(trainer, name) for name, _ in _TRAINER}
+        | {"total": trainer.total},
+        "engineBytes": {
+            "weights": engine.weights,
+            "workspace": engine.workspace,
+            "cache": engine.cache,
+            "perToken": engine.token,
+        },
+        "phases": [
+            {
+                "maxTurns": phase.load.turns,
+                "iterations": phase.load.iterations,
+                "episodes": phase.load.episodes,
+                "tokensPerEpisode": phase.load.length,
+                "atOnce": phase.at_once,
+                "seconds": None if phase.duration is None else asdict(phase.duration),
+            }
+            for phase in plan.phases
+        ],
+        "hours": plan.hours,
+        "checkpointBytes": plan.checkpoint,
+        "checkpointsKept": plan.kept,
+        "sessions": plan.sessions,
+        "problems": [{"field": p.field, "reason": p.reason, "fix": p.fix} for p in plan.problems],
+    }
+
+
+_TRAINER = (
+    ("weights", "weights"),
+    ("gradients", "gradients"),
+    ("moments", "AdamW's moments"),
+    ("reference", "reference policy"),
+    ("critic", "critic"),
+    ("activations", "activations"),
+    ("logits", "logits"),
+    ("reserve", "reserve"),
+)
+"""Fields of `TrainerMemory` and their names in the table."""
+
+
+def _memory(plan: Plan) -> Table:
+    table = Table(title="Memory of a device", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("Trainer")
+    table.add_column("GiB", justify="right")
+    table.add_column("Engine")
+    table.add_column("GiB", justify="right")
+    engine = plan.engine
+    right = [
+        ("weights", engine.weights),
+        ("workspace", engine.workspace),
+        (f"keys and values, {max(engine.cache, 0) // engine.token:,} tokens", engine.cache),
+    ]
+    left = [(title, getattr(plan.trainer, name)) for name, title in _TRAINER]
+    left = [(title, count) for title, count in left if count]
+    for row in range(max(len(left), len(right))):
+        cells: list[str] = []
+        for side in (left, right):
+            title, count = side[row] if row < len(side) else ("", None)
+            cells += [title, "" if count is None else f"{count / GIB:,.2f}"]
+        table.add_row(*cells)
+    table.add_section()
+    totals = [f"{plan.trainer.total / GIB:,.2f}", f"{engine.total / GIB:,.2f}"]
+    table.add_row("total", totals[0], "total", totals[1], style="bold")
+    return table
+
+
+def _time(plan: Plan) -> Table:
+    total = "not estimated" if plan.hours is None else f"at most {plan.hours:,.1f} hours"
+    table = Table(title=f"Time: {total}", title_justify="left", box=box.SIMPLE_HEAD)
+    headers = ("max\nturns", "itera-\ntions", "epi-\nsodes", "at\nonce", "tokens\neach")
+    for name in (*headers, "rollout\ns", "update\ns", "hand-\nover s", "hours"):
+        table.add_column(name, justify="right")
+    for phase in plan.phases:
+        load, duration = phase.load, phase.duration
+        counts = (load.turns, load.iterations, load.episodes, phase.at_once, load.length)
+        times = ["-"] * 4
+        if duration is not None:
+            hours = load.iterations * duration.total / 3600
+            times = [f"{duration.rollout:,.1f}", f"{duration.update:,.1f}"]
+            times += [f"{duration.hand_over:,.1f}", f"{hours:,.1f}"]
+        table.add_row(*(f"{count:,}" for count in counts), *times)
+    return table
+
+
+def _count(number: int) -> str:
+    """A number with a unit: 7.62 B."""
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
+        if number >= size:
+            return f"{number / size:,.2f} {unit}"
+    return f"{number:,}"
+
+
+def _gib(count: int) -> str:
+    return f"{count / GIB:,.1f} GiB"

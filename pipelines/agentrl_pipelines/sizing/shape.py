@@ -1,0 +1,74 @@
+"""The architecture of a manifest's model, without its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentrl_components.errors import ModelError
+from agentrl_components.model.architecture import Architecture, Rope, read
+from agentrl_components.spec import Model
+
+TINY_VOCABULARY = 512
+"""Assumed for a `tiny` model, whose vocabulary is that of its environments."""
+
+
+def shape_of(model: Model, config: Path | None = None) -> Architecture:
+    """The architecture in the folder `config`, or that of `model.source`. Of an `hf://` source
+    only config.json is downloaded.
+
+    Raises:
+        ModelError: it cannot be read or downloaded, or the model is not supported.
+    """
+    scheme, _, rest = model.source.partition("://")
+    if config is not None:
+        return read(config)
+    if scheme == "tiny":
+        return _tiny(model)
+    if scheme == "file":
+        return read(Path(rest))
+    if scheme == "hf":
+        return read(_download(model, rest))
+    raise ModelError(
+        f"{model.source}: its config.json is not read from there; give a folder that has it with "
+        "--config"
+    )
+
+
+def _download(model: Model, name: str) -> Path:
+    try:
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    except ImportError as error:
+        raise ModelError(
+            f"{model.source}: huggingface_hub is not installed; install agentrl[train], or give "
+            "a folder with its config.json with --config"
+        ) from error
+    try:
+        return Path(hf_hub_download(name, "config.json", revision=model.revision)).parent
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise ModelError(
+            f"{model.source}: config.json cannot be downloaded; give a folder that has it with "
+            f"--config: {error}"
+        ) from error
+
+
+def _tiny(model: Model) -> Architecture:
+    """As `model.sources.make_tiny` creates it."""
+    tiny = model.tiny
+    return Architecture(
+        family="llama",
+        vocabulary=TINY_VOCABULARY,
+        hidden=tiny.hidden,
+        intermediate=tiny.intermediate,
+        layers=tiny.layers,
+        heads=tiny.heads,
+        kv_heads=tiny.kv_heads,
+        head_width=tiny.hidden // tiny.heads,
+        eps=1e-6,
+        rope=Rope(),
+        tied=True,
+        qkv_bias=False,
+        out_bias=False,
+        mlp_bias=False,
+        normed=False,
+    )

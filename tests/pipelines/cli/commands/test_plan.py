@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from agentrl_pipelines.cli.commands.plan import plan
+
+MANIFEST = """
+apiVersion: agentrl.dev/v1alpha1
+kind: AgentRLRun
+metadata: {name: large}
+spec:
+  model: {source: "models:/agent/1", dtype: bfloat16, context: 8192}
+  environments: [{name: rooms, builtin: babyai, options: {text: agentgym}}]
+  rollout: {tasks: 32, groupSize: 8}
+  horizon: {phases: [{maxTurns: 10, iterations: 20}]}
+"""
+
+QWEN_7B = {
+    "model_type": "qwen2",
+    "vocab_size": 152_064,
+    "hidden_size": 3584,
+    "intermediate_size": 18_944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "use_sliding_window": False,
+}
+
+
+def _plan(folder: Path, *arguments: str) -> Result:
+    (folder / "run.yaml").write_text(MANIFEST)
+    (folder / "config.json").write_text(json.dumps(QWEN_7B))
+    return CliRunner().invoke(plan, [str(folder / "run.yaml"), *arguments])
+
+
+def test_a_run_that_does_not_fit_is_refused_with_the_field_to_change(tmp_path):
+    done = _plan(tmp_path, "--config", str(tmp_path))
+    assert done.exit_code == 2
+    assert "7.62 B parameters; 1 x h100: trainer and engine share it" in done.stdout
+    assert "spec.compute.trainers.count: is 1, and a trainer needs" in done.stdout
+
+
+def test_a_run_that_fits_says_so_and_exits_with_0(tmp_path):
+    changes = ["--set", "model.source=tiny", "--set", "model.context=2048", "--device", "l40s"]
+    done = _plan(tmp_path, *changes)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.endswith("It fits.\n")
+
+
+def test_the_plan_as_json_has_bytes_seconds_and_problems(tmp_path):
+    done = _plan(tmp_path, "--config", str(tmp_path), "-o", "json")
+    data = json.loads(done.stdout)
+    assert data["model"]["parameters"] == 7_615_616_512
+    assert data["checkpointBytes"] == 14 * 7_615_616_512
+    assert data["phases"][0]["seconds"]["update"] > 0
+    assert data["problems"][0]["field"] == "spec.compute.trainers.count"
+
+
+def test_on_the_processor_the_time_needs_stated_throughputs(tmp_path):
+    tiny = ["--set", "model.source=tiny", "--set", "model.context=2048", "--device", "cpu"]
+    assert "Time: not estimated" in _plan(tmp_path, *tiny).stdout
+    stated = ["--trained-tokens", "20000", "--sampled-tokens", "10000"]
+    assert "Time: at most" in _plan(tmp_path, *tiny, *stated).stdout
+
+
+def test_a_source_whose_architecture_is_not_at_hand_asks_for_the_config(tmp_path):
+    done = _plan(tmp_path)
+    assert done.exit_code == 2
+    assert "models:/agent/1: its config.json is not read from there" in done.stderr

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import torch
+from qwen import QWEN_7B, TOY
+
+from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.packed_attention import PackedCausal
+from agentrl_components.spec import RunSpec
+from agentrl_components.update.flat_parameters import LANES
+from agentrl_pipelines.sizing import trainer_memory as trainer
+from agentrl_pipelines.sizing.devices import DEVICES, GIB
+from agentrl_pipelines.sizing.layout import Layout
+from agentrl_pipelines.sizing.model_size import model_size
+from agentrl_pipelines.sizing.sampler_memory import sampler_memory
+
+ONE = Layout(
+    ranks=1, sharded=False, engines=1, tensor_parallel=1, memory_share=0.5, shared_device=True
+)
+FOUR = Layout(
+    ranks=4, sharded=True, engines=2, tensor_parallel=2, memory_share=0.9, shared_device=False
+)
+
+
+def _spec(**fields) -> RunSpec:
+    return RunSpec.model_validate(
+        {
+            "environments": [{"name": "rooms", "builtin": "corridor"}],
+            "horizon": {"phases": [{"maxTurns": 4, "iterations": 1}]},
+            **fields,
+        }
+    )
+
+
+def _saved_bytes(tokens: int) -> int:
+    """What autograd keeps of a forward pass of TOY in float32, without the parameters."""
+    decoder = Decoder(TOY)
+    decoder.initialise(torch.Generator().manual_seed(0))
+    own = {p.untyped_storage().data_ptr() for p in decoder.parameters()}
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    attend = PackedCausal([tokens], torch.device("cpu"))
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        decoder(torch.zeros(tokens, dtype=torch.long), attend.positions_N, attend)
+    return sum(t.untyped_storage().nbytes() for key, t in kept.items() if key not in own)
+
+
+def test_activations_are_what_autograd_keeps():
+    spec = _spec(model={"context": 256}, update={"microBatchTokens": 256})
+    # On a CPU every norm keeps one array more: torch has no fused kernel for it there.
+    unfused = 256 * 4 * (2 * TOY.layers + 2) * TOY.hidden
+    expected = trainer.activation_bytes(spec, TOY) + unfused
+    assert abs(_saved_bytes(256) - expected) < 0.01 * expected
+
+
+def test_with_checkpointing_a_block_keeps_its_input_and_one_block_keeps_all():
+    spec = _spec(
+        model={"context": 256}, update={"microBatchTokens": 100, "gradientCheckpointing": True}
+    )
+    block = 4 * 128 + (2 * 8 + 2 * 2) * 16 + 4 * 384
+    # An episode of 256 tokens is longer than a pack of 100.
+    assert trainer.activation_bytes(spec, TOY) == 256 * 4 * (4 * 128 + block)
+
+
+def test_a_trainer_alone_holds_26_bytes_a_parameter_in_bfloat16_beside_a_step():
+    size = model_size(QWEN_7B)
+    memory = trainer.trainer_memory(_spec(model={"dtype": "bfloat16"}), QWEN_7B, size, ONE)
+    # Master and copy, two lanes and their sum, two moments.
+    assert memory.weights == 6 * size.total
+    assert memory.gradients == 12 * size.total == 4 * (LANES + 1) * size.total
+    assert memory.moments == 8 * size.total
+    assert memory.reference == memory.critic == 0
+
+
+def test_sharded_trainers_divide_16_bytes_a_parameter_and_gather_two_blocks():
+    size = model_size(QWEN_7B)
+    memory = trainer.trainer_memory(_spec(model={"dtype": "bfloat16"}), QWEN_7B, size, FOUR)
+    gathered = size.block * 8 + size.embedding * 2
+    assert memory.weights == size.total + gathered
+    assert memory.gradients == size.total
+    assert memory.moments == 2 * size.total
+
+
+def test_the_reference_policy_and_the_critic_are_counted_where_the_algorithm_has_them():
+    spec = _spec(algorithm={"name": "ppo", "kl": {"coefficient": 0.001}})
+    size = model_size(TOY)
+    memory = trainer.trainer_memory(spec, TOY, size, ONE)
+    assert memory.reference == 4 * size.total
+    assert memory.critic == memory.weights + memory.gradients + memory.moments
+
+
+def test_keys_and_values_of_a_token_of_the_7b_model_take_57_kib():
+    spec, size = _spec(model={"dtype": "bfloat16"}), model_size(QWEN_7B)
+    engine = sampler_memory(spec, QWEN_7B, size, ONE, DEVICES["h100"])
+    assert engine.token == 2 * 28 * 4 * 128 * 2 == 57_344
+    assert engine.cache == int(79 * GIB * 0.5) - 2 * size.total - (2 << 30)
+    assert engine.episodes(8192) == engine.cache // (57_344 * 8192)
+
+
+def test_tensor_parallel_divides_weights_and_keys():
+    spec, size = _spec(model={"dtype": "bfloat16"}), model_size(QWEN_7B)
+    engine = sampler_memory(spec, QWEN_7B, size, FOUR, DEVICES["h100"])
+    assert engine.weights == size.total
+    assert engine.token == 57_344 // 2

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import math
+
+from qwen import QWEN_7B, TOY
+
+from agentrl_components.spec import RunSpec
+from agentrl_pipelines.sizing.devices import DEVICES, Device
+from agentrl_pipelines.sizing.duration import Throughput
+from agentrl_pipelines.sizing.model_size import model_size
+from agentrl_pipelines.sizing.plan import checkpoint_bytes, make_plan
+from agentrl_pipelines.sizing.workload import phase_loads
+
+UNIT = Device(name="unit", memory=1 << 40, flops=1e12, bandwidth=1e12)
+
+
+def _spec(**fields) -> RunSpec:
+    return RunSpec.model_validate(
+        {
+            "environments": [{"name": "rooms", "builtin": "corridor"}],
+            "model": {"context": 1000},
+            "horizon": {
+                "phases": [{"maxTurns": 5, "iterations": 2}, {"maxTurns": 10, "iterations": 3}]
+            },
+            "rollout": {"tasks": 3, "groupSize": 4, "maxTokensPerTurn": 40},
+            **fields,
+        }
+    )
+
+
+def test_an_episode_of_the_longest_phase_fills_the_context_and_shorter_ones_their_share():
+    short, long = phase_loads(_spec())
+    assert (short.length, long.length) == (500, 1000)
+    assert (short.sampled, long.sampled) == (200, 400)
+    assert short.episodes == long.episodes == 12
+    assert (short.tokens, long.tokens) == (2 * 12 * 500, 3 * 12 * 1000)
+
+
+def test_stated_tokens_per_turn_replace_the_context():
+    short, long = phase_loads(_spec(), tokens_per_turn=60)
+    assert (short.length, long.length) == (300, 600)
+
+
+def test_stated_throughputs_give_the_time_without_knowledge_of_the_device():
+    assumed = Throughput(
+        trained_tokens=100, sampled_tokens=50, turn_seconds=1.0, hand_over=math.inf
+    )
+    unknown = Device(name="unknown", memory=1 << 40, flops=0, bandwidth=0)
+    plan = make_plan(_spec(), TOY, unknown, assumed)
+    short = plan.phases[0].duration
+    assert short is not None
+    assert short.update == 12 * 500 / 100
+    assert short.rollout == 12 * 200 / 50 + 5 * 1.0
+    assert plan.hours == (2 * (60 + 53) + 3 * (120 + 106)) / 3600
+
+
+def test_without_the_devices_speed_the_time_is_not_estimated():
+    unknown = Device(name="unknown", memory=1 << 40, flops=0, bandwidth=0)
+    assert make_plan(_spec(), TOY, unknown).hours is None
+
+
+def test_an_update_costs_four_passes_at_the_stated_share_of_the_peak():
+    assumed = Throughput(update_share=0.5)
+    duration = make_plan(_spec(), TOY, UNIT, assumed).phases[1].duration
+    assert duration is not None
+    size = model_size(TOY)
+    forward = 2 * (size.total - size.embedding) + 2 * 4 * 8 * 16 * 1000
+    # Forward and backward, and the log-probabilities before the update.
+    assert math.isclose(duration.update, 12 * 1000 * forward * 4 / (1e12 * 0.5))
+
+
+def test_decoding_reads_the_weights_and_half_of_the_final_cache_at_each_token():
+    assumed = Throughput(decode_share=0.5, prefill_share=1e9, turn_seconds=0)
+    duration = make_plan(_spec(), TOY, UNIT, assumed).phases[1].duration
+    assert duration is not None
+    size = model_size(TOY)
+    token = 2 * 4 * 2 * 16 * 4
+    step = (4 * size.total + 12 * token * 500) / (1e12 * 0.5)
+    assert math.isclose(duration.rollout, 400 * step, rel_tol=1e-6)
+
+
+def test_episodes_that_the_cache_cannot_hold_wait():
+    spec = _spec(model={"context": 1000, "dtype": "float32"})
+    token = 2 * 4 * 2 * 16 * 4
+    size = model_size(TOY)
+    # Half of the memory is the engine's: its weights, its workspace, and five episodes.
+    memory = 2 * (4 * size.total + (2 << 30) + 5 * 1000 * token)
+    small = Device(name="small", memory=memory, flops=1e12, bandwidth=1e12)
+    plan = make_plan(spec, TOY, small)
+    assert plan.phases[1].at_once == 5
+    assert plan.sessions == 10  # episodes of the first phase are half as long
+
+
+def test_a_checkpoint_is_the_model_and_twelve_bytes_a_trained_parameter():
+    size = model_size(QWEN_7B)
+    assert checkpoint_bytes(_spec(model={"dtype": "bfloat16"}), size) == 14 * size.total
+    assert checkpoint_bytes(_spec(algorithm={"name": "ppo"}), size) == (4 + 12 + 12) * size.total
+
+
+def test_a_7b_model_on_one_gpu_is_refused_with_the_field_to_change():
+    spec = _spec(model={"dtype": "bfloat16", "context": 8192})
+    (problem,) = make_plan(spec, QWEN_7B, DEVICES["h100"]).problems
+    assert problem.field == "spec.compute.trainers.count"
+    assert "is 1, and a trainer needs" in problem.reason
+    assert problem.fix.startswith("set it to 4 and update.gradientCheckpointing to true")
+
+
+def test_activations_that_do_not_fit_ask_for_checkpointing():
+    spec = _spec(model={"context": 65_536})
+    small = Device(name="small", memory=8 << 30, flops=1e12, bandwidth=1e12)
+    (problem,) = make_plan(spec, TOY, small).problems
+    assert problem.field == "spec.update.gradientCheckpointing"
+    assert problem.fix == "set it to true"
+
+
+def test_an_engine_that_cannot_hold_one_episode_names_the_longest_context_that_it_can():
+    spec = _spec(model={"context": 1_048_576}, update={"gradientCheckpointing": True})
+    token = 2 * 4 * 2 * 16 * 4
+    engine = 4 * model_size(TOY).total + (2 << 30) + 1000 * token
+    tight = Device(name="tight", memory=2 * engine, flops=1e12, bandwidth=1e12)
+    problems = make_plan(spec, TOY, tight).problems
+    context = next(p for p in problems if p.field == "spec.model.context")
+    assert context.fix.startswith("set it to 1,000 or less")

@@ -7,6 +7,8 @@
         ├── UnreachableError  no answer: the server is down or gone           try another server
         └── CapacityError     no session is free                              wait, then retry
 
+    OptionError               the name or an option of an environment is wrong    the user's mistake
+
 A bad reply of the agent is never an error: the environment answers it with an observation.
 """
 
@@ -41,3 +43,7 @@ class CapacityError(SessionError):
     def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class OptionError(ValueError):
+    """The name or an option of an environment is wrong. One line per error: field, reason, fix."""

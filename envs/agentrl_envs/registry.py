@@ -1,6 +1,8 @@
-"""Registry of the built-in environments.
+"""Registry of environments: the built-in ones, and those of other packages (`extensions`).
 
     tasks = task_set("corridor", {"turns": 8})
+    tasks = task_set("dial")                # an entry point of an installed package
+    tasks = task_set("dial:DialTasks")      # a class of an installed package
 
 An environment's module is imported only when its options or its task set are requested, so listing
 names is cheap and one environment does not need the dependencies of another.
@@ -8,7 +10,9 @@ names is cheap and one environment does not need the dependencies of another.
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import importlib.util
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,12 +20,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from agentrl_envs import extensions
 from agentrl_envs.env import TaskSet
+from agentrl_envs.errors import OptionError
+from agentrl_envs.extensions import Extension
 from agentrl_envs.needs import PYTHON_ONLY, Needs
-
-
-class OptionError(ValueError):
-    """The name or an option of an environment is wrong. One line per error: field, reason, fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +88,14 @@ def options(name: str) -> dict[str, str]:
     `OptionError` for an unknown name."""
     schema = _lookup(name).options_model().model_json_schema()
     return {
-        field: f"{_type_name(one)}, default {json.dumps(one['default'])}. "
+        field: f"{_type_name(one)}, {_default(one)}. "
         + " ".join(one.get("description", "").split())
-        for field, one in schema["properties"].items()
+        for field, one in schema.get("properties", {}).items()
     }
+
+
+def _default(schema: Mapping[str, Any]) -> str:
+    return f"default {json.dumps(schema['default'])}" if "default" in schema else "required"
 
 
 def _type_name(schema: Mapping[str, Any]) -> str:
@@ -103,12 +110,12 @@ def _type_name(schema: Mapping[str, Any]) -> str:
 
 
 def task_set(name: str, options: Mapping[str, Any] | None = None) -> TaskSet:
-    """The task set of a built-in environment.
+    """The task set of an environment.
 
     Raises `OptionError` for an unknown name, an unknown option or an invalid value, and if
     something that the environment needs is not installed here."""
     built_in = _lookup(name)
-    missing = [f"{name}: {what} is not installed; {fix}" for what, fix in built_in.needs.missing()]
+    missing = [f"{name}: {what} is not installed; {fix}" for what, fix in needs(name).missing()]
     if missing:
         raise OptionError("\n".join(missing))
     try:
@@ -119,8 +126,10 @@ def task_set(name: str, options: Mapping[str, Any] | None = None) -> TaskSet:
 
 
 def option_errors(name: str, options: Mapping[str, Any]) -> list[str]:
-    """One line per error in the options of a built-in environment: option, reason, fix. Empty if
-    the environment's packages are not installed here: they are where it runs."""
+    """One line per error in the options of an environment: option, reason, fix. Empty if the
+    environment's packages are not installed here: they are where it runs."""
+    if name not in BUILT_IN and not is_installed(name):
+        return []
     try:
         model = _lookup(name).options_model()
     except ModuleNotFoundError:
@@ -132,12 +141,36 @@ def option_errors(name: str, options: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _lookup(name: str) -> BuiltIn:
-    if name not in BUILT_IN:
-        raise OptionError(
-            f"environment: {name!r} is not built in; use one of {', '.join(sorted(BUILT_IN))}"
+def is_installed(name: str) -> bool:
+    """Whether an environment of another package can be imported here. Imports at most the packages
+    that contain its module."""
+    if not extensions.is_reference(name):
+        return name in extensions.installed()
+    try:
+        return importlib.util.find_spec(name.partition(":")[0]) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _lookup(name: str) -> BuiltIn | Extension:
+    """A built-in environment, else one of an installed package."""
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    if extensions.is_reference(name):
+        return Extension(reference=name)
+    installed = extensions.installed()
+    if name in installed:
+        return installed[name]
+    known = sorted((*BUILT_IN, *installed))
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    raise OptionError(
+        f"environment: {name!r} is not built in, and no installed package has it; "
+        + (
+            f"did you mean {near[0]}?"
+            if near
+            else f"use one of {', '.join(known)}, or module:Class"
         )
-    return BUILT_IN[name]
+    )
 
 
 def _error_lines(name: str, error: ValidationError) -> list[str]:

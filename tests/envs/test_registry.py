@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from agentrl_envs import registry
+from agentrl_envs.errors import OptionError
 
 
 def test_builtin_environments_have_one_line_descriptions():
@@ -27,12 +28,12 @@ def test_options_reach_the_environment():
 
 
 def test_error_for_an_unknown_name_lists_the_known_names():
-    with pytest.raises(registry.OptionError, match="'maze' is not built in; use one of babyai"):
+    with pytest.raises(OptionError, match=r"'maze' is not built in, .* use one of babyai"):
         registry.task_set("maze")
 
 
 def test_error_names_field_reason_and_fix_of_every_invalid_option():
-    with pytest.raises(registry.OptionError) as caught:
+    with pytest.raises(OptionError) as caught:
         registry.task_set("corridor", {"turns": 0, "colour": "red"})
     lines = str(caught.value).splitlines()
     assert lines == [

@@ -13,8 +13,8 @@ from agentrl_components.errors import SpecError
 from agentrl_components.spec import Environment
 from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.client.remote_world import RemoteWorld
-from agentrl_envs.errors import SessionError
-from agentrl_envs.registry import OptionError, task_set
+from agentrl_envs.errors import OptionError, SessionError
+from agentrl_envs.registry import task_set
 from agentrl_envs.world import LocalWorld, World
 
 

@@ -12,16 +12,27 @@ from agentrl_components.spec.fields.compute import Quantity, SecretVariable
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
 
+Reference = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[A-Za-z_][-A-Za-z0-9_.]*(:[A-Za-z_][A-Za-z0-9_]*)?$", max_length=200
+    ),
+]
+
 
 class Environment(SpecModel):
-    """One environment. Exactly one of `builtin`, `image` and `url` says where it runs."""
+    """One environment. `builtin`, `image` or `url` says where it runs; a `builtin` with an `image`
+    is served by that image."""
 
     name: Name
     """Name in reports, metrics and Kubernetes objects."""
-    builtin: str | None = Field(default=None, min_length=1, max_length=40)
-    """Name of a built-in environment; see `agentrl envs list`."""
+    builtin: Reference | None = None
+    """Name of a built-in environment (see `agentrl envs list`), or the task set of another package
+    as `module:Class`. With an `image`, also the name of an entry point of a package in it."""
     image: str | None = Field(default=None, min_length=1, max_length=512)
-    """Container image that serves the environment protocol. Requires Kubernetes."""
+    """On Kubernetes: container image that serves the environment protocol or, with a `builtin`,
+    that has AgentRL and the package of the environment. A run without Kubernetes uses the package
+    that is installed there."""
     url: HttpUrl | None = None
     """Address of an environment server that is already running."""
     token_env: str | None = Field(default=None, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")

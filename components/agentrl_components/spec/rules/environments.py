@@ -18,11 +18,11 @@ RESERVED_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})
     "environments.*.builtin",
     "environments.*.image",
     "environments.*.url",
-    cel="self.environments.all(e,"
-    " [has(e.builtin), has(e.image), has(e.url)].exists_one(given, given))",
+    cel="self.environments.all(e, has(e.url) ? !has(e.builtin) && !has(e.image)"
+    " : has(e.builtin) || has(e.image))",
 )
 def environments_have_one_location(spec: RunSpec) -> Iterator[Mistake]:
-    """Each environment must have exactly one of builtin, image and url."""
+    """Each environment must have a builtin, an image or both, or else a url."""
     for index, environment in enumerate(spec.environments):
         locations = {
             "builtin": environment.builtin,
@@ -32,26 +32,36 @@ def environments_have_one_location(spec: RunSpec) -> Iterator[Mistake]:
         given = [name for name, value in locations.items() if value is not None]
         if not given:
             reason = "does not say where it runs"
-        elif len(given) > 1:
+        elif len(given) > 1 and environment.url is not None:
             reason = f"{' and '.join(given)} are given together"
         else:
             continue
         yield Mistake(
             field=f"spec.environments[{index}]",
             reason=reason,
-            fix="give exactly one of builtin, image and url",
+            fix="give a builtin, an image or both, or else a url",
         )
 
 
 @rule(
     "environments.*.builtin",
+    "environments.*.image",
     "environments.*.replicas",
-    cel="self.environments.all(e, e.replicas > 0 || has(e.builtin))",
+    cel="self.environments.all(e, e.replicas > 0 || (has(e.builtin) && !has(e.image)))",
 )
 def zero_replicas_need_builtin(spec: RunSpec) -> Iterator[Mistake]:
-    """environments[].replicas may be 0 only for a builtin."""
+    """environments[].replicas may be 0 only for a builtin without an image."""
     for index, environment in enumerate(spec.environments):
-        if environment.replicas == 0 and environment.builtin is None:
+        if environment.replicas > 0:
+            continue
+        if environment.builtin is not None and environment.image is not None:
+            yield Mistake(
+                field=f"spec.environments[{index}].image",
+                reason="is not used with replicas 0: the environment runs inside the stages",
+                fix="leave it out and set spec.compute.image to an image of the stages that has "
+                "the environment's package, or set replicas to 1 or more",
+            )
+        if environment.builtin is None:
             yield Mistake(
                 field=f"spec.environments[{index}].replicas",
                 reason="is 0, and only a builtin can run inside the stages",
@@ -126,19 +136,26 @@ def environment_names_are_unique(spec: RunSpec) -> Iterator[Mistake]:
 
 @rule(
     "environments.*.builtin",
-    cel=f"self.environments.all(e, !has(e.builtin) || e.builtin in {sorted(built_in())})",
+    "environments.*.image",
+    cel="self.environments.all(e, !has(e.builtin) || has(e.image) || e.builtin.contains(':')"
+    f" || e.builtin in {sorted(built_in())})",
 )
 def builtins_exist(spec: RunSpec) -> Iterator[Mistake]:
-    """environments[].builtin must be an environment of `agentrl envs list`."""
+    """environments[].builtin must be a built-in environment or module:Class, unless an image is
+    given: what other packages call their environments is known only where they are installed."""
     known = sorted(built_in())
     for index, environment in enumerate(spec.environments):
-        if environment.builtin is not None and environment.builtin not in known:
-            near = difflib.get_close_matches(environment.builtin.lower(), known, n=1)
-            yield Mistake(
-                field=f"spec.environments[{index}].builtin",
-                reason=f"there is no built-in environment {environment.builtin}",
-                fix=f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}",
-            )
+        name = environment.builtin
+        if name is None or environment.image is not None or ":" in name or name in known:
+            continue
+        near = difflib.get_close_matches(name.lower(), known, n=1)
+        yield Mistake(
+            field=f"spec.environments[{index}].builtin",
+            reason=f"there is no built-in environment {name}",
+            fix=f"did you mean {near[0]}?"
+            if near
+            else f"use one of {', '.join(known)}, module:Class, or give the image that has it",
+        )
 
 
 @rule(

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
-from agentrl_envs.registry import needs
+from agentrl_envs.registry import BUILT_IN, is_installed, needs
 
 _DEVICES = Path("/dev")
 
@@ -35,6 +35,13 @@ def local_warnings(
             if not path.exists():
                 yield Mistake(field=field, reason=f"{path} does not exist", fix="check the path")
     for index, environment in enumerate(spec.environments):
+        name = environment.builtin
+        if name is not None and name not in BUILT_IN and not is_installed(name):
+            yield Mistake(
+                field=f"spec.environments[{index}].builtin",
+                reason=f"no package with {name} is installed",
+                fix="install its package with pip",
+            )
         if environment.builtin is not None:
             for what, fix in needs(environment.builtin).missing():
                 yield Mistake(

@@ -70,7 +70,7 @@ def _list_item(read: str, path: str) -> str:
 def local_mistakes(run: AgentRLRun) -> Iterator[Mistake]:
     """What prevents a valid manifest from running on this machine, without Kubernetes."""
     for index, environment in enumerate(run.spec.environments):
-        if environment.image is not None:
+        if environment.image is not None and environment.builtin is None:
             yield Mistake(
                 field=f"spec.environments[{index}].image",
                 reason="a container image needs Kubernetes",

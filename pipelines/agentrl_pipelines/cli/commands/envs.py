@@ -1,4 +1,4 @@
-"""`agentrl envs`: list, serve, check and play environments."""
+"""`agentrl envs`: list, serve, check, play and start environments."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,22 +39,27 @@ option_url = click.option("--url", help="URL of a running server, instead of a l
 
 @click.group()
 def envs() -> None:
-    """List, serve, check and play environments."""
+    """List, serve, check and play environments, and start a new one.
+
+    NAME is the name of a built-in environment, the name that an installed package gives one, or
+    module:Class."""
 
 
 @envs.command("list")
 @click.argument("name", required=False)
 def list_command(name: str | None) -> None:
-    """List the built-in environments, or the options of environment NAME."""
-    from agentrl_envs import registry
+    """List the environments, or the options of environment NAME."""
+    from agentrl_envs import extensions, registry
 
-    if name is None:
-        for each, line in registry.names().items():
-            click.echo(f"{each:<12} {line}")
-            for what, fix in registry.needs(each).missing():
-                click.echo(f"{'':<12} not installed here: {what}; {fix}")
-        return
     with usage_errors():
+        if name is None:
+            for each, line in registry.names().items():
+                click.echo(f"{each:<12} {line}")
+                for what, fix in registry.needs(each).missing():
+                    click.echo(f"{'':<12} not installed here: {what}; {fix}")
+            for each, extension in extensions.installed().items():
+                click.echo(f"{each:<12} {extension.summary}")
+            return
         for field, line in registry.options(name).items():
             click.echo(f"{field:<24} {line}")
         needs = registry.needs(name)
@@ -150,6 +156,22 @@ def check_command(
         report = check(task_set, tasks=tasks, seed=seed, factory=factory)
     click.echo(str(report))
     sys.exit(0 if report.passed else 1)
+
+
+@envs.command("new")
+@click.argument("name")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="Folder to write. Default: NAME in the current folder.",
+)
+def new_command(name: str, folder: Path | None) -> None:
+    """Write the Python package of a new environment NAME: a small game that works, and its test."""
+    from agentrl_envs.scaffold import write_package
+
+    with usage_errors():
+        for path in write_package(name, folder or Path(name)):
+            click.echo(path)
 
 
 @envs.command("play")

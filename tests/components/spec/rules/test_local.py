@@ -48,3 +48,14 @@ def test_a_missing_vllm_is_reported(tmp_path):
     assert warnings(tmp_path, (), rollout=vllm) == [
         "spec.rollout.engine: vllm is not installed; install agentrl[vllm], or set it to torch"
     ]
+
+
+def test_an_environment_whose_package_is_missing_is_reported(tmp_path):
+    def of(**environment: str) -> list[str]:
+        return warnings(tmp_path, environments=[{"name": "own", **environment}])
+
+    missing = "is installed; install its package with pip"
+    field = "spec.environments[0].builtin: no package with"
+    assert of(builtin="no_such.world:Tasks") == [f"{field} no_such.world:Tasks {missing}"]
+    assert of(builtin="no-such", image="a/b:1") == [f"{field} no-such {missing}"]
+    assert of(builtin="agentrl_envs.environments.corridor:CorridorTasks") == []

@@ -8,6 +8,7 @@ import yaml
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import load, local_mistakes, parse
 from agentrl_components.spec.rules.validation import RULES
+from agentrl_envs.registry import names
 
 MANIFEST = """
 apiVersion: agentrl.dev/v1alpha1
@@ -55,7 +56,7 @@ VIOLATIONS: list[tuple[str, tuple[str, ...], list[str]]] = [
     ),
     (
         "environments_have_one_location",
-        ("environments[0].builtin=null", "environments[1].image=a/b:1"),
+        ("environments[0].builtin=null", "environments[1].url='http://a:1'"),
         ["spec.environments[0]", "spec.environments[1]"],
     ),
     (
@@ -253,8 +254,11 @@ VIOLATIONS: list[tuple[str, tuple[str, ...], list[str]]] = [
     ),
     (
         "zero_replicas_need_builtin",
-        ("environments[0]={name: web, url: 'http://a:1', replicas: 0}",),
-        ["spec.environments[0].replicas"],
+        (
+            "environments[0]={name: web, url: 'http://a:1', replicas: 0}",
+            "environments[1]={name: own, builtin: 'own:Tasks', image: 'a/b:1', replicas: 0}",
+        ),
+        ["spec.environments[0].replicas", "spec.environments[1].image"],
     ),
     ("s3_needs_endpoint_or_region", ("storage.url=s3://runs/a",), ["spec.storage.endpoint"]),
     (
@@ -319,6 +323,36 @@ def test_a_group_size_of_one_is_valid_without_a_group_baseline(tmp_path):
 
 def test_a_context_that_exceeds_the_replies_of_the_longest_phase_is_valid(tmp_path):
     assert _load(tmp_path, ("model.context=513", "rollout.maxTokensPerTurn=64")) == []
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        "{name: own, builtin: 'my_package.world:MyTasks'}",
+        "{name: own, builtin: 'my_package.world:MyTasks', image: 'a/b:1'}",
+        "{name: own, builtin: my-world, image: 'a/b:1', options: {size: 3}}",
+        "{name: own, builtin: babyai, image: 'a/b:1', options: {text: terse}}",
+    ],
+)
+def test_an_environment_of_another_package_is_valid(tmp_path, environment):
+    assert _load(tmp_path, (f"environments[0]={environment}",)) == []
+
+
+def test_a_plain_name_that_is_not_built_in_needs_an_image(tmp_path):
+    assert _load(tmp_path, ("environments[0].builtin=my-world",)) == [
+        "spec.environments[0].builtin: there is no built-in environment my-world; use one of "
+        f"{', '.join(sorted(names()))}, module:Class, or give the image that has it"
+    ]
+    assert _load(tmp_path, ("environments[0].builtin=babiai",)) == [
+        "spec.environments[0].builtin: there is no built-in environment babiai; did you mean "
+        "babyai?"
+    ]
+
+
+def test_an_image_with_a_builtin_needs_no_kubernetes():
+    read = yaml.safe_load(MANIFEST)
+    read["spec"]["environments"][0] |= {"image": "example.org/own:1"}
+    assert list(local_mistakes(parse(read))) == []
 
 
 def test_container_images_and_suspended_runs_are_rejected_without_kubernetes():

@@ -67,6 +67,15 @@ def test_a_custom_image_keeps_its_entrypoint_and_gets_port_and_token():
     } in container(1)["env"]
 
 
+def test_a_builtin_with_an_image_is_served_by_that_image():
+    own = {"name": "own", "builtin": "my_package.world:MyTasks", "image": "a/b:1"}
+    (server,) = made(spec=SERVED | {"environments": [own]})["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert server["image"] == "a/b:1"
+    assert server["command"][:4] == ["agentrl", "envs", "serve", "my_package.world:MyTasks"]
+
+
 def test_secrets_are_passed_by_reference_to_servers_and_to_nothing_else():
     own = [{"name": "JUDGE_KEY", "secret": "judge", "key": "api-key"}]
     spec = SERVED | {"environments": [{"name": "own", "image": "a/b:1", "secretEnv": own}]}

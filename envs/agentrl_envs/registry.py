@@ -64,6 +64,12 @@ BUILT_IN = {
         options="TextCraftOptions",
         tasks="TextCraftTasks",
     ),
+    "search": BuiltIn(
+        summary="answer questions by searching a corpus, over several turns",
+        module="agentrl_envs.environments.search",
+        options="SearchOptions",
+        tasks="SearchTasks",
+    ),
     "corridor": BuiltIn(
         summary="walk to a door and open it; tiny, for tests and first tries",
         module="agentrl_envs.environments.corridor",

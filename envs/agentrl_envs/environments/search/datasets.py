@@ -57,7 +57,7 @@ def read_tasks(files: Sequence[QuestionFile], items: Sequence[int]) -> dict[Spli
 
 
 def _chosen(
-    rows: Mapping[tuple[str, str], Sequence[Question | None]], items: Sequence[int]
+    rows: Mapping[tuple[Split, Dataset], Sequence[Question | None]], items: Sequence[int]
 ) -> list[tuple[Split, Question | None]]:
     chosen: list[tuple[Split, Question | None]] = []
     for item in items:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -27,7 +28,11 @@ def open_service(options: RetrieverOptions) -> Retriever:
             f"search.options.retriever.key_env: the variable {options.key_env} is not set where "
             "the environment runs; set it (on Kubernetes by environments[].secretEnv)"
         )
-    kinds = {"search-r1": SearchR1, "opensearch": OpenSearch, "web": WebSearch}
+    kinds: dict[str, Callable[[RetrieverOptions, str], Retriever]] = {
+        "search-r1": SearchR1,
+        "opensearch": OpenSearch,
+        "web": WebSearch,
+    }
     return kinds[options.kind](options, key)
 
 

@@ -52,6 +52,8 @@ class HeldoutResult(SuccessRate):
     pass_at: dict[int, float]
     """pass@k by k; empty if `samples` is 1."""
     categories: dict[str, SuccessRate]
+    environments: dict[str, SuccessRate] = {}
+    """By environment, if there are several; without those that were down."""
     turn_sweep: dict[int, SuccessRate]
     """Success rate by turn limit, for `evaluation.turnSweep`."""
 
@@ -83,8 +85,20 @@ def heldout_result(
         out_of_tokens=sum(e.out_of_tokens for e in played),
         pass_at={k: mean_pass_at(tries, k) for k in ([1, *powers] if samples > 1 else [])},
         categories={name: success_rate(some, seed) for name, some in sorted(categories.items())},
+        environments=_by_environment(episodes, played, seed),
         turn_sweep={},
     )
+
+
+def _by_environment(
+    episodes: Sequence[Trajectory], played: Sequence[Trajectory], seed: int
+) -> dict[str, SuccessRate]:
+    if len({e.environment for e in episodes}) == 1:
+        return {}
+    names = sorted({e.environment for e in played})
+    return {
+        name: success_rate([e for e in played if e.environment == name], seed) for name in names
+    }
 
 
 def category(episode: Trajectory) -> str:

@@ -18,6 +18,7 @@ from agentrl_components.reporting.read import read
 from agentrl_components.reporting.schema import (
     AlarmSummary,
     CheckpointSummary,
+    EnvironmentSummary,
     EpisodePair,
     Heldout,
     IntermediateEvaluation,
@@ -66,6 +67,7 @@ def build(store: Store, run: AgentRLRun, root: Path | None = None) -> Report:
         manifest=dump(run),
         heldout=Heldout(**{name: found.get(name) for name in Heldout.model_fields}),
         phases=_phases(spec.horizon, records.iterations, steps, records.state),
+        by_environment=_by_environment(tuple(each.name for each in spec.environments), steps),
         wall_seconds=records.state.wall_seconds,
         alarms=_alarms(records.iterations),
         checkpoints=_checkpoints(store, steps, found, spec.horizon.window),
@@ -133,6 +135,27 @@ def _phases(
                 success_first=fmean(success[:EDGE_ITERATIONS]) if success else None,
                 success_last=fmean(success[-EDGE_ITERATIONS:]) if success else None,
                 ended=_ended(done, number, current, state),
+            )
+        )
+    return tuple(summaries)
+
+
+def _by_environment(
+    names: Sequence[str], steps: Sequence[IterationRecord]
+) -> tuple[EnvironmentSummary, ...]:
+    summaries = []
+    for name in names if len(names) > 1 else ():
+        success = [
+            s for step in steps if (s := step.metrics.get(f"train/{name}/success")) is not None
+        ]
+        turns = [t for step in steps if (t := step.metrics.get(f"train/{name}/max_turns"))]
+        summaries.append(
+            EnvironmentSummary(
+                name=name,
+                success_first=fmean(success[:EDGE_ITERATIONS]) if success else None,
+                success_last=fmean(success[-EDGE_ITERATIONS:]) if success else None,
+                max_turns=int(turns[-1]) if turns else None,
+                down=sum(step.metrics.get(f"train/{name}/episodes") == 0 for step in steps),
             )
         )
     return tuple(summaries)

@@ -28,6 +28,8 @@ INK = "#1f2733"
 QUIET = "#8a93a0"
 LEARNING = "#2f7fd1"
 HELDOUT = "#d9622b"
+OTHERS = ("#2a9d8f", "#8e5bd0", "#c9a227", "#c2477f", "#6b7a3a")
+"""Colours of the environments, if there are several."""
 
 _PERCENT = FuncFormatter(lambda value, _: f"{value * 100:.0f} %")
 
@@ -174,6 +176,10 @@ def _plot_success(axes: Axes, report: Report, span: int) -> None:
             linewidth=2.2,
             label="training, at the phase's horizon",
         )
+        for number, name in enumerate(report.environments if len(report.environments) > 1 else ()):
+            of_one = [step.metrics.get(f"train/{name}/success") for step in steps]
+            color = OTHERS[number % len(OTHERS)]
+            axes.plot(x, _smoothed(steps, of_one), color=color, linewidth=1.2, label=name)
     points = _heldout_points(report, len(steps))
     if points:
         turns = points[0][1].max_turns

@@ -53,6 +53,20 @@ class PhaseSummary(ReportPart):
     """Why the phase ended; for a phase that has not ended, its state."""
 
 
+class EnvironmentSummary(ReportPart):
+    """One environment of a run with several."""
+
+    name: str
+    success_first: float | None
+    """Mean training success of the first iterations that played it."""
+    success_last: float | None
+    """Mean training success of the last iterations that played it."""
+    max_turns: int | None
+    """Its turn limit in the last iteration that played it."""
+    down: int
+    """Iterations that it was left out of, because it did not answer."""
+
+
 class AlarmSummary(ReportPart):
     """An alarm that fired at one iteration or several consecutive ones."""
 
@@ -110,6 +124,8 @@ class Report(ReportPart):
     """The manifest as YAML."""
     heldout: Heldout
     phases: tuple[PhaseSummary, ...]
+    by_environment: tuple[EnvironmentSummary, ...] = ()
+    """Empty if there is one environment."""
     wall_seconds: dict[str, float]
     """Seconds by stage."""
     alarms: tuple[AlarmSummary, ...]

@@ -6,6 +6,7 @@ another.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agentrl_components.dialogue.protocol import Dialogue
@@ -22,6 +23,7 @@ class Rules:
     """How the episodes of one request are played."""
 
     max_turns: int
+    """Turn limit of an episode, in environments without one of their own."""
     context: int
     """Maximum tokens of an episode."""
     max_tokens_per_turn: int
@@ -33,6 +35,12 @@ class Rules:
     """Seed of the run."""
     purpose: str
     """Part of every seed, so that training and evaluation share no random stream."""
+    turn_limits: Mapping[str, int] = field(default_factory=dict)
+    """Turn limits of single environments, by name."""
+
+    def turns(self, environment: str) -> int:
+        """The turn limit of an episode in `environment`."""
+        return self.turn_limits.get(environment, self.max_turns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +113,8 @@ async def _turns(
     seen = Shown(await session.reset(job.task), job.task.id)
     buffer = played.buffer
     buffer.open(dialogue.opening(job.instructions, seen.observation.text))
-    for turn in range(rules.max_turns):
+    limit = rules.turns(job.environment)
+    for turn in range(limit):
         room = rules.context - len(buffer.ids)
         if room <= 0:
             played.note = f"{CONTEXT_FULL} of {rules.context} tokens"
@@ -119,7 +128,7 @@ async def _turns(
         if played.add(_turn(reply, span, text, seen, step), step):
             return
         seen = Shown(step.observation, step.state)
-        if turn + 1 < rules.max_turns:
+        if turn + 1 < limit:
             buffer.observe(dialogue.following(reply.ids, seen.observation.text))
 
 
@@ -181,7 +190,7 @@ def trajectory(job: Job, rules: Rules, played: EpisodeState) -> Trajectory:
         score=sum(turn.reward for turn in played.turns),
         raw_score=played.raw_score,
         success=played.success,
-        max_turns=rules.max_turns,
+        max_turns=rules.turns(job.environment),
         temperature=rules.temperature,
         note=played.note,
         **played.buffer.arrays(),

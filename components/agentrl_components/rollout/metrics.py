@@ -24,7 +24,10 @@ def check_lost(
     require_some: bool = False,
 ) -> None:
     """Check the share of lost episodes. Raises `RunError` if it exceeds `limit`, or, with
-    `require_some`, if all were lost. `prefix` and `of` name the episodes in the message."""
+    `require_some`, if all were lost. `prefix` and `of` name the episodes in the message.
+    Environments that are down do not count."""
+    down = down_environments(episodes)
+    episodes = [e for e in episodes if e.environment not in down]
     lost = [e for e in episodes if e.ending is Ending.LOST]
     all_lost = require_some and lost and len(lost) == len(episodes)
     if all_lost or len(lost) > limit * len(episodes):
@@ -32,6 +35,13 @@ def check_lost(
             f"{prefix}{len(lost)} of {len(episodes)} episodes{of} were lost, more than "
             f"spec.rollout.maxLostShare allows; the last one: {lost[-1].note}"
         )
+
+
+def down_environments(episodes: Sequence[Trajectory]) -> frozenset[str]:
+    """Environments that lost every episode while another one did not."""
+    played = {e.environment for e in episodes}
+    up = {e.environment for e in completed(episodes)}
+    return frozenset(played - up) if up else frozenset()
 
 
 def completed_groups(episodes: Sequence[Trajectory]) -> set[int]:
@@ -60,6 +70,24 @@ def training_metrics(episodes: Sequence[Trajectory], silent_groups: int) -> dict
         "train/tokens": float(sum(len(e.ids) for e in kept)),
         "train/environment_turns": float(len(replies)),
     }
+
+
+def environment_metrics(episodes: Sequence[Trajectory], names: Sequence[str]) -> dict[str, float]:
+    """The `train/<environment>/...` metrics of a run with several environments, else none. An
+    environment that is down has no episodes, and only this number."""
+    metrics: dict[str, float] = {}
+    for name in names if len(names) > 1 else ():
+        kept = [e for e in completed(episodes) if e.environment == name]
+        metrics[f"train/{name}/episodes"] = float(len(kept))
+        if kept:
+            metrics |= {
+                f"train/{name}/success": mean([e.success for e in kept]),
+                f"train/{name}/score": mean([e.score for e in kept]),
+                f"train/{name}/turns": mean([len(e.turns) for e in kept]),
+                f"train/{name}/max_turns": float(kept[0].max_turns),
+                f"train/{name}/wellformed": mean([t.wellformed for e in kept for t in e.turns]),
+            }
+    return metrics
 
 
 def mean_staleness(episodes: Sequence[Trajectory], version: int) -> float:

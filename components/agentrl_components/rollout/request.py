@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.rollout.tasks import DrawnTask
@@ -21,12 +21,15 @@ class CollectRequest:
     samples: int
     """Episodes of each task."""
     max_turns: int
+    """Turn limit in environments without one of their own."""
     temperature: float
     iteration: int
     purpose: str
     """Part of every seed: keeps the random streams of training, evaluation and warm start apart."""
     first_group: int = 0
     """Group number of the first task."""
+    turn_limits: Mapping[str, int] = field(default_factory=dict)
+    """Turn limits of single environments, by name."""
 
     def rules(self, spec: RunSpec) -> Rules:
         """The rules that all its episodes are played by."""
@@ -40,6 +43,7 @@ class CollectRequest:
             admissible=rollout.actions == "admissible" or self.purpose in ("random", "warm start"),
             seed=spec.seed,
             purpose=self.purpose,
+            turn_limits=self.turn_limits,
         )
 
     def jobs(

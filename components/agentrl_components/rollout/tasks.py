@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agentrl_components.spec import Environment
 from agentrl_envs.env import Split, Task
+from agentrl_envs.errors import CapacityError, SessionError
 from agentrl_envs.world import World
 
 
@@ -25,20 +26,50 @@ class TaskSource:
     def __init__(self, environments: Sequence[Environment], worlds: Mapping[str, World]) -> None:
         self._environments = environments
         self._worlds = worlds
+        self.down: set[str] = set()
+        """Environments that do not answer. Their tasks are shared out among the others."""
 
     async def draw(self, split: Split, count: int, batch: int = 0) -> list[DrawnTask]:
         """`count` tasks of a split: the batch-th consecutive slice of each environment's stream.
-        Batches do not overlap until a finite stream starts over."""
+        Batches do not overlap until a finite stream starts over, or an environment is down. An
+        environment that cannot deal is down, unless no other is up; then this raises
+        `SessionError`."""
+        weights = [e.weight for e in self._environments]
+        up = [0.0 if e.name in self.down else e.weight for e in self._environments]
         drawn = []
-        for environment, share in zip(
-            self._environments, shares([e.weight for e in self._environments], count), strict=True
+        for environment, share, taken in zip(
+            self._environments, shares(weights, count), shares(up, count), strict=True
         ):
             world = self._worlds[environment.name]
             if split == "heldout":
                 share = min(share, world.size("heldout") or share)
-            for i in range(batch * share, (batch + 1) * share):
-                drawn.append(DrawnTask(environment.name, await world.task(split, i)))
+                taken = min(taken, world.size("heldout") or taken)
+            try:
+                for i in range(batch * share, batch * share + taken):
+                    drawn.append(DrawnTask(environment.name, await world.task(split, i)))
+            except SessionError:
+                if sum(weight > 0 for weight in up) == 1:
+                    raise
+                self.down.add(environment.name)
+                return await self.draw(split, count, batch)
         return drawn
+
+    async def probe(self) -> list[str]:
+        """The environments that were down and answer again; they are no longer down."""
+        back = [name for name in sorted(self.down) if await _answers(self._worlds[name])]
+        self.down.difference_update(back)
+        return back
+
+
+async def _answers(world: World) -> bool:
+    session = world.session()
+    try:
+        await session.reset(await world.task("train", 0))
+    except (SessionError, CapacityError):
+        return False
+    finally:
+        await session.close()
+    return True
 
 
 class TaskPrefetcher:
@@ -58,6 +89,10 @@ class TaskPrefetcher:
         tasks = self._next.result()
         self._batch, self._next = batch + 1, self._start(batch + 1)
         return tasks
+
+    def discard(self) -> None:
+        """Draw the next batch anew: environments went down or came back."""
+        self._next = None
 
     def close(self) -> None:
         """Stop the thread."""

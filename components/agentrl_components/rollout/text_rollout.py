@@ -93,7 +93,7 @@ async def play_text(job: Job, rules: Rules, session: Session, agent: TextAgent) 
     seen = await session.reset(job.task)
     messages = opening_messages(job.instructions)
     state = EpisodeState()
-    for number in range(rules.max_turns):
+    for number in range(rules.turns(job.environment)):
         messages.append(Message(role="user", content=prompt(seen, rules.admissible)))
         action = await agent.reply(reply_request(job, rules, number, tuple(messages), seen))
         messages.append(Message(role="assistant", content=action))

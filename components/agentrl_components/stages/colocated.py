@@ -36,11 +36,12 @@ class ColocatedRollouts:
         """The episodes of an iteration, played now or taken from the store."""
         context = self._context
         if not it.window.max_lag:
-            return play_iteration(context, it.number, it.max_turns)
+            return play_iteration(context, it.number, it.max_turns, it.phase)
         for number, policy in it.window.iterations():
             if not self._queue.has(number, policy):
                 with loaded_policy(context, self._channel, policy, current=it.number):
-                    self._queue.put(number, policy, play_iteration(context, number, it.max_turns))
+                    episodes = play_iteration(context, number, it.max_turns, it.phase)
+                    self._queue.put(number, policy, episodes)
         return self._queue.take(it.number, it.policy)
 
     def load_weights(self, decision: Decision) -> None:

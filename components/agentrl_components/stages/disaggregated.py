@@ -44,7 +44,7 @@ def play_phase(context: RunContext, phase: int) -> int:
                 if policy != loaded:
                     load_policy(context, channel, policy)
                     loaded = policy
-                episodes = play_iteration(context, number, published.max_turns)
+                episodes = play_iteration(context, number, published.max_turns, published.phase)
                 queue.put(number, policy, episodes)
                 context.view.advance()
                 played += 1

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from agentrl_components.evaluation.heldout import RANDOM, heldout_evaluation
 from agentrl_components.evaluation.summary import HeldoutResult
+from agentrl_components.rollout.metrics import completed
 from agentrl_components.rollout.request import RANDOM_POLICY
 from agentrl_components.rollout.tasks import DrawnTask
 from agentrl_components.run.context import RunContext
@@ -36,6 +37,12 @@ def evaluate(context: RunContext, name: str) -> HeldoutResult:
         kept = [e for e in episodes if e.group < KEPT_GROUPS and e.sample == 0]
         context.store.replace(keys.episodes(name), codec.encode(kept))
         context.store.replace(key, result.model_dump_json(indent=1).encode())
+    answered = {episode.environment for episode in completed(episodes)}
+    for environment in context.spec.environments:
+        if environment.name not in answered:
+            context.view.note(
+                f"evaluation {name}: environment {environment.name} is down and is not part of it"
+            )
     if result.out_of_tokens:
         context.view.note(
             f"evaluation {name}: {result.out_of_tokens} of {len(episodes)} episodes ended because "
@@ -76,7 +83,11 @@ def with_heldout(context: RunContext, record: IterationRecord) -> IterationRecor
 
 
 def heldout(context: RunContext) -> Sequence[DrawnTask]:
-    """The held-out tasks of this run, always the same."""
-    if context.heldout is None:
-        context.heldout = context.workers.draw("heldout", context.spec.evaluation.tasks)
-    return context.heldout
+    """The held-out tasks of this run, always the same; without those of an environment that is
+    down when they are first drawn."""
+    if context.heldout is not None:
+        return context.heldout
+    drawn = context.workers.draw("heldout", context.spec.evaluation.tasks)
+    if not context.workers.down:
+        context.heldout = drawn
+    return drawn

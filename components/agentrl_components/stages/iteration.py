@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentrl_components.rollout.metrics import completed, mean_staleness, training_metrics
+from agentrl_components.rollout.metrics import (
+    completed,
+    environment_metrics,
+    mean_staleness,
+    training_metrics,
+)
 from agentrl_components.run.context import RunContext
 from agentrl_components.schedule.horizon import position
 from agentrl_components.schedule.record import IterationRecord
@@ -47,6 +52,7 @@ def iteration_record(
     silent = silent_groups(context, episodes)
     metrics: dict[str, float | None] = {
         **training_metrics(episodes, len(silent)),
+        **environment_metrics(episodes, [e.name for e in context.spec.environments]),
         **updated.metrics,
         "train/staleness": mean_staleness(episodes, context.training.version),
     }

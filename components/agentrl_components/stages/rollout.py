@@ -2,32 +2,57 @@
 
 from __future__ import annotations
 
-from agentrl_components.rollout.metrics import check_lost, completed_groups
+from collections.abc import Sequence
+
+from agentrl_components.rollout.metrics import check_lost, completed_groups, down_environments
 from agentrl_components.rollout.request import CollectRequest
+from agentrl_components.rollout.tasks import DrawnTask
 from agentrl_components.run.context import RunContext
+from agentrl_components.schedule.turn_limits import turn_limits
 from agentrl_components.stages.iteration import silent_groups
 from agentrl_components.trajectory.record import Trajectory
 
 
-def play_iteration(context: RunContext, number: int, max_turns: int) -> list[Trajectory]:
+def play_iteration(
+    context: RunContext, number: int, max_turns: int, phase: int
+) -> list[Trajectory]:
     """The episodes of iteration `number`, played by the current policy. Groups without a learning
     signal are replaced by other tasks, up to `algorithm.refillRounds` times. Raises `RunError` if
-    too many episodes stay lost after their replays (`Collector`)."""
+    too many episodes stay lost after their replays (`Collector`).
+
+    An environment that loses all its episodes while others do not is down: its tasks are shared out
+    among the others, in this iteration and those that follow, until it answers again."""
     spec = context.spec
     rounds = spec.algorithm.refill_rounds
     episodes: list[Trajectory] = []
     wanted = spec.rollout.tasks
-    for attempt in range(rounds + 1):
+    find_environments_that_are_back(context)
+
+    def play(attempt: int, tasks: Sequence[DrawnTask], first_group: int) -> list[Trajectory]:
         request = CollectRequest(
-            tasks=context.tasks.take(number * (rounds + 1) + attempt)[:wanted],
+            tasks=tasks,
             samples=spec.rollout.group_size,
             max_turns=max_turns,
+            turn_limits=turn_limits(spec, phase),
             temperature=spec.rollout.temperature,
             iteration=number,
             purpose=f"train/{attempt}",
-            first_group=attempt * spec.rollout.tasks,
+            first_group=first_group,
         )
-        episodes += context.collector.collect(request, context.training.version)
+        return context.collector.collect(request, context.training.version)
+
+    for attempt in range(rounds + 1):
+        batch = number * (rounds + 1) + attempt
+        tasks = context.tasks.take(batch)[:wanted]
+        episodes += play(attempt, tasks, attempt * spec.rollout.tasks)
+        if note_environments_down(context, episodes):
+            played = {(one.environment, one.task.id) for one in tasks}
+            others = [
+                one
+                for one in context.tasks.take(batch)[:wanted]
+                if (one.environment, one.task.id) not in played
+            ]
+            episodes += play(attempt, others, (rounds + 1 + attempt) * spec.rollout.tasks)
         if attempt == rounds:
             break
         useful = completed_groups(episodes) - silent_groups(context, episodes)
@@ -36,3 +61,27 @@ def play_iteration(context: RunContext, number: int, max_turns: int) -> list[Tra
             break
     check_lost(episodes, spec.rollout.max_lost_share, of=f" of iteration {number}")
     return episodes
+
+
+def note_environments_down(context: RunContext, episodes: Sequence[Trajectory]) -> bool:
+    """Find the environments that are down, and say so. False: none went down."""
+    found = down_environments(episodes) - context.workers.down
+    for name in sorted(found):
+        lost = [e for e in episodes if e.environment == name]
+        context.view.note(
+            f"environment {name} is down: {len(lost)} episodes are lost, and its tasks are shared "
+            f"out until it answers again; the last one: {lost[-1].note}"
+        )
+    if found:
+        context.workers.down.update(found)
+        context.tasks.discard()
+    return bool(found)
+
+
+def find_environments_that_are_back(context: RunContext) -> None:
+    """Take environments that answer again back into the run, and say so."""
+    back = context.workers.probe()
+    for name in back:
+        context.view.note(f"environment {name} answers again")
+    if back:
+        context.tasks.discard()

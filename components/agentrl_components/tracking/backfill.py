@@ -92,7 +92,11 @@ def evaluation_metrics(found: HeldoutResult, done: int) -> tuple[int, dict[str, 
     number = keys.evaluation_number(found.name)
     if number < 0:
         number = 0 if found.name == "before" else done
-    return number, {"heldout/success": found.success, "heldout/wellformed": found.wellformed}
+    by_environment = {
+        f"heldout/{name}/success": e.success for name, e in found.environments.items()
+    }
+    overall = {"heldout/success": found.success, "heldout/wellformed": found.wellformed}
+    return number, overall | by_environment
 
 
 def title(name: str) -> str:

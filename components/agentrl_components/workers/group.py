@@ -60,6 +60,15 @@ class WorkerGroup:
         """Tasks, as `TaskSource.draw` returns them."""
         return self.loop.run(self.source.draw(split, count, batch))
 
+    @property
+    def down(self) -> set[str]:
+        """Environments that do not answer, by name."""
+        return self.source.down
+
+    def probe(self) -> list[str]:
+        """The environments that were down and answer again."""
+        return self.loop.run(self.source.probe()) if self.down else []
+
     def _close_world(self, world: World) -> None:
         self.loop.run(world.close())
 

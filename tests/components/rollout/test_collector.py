@@ -193,9 +193,9 @@ def scores(episodes) -> dict[int, list[float]]:
 def test_silent_groups_are_replaced_by_other_tasks_up_to_refill_rounds():
     usual = {"tasks": 6, "groupSize": 3}
     with at_work(manifest({"name": "grpo"}, **usual)) as context:
-        alone = play_iteration(context, 0, 3)
+        alone = play_iteration(context, 0, 3, 0)
     with at_work(manifest({"name": "grpo", "refillRounds": 2}, **usual)) as context:
-        refilled = play_iteration(context, 0, 3)
+        refilled = play_iteration(context, 0, 3, 0)
         updated = context.learner.update(refilled, 0, 1e-3)
     told = scores(refilled)
     speaking = {group for group, some in told.items() if len(set(some)) > 1}
@@ -213,7 +213,7 @@ def test_silent_groups_are_replaced_by_other_tasks_up_to_refill_rounds():
 def test_refilling_ends_when_every_group_has_a_learning_signal():
     run = manifest({"name": "grpo", "refillRounds": 8}, tasks=1, groupSize=16)
     with at_work(run) as context:
-        episodes = play_iteration(context, 0, 4)
+        episodes = play_iteration(context, 0, 4, 0)
     told = scores(episodes)
     assert len(set(told[max(told)])) > 1
     assert all(len(set(told[group])) == 1 for group in told if group != max(told))

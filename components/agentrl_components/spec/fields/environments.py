@@ -45,6 +45,9 @@ class Environment(SpecModel):
     """Options of the environment, validated by the environment."""
     weight: float = Field(default=1.0, gt=0, le=1000)
     """Share of an iteration's tasks, relative to the weights of the other environments."""
+    max_turns: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = Field(default=(), max_length=64)
+    """Turn limits of this environment by phase, in place of `horizon.phases[].maxTurns`. The last
+    one holds for all further phases. Empty: those of the schedule."""
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """Timeout of one reset or step, in seconds, after which the session counts as lost."""
     replicas: int = Field(default=1, ge=0, le=1000)

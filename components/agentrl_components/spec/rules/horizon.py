@@ -184,6 +184,31 @@ def _warmup_ends(spec: RunSpec, field: str, count: int) -> Iterator[Mistake]:
         )
 
 
+@rule(
+    "environments.*.maxTurns",
+    "horizon.phases",
+    cel="self.environments.all(e, size(e.maxTurns) <= size(self.horizon.phases)"
+    " && e.maxTurns.isSorted())",
+)
+def environment_turns_fit_schedule(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].maxTurns may have one number for each phase, and may not decrease."""
+    phases = len(spec.horizon.phases)
+    for index, environment in enumerate(spec.environments):
+        field = f"spec.environments[{index}].maxTurns"
+        if len(environment.max_turns) > phases:
+            yield Mistake(
+                field=field,
+                reason=f"has {len(environment.max_turns)} numbers for {phases} phases",
+                fix=f"give at most {phases}",
+            )
+        if list(environment.max_turns) != sorted(environment.max_turns):
+            yield Mistake(
+                field=field,
+                reason="decreases from one phase to the next",
+                fix="sort the numbers",
+            )
+
+
 RULES: tuple[Rule, ...] = (
     max_turns_never_decrease,
     min_iterations_fit_phase,
@@ -194,4 +219,5 @@ RULES: tuple[Rule, ...] = (
     reward_std_needs_groups,
     learning_rate_warmup_ends,
     critic_warmup_ends,
+    environment_turns_fit_schedule,
 )

@@ -27,6 +27,8 @@ class EpisodeView:
     """Shaped score of the episode, given at its last sampled token."""
     group: int
     """Episodes with the same number were sampled for the same task."""
+    environment: str = ""
+    """Returns are normalised among the episodes of one environment."""
     mask: NDArray[np.bool_]  # [T]
     """True for tokens that the agent sampled."""
     spans: tuple[tuple[int, int], ...] = ()
@@ -56,6 +58,7 @@ class EpisodeView:
         return cls(
             reward=shaped(trajectory.score, len(turns), trajectory.max_turns, reward_spec),
             group=trajectory.group,
+            environment=trajectory.environment,
             mask=trajectory.mask,
             spans=tuple((turn.start, turn.end) for turn in turns),
             turn_rewards=tuple(factor * turn.reward for turn in turns),

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentrl_components.update.advantages.episodes import Advantages, EpisodeView, placed
-from agentrl_components.update.advantages.series import discounted, whitened
+from agentrl_components.update.advantages.series import discounted, whitened_within
 
 
 def token_level(
@@ -29,8 +29,8 @@ def token_level(
 ) -> Advantages:
     """GAE with one step per sampled token.
 
-    Returns advantages, normalised over the batch's sampled tokens if `whiten`, and the critic's
-    targets A_t + V(s_t) from the advantages before normalisation.
+    Returns advantages, normalised over the sampled tokens of each environment if `whiten`, and the
+    critic's targets A_t + V(s_t) from the advantages before normalisation.
 
     Raises:
         ValueError: an episode has no values.
@@ -96,7 +96,8 @@ def _pack(
     returns: list[NDArray[np.float64]],
     whiten: bool,
 ) -> Advantages:
-    final = whitened(advantages) if whiten else advantages
+    names = [episode.environment for episode in episodes]
+    final = whitened_within(advantages, names) if whiten else advantages
     return Advantages(
         advantages=tuple(placed(e, a) for e, a in zip(episodes, final, strict=True)),
         returns=tuple(placed(e, r) for e, r in zip(episodes, returns, strict=True)),

@@ -4,7 +4,8 @@ Hu, REINFORCE++, arXiv 2501.03262. The return of token t is
 
     G_t = sum_{k >= t} gamma^(k-t) * r_k        (over sampled tokens only)
 
-and the advantage is (G_t - mean) / std over all sampled tokens of the batch. The reward r_k is the
+and the advantage is (G_t - mean) / std over all sampled tokens of the batch, in a run with
+several environments over those of the same environment. The reward r_k is the
 per-token reward, such as -coefficient * KL to a reference policy, plus the episode's reward at its
 last sampled token. The `-baseline` variant subtracts the group's mean reward first.
 """
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from agentrl_components.update.advantages.episodes import Advantages, EpisodeView, by_group, placed
-from agentrl_components.update.advantages.series import discounted, whitened
+from agentrl_components.update.advantages.series import discounted, whitened_within
 
 
 def reinforce_pp(episodes: Sequence[EpisodeView], *, gamma: float = 1.0) -> Advantages:
@@ -43,6 +44,5 @@ def _normalised(
         if rewards_S.size:
             rewards_S[-1] += reward
         returns.append(discounted(rewards_S, gamma))
-    return Advantages(
-        advantages=tuple(placed(e, a) for e, a in zip(episodes, whitened(returns), strict=True))
-    )
+    final = whitened_within(returns, [episode.environment for episode in episodes])
+    return Advantages(advantages=tuple(placed(e, a) for e, a in zip(episodes, final, strict=True)))

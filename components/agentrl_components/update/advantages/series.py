@@ -20,6 +20,18 @@ def discounted(amounts: NDArray[np.float64], discount: float) -> NDArray[np.floa
     return np.array(list(backwards), dtype=np.float64)[::-1]
 
 
+def whitened_within(
+    parts: Sequence[NDArray[np.float64]], names: Sequence[str]
+) -> list[NDArray[np.float64]]:
+    """The parts, those of each name `whitened` on their own. `names` has one name for each part."""
+    result = list(parts)
+    for name in dict.fromkeys(names):
+        members = [index for index, other in enumerate(names) if other == name]
+        for index, part in zip(members, whitened([parts[i] for i in members]), strict=True):
+            result[index] = part
+    return result
+
+
 def whitened(parts: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
     """The parts, shifted and scaled such that all numbers together have mean 0 and standard
     deviation 1 (the population's, divided by n)."""

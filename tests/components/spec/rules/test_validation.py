@@ -168,6 +168,11 @@ VIOLATIONS: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["spec.horizon.phases[1].maxTurns"],
     ),
     (
+        "environment_turns_fit_schedule",
+        ("environments[0].maxTurns=[3, 4, 5, 6, 7, 8]", "environments[1].maxTurns=[5, 4]"),
+        ["spec.environments[0].maxTurns", "spec.environments[1].maxTurns"],
+    ),
+    (
         "min_iterations_fit_phase",
         ("horizon.advance=success", "horizon.phases[0].minIterations=21"),
         ["spec.horizon.phases[0].minIterations"],

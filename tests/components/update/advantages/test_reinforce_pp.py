@@ -55,3 +55,14 @@ def test_equal_rewards_in_the_whole_batch_give_zero_advantages():
 def test_an_empty_batch_and_an_episode_without_a_sampled_token_are_no_errors():
     assert reinforce_pp([]).advantages == ()
     np.testing.assert_array_equal(reinforce_pp([episode(1, "00")]).advantages[0], [0, 0])
+
+
+def test_returns_are_normalised_within_each_environment():
+    # Rewards 0 and 1 in one environment, 10 and 30 in the other: each pair becomes -1 and 1.
+    mask = np.array([True])
+    episodes = [
+        EpisodeView(reward=reward, group=index, environment=name, mask=mask)
+        for index, (name, reward) in enumerate([("a", 0.0), ("b", 10.0), ("a", 1.0), ("b", 30.0)])
+    ]
+    found = [float(a[0]) for a in reinforce_pp(episodes).advantages]
+    assert found == pytest.approx([-1.0, -1.0, 1.0, 1.0], abs=1e-6)

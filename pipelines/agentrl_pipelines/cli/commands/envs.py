@@ -133,6 +133,31 @@ def serve_command(
     serve(create_app(tasks, environments, settings), bound)
 
 
+@envs.command("sites")
+@click.option(
+    "--port", type=PORT, default=8090, show_default=True, help="Port to bind to. 0: a free port."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the content.")
+def sites_command(port: int, seed: int) -> None:
+    """Serve the sites of environment web on this machine, to look at them in a browser.
+
+    Prints the address and the account of each site."""
+    from agentrl_envs.environments.web_sites.accounts import ACCOUNTS
+    from agentrl_envs.environments.web_sites.serving import listen, serve_sites, site_urls
+
+    try:
+        bound = listen(port)
+    except OSError as error:
+        raise click.UsageError(
+            f"--port: cannot listen on {port} ({error.strerror}); choose another port"
+        ) from None
+    for site, url in site_urls(bound.getsockname()[1]).items():
+        account = ACCOUNTS.get(site)
+        login = f"  sign in as {account.username!r}, {account.password!r}" if account else ""
+        click.echo(f"{site:<16} {url}/{login}", err=True)
+    serve_sites(bound, seed)
+
+
 @envs.command("check")
 @click.argument("name")
 @option_options

@@ -1,5 +1,6 @@
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -136,3 +137,11 @@ def test_a_server_starts_serves_and_exits_cleanly_on_sigterm(workers):
         server.kill()
         server.wait()
         server.stderr.close()
+
+
+def test_sites_refuses_a_port_that_is_in_use():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = invoke("sites", "--port", str(port))
+    assert result.exit_code == 2
+    assert f"--port: cannot listen on {port}" in result.output

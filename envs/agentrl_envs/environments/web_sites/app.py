@@ -1,0 +1,208 @@
+"""The sites as one ASGI application, each under a path prefix of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from urllib.parse import parse_qsl, quote
+
+from starlette import routing
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from agentrl_envs.environments.web_sites import login
+from agentrl_envs.environments.web_sites.accounts import ACCOUNTS
+from agentrl_envs.environments.web_sites.pages import ALL_SITES
+from agentrl_envs.environments.web_sites.rendering import render
+from agentrl_envs.environments.web_sites.sessions import (
+    CAPACITY,
+    COOKIE,
+    LostStateError,
+    Sessions,
+)
+from agentrl_envs.environments.web_sites.state import State, seeded
+from agentrl_envs.environments.web_sites.visit import (
+    LONGEST_TEXT,
+    Page,
+    Redirect,
+    Route,
+    Site,
+    Visit,
+    missing,
+)
+
+LARGEST_BODY = 16 * 1024
+"""Bytes of a POST."""
+
+_STYLESHEET = (
+    files("agentrl_envs.environments.web_sites").joinpath("templates/site.css").read_text()
+)
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def create_app(seed: int = 0, *, capacity: int = CAPACITY) -> Starlette:
+    """All sites, with the content of a seed.
+
+    Each browser context sees a state of its own: see `sessions`. `GET /healthz` answers 200."""
+    sessions = Sessions(seeded(seed), capacity)
+    mounts = [_mount(site, sessions) for site in ALL_SITES]
+    return Starlette(
+        routes=[
+            routing.Route("/", _home),
+            routing.Route("/healthz", _health),
+            routing.Route("/site.css", _stylesheet),
+            *mounts,
+        ],
+    )
+
+
+async def _home(request: Request) -> Response:
+    del request
+    return HTMLResponse(render("home.html", {"sites": ALL_SITES}))
+
+
+async def _health(request: Request) -> Response:
+    del request
+    return PlainTextResponse("ok")
+
+
+async def _stylesheet(request: Request) -> Response:
+    del request
+    return Response(_STYLESHEET, media_type="text/css", headers={"cache-control": "max-age=3600"})
+
+
+def _mount(site: Site, sessions: Sessions) -> routing.Mount:
+    endpoints = []
+    if site.name in ACCOUNTS:
+        endpoints += [
+            routing.Route("/login", _login_page(site, sessions), methods=["GET"]),
+            routing.Route("/login", _login(site, sessions), methods=["POST"]),
+            routing.Route("/logout", _logout(site), methods=["POST"]),
+        ]
+    endpoints += [
+        routing.Route(route.path, _endpoint(site, route, sessions), methods=[route.method])
+        for route in site.routes
+    ]
+    endpoints.append(routing.Route("/{rest:path}", _no_page(site, sessions), methods=["GET"]))
+    return routing.Mount(f"/{site.name}", routes=endpoints)
+
+
+def _endpoint(site: Site, route: Route, sessions: Sessions) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        user = _user(site, request)
+        if route.login and not user:
+            here = request.url.path.removeprefix(f"/{site.name}") if route.method == "GET" else "/"
+            return _redirect(site, f"/login?next={quote(here)}")
+        form = await _form(request) if route.method == "POST" else {}
+        key = request.cookies.get(COOKIE)
+        try:
+            if route.method == "POST":
+                key, state = sessions.write(key)
+            else:
+                state = sessions.read(key)
+        except LostStateError:
+            return _lost()
+        visit = Visit(
+            state=state,
+            path=request.path_params,
+            query=request.query_params,
+            form=form,
+            user=user,
+        )
+        response = _response(site, route.handler(visit), user, state)
+        if route.method == "POST" and key is not None:
+            response.set_cookie(COOKIE, key, httponly=True, samesite="lax")
+        return response
+
+    return endpoint
+
+
+def _login_page(site: Site, sessions: Sessions) -> Endpoint:
+    async def login_page(request: Request) -> Response:
+        page = Page("login.html", {"next": request.query_params.get("next", "/"), "wrong": False})
+        return _shown(site, page, request, sessions)
+
+    return login_page
+
+
+def _login(site: Site, sessions: Sessions) -> Endpoint:
+    async def sign_in(request: Request) -> Response:
+        form = await _form(request)
+        cookie = login.sign_in(site.name, form.get("username", ""), form.get("password", ""))
+        target = form.get("next", "/")
+        if cookie is None:
+            page = Page("login.html", {"next": target, "wrong": True}, 401)
+            return _shown(site, page, request, sessions)
+        response = _redirect(site, target if target.startswith("/") else "/")
+        response.set_cookie(login.cookie_name(site.name), cookie, httponly=True, samesite="lax")
+        return response
+
+    return sign_in
+
+
+def _logout(site: Site) -> Endpoint:
+    async def sign_out(request: Request) -> Response:
+        del request
+        response = _redirect(site, "/")
+        response.delete_cookie(login.cookie_name(site.name))
+        return response
+
+    return sign_out
+
+
+def _no_page(site: Site, sessions: Sessions) -> Endpoint:
+    async def no_page(request: Request) -> Response:
+        return _shown(site, missing("page"), request, sessions)
+
+    return no_page
+
+
+def _shown(site: Site, page: Page, request: Request, sessions: Sessions) -> Response:
+    """A page that is no function of the session's state, except for its header."""
+    try:
+        state = sessions.read(request.cookies.get(COOKIE))
+    except LostStateError:
+        return _lost()
+    return _response(site, page, _user(site, request), state)
+
+
+def _response(site: Site, result: Page | Redirect, user: str, state: State) -> Response:
+    if isinstance(result, Redirect):
+        return _redirect(site, result.path)
+    shared = {
+        "site": site,
+        "base": f"/{site.name}",
+        "user": user,
+        "has_login": site.name in ACCOUNTS,
+        "in_cart": sum(state.shop.cart.values()),
+    }
+    text = render(result.template, {**shared, **result.values})
+    return HTMLResponse(text, result.status, headers={"cache-control": "no-store"})
+
+
+def _redirect(site: Site, path: str) -> Response:
+    return RedirectResponse(f"/{site.name}{path}", 303)
+
+
+def _user(site: Site, request: Request) -> str:
+    return login.signed_in(site.name, request.cookies.get(login.cookie_name(site.name)))
+
+
+def _lost() -> Response:
+    """The context cannot go on; an environment reports the episode as lost."""
+    text = "The state of this session is gone. Open a new browser context."
+    return PlainTextResponse(text, 503)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Fields of a URL-encoded body."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LARGEST_BODY:
+            raise HTTPException(413, f"the form is larger than {LARGEST_BODY} bytes")
+    pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+    return {name: " ".join(value.split())[:LONGEST_TEXT] for name, value in pairs}

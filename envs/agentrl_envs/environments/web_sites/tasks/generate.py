@@ -1,0 +1,55 @@
+"""All generated tasks of a seed.
+
+generated_tasks(0)[0].config["intent"]
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import chain, zip_longest
+from random import Random
+
+from agentrl_envs.environments.web_sites.state import seeded
+from agentrl_envs.environments.web_sites.tasks import (
+    code_host,
+    forum,
+    map,
+    mixed,
+    shop,
+    shop_admin,
+    wiki,
+)
+from agentrl_envs.environments.web_sites.tasks.form import SiteTask
+
+MOST_PER_TEMPLATE = 48
+"""Tasks of one template, so that no template outweighs the others."""
+
+TEMPLATES = tuple(
+    template
+    for room in (shop, shop_admin, forum, code_host, map, wiki, mixed)
+    for template in room.TEMPLATES
+)
+
+
+@cache
+def generated_tasks(seed: int = 0, most: int = MOST_PER_TEMPLATE) -> tuple[SiteTask, ...]:
+    """The tasks on the content of a seed, all different, the same on every machine. One of each
+    template in turn, at most `most` of each; `task_id` is the index."""
+    state = seeded(seed)
+    drawn = []
+    for template in TEMPLATES:
+        tasks = list(template(state))
+        Random(f"{seed} {template.__module__}.{template.__name__}").shuffle(tasks)
+        drawn.append(tasks[:most])
+    in_turn = [task for task in chain.from_iterable(zip_longest(*drawn)) if task is not None]
+    return tuple(
+        replace(task, config={"task_id": index, **task.config})
+        for index, task in enumerate(in_turn)
+    )
+
+
+def task(seed: int, index: int) -> SiteTask:
+    """The task at `index`, modulo their number."""
+    tasks = generated_tasks(seed)
+    return tasks[index % len(tasks)]

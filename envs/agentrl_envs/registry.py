@@ -24,7 +24,7 @@ from agentrl_envs import extensions
 from agentrl_envs.env import TaskSet
 from agentrl_envs.errors import OptionError
 from agentrl_envs.extensions import Extension
-from agentrl_envs.needs import PYTHON_ONLY, Needs
+from agentrl_envs.needs import PYTHON_ONLY, SCIENCE, Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,13 @@ BUILT_IN = {
         module="agentrl_envs.environments.search",
         options="SearchOptions",
         tasks="SearchTasks",
+    ),
+    "sciworld": BuiltIn(
+        summary="science experiments in a simulated house; needs Java",
+        module="agentrl_envs.environments.sciworld",
+        options="SciWorldOptions",
+        tasks="SciWorldTasks",
+        needs=SCIENCE,
     ),
     "corridor": BuiltIn(
         summary="walk to a door and open it; tiny, for tests and first tries",

@@ -1,18 +1,23 @@
 """The asynchronous interface of an environment, as rollouts use it.
 
-A `World` deals tasks and opens sessions. `LocalWorld` wraps a `TaskSet` of this process and calls
-it directly on the event loop: suitable for environments whose steps take less than about a
-millisecond. `client.remote_world.RemoteWorld` implements the same interface over HTTP.
+A `World` deals tasks and opens sessions. `LocalWorld` wraps a `TaskSet` of this process. It calls
+environments whose steps take less than about a millisecond directly on the event loop, and those
+that wait for another program, such as a JVM or a browser, in threads.
+`client.remote_world.RemoteWorld` implements the same interface over HTTP.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from agentrl_envs.answer_check import AnswerChecker
 from agentrl_envs.env import Environment, Observation, Relabels, Split, Step, Task, TaskSet
 from agentrl_envs.errors import TaskError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -70,27 +75,34 @@ class World(Protocol):
 
 
 class LocalSession:
-    """A session of an environment in this process."""
+    """A session of an environment in this process. `in_threads`: its calls block."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, *, in_threads: bool = False) -> None:
         self._environment = environment
+        self._in_threads = in_threads
         self._checker = AnswerChecker()
 
     async def reset(self, task: Task) -> Observation:
-        return self._checker.reset(self._environment.reset(task))
+        return self._checker.reset(await self._call(self._environment.reset, task))
 
     async def step(self, text: str) -> Step:
-        return self._checker.step(self._environment.step(text))
+        return self._checker.step(await self._call(self._environment.step, text))
 
     async def close(self) -> None:
-        self._environment.close()
+        await self._call(self._environment.close)
+
+    async def _call(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        if self._in_threads:
+            return await asyncio.to_thread(call, *arguments, **named)
+        return call(*arguments, **named)
 
 
 class LocalWorld:
-    """A task set in this process."""
+    """A task set in this process. `in_threads`: calls of its environments block."""
 
-    def __init__(self, task_set: TaskSet) -> None:
+    def __init__(self, task_set: TaskSet, *, in_threads: bool = False) -> None:
         self.task_set = task_set
+        self._in_threads = in_threads
 
     @property
     def name(self) -> str:
@@ -109,7 +121,7 @@ class LocalWorld:
         return self.task_set.task(split, index)
 
     def session(self) -> LocalSession:
-        return LocalSession(self.task_set.environment())
+        return LocalSession(self.task_set.environment(), in_threads=self._in_threads)
 
     @property
     def relabels(self) -> bool:

@@ -8,7 +8,7 @@ from agentrl_envs.errors import OptionError
 
 
 def test_builtin_environments_have_one_line_descriptions():
-    assert set(registry.names()) >= {"babyai", "textcraft", "corridor", "search"}
+    assert set(registry.names()) >= {"babyai", "textcraft", "corridor", "search", "sciworld"}
     assert all(len(line) < 80 for line in registry.names().values())
 
 

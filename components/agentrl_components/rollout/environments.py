@@ -14,7 +14,7 @@ from agentrl_components.spec import Environment
 from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.errors import OptionError, SessionError
-from agentrl_envs.registry import task_set
+from agentrl_envs.registry import needs, task_set
 from agentrl_envs.world import LocalWorld, World
 
 
@@ -28,7 +28,8 @@ async def open_world(environment: Environment, index: int = 0) -> World:
     """The `World` of one environment; `index` is its position in `spec.environments`."""
     if environment.builtin is not None:
         try:
-            return LocalWorld(task_set(environment.builtin, environment.options))
+            tasks = task_set(environment.builtin, environment.options)
+            return LocalWorld(tasks, in_threads=bool(needs(environment.builtin).programs))
         except OptionError as error:
             where = f"spec.environments[{index}]"
             raise SpecError([f"{where}: {line}" for line in str(error).splitlines()]) from error

@@ -13,6 +13,17 @@ Quantity = Annotated[
     str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$", max_length=20)
 ]
 """A Kubernetes resource quantity: 500m, 2, 4Gi."""
+_FACTORS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | {
+    f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGT", start=1)
+}
+
+
+def quantity_value(quantity: str) -> float:
+    """The number that a quantity stands for: 512.0 for 0.5Ki."""
+    number = quantity.rstrip("mkKMGTi")
+    return float(number) * _FACTORS.get(quantity[len(number) :], 1.0)
+
+
 ObjectName = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)
 ]

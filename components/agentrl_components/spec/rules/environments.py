@@ -6,9 +6,12 @@ import difflib
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from agentrl_components.spec.fields.compute import quantity_value
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
+from agentrl_envs.needs import PYTHON_ONLY
 from agentrl_envs.registry import names as built_in
+from agentrl_envs.registry import needs
 
 RESERVED_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})
 """Environment variables that the operator sets in every environment server."""
@@ -66,6 +69,39 @@ def zero_replicas_need_builtin(spec: RunSpec) -> Iterator[Mistake]:
                 field=f"spec.environments[{index}].replicas",
                 reason="is 0, and only a builtin can run inside the stages",
                 fix="set it to 1 or more, or leave it out",
+            )
+
+
+@rule("environments.*.builtin", "environments.*.replicas", "compute.image")
+def zero_replicas_need_the_packages(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].replicas may be 0 only for a builtin whose packages are in the stages' image;
+    an own compute.image may have them all."""
+    for index, environment in enumerate(spec.environments):
+        image = needs(environment.builtin or "").image
+        if environment.replicas == 0 and image != "envs" and spec.compute.image is None:
+            yield Mistake(
+                field=f"spec.environments[{index}].replicas",
+                reason=f"is 0, and the image of the stages cannot run {environment.builtin}: its "
+                f"servers use the image {image}",
+                fix="set it to 1 or more, or set spec.compute.image to an image that can",
+            )
+
+
+@rule("environments.*.builtin", "environments.*.memory")
+def memory_fits_builtin(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].memory may not be less than a builtin needs."""
+    for index, environment in enumerate(spec.environments):
+        needed_mib = needs(environment.builtin or "").memory_mib
+        if (
+            environment.builtin is not None
+            and environment.memory is not None
+            and needed_mib > PYTHON_ONLY.memory_mib  # the others may be given less
+            and quantity_value(environment.memory) < needed_mib * 2**20
+        ):
+            yield Mistake(
+                field=f"spec.environments[{index}].memory",
+                reason=f"{environment.memory} is less than {environment.builtin} needs",
+                fix=f"leave it out, or set it to {needed_mib}Mi or more",
             )
 
 
@@ -284,6 +320,8 @@ RULES: tuple[Rule, ...] = (
     environments_have_one_location,
     builtins_exist,
     zero_replicas_need_builtin,
+    zero_replicas_need_the_packages,
+    memory_fits_builtin,
     secret_env_needs_server,
     secret_env_names_are_free,
     environment_names_are_unique,

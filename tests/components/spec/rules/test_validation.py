@@ -258,6 +258,16 @@ VIOLATIONS: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["spec.warmStart.maxTurns"],
     ),
     (
+        "zero_replicas_need_the_packages",
+        ("environments[0]={name: lab, builtin: sciworld, replicas: 0}",),
+        ["spec.environments[0].replicas"],
+    ),
+    (
+        "memory_fits_builtin",
+        ("environments[0]={name: lab, builtin: sciworld, memory: 1.4Gi}",),
+        ["spec.environments[0].memory"],
+    ),
+    (
         "zero_replicas_need_builtin",
         (
             "environments[0]={name: web, url: 'http://a:1', replicas: 0}",
@@ -344,8 +354,8 @@ def test_an_environment_of_another_package_is_valid(tmp_path, environment):
 
 
 def test_a_plain_name_that_is_not_built_in_needs_an_image(tmp_path):
-    assert _load(tmp_path, ("environments[0].builtin=my-world",)) == [
-        "spec.environments[0].builtin: there is no built-in environment my-world; use one of "
+    assert _load(tmp_path, ("environments[0].builtin=quarry",)) == [
+        "spec.environments[0].builtin: there is no built-in environment quarry; use one of "
         f"{', '.join(sorted(names()))}, module:Class, or give the image that has it"
     ]
     assert _load(tmp_path, ("environments[0].builtin=babiai",)) == [
@@ -369,3 +379,9 @@ def test_container_images_and_suspended_runs_are_rejected_without_kubernetes():
         "and set url, or apply the manifest to a cluster",
         "spec.suspend: the run is suspended; set it to false, or run with --set suspend=false",
     ]
+
+
+def test_a_small_server_is_allowed_for_environments_that_need_little(tmp_path):
+    changed = "environments[0]={name: rooms, builtin: babyai, memory: 128Mi}"
+    enough = "environments[1]={name: lab, builtin: sciworld, memory: 1536Mi}"
+    assert _load(tmp_path, (changed, enough)) == []

@@ -259,3 +259,18 @@ def test_a_server_without_a_memory_field_gets_what_its_environment_needs():
         "containers"
     ][0]["resources"]
     assert resources["requests"]["memory"] == resources["limits"]["memory"] == "256Mi"
+
+
+def test_an_environment_that_needs_java_is_served_by_the_image_that_has_it():
+    lab = {"name": "lab", "builtin": "sciworld"}
+    for environment, image in (
+        (lab, PLATFORM.images.environment_science),
+        ({"name": "lab", "image": "registry.test/own:1"}, "registry.test/own:1"),
+    ):
+        manifest = made(spec=SPEC | {"environments": [environment]})
+        (container,) = manifest["spec"]["template"]["spec"]["containers"]
+        assert container["image"] == image
+    (container,) = made(spec=SPEC | {"environments": [lab]})["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert container["resources"]["limits"]["memory"] == "1536Mi"

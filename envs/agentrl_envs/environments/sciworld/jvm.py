@@ -1,0 +1,108 @@
+"""One Java process with ScienceWorld's simulators, and the calls into it.
+
+ScienceWorld is not thread-safe, also between simulators of one JVM: eight threads without a lock
+changed the results of five of eight worlds. All calls into a JVM are therefore made under its lock.
+A call goes through py4j's socket and releases Python's interpreter lock.
+
+The JVM reads its standard input and exits at its end, so it dies with this process however that
+ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JError, Py4JJavaError
+from scienceworld.constants import JAR_PATH
+
+from agentrl_envs.errors import SessionError
+
+BASE_HEAP_MB = 256
+"""Heap of a JVM without a world: classes, and what a load allocates for a moment."""
+WORLD_HEAP_MB = 12
+"""Heap of one loaded world; 9 to 10 MB were measured."""
+FLAGS = (
+    "-XX:+UseSerialGC",  # one call at a time: parallel collectors only add memory
+    "-XX:+ExitOnOutOfMemoryError",  # a JVM that is full is replaced, never half alive
+    "-XX:-UsePerfData",
+)
+CALL_TIMEOUT_S = 30.0
+"""Seconds that a call waits for the lock before the JVM counts as hanging and is killed. A call
+takes 0.2 s at most."""
+EXIT_TIMEOUT_S = 5.0
+
+# py4j logs a traceback for each call into a JVM that has died; the error says it once.
+logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+class Jvm:
+    """A running JVM."""
+
+    def __init__(self, worlds: int) -> None:
+        """Start a JVM with memory for `worlds` loaded worlds, in about half a second. Raises
+        `SessionError` if Java does not start."""
+        heap_mb = BASE_HEAP_MB + WORLD_HEAP_MB * worlds
+        try:
+            port, token, process = launch_gateway(
+                classpath=str(JAR_PATH),
+                javaopts=[f"-Xmx{heap_mb}m", *FLAGS],
+                die_on_exit=True,
+                enable_auth=True,  # else any user of the machine could run Java code through it
+                cwd=str(Path(JAR_PATH).parent),
+                return_proc=True,
+            )
+        except (OSError, ValueError, Py4JError) as error:
+            raise SessionError(
+                f"sciworld: Java did not start ({error}); install Java 17, such as "
+                "openjdk-17-jre-headless, and check that `java -version` works"
+            ) from error
+        self._process: subprocess.Popen[bytes] = process
+        self._lock = threading.RLock()
+        parameters = GatewayParameters(port=port, auth_token=token, auto_field=True)
+        self._gateway = JavaGateway(gateway_parameters=parameters, java_process=process)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def simulator(self) -> Any:
+        """A new simulator, py4j's proxy of a `PythonInterface`."""
+        with self.calls():
+            return self._gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface()
+
+    @contextmanager
+    def calls(self) -> Iterator[None]:
+        """Holds the lock for a sequence of calls. Raises `SessionError` if the JVM has died, hangs,
+        or failed in a call."""
+        if not self._lock.acquire(timeout=CALL_TIMEOUT_S):
+            self.kill()
+            raise SessionError(f"sciworld: JVM {self.pid} did not answer in {CALL_TIMEOUT_S:g} s")
+        try:
+            yield
+        except Py4JJavaError as error:
+            raise SessionError(f"sciworld: {error.java_exception.toString()}") from error
+        except (Py4JError, OSError) as error:
+            self.kill()  # its connection is broken: no session can go on
+            raise SessionError(f"sciworld: JVM {self.pid} has died") from error
+        finally:
+            self._lock.release()
+
+    def kill(self) -> None:
+        """End the JVM at once, with all its worlds."""
+        if self.alive:
+            self._process.kill()
+            self._process.wait(EXIT_TIMEOUT_S)
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()

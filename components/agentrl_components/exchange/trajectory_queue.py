@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentrl_components.errors import StoreError
 from agentrl_components.storage import keys
 from agentrl_components.storage.store import Store
 from agentrl_components.trajectory import codec
@@ -24,8 +25,19 @@ class TrajectoryQueue:
         self._store = store
 
     def put(self, number: int, policy: int, episodes: Sequence[Trajectory]) -> None:
-        """Write the episodes of iteration `number`, played by `policy`."""
-        self._store.put(keys.trajectories(number, policy), codec.encode(episodes))
+        """Write the episodes of iteration `number`, played by `policy`. Episodes that are there
+        already stay: they are the same except for their times.
+
+        Raises:
+            StoreError: others are there.
+        """
+        try:
+            self._store.put(keys.trajectories(number, policy), codec.encode(episodes))
+        except StoreError:
+            if not self.has(number, policy):
+                raise
+            if _without_times(self.take(number, policy)) != _without_times(episodes):
+                raise
 
     def has(self, number: int, policy: int) -> bool:
         """Whether the episodes of iteration `number`, played by `policy`, are there."""
@@ -44,3 +56,7 @@ class TrajectoryQueue:
             there, by = keys.iteration_and_policy(key)
             if there < covered or (there >= number and by < policy):
                 self._store.delete(key)
+
+
+def _without_times(episodes: Sequence[Trajectory]) -> bytes:
+    return codec.encode([episode.without_times() for episode in episodes])

@@ -6,6 +6,7 @@ another.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -66,6 +67,11 @@ class EpisodeState:
     success: bool = False
     raw_score: float = 0.0
     note: str = ""
+    _began: float = field(default_factory=time.monotonic)
+
+    def seconds(self) -> float:
+        """Seconds since the episode began, to the microsecond."""
+        return round(time.monotonic() - self._began, 6)
 
     def add(self, turn: Turn, step: Step) -> bool:
         """Append a turn and take over the outcome of its step. True: the episode is over."""
@@ -119,20 +125,29 @@ async def _turns(
         if room <= 0:
             played.note = f"{CONTEXT_FULL} of {rules.context} tokens"
             return
+        started_s = played.seconds()
         reply = await engine.generate(
             request(job, rules, number, turn, room, buffer, seen.observation, dialogue)
         )
         span = buffer.reply(reply)
         text = dialogue.text(reply.ids)
         step = await session.step(text)
-        if played.add(_turn(reply, span, text, seen, step), step):
+        times = (started_s, played.seconds())
+        if played.add(_turn(reply, span, text, seen, step, times), step):
             return
         seen = Shown(step.observation, step.state)
         if turn + 1 < limit:
             buffer.observe(dialogue.following(reply.ids, seen.observation.text))
 
 
-def _turn(reply: Generation, span: tuple[int, int], text: str, seen: Shown, step: Step) -> Turn:
+def _turn(
+    reply: Generation,
+    span: tuple[int, int],
+    text: str,
+    seen: Shown,
+    step: Step,
+    times: tuple[float, float],
+) -> Turn:
     return Turn(
         start=span[0],
         end=span[1],
@@ -143,6 +158,8 @@ def _turn(reply: Generation, span: tuple[int, int], text: str, seen: Shown, step
         version=reply.version,
         state=seen.state,
         achieved=step.achieved,
+        started_s=times[0],
+        duration_s=times[1] - times[0],
     )
 
 

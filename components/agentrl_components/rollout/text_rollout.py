@@ -90,11 +90,12 @@ class TextCollector:
 async def play_text(job: Job, rules: Rules, session: Session, agent: TextAgent) -> Trajectory:
     """Play `job` to its end. Raises `SessionError` if the environment fails and `EngineError` if
     the agent fails."""
+    state = EpisodeState()
     seen = await session.reset(job.task)
     messages = opening_messages(job.instructions)
-    state = EpisodeState()
     for number in range(rules.turns(job.environment)):
         messages.append(Message(role="user", content=prompt(seen, rules.admissible)))
+        started_s = state.seconds()
         action = await agent.reply(reply_request(job, rules, number, tuple(messages), seen))
         messages.append(Message(role="assistant", content=action))
         step = await session.step(action)
@@ -106,6 +107,8 @@ async def play_text(job: Job, rules: Rules, session: Session, agent: TextAgent) 
             action=action,
             observation=seen.text,
             version=NO_VERSION,
+            started_s=started_s,
+            duration_s=state.seconds() - started_s,
         )
         if state.add(turn, step):
             break

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agentrl_components.trajectory.record import Trajectory
 
@@ -59,6 +60,8 @@ class Model:
     name: str
     description: str = ""
     """Markdown."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """JSON: `reporting.description.model_metadata`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentrl_components.trajectory.record import Trajectory
 
@@ -28,9 +28,9 @@ class Tracker(Protocol):
         """Upload a file."""
         ...
 
-    def model(self, folder: Path, name: str, description: str) -> None:
+    def model(self, folder: Path, name: str, description: str, metadata: Mapping[str, Any]) -> None:
         """Register the model in `folder` (Hugging Face transformers layout) under `name`, with a
-        description in Markdown."""
+        description in Markdown and, as metadata, what is needed to let it act."""
         ...
 
     def describe(self, text: str) -> None:
@@ -60,7 +60,7 @@ class SilentTracker:
     def artifact(self, path: Path) -> None:
         pass
 
-    def model(self, folder: Path, name: str, description: str) -> None:
+    def model(self, folder: Path, name: str, description: str, metadata: Mapping[str, Any]) -> None:
         pass
 
     def describe(self, text: str) -> None:
@@ -93,7 +93,7 @@ class MemoryTracker:
     def artifact(self, path: Path) -> None:
         self.kept.append(path)
 
-    def model(self, folder: Path, name: str, description: str) -> None:
+    def model(self, folder: Path, name: str, description: str, metadata: Mapping[str, Any]) -> None:
         self.kept.append(folder)
 
     def describe(self, text: str) -> None:

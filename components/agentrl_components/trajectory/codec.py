@@ -110,7 +110,8 @@ def _restored(
         tokens, choices = slice(token, token + fields.pop("tokens")), fields.pop("choices")
         rows = range(choice, choice + (choices or 0))
         allowed = tuple(tensors["allowed"][starts[row] : starts[row + 1]].copy() for row in rows)
-        turns = (dict(zip(TURN, turn, strict=True)) for turn in fields.pop("turns"))
+        # Turns of earlier versions lack the last fields, which have defaults.
+        turns = (dict(zip(TURN, turn, strict=False)) for turn in fields.pop("turns"))
         restored.append(
             Trajectory(
                 **fields | {"ending": Ending(fields["ending"])},

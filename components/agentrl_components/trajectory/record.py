@@ -5,7 +5,7 @@ Legend: T tokens of the episode, S sampled tokens (mask is true).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -48,6 +48,12 @@ class Turn:
     achieved: tuple[str, ...] = ()
     """Goals that this action reached by chance, if the environment reports them. Used by hindsight
     relabelling."""
+    started_s: float = field(default=0.0, compare=False)
+    """Seconds from the start of the episode until the reply was requested, for display only: turns
+    that differ in their times are equal."""
+    duration_s: float = field(default=0.0, compare=False)
+    """Seconds from the request of the reply to the environment's answer, for display only. 0: not
+    known, as in records of earlier versions."""
 
 
 CONTEXT_FULL = "the episode filled the context"
@@ -108,3 +114,8 @@ class Trajectory:
     def num_sampled(self) -> int:
         """Number of sampled tokens."""
         return int(self.mask.sum())
+
+    def without_times(self) -> Trajectory:
+        """The episode without its turns' times, which differ each time that it is played."""
+        turns = tuple(replace(turn, started_s=0.0, duration_s=0.0) for turn in self.turns)
+        return replace(self, turns=turns)

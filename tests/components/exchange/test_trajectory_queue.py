@@ -1,5 +1,7 @@
 """Episodes are kept until they are learned from; those played ahead in vain are deleted."""
 
+from dataclasses import replace
+
 import pytest
 from corridor_rules import RULES
 
@@ -8,8 +10,10 @@ from agentrl_components.exchange.trajectory_queue import TrajectoryQueue
 from agentrl_components.rollout.episode import EpisodeState, Job, trajectory
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import MemoryStore
-from agentrl_components.trajectory.record import Trajectory
+from agentrl_components.trajectory.record import Trajectory, Turn
 from agentrl_envs.environments.corridor import CorridorTasks
+
+TURN = Turn(start=0, end=0, reward=0.0, wellformed=True, action="left", observation="", version=2)
 
 
 def episode(iteration: int) -> Trajectory:
@@ -41,6 +45,19 @@ def test_episodes_of_another_policy_are_not_taken():
     assert not queue.has(3, 2)
     with pytest.raises(StoreError):
         queue.take(3, 2)
+
+
+def test_episodes_that_differ_in_their_times_only_may_be_put_twice():
+    """As after a restart between the writing of episodes and the record of it."""
+    store = MemoryStore()
+    queue = TrajectoryQueue(store)
+    slow, fast = (replace(TURN, started_s=at, duration_s=2 * at) for at in (0.5, 0.25))
+    queue.put(3, 2, [replace(episode(3), turns=(slow,))])
+    queue.put(3, 2, [replace(episode(3), turns=(fast,))])
+    (taken,) = queue.take(3, 2)
+    assert taken.turns[0].duration_s == 1.0
+    with pytest.raises(StoreError, match="other"):
+        queue.put(3, 2, [replace(episode(3), turns=(replace(fast, action="right"),))])
 
 
 def test_covered_iterations_and_those_played_ahead_in_vain_are_deleted():

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import pickle
 
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrl_components.errors import StoreError
+from agentrl_components.trajectory import codec
 from agentrl_components.trajectory.codec import decode, encode
 from agentrl_components.trajectory.record import Ending, Trajectory, Turn
 
@@ -42,6 +45,23 @@ EPISODE = Trajectory(
     max_turns=8,
 )
 FREE = dataclasses.replace(EPISODE, allowed=None, ending=Ending.TRUNCATED, note="tokens", turns=())
+
+
+def test_turns_of_earlier_versions_have_no_times() -> None:
+    earlier = [getattr(TURN, name) for name in codec.TURN if not name.endswith("_s")]
+    content = encode([EPISODE])
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    metadata = json.loads(header["__metadata__"][codec.FORMAT])
+    metadata["episodes"][0]["turns"] = [earlier]
+    metadata["sha256"] = codec.ZERO_DIGEST
+    header["__metadata__"][codec.FORMAT] = json.dumps(metadata)
+    text = json.dumps(header).encode()
+    plain = len(text).to_bytes(8, "little") + text + content[8 + size :]
+    digest = hashlib.sha256(plain).hexdigest().encode()
+    (decoded,) = decode(plain.replace(codec.ZERO_DIGEST.encode(), digest, 1))
+    assert decoded.turns == (TURN,)
+    assert (decoded.turns[0].started_s, decoded.turns[0].duration_s) == (0.0, 0.0)
 
 
 def comparable(trajectory: Trajectory) -> dict[str, object]:
@@ -143,6 +163,8 @@ TURNS = st.builds(
     observation=TEXTS,
     version=st.integers(0, 2**40),
     state=st.none() | TEXTS,
+    started_s=FLOATS,
+    duration_s=FLOATS,
     achieved=st.lists(TEXTS, max_size=2).map(tuple),
 )
 IDS = st.integers(0, 2**31 - 1)

@@ -1,8 +1,9 @@
 """Record episodes as MLflow traces: a root span per episode and a child span per turn.
 
 Ids of traces and spans are hashes of what they show, so that recording an episode again changes
-nothing. All spans of a batch are sent in one request. A trajectory holds no times, so that every
-turn has a duration of 1 ms.
+nothing. All spans of a batch are sent in one request. Durations are those that were measured when
+the episode was played. Its start is the time at which it was recorded, since a trajectory holds no
+times of day. A turn of an earlier version, whose duration is not known, is shown as 1 ms.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from agentrl_components.tracking.send_queue import Episodes
 from agentrl_components.trajectory.record import Trajectory, Turn
 
-_TURN_NS = 1_000_000
+_UNKNOWN_S = 1e-3
+"""Duration that is shown for a turn whose duration is not known."""
 CHAT_USAGE = "mlflow.chat.tokenUsage"
 """MLflow's attribute for the token counts of a span."""
 _PREVIEW_LENGTH = 1000
@@ -110,9 +112,22 @@ def conversation(episode: Trajectory) -> list[dict[str, str]]:
 
 
 def token_usage(episode: Trajectory, turn: Turn) -> dict[str, int]:
-    """Token counts of a turn in MLflow's form. The input is everything before the reply."""
+    """Token counts of a turn in MLflow's form. The input is everything before the reply.
+
+    MLflow shows the sum over a trace's turns as the trace's."""
     output = int(episode.mask[turn.start : turn.end].sum())
     return {"input_tokens": turn.end - output, "output_tokens": output, "total_tokens": turn.end}
+
+
+def turn_times_ns(episode: Trajectory) -> list[tuple[int, int]]:
+    """Start and end of each turn in nanoseconds from the start of the episode."""
+    turns = episode.turns
+    if not all(turn.duration_s for turn in turns):
+        starts = [index * _UNKNOWN_S for index in range(len(turns))]
+        times = [(start, start + _UNKNOWN_S) for start in starts]
+    else:
+        times = [(turn.started_s, turn.started_s + turn.duration_s) for turn in turns]
+    return [(round(start * 1e9), round(end * 1e9)) for start, end in times]
 
 
 def _outcome(episode: Trajectory) -> str:
@@ -124,23 +139,23 @@ def _spans(trace_id: int, batch: Episodes, episode: Trajectory) -> Iterator[Any]
     from mlflow.entities import SpanType
 
     start_ns = batch.time_ms * 1_000_000
+    times_ns = turn_times_ns(episode)
     yield _span(
         trace_id,
         0,
         f"{batch.name}: {episode.category}",
-        (start_ns, start_ns + len(episode.turns) * _TURN_NS),
+        (start_ns, start_ns + times_ns[-1][1]),
         SpanType.AGENT,
         {"task": episode.task, "messages": conversation(episode)[:1]},
         {"outcome": _outcome(episode), "messages": conversation(episode)[1:]},
         episode_attributes(episode) | {"iteration": batch.iteration},
     )
-    for index, turn in enumerate(episode.turns):
-        begin_ns = start_ns + index * _TURN_NS
+    for index, (turn, (begin, end)) in enumerate(zip(episode.turns, times_ns, strict=True)):
         yield _span(
             trace_id,
             index + 1,
             f"turn {index + 1}",
-            (begin_ns, begin_ns + _TURN_NS),
+            (start_ns + begin, start_ns + end),
             SpanType.LLM,
             {"messages": conversation(episode)[: 2 * index + 1]},
             {"messages": conversation(episode)[2 * index + 1 : 2 * index + 2]},
@@ -202,7 +217,7 @@ def _info(
         trace_id=_text_id(trace_id),
         trace_location=TraceLocation.from_experiment_id(experiment_id),
         request_time=batch.time_ms,
-        execution_duration=len(episode.turns) * _TURN_NS // 1_000_000,
+        execution_duration=turn_times_ns(episode)[-1][1] // 1_000_000,
         state=TraceState.OK,
         request_preview=first[:_PREVIEW_LENGTH],
         response_preview=_outcome(episode),

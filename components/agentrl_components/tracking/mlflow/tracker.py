@@ -131,8 +131,8 @@ class MlflowTracker:
     def artifact(self, path: Path) -> None:
         self._started_queue().add(Artifact(path=path.absolute()))
 
-    def model(self, folder: Path, name: str, description: str) -> None:
-        job = Model(folder=folder.absolute(), name=name, description=description)
+    def model(self, folder: Path, name: str, description: str, metadata: Mapping[str, Any]) -> None:
+        job = Model(folder=folder.absolute(), name=name, description=description, metadata=metadata)
         self._started_queue().add(job)
 
     def describe(self, text: str) -> None:

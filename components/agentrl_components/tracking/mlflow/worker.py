@@ -83,7 +83,7 @@ class Recorder:
             case Artifact():
                 self._client.log_artifact(self.run_id, str(job.path))
             case Model():
-                self._register_model(job.folder, job.name, job.description)
+                self._register_model(job)
             case Description():
                 self._client.set_tag(self.run_id, "mlflow.note.content", job.text)
             case Finish():
@@ -157,10 +157,11 @@ class Recorder:
             for metric in batch:
                 self._recorded.setdefault(metric.key, set()).add(metric.step)
 
-    def _register_model(self, folder: Path, name: str, description: str) -> None:
+    def _register_model(self, job: Model) -> None:
         from mlflow.exceptions import MlflowException
         from mlflow.models import Model as ModelDescription
 
+        folder, name = job.folder, job.name
         digest = _digest(folder)
         path = f"model/{digest[:12]}"
         with contextlib.suppress(
@@ -173,7 +174,10 @@ class Recorder:
         self._client.log_artifacts(self.run_id, str(folder), path)
         with tempfile.TemporaryDirectory() as scratch:
             # MLflow's tools recognise a model by this file.
-            ModelDescription(artifact_path=path, run_id=self.run_id).save(f"{scratch}/MLmodel")
+            described = ModelDescription(
+                artifact_path=path, run_id=self.run_id, metadata=dict(job.metadata) or None
+            )
+            described.save(f"{scratch}/MLmodel")
             with open(f"{scratch}/MLmodel", "a", encoding="utf-8") as file:
                 file.write(SIGNATURE)
             self._client.log_artifact(self.run_id, f"{scratch}/MLmodel", path)
@@ -182,7 +186,7 @@ class Recorder:
             f"{self._artifacts}/{path}",
             self.run_id,
             tags={_HASH_TAG: digest},
-            description=description or None,
+            description=job.description or None,
         )
 
 

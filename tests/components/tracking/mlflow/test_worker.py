@@ -20,6 +20,7 @@ import pytest
 from mlflow.models import Model as ModelDescription
 
 from agentrl_components.tracking.mlflow.messages import Finish, Reply, Target
+from agentrl_components.tracking.mlflow.traces import turn_times_ns
 from agentrl_components.tracking.mlflow.tracker import WORKER
 from agentrl_components.tracking.send_queue import (
     Artifact,
@@ -116,6 +117,8 @@ def episode(sample: int = 0) -> Trajectory:
                 action="go to red ball",
                 observation="You see a red ball",
                 version=2,
+                started_s=0.5,
+                duration_s=0.25,
             ),
             Turn(
                 start=7,
@@ -125,6 +128,8 @@ def episode(sample: int = 0) -> Trajectory:
                 action="ünknown",
                 observation="You stand before it",
                 version=3,
+                started_s=1.0,
+                duration_s=2.0,
             ),
         ),
         ending=Ending.TERMINATED,
@@ -265,6 +270,45 @@ def test_episodes_become_traces_with_one_span_per_turn(worker: Worker) -> None:
     assert {("category", "GoToLocal"), ("iteration", "3"), ("success", "true")} <= set(tags)
 
 
+def test_spans_have_the_measured_durations_and_the_trace_the_sum_of_its_tokens(
+    worker: Worker,
+) -> None:
+    run_id = worker.start()
+    assert (
+        worker.ask(Episodes(iteration=1, name="timed", time_ms=5000, episodes=(episode(),))).error
+        is None
+    )
+    [(trace_id, took_ms)] = worker.rows(
+        "select i.request_id, i.execution_time_ms from trace_info i"
+        " join trace_request_metadata m on m.request_id = i.request_id"
+        " where m.key = 'mlflow.sourceRun' and m.value = ?",
+        run_id,
+    )
+    assert took_ms == 3000
+    spans = worker.rows(
+        "select name, start_time_unix_nano / 1000000, end_time_unix_nano / 1000000 from spans"
+        " where trace_id = ?",
+        trace_id,
+    )
+    assert {tuple(span) for span in spans} == {
+        ("timed: GoToLocal", 5000, 8000),
+        ("turn 1", 5500, 5750),
+        ("turn 2", 6000, 8000),
+    }
+    # Turn 1 reads 3 tokens and samples 2; turn 2 reads 8, of which 1 was forced, and samples 1.
+    counted = worker.rows(
+        "select input_tokens, output_tokens, total_tokens from trace_info where request_id = ?",
+        trace_id,
+    )
+    assert counted == [(11, 3, 14)]
+
+
+def test_turns_without_durations_are_shown_as_1_ms_each() -> None:
+    played = episode()
+    assert turn_times_ns(played) == [(500_000_000, 750_000_000), (1_000_000_000, 3_000_000_000)]
+    assert turn_times_ns(played.without_times()) == [(0, 1_000_000), (1_000_000, 2_000_000)]
+
+
 def test_a_description_replaces_the_previous_one(worker: Worker) -> None:
     run_id = worker.start()
     for text in ("**Nothing yet**", "**Success rose**"):
@@ -273,18 +317,25 @@ def test_a_description_replaces_the_previous_one(worker: Worker) -> None:
     assert worker.rows(query, run_id) == [("**Success rose**",)]
 
 
-def test_a_registered_model_has_a_description_and_a_signature(worker: Worker) -> None:
+def test_a_registered_model_has_a_description_a_signature_and_the_dialogues_template(
+    worker: Worker,
+) -> None:
     worker.start()
     folder = worker.folder / "described"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
-    described = Model(folder=folder, name="described", description="Needs its mask.")
+    metadata = {"agentrl": {"template": "plain", "context": 512}}
+    described = Model(
+        folder=folder, name="described", description="Needs its mask.", metadata=metadata
+    )
     assert worker.ask(described).error is None
     [(source, text)] = worker.rows(
         "select source, description from model_versions where name = 'described'"
     )
     assert text == "Needs its mask."
-    signature = ModelDescription.load(source.removeprefix("file://")).signature
+    loaded = ModelDescription.load(source.removeprefix("file://"))
+    assert loaded.metadata == metadata
+    signature = loaded.signature
     assert [column.name for column in signature.inputs] == ["dialogue"]
     assert [column.name for column in signature.outputs] == ["reply"]
 

@@ -3,9 +3,9 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from agentrl_envs.env import Task, content_id
+from agentrl_envs.env import Observation, Task, content_id
 from agentrl_envs.environments.corridor import CorridorTasks
-from agentrl_envs.terminal import Ask, play
+from agentrl_envs.terminal import Ask, Partner, play
 
 
 class OneTask(CorridorTasks):
@@ -26,11 +26,41 @@ def scripted_input(*lines: str) -> Ask:
     return ask
 
 
-def screen_of(*lines: str) -> str:
+def screen_of(
+    *lines: str,
+    partner: Partner | None = None,
+    watch: bool = False,
+    max_turns: int | None = None,
+) -> str:
     screen = io.StringIO()
-    console = Console(file=screen, width=100, highlight=False)
-    play(OneTask(), split="train", index=0, console=console, ask=scripted_input(*lines))
+    play(
+        OneTask(),
+        split="train",
+        index=0,
+        console=Console(file=screen, width=100, highlight=False),
+        ask=scripted_input(*lines),
+        partner=partner,
+        watch=watch,
+        max_turns=max_turns,
+    )
     return screen.getvalue()
+
+
+class ScriptedPartner:
+    """Proposes the given actions and records what it is told."""
+
+    def __init__(self, *proposals: str | None) -> None:
+        self._proposals = iter(proposals)
+        self.told: list[str] = []
+
+    def begin(self, instructions: str, observation: Observation) -> None:
+        self.told.append(observation.text)
+
+    def propose(self, observation: Observation) -> str | None:
+        return next(self._proposals)
+
+    def played(self, action: str, observation: Observation) -> None:
+        self.told += [action, observation.text]
 
 
 def test_actions_are_entered_by_text_or_number():
@@ -70,3 +100,45 @@ def test_help_empty_lines_and_unlisted_numbers_use_no_turn():
 def test_all_quit_words_quit():
     for word in ("q", "quit", "EXIT"):
         assert "You quit." in screen_of("left", word)
+
+
+def test_an_empty_line_plays_the_agents_action():
+    shown = screen_of("", "", "", partner=ScriptedPartner("left", "left", "push"))
+    assert "Press Enter to play the agent's action" in shown
+    assert "agent: push" in shown
+    assert "solved after 3 turns, score 1" in shown
+
+
+def test_a_person_plays_another_action_and_the_agent_is_told():
+    partner = ScriptedPartner("right", "left", "pull")
+    shown = screen_of("left", "", "push", partner=partner)
+    assert "solved after 3 turns" in shown
+    assert partner.told == [
+        "corridor 5 red door left 2",
+        *("left", "corridor 5 red door left 1"),
+        *("left", "corridor 5 red door here"),
+        *("push", "door opens"),
+    ]
+
+
+def test_auto_lets_the_agent_play_on_alone():
+    shown = screen_of("auto", partner=ScriptedPartner("left", "left", "push"))
+    assert "solved after 3 turns" in shown
+    assert shown.count("   1  left") == 1  # listed while the person was asked
+
+
+def test_watching_asks_nothing():
+    shown = screen_of(partner=ScriptedPartner("left", "left", "pull"), watch=True)
+    assert "ended after 3 turns, score 0" in shown
+    assert "Press Enter" not in shown
+
+
+def test_an_agent_with_a_full_context_hands_over():
+    shown = screen_of("left", "push", partner=ScriptedPartner("left", None, None), watch=True)
+    assert "The agent's context is full; the rest is yours." in shown
+    assert "solved after 3 turns" in shown
+
+
+def test_the_episode_is_cut_off_after_the_given_turns():
+    shown = screen_of(partner=ScriptedPartner("left", "left"), watch=True, max_turns=2)
+    assert "cut off after 2 turns" in shown

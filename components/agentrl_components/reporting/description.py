@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from agentrl_components.reporting.html import interval, percent
 from agentrl_components.reporting.schema import Report
+from agentrl_components.spec import RunSpec
 
 
 def run_description(report: Report) -> str:
@@ -52,7 +55,8 @@ def model_description(report: Report, template: str) -> str:
     masked = (
         "It was trained and evaluated with `rollout.actions: admissible`: every reply is chosen "
         "among the actions that the environment lists. Without that mask it generates freely, "
-        "which it was not trained for: expect replies that are no valid action."
+        "which it was not trained for: a small model then writes noise, and a large one writes "
+        "replies that are often no valid action."
         if report.actions == "admissible"
         else "It generates its replies freely (`rollout.actions: free`)."
     )
@@ -62,9 +66,30 @@ def model_description(report: Report, template: str) -> str:
             f"Dialogue template: `{template}` (`model.template`). The input is the dialogue so "
             "far, the output is the next reply.",
             masked,
-            "Evaluate it with `agentrl eval run.yaml --model file:///path/to/this/model`.",
+            "Watch it with `agentrl envs play ENVIRONMENT --agent models:/NAME/VERSION`, evaluate "
+            "it with `agentrl eval run.yaml --model models:/NAME/VERSION`.",
         ]
     )
+
+
+def model_metadata(spec: RunSpec) -> dict[str, Any]:
+    """JSON with what a program needs to let the model act as it was trained: dialogue template,
+    choice of actions, limits and environments. `agentrl envs play --agent` reads it."""
+    model = spec.model
+    tiny = model.template == "auto" and model.source == "tiny"
+    return {
+        "agentrl": {
+            "template": "plain" if tiny else model.template,
+            "actions": spec.rollout.actions,
+            "context": model.context,
+            "max_tokens_per_turn": spec.rollout.max_tokens_per_turn,
+            "max_turns": spec.horizon.phases[-1].max_turns,
+            "environments": [
+                {"name": one.name, "builtin": one.builtin, "options": one.options}
+                for one in spec.environments
+            ],
+        }
+    }
 
 
 def _goal(report: Report) -> str:

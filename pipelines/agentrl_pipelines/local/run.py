@@ -17,7 +17,11 @@ from types import FrameType
 from agentrl_components.errors import CollapseError, Stopped, TrackerError
 from agentrl_components.reporting import build
 from agentrl_components.reporting.build import Report
-from agentrl_components.reporting.description import model_description, run_description
+from agentrl_components.reporting.description import (
+    model_description,
+    model_metadata,
+    run_description,
+)
 from agentrl_components.run.context import RunContext
 from agentrl_components.run.progress import ProgressView
 from agentrl_components.schedule.record import Decision
@@ -104,7 +108,7 @@ def run_stages(context: RunContext, root: Path) -> Report:
     if registered is not None:
         model = best_model(context.store, context.spec, context.history, root)
         description = model_description(report, context.spec.model.template)
-        context.tracker.model(model, registered, description)
+        context.tracker.model(model, registered, description, model_metadata(context.spec))
     return report
 
 

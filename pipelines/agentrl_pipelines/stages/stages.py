@@ -104,7 +104,11 @@ def evaluate(stage: StageContext) -> None:
     terminates the MLflow run."""
     with open_run_context(stage, ends_run=True) as context:
         from agentrl_components.reporting import build
-        from agentrl_components.reporting.description import model_description, run_description
+        from agentrl_components.reporting.description import (
+            model_description,
+            model_metadata,
+            run_description,
+        )
         from agentrl_components.stages.evaluate import evaluate_phase
 
         decision = current_decision(context)
@@ -123,7 +127,8 @@ def evaluate(stage: StageContext) -> None:
 
             model = best_model(context.store, context.spec, context.history, stage.scratch)
             description = model_description(report, context.spec.model.template)
-            context.tracker.model(model, context.spec.tracking.register_as, description)
+            metadata = model_metadata(context.spec)
+            context.tracker.model(model, context.spec.tracking.register_as, description, metadata)
 
 
 def expand(stage: StageContext) -> None:

@@ -8,7 +8,11 @@ import yaml
 from agentrl_components.errors import StoreError
 from agentrl_components.evaluation.summary import HeldoutResult, SuccessRate
 from agentrl_components.reporting.build import Report, build, write
-from agentrl_components.reporting.description import model_description, run_description
+from agentrl_components.reporting.description import (
+    model_description,
+    model_metadata,
+    run_description,
+)
 from agentrl_components.reporting.html import duration
 from agentrl_components.reporting.schema import EpisodePair
 from agentrl_components.reporting.transcript import replay
@@ -264,9 +268,16 @@ def test_the_description_has_goal_result_checkpoints_and_manifest(store):
     assert "maxTurns: 8" in text
     free = report.model_copy(update={"actions": "free"})
     masked = report.model_copy(update={"actions": "admissible"})
-    assert "expect replies that are no valid action" in model_description(masked, "plain")
-    assert "expect replies" not in model_description(free, "plain")
+    assert "a small model then writes noise" in model_description(masked, "plain")
+    assert "noise" not in model_description(free, "plain")
     assert "template: `plain`" in model_description(free, "plain")
+
+
+def test_the_models_metadata_has_what_is_needed_to_let_it_act():
+    acting = model_metadata(RUN.spec)["agentrl"]
+    assert (acting["template"], acting["max_turns"]) == ("plain", 8)
+    assert acting["environments"] == [{"name": "babyai", "builtin": "babyai", "options": {}}]
+    assert json.loads(json.dumps(acting)) == acting
 
 
 def test_episodes_are_paired_by_task(store):

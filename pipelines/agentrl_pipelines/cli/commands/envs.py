@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentrl_pipelines.cli.errors import exit_on_error
+
 if TYPE_CHECKING:
     from agentrl_envs.env import Split, TaskSet
+    from agentrl_pipelines.local.agent import TrainedAgent
 
 TOKEN_VARIABLE = "AGENTRL_ENVS_TOKEN"
 
@@ -218,34 +221,95 @@ def new_command(name: str, folder: Path | None) -> None:
     show_default=True,
     help="Index of the task. Finding it takes time proportional to the index.",
 )
+@click.option(
+    "--agent",
+    metavar="ROOT|SOURCE",
+    help="Play beside a trained agent: the folder of a run, or a model source such as "
+    "models:/NAME/VERSION.",
+)
+@click.option(
+    "--checkpoint",
+    metavar="N|best|last",
+    default="best",
+    show_default=True,
+    help="With --agent ROOT: the checkpoint.",
+)
+@click.option("--watch", is_flag=True, help="With --agent: watch it play, without being asked.")
+@click.option("--max-turns", type=COUNT, help="Turns after which the episode is cut off.")
 def play_command(
-    name: str, options: tuple[str, ...], url: str | None, token_env: str, split: Split, index: int
+    name: str,
+    options: tuple[str, ...],
+    url: str | None,
+    token_env: str,
+    split: Split,
+    index: int,
+    agent: str | None,
+    checkpoint: str,
+    watch: bool,
+    max_turns: int | None,
 ) -> None:
-    """Play a task of environment NAME in the terminal."""
+    """Play a task of environment NAME in the terminal, alone or beside a trained agent."""
     from rich.console import Console
 
     from agentrl_envs.terminal import play
 
+    if watch and agent is None:
+        raise click.UsageError("--watch: has no effect without --agent")
     console = Console(highlight=False, soft_wrap=True)
-    with usage_errors(), open_task_set(name, options, url, token_env) as task_set:
+    with (
+        exit_on_error(),
+        usage_errors(),
+        open_partner(agent, checkpoint, name) as (partner, trained_in),
+        open_task_set(name, options, url, token_env, trained_in) as task_set,
+    ):
         play(
             task_set,
             split=split,
             index=index,
             console=console,
             ask=lambda: console.input("[bold]> [/]"),
+            partner=partner,
+            watch=watch,
+            max_turns=max_turns,
         )
 
 
 @contextmanager
+def open_partner(
+    agent: str | None, checkpoint: str, environment: str
+) -> Iterator[tuple[TrainedAgent | None, dict[str, Any]]]:
+    """The agent, None without one, and the options of the environment that it was trained in."""
+    if agent is None:
+        yield None, {}
+        return
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from agentrl_pipelines.local.agent import TrainedAgent, fetch_agent
+
+    with TemporaryDirectory(prefix="agentrl-") as scratch:
+        saved = fetch_agent(agent, checkpoint, environment, Path(scratch))
+        partner = TrainedAgent(saved)
+        try:
+            yield partner, saved.options
+        finally:
+            partner.close()
+
+
+@contextmanager
 def open_task_set(
-    name: str, options: tuple[str, ...], url: str | None, token_env: str
+    name: str,
+    options: tuple[str, ...],
+    url: str | None,
+    token_env: str,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Iterator[TaskSet]:
-    """The environment NAME, or the one that the server at `url` serves."""
+    """The environment NAME, or the one that the server at `url` serves. `defaults` are options that
+    the given ones override."""
     from agentrl_envs import registry
 
     if url is None:
-        yield registry.task_set(name, parse_options(options))
+        yield registry.task_set(name, {**(defaults or {}), **parse_options(options)})
         return
     from agentrl_envs.client.blocking import BlockingTaskSet
 

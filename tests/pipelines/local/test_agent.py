@@ -1,0 +1,104 @@
+"""A trained agent plays beside a person: it continues from whatever was played."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from corridor_run import manifest
+from local_run import run_to_end
+
+from agentrl_components.errors import RunError, SpecError
+from agentrl_components.reporting.description import model_metadata
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_pipelines.cli.commands.envs import envs
+from agentrl_pipelines.local.agent import SavedAgent, TrainedAgent, fetch_agent
+
+RUN = manifest(
+    warmStart=None,
+    horizon={"phases": [{"maxTurns": 4, "iterations": 1}]},
+    environments=[{"name": "walk", "builtin": "corridor", "options": {"turns": 3}}],
+)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "root"
+    run_to_end(RUN, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def saved(root: Path, tmp_path_factory: pytest.TempPathFactory) -> SavedAgent:
+    return fetch_agent(str(root), "last", "corridor", tmp_path_factory.mktemp("agent"))
+
+
+def test_the_manifest_of_the_run_says_how_its_agent_acts(saved: SavedAgent):
+    assert saved.options == {"turns": 3}
+    assert (saved.acting.template, saved.acting.admissible) == ("plain", True)
+    assert (saved.acting.context, saved.acting.max_tokens_per_turn) == (64, 4)
+
+
+def test_the_agent_continues_from_the_persons_action_as_from_its_own(saved: SavedAgent):
+    """The first agent proposes before each action, the second only sees what was played."""
+    tasks = CorridorTasks()
+    environment = tasks.environment()
+    with closing(TrainedAgent(saved)) as asked, closing(TrainedAgent(saved)) as told:
+        seen = environment.reset(tasks.task("train", 0))
+        for agent in (asked, told):
+            agent.begin(tasks.instructions(), seen)
+        for _ in range(3):
+            proposed = asked.propose(seen)
+            assert seen.admissible is not None
+            assert proposed in seen.admissible
+            other = next(action for action in seen.admissible if action != proposed)
+            step = environment.step(other)
+            for agent in (asked, told):
+                agent.played(other, step.observation)
+            seen = step.observation
+            if step.terminated:
+                break
+            assert asked.propose(seen) == told.propose(seen)
+
+
+def test_an_agent_whose_context_is_full_proposes_nothing(saved: SavedAgent):
+    tasks = CorridorTasks()
+    seen = tasks.environment().reset(tasks.task("train", 0))
+    with closing(TrainedAgent(saved)) as agent:
+        agent.begin(" ".join([tasks.instructions()] * 9), seen)
+        assert agent.propose(seen) is None
+
+
+def play(*arguments: str, typed: str = "") -> Result:
+    return CliRunner().invoke(envs, ["play", "corridor", *arguments], input=typed)
+
+
+def test_the_agent_of_a_run_is_watched_in_the_terminal(root: Path):
+    result = play("--agent", str(root), "--watch", "--index", "3")
+    assert result.exit_code == 0, result.output
+    assert "agent: " in result.output
+    assert " turns, score " in result.output
+
+
+def test_a_registered_model_is_played_by_its_metadata(
+    saved: SavedAgent, tmp_path_factory: pytest.TempPathFactory
+):
+    described = saved.folder / "MLmodel"
+    described.write_text(
+        yaml.safe_dump({"metadata": json.loads(json.dumps(model_metadata(RUN.spec)))})
+    )
+    again = fetch_agent(saved.folder.as_uri(), "best", "corridor", tmp_path_factory.mktemp("again"))
+    assert (again.acting, again.options) == (saved.acting, saved.options)
+
+
+def test_a_folder_without_a_run_and_an_unknown_checkpoint_are_refused(root: Path, tmp_path: Path):
+    with pytest.raises(SpecError, match="holds no run"):
+        fetch_agent(str(tmp_path), "best", "corridor", tmp_path / "scratch")
+    with pytest.raises(RunError, match="no checkpoint 77"):
+        fetch_agent(str(root), "77", "corridor", tmp_path / "other")
+
+
+def test_watching_without_an_agent_is_refused():
+    assert "has no effect without --agent" in play("--watch").output

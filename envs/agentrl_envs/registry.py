@@ -24,7 +24,7 @@ from agentrl_envs import extensions
 from agentrl_envs.env import TaskSet
 from agentrl_envs.errors import OptionError
 from agentrl_envs.extensions import Extension
-from agentrl_envs.needs import PYTHON_ONLY, SCIENCE, Needs
+from agentrl_envs.needs import PYTHON_ONLY, SCIENCE, WEB, Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +76,13 @@ BUILT_IN = {
         options="SciWorldOptions",
         tasks="SciWorldTasks",
         needs=SCIENCE,
+    ),
+    "web": BuiltIn(
+        summary="web navigation: WebArena's tasks, on given or on our own sites",
+        module="agentrl_envs.environments.web",
+        options="WebOptions",
+        tasks="WebTasks",
+        needs=WEB,
     ),
     "corridor": BuiltIn(
         summary="walk to a door and open it; tiny, for tests and first tries",

@@ -37,6 +37,7 @@ LAYERS: dict[str, list[list[str]]] = {
         ["conformance"],
         ["client", "server"],
         ["environments"],
+        ["browser"],
     ],
 }
 """Folders of each package, the layer that may import the others first."""

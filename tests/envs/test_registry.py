@@ -8,7 +8,8 @@ from agentrl_envs.errors import OptionError
 
 
 def test_builtin_environments_have_one_line_descriptions():
-    assert set(registry.names()) >= {"babyai", "textcraft", "corridor", "search", "sciworld"}
+    built_in = {"babyai", "textcraft", "corridor", "search", "sciworld", "web"}
+    assert set(registry.names()) >= built_in
     assert all(len(line) < 80 for line in registry.names().values())
 
 

@@ -1,0 +1,329 @@
+"""The tabs of one session: a browser context that is cleaned, not restarted, between episodes.
+
+All methods run on the browser's event loop. What the pages do outside their documents is recorded
+as it happens: requests under way, navigations that failed, renderers that crashed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    CDPSession,
+    Error,
+    Page,
+    Request,
+    Response,
+    StorageState,
+)
+from playwright.async_api import TimeoutError as PlaywrightTimeout
+
+from agentrl_envs.browser.accessibility import Element, elements
+from agentrl_envs.browser.quiet import (
+    BACKGROUND_S,
+    MOVING_MS,
+    QUIET_MS,
+    UNTIL_QUIET,
+    WATCH_TIMERS,
+)
+from agentrl_envs.browser.thread import BrowserThread, first_line
+from agentrl_envs.errors import SessionError
+
+ROUNDS = 8
+"""Times that a page is waited for again because it navigated or sent a request meanwhile."""
+
+CLOSE_TIMEOUT_S = 5.0
+
+SET_STORAGE = """
+values => { for (const [name, value] of Object.entries(values)) localStorage.setItem(name, value) }
+"""
+
+SERVER_ERROR = 500
+"""HTTP status from which on a site counts as down."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a session shows: its tabs and the elements of the current one."""
+
+    url: str
+    titles: tuple[str, ...]
+    current: int
+    """Index of the current tab."""
+    elements: tuple[Element, ...]
+    above: bool
+    """Whether the page goes on above the viewport."""
+    below: bool
+    has_back: bool
+    """Whether there is a page to go back to."""
+
+
+class BrowserSession:
+    """Tabs, their cookies and storage."""
+
+    def __init__(self, thread: BrowserThread, width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self._thread = thread
+        self._context: BrowserContext | None = None
+        self._protocols: WeakKeyDictionary[Page, CDPSession] = WeakKeyDictionary()
+        self._requests: dict[Request, float] = {}
+        self._lost: str | None = None
+        self._blocked: str | None = None
+        self._change: asyncio.Future[None] | None = None
+        self.pages: list[Page] = []
+        """The tabs, in the order in which they were opened."""
+        self.current = 0
+
+    @property
+    def page(self) -> Page:
+        """The current tab."""
+        return self.pages[self.current]
+
+    async def begin(self, urls: Sequence[str], state: StorageState | None) -> None:
+        """Start an episode: nothing but `state` is left of the one before, and each of `urls` is
+        opened in a tab, the last of which is the current one."""
+        browser = await self._thread.browser()
+        if self._context is None or self._context.browser is not browser or self._lost:
+            await self.end()
+            self._context = await self._new_context(browser)
+        self._lost = self._blocked = None
+        before, self.pages = list(self.pages), []
+        if before:
+            await self._clear(before)
+        if state is not None:
+            await self._restore(state)
+        for url in urls:
+            await self.open_tab()
+            await self.visit(url)
+        for page in before:
+            await page.close()
+        await self.settle()
+
+    async def _new_context(self, browser: Browser) -> BrowserContext:
+        context = await browser.new_context(
+            viewport={"width": self.width, "height": self.height},
+            service_workers="block",
+            accept_downloads=False,
+            locale="en-US",
+            timezone_id="UTC",
+            reduced_motion="reduce",
+        )
+        await context.add_init_script(WATCH_TIMERS)
+        context.on("page", self._opened)
+        context.on("request", self._sent)
+        context.on("requestfinished", self._answered)
+        context.on("requestfailed", self._failed)
+        context.on("response", self._status)
+        return context
+
+    async def _restore(self, state: StorageState) -> None:
+        """Set the cookies and the local storage of a login."""
+        assert self._context is not None
+        await self._context.add_cookies(
+            [_parameter(dict(each)) for each in state.get("cookies", [])]
+        )
+        for origin in state.get("origins", []):
+            await self.open_tab()
+            await self.visit(origin["origin"])
+            values = {each["name"]: each["value"] for each in origin["localStorage"]}
+            await self.page.evaluate(SET_STORAGE, values)
+            await self.pages.pop().close()
+
+    async def _clear(self, before: Sequence[Page]) -> None:
+        """Delete cookies and storage. Tabs get new pages: those hold the history and the session
+        storage."""
+        assert self._context is not None
+        await self._context.clear_cookies()
+        protocol = await self._protocol(before[0])
+        for origin in {page.url.partition("?")[0] for page in before}:
+            await protocol.send(
+                "Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"}
+            )
+
+    async def end(self) -> None:
+        """Close the tabs and forget the context. May be called twice."""
+        context, self._context = self._context, None
+        self.pages, self.current = [], 0
+        self._requests.clear()
+        if context is not None:
+            with suppress(Error, TimeoutError):  # a page that hangs may not answer
+                await asyncio.wait_for(context.close(), CLOSE_TIMEOUT_S)
+
+    async def open_tab(self) -> None:
+        """Open an empty tab and make it the current one."""
+        assert self._context is not None
+        page = await self._context.new_page()
+        if page not in self.pages:
+            self.pages.append(page)
+        self.current = self.pages.index(page)
+
+    async def close_tab(self) -> None:
+        """Close the current tab. The last tab is replaced by an empty one."""
+        page = self.pages.pop(self.current)
+        await page.close()
+        if not self.pages:
+            await self.open_tab()
+        self.current = len(self.pages) - 1
+        await self.page.bring_to_front()
+
+    async def visit(self, url: str) -> None:
+        """Navigate the current tab. A failure is found by `settle`."""
+        with suppress(Error):
+            await self.page.goto(url, wait_until="commit")
+
+    async def settle(self) -> str:
+        """Wait until the current tab is quiet. Returns the address of a navigation that was blocked
+        because it leaves the sites, or an empty string. Raises `SessionError` if the session is
+        lost."""
+        for _ in range(ROUNDS):
+            self._check()
+            try:
+                await self.page.wait_for_load_state("load")
+                await self.page.evaluate(UNTIL_QUIET, [QUIET_MS, MOVING_MS])
+            except PlaywrightTimeout as error:
+                raise SessionError(f"{self.page.url}: {first_line(error)}") from None
+            except Error as error:
+                self._check()
+                if self.page.is_closed() or "crash" in str(error).lower():
+                    raise SessionError(f"{self.page.url}: {first_line(error)}") from None
+                await asyncio.sleep(0)  # the document was replaced: look at the next one
+                continue
+            if not await self._wait_for_requests():
+                break
+        self._check()
+        blocked, self._blocked = self._blocked, None
+        if blocked is not None:
+            await self._leave_error_page()
+        return blocked or ""
+
+    async def view(self) -> View:
+        """What the current tab shows."""
+        protocol = await self._protocol(self.page)
+        tree = await protocol.send("Accessibility.getFullAXTree")
+        layout = await protocol.send("DOMSnapshot.captureSnapshot", {"computedStyles": []})
+        document = layout["documents"][0]
+        top, height = document.get("scrollOffsetY", 0), document.get("contentHeight", 0)
+        return View(
+            url=self.page.url,
+            titles=tuple([await page.title() for page in self.pages]),
+            current=self.current,
+            elements=elements(tree["nodes"], layout, self.width, self.height),
+            above=top > 0,
+            below=top + self.height < height - 1,
+            has_back=await self.has_history(-1),
+        )
+
+    async def has_history(self, step: int) -> bool:
+        """Whether the current tab has a page `step` entries on, other than the empty first one."""
+        history = await (await self._protocol(self.page)).send("Page.getNavigationHistory")
+        index = history["currentIndex"] + step
+        entries = history["entries"]
+        return 0 <= index < len(entries) and str(entries[index]["url"]) != "about:blank"
+
+    async def call_on(self, element: Element, function: str) -> Any:
+        """The result of a JavaScript function of ours whose `this` is the element's node."""
+        protocol = await self._protocol(self.page)
+        found = await protocol.send("DOM.resolveNode", {"backendNodeId": element.node})
+        answer = await protocol.send(
+            "Runtime.callFunctionOn",
+            {
+                "objectId": found["object"]["objectId"],
+                "functionDeclaration": function,
+                "returnByValue": True,
+                "userGesture": True,
+            },
+        )
+        return answer["result"].get("value")
+
+    async def _protocol(self, page: Page) -> CDPSession:
+        assert self._context is not None
+        if page not in self._protocols:
+            self._protocols[page] = await self._context.new_cdp_session(page)
+        return self._protocols[page]
+
+    async def _wait_for_requests(self) -> bool:
+        """Wait until no request is under way. Returns whether there was one."""
+        waited = False
+        while recent := [at for at in self._requests.values() if at > self._background()]:
+            waited = True
+            self._change = asyncio.get_running_loop().create_future()
+            remaining = max(recent) - self._background()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._change, max(remaining, 0.01))
+            self._check()
+        return waited
+
+    def _background(self) -> float:
+        return time.monotonic() - BACKGROUND_S
+
+    def _check(self) -> None:
+        """Raises `SessionError` if the session is lost."""
+        if self._lost is not None:
+            raise SessionError(self._lost)
+
+    async def _leave_error_page(self) -> None:
+        """Return from the browser's own error page."""
+        if not await self.has_history(-1):
+            await self.close_tab()
+            return
+        with suppress(Error):
+            await self.page.go_back(wait_until="load")
+
+    def _opened(self, page: Page) -> None:
+        """A tab was opened, by us or by a page; it becomes the current one."""
+        if page not in self.pages:
+            self.pages.append(page)
+            self.current = len(self.pages) - 1
+        page.on("crash", lambda _: self.lose(f"{page.url}: the page crashed"))
+        page.on("close", lambda _: self._forget(page))
+
+    def _forget(self, page: Page) -> None:
+        """A page closed itself."""
+        if page in self.pages and len(self.pages) > 1:
+            self.pages.remove(page)
+            self.current = min(self.current, len(self.pages) - 1)
+
+    def lose(self, reason: str) -> None:
+        """Nothing of this session can be used any more: the next `begin` starts anew."""
+        self._lost = self._lost or reason
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._change is not None and not self._change.done():
+            self._change.set_result(None)
+
+    def _sent(self, request: Request) -> None:
+        if request.resource_type not in ("websocket", "eventsource", "media"):
+            self._requests[request] = time.monotonic()
+
+    def _answered(self, request: Request) -> None:
+        self._requests.pop(request, None)
+        self._wake()
+
+    def _status(self, response: Response) -> None:
+        if response.status >= SERVER_ERROR and response.request.is_navigation_request():
+            self.lose(f"{response.url}: the site answered {response.status}; look at its log")
+
+    def _failed(self, request: Request) -> None:
+        self._answered(request)
+        reason = request.failure or ""
+        if not request.is_navigation_request() or "ERR_ABORTED" in reason:
+            return
+        if "PROXY" in reason or "TUNNEL" in reason or "NAME_NOT_RESOLVED" in reason:
+            self._blocked = request.url
+        else:
+            self.lose(f"{request.url}: no answer ({reason}); start the site or correct its URL")
+
+
+def _parameter(cookie: Mapping[str, Any]) -> Any:
+    """A cookie as it is read, in the form in which it is set."""
+    names = ("name", "value", "domain", "path", "expires", "httpOnly", "secure", "sameSite")
+    return {name: cookie[name] for name in names if name in cookie}

@@ -1,0 +1,122 @@
+"""One Chromium and the thread of its event loop.
+
+Playwright's objects belong to one event loop, and the environment contract is synchronous. So the
+loop has a thread of its own, and sessions call into it from theirs: while one waits for its page,
+others act. Environments of a process that reach the same hosts share the browser, which starts with
+the first session and is started again after it died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from playwright.async_api import Browser, Error, Playwright, async_playwright
+
+from agentrl_envs.browser.chromium import launch
+from agentrl_envs.errors import SessionError
+
+T = TypeVar("T")
+
+CLOSE_TIMEOUT_S = 10.0
+
+
+class BrowserThread:
+    """Runs coroutines that use the browser, from any thread."""
+
+    def __init__(self, hosts: frozenset[str]) -> None:
+        self.hosts = hosts
+        self._loop = asyncio.new_event_loop()
+        self._starting = asyncio.Lock()
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+        self._closed = False
+        self.launches = 0
+        """Number of times that Chromium was started."""
+        self._thread = threading.Thread(target=self._serve, name="browser", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """The result of `work`. Raises `SessionError` if it takes longer than `timeout_s` or the
+        browser fails."""
+        if self._closed:
+            work.close()
+            raise SessionError("the browser was closed")
+        future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, timeout_s), self._loop)
+        try:
+            return future.result()
+        except TimeoutError:
+            raise SessionError(f"the browser gave no answer within {timeout_s:g} s") from None
+        except Error as error:
+            raise SessionError(f"browser: {first_line(error)}") from error
+
+    async def browser(self) -> Browser:
+        """The browser, started if it is not running."""
+        async with self._starting:
+            if self._browser is None or not self._browser.is_connected():
+                if self._playwright is None:
+                    self._playwright = await async_playwright().start()
+                self._browser = await launch(self._playwright, self.hosts)
+                self.launches += 1
+            return self._browser
+
+    def close(self) -> None:
+        """Stop the browser and the thread. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        future = asyncio.run_coroutine_threadsafe(self._stop(), self._loop)
+        with suppress(TimeoutError):
+            future.result(CLOSE_TIMEOUT_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _serve(self) -> None:
+        self._loop.run_forever()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    async def _stop(self) -> None:
+        with suppress(Error):
+            if self._browser is not None:
+                await self._browser.close()
+            if self._playwright is not None:
+                await self._playwright.stop()
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message: Playwright appends a call log."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+_threads: dict[frozenset[str], BrowserThread] = {}
+_lock = threading.Lock()
+
+
+def shared_browser(hosts: frozenset[str]) -> BrowserThread:
+    """The browser of this process whose pages reach `hosts` (`host:port`)."""
+    with _lock:
+        if hosts not in _threads:
+            _threads[hosts] = BrowserThread(hosts)
+        return _threads[hosts]
+
+
+def close_browsers() -> None:
+    """Stop every browser of this process."""
+    with _lock:
+        threads = list(_threads.values())
+        _threads.clear()
+    for thread in threads:
+        thread.close()
+
+
+atexit.register(close_browsers)
+os.register_at_fork(after_in_child=_threads.clear)  # threads do not survive a fork

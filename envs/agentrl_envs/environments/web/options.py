@@ -1,0 +1,91 @@
+"""Options of the `web` environment."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+Text = Literal["agentgym", "terse"]
+
+
+class Account(BaseModel):
+    """How to log in to a site."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    username: str
+    password: str = ""
+    password_env: str = ""
+    """Environment variable that holds the password: keeps it out of the manifest."""
+    path: str = "/login"
+    """Page with the login form, relative to the site's base URL."""
+
+
+class Judge(BaseModel):
+    """An OpenAI-compatible endpoint that compares answers (WebArena's `fuzzy_match`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    """Base URL, such as `https://judge.example/v1`."""
+    model: str
+    key_env: str = ""
+    """Environment variable that holds the API key."""
+
+
+class WebOptions(BaseModel):
+    """Options of the `web` environment."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    sites: dict[str, str] = {}
+    """Base URL of each site by WebArena's name (`shopping: http://shop.example:7770`). Pages reach
+    these hosts and no other. Empty: the sites of this package, served by the process itself."""
+    tasks: str = ""
+    """File with a JSON list of tasks in WebArena's form, or a folder of one file a task. Needed
+    with `sites`. Empty: the generated tasks of this package's sites."""
+    accounts: dict[str, Account] = {}
+    """Accounts by site, for tasks that start logged in: `username`, `password` or `password_env`,
+    and `path` of the login page."""
+    categories: tuple[str, ...] = ()
+    """Categories to deal tasks of: sites, or `mixed`. Empty: all."""
+    templates: tuple[str, ...] = ()
+    """Own sites: names of the templates to deal tasks of, such as `code/open-tab`. Empty: all."""
+    max_clicks: Annotated[int, Field(ge=1, le=100)] = 100
+    """Own sites: deal tasks that a solution of so many actions solves, besides `stop`."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Own sites: seed of their content and of the tasks."""
+    text: Text = "agentgym"
+    """WebArena's observation and actions as AgentGym words them, or a few words and a list of
+    actions, for small models."""
+    compat: Literal["none", "agentgym"] = "none"
+    """`agentgym` keeps AgentGym's rules: typing appends to a field, an element that is not there
+    goes unmentioned, the first of several actions is taken, one without backticks is refused, and
+    an episode that reaches the turn limit is not graded."""
+    turn_limit: Annotated[int, Field(ge=1, le=1000)] = 30
+    """Turns after which the environment truncates an episode."""
+    grade_at_limit: bool = True
+    """Whether an episode that reaches the turn limit is graded as if it had stopped without an
+    answer. Never with `compat: agentgym`."""
+    timeout_s: Annotated[float, Field(gt=0, le=600)] = 30.0
+    """Seconds after which an action, or a page that does not load, loses the session."""
+    judge: Judge | None = None
+    """Endpoint of the model that compares answers of `fuzzy_match` tasks: `url`, `model` and
+    `key_env`. Without one such tasks are refused."""
+
+    @field_validator("sites")
+    @classmethod
+    def _addresses(cls, sites: dict[str, str]) -> dict[str, str]:
+        for name, url in sites.items():
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"{name}: {url!r} is no http address")
+        return sites
+
+    @model_validator(mode="after")
+    def _tasks_go_with_sites(self) -> WebOptions:
+        if bool(self.sites) != bool(self.tasks):
+            raise ValueError(
+                "sites and tasks go together: name both, or neither for this package's own sites"
+            )
+        return self

@@ -1,0 +1,196 @@
+"""The sites: where they are, their accounts and their tasks.
+
+Two sources: what the options name, or the sites of this package, which this process serves on
+loopback from the first session on.
+
+A task names a site by a placeholder (`__SHOPPING__`) or by its public address; the spec says where
+the site is. The agent sees public addresses (WebArena's, such as `http://onestopmarket.com`), so
+that observations do not depend on ports, and the actions and evaluators map them back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+from agentrl_envs.env import Task
+from agentrl_envs.environments.web.options import Account, WebOptions
+from agentrl_envs.environments.web.task_config import task_of
+from agentrl_envs.errors import TaskError
+
+PUBLIC = {
+    "shopping": "http://onestopmarket.com",
+    "shopping_admin": "http://luma.com/admin",
+    "reddit": "http://reddit.com",
+    "gitlab": "http://gitlab.com",
+    "map": "http://openstreetmap.org",
+    "wikipedia": "http://wikipedia.org",
+    "homepage": "http://homepage.com",
+}
+"""The addresses that WebArena shows to the agent."""
+
+
+def placeholder(site: str) -> str:
+    """`__SHOPPING__` for `shopping`."""
+    return f"__{site.upper()}__"
+
+
+class Addresses:
+    """Base URLs by site name, and the way between placeholders, public and real addresses."""
+
+    def __init__(self, sites: Mapping[str, str]) -> None:
+        self.sites = {name: url.rstrip("/") for name, url in sites.items()}
+        self._public = {name: PUBLIC.get(name, f"http://{name}.example") for name in self.sites}
+        longest = sorted(self.sites, key=lambda name: -len(self.sites[name]))
+        self._to_public = [(self.sites[name], self._public[name]) for name in longest]
+        longest = sorted(self.sites, key=lambda name: -len(self._public[name]))
+        self._to_real = [
+            pair
+            for name in longest
+            for pair in (
+                (placeholder(name), self.sites[name]),
+                (self._public[name], self.sites[name]),
+            )
+        ]
+
+    def real(self, text: str) -> str:
+        """`text` with placeholders and public addresses replaced by real ones."""
+        for written, url in self._to_real:
+            text = text.replace(written, url)
+        return text
+
+    def public(self, text: str) -> str:
+        """`text` with real addresses replaced by public ones."""
+        for url, shown in self._to_public:
+            text = text.replace(url, shown)
+        return text
+
+    def site_of(self, url: str) -> str | None:
+        """The name of the site that a real URL belongs to."""
+        for name in sorted(self.sites, key=lambda name: -len(self.sites[name])):
+            base = self.sites[name]
+            if url == base or url.startswith((f"{base}/", f"{base}?", f"{base}#")):
+                return name
+        return None
+
+
+class Sites(Protocol):
+    """The sites and tasks of a task set."""
+
+    def tasks(self) -> list[Task]:
+        """Every task, in the order of its source."""
+        ...
+
+    def addresses(self) -> Addresses:
+        """Where the sites are; starts them if this process serves them."""
+        ...
+
+    def accounts(self) -> Mapping[str, Account]:
+        """Accounts by site."""
+        ...
+
+    def words(self) -> tuple[str, ...] | None:
+        """Every word of the sites; None: they are open."""
+        ...
+
+
+class GivenSites:
+    """The sites and the task file that the options name."""
+
+    def __init__(self, options: WebOptions) -> None:
+        self._options = options
+        self._addresses = Addresses(options.sites)
+
+    def tasks(self) -> list[Task]:
+        found = [task_of(config) for config in _configs(Path(self._options.tasks))]
+        for task in found:
+            missing = set(task.payload["config"]["sites"]) - set(self._options.sites)
+            if missing:
+                raise TaskError(
+                    f"tasks: task {task.payload['config'].get('task_id', '?')} uses the site "
+                    f"{min(missing)!r}, which is not in web.options.sites; add its base URL"
+                )
+        wanted = self._options.categories
+        return [task for task in found if not wanted or task.category in wanted]
+
+    def addresses(self) -> Addresses:
+        return self._addresses
+
+    def accounts(self) -> Mapping[str, Account]:
+        return self._options.accounts
+
+    def words(self) -> None:
+        return None
+
+
+class OwnSites:
+    """The sites of this package."""
+
+    def __init__(self, options: WebOptions) -> None:
+        self._options = options
+
+    def tasks(self) -> list[Task]:
+        from agentrl_envs.environments.web_sites import generated_tasks
+
+        options = self._options
+        return [
+            task_of(each.config, each.category)
+            for each in generated_tasks(options.seed)
+            if each.clicks <= options.max_clicks
+            and (not options.categories or each.category in options.categories)
+            and (not options.templates or each.template in options.templates)
+        ]
+
+    def addresses(self) -> Addresses:
+        return Addresses(_served(self._options.seed))
+
+    def accounts(self) -> Mapping[str, Account]:
+        from agentrl_envs.environments.web_sites import ACCOUNTS
+
+        return {
+            site: Account(username=account.username, password=account.password)
+            for site, account in ACCOUNTS.items()
+        }
+
+    def words(self) -> tuple[str, ...]:
+        from agentrl_envs.environments.web_sites import site_words
+
+        return tuple(site_words(self._options.seed))
+
+
+def sites_of(options: WebOptions) -> Sites:
+    """The sites that the options name."""
+    return GivenSites(options) if options.sites else OwnSites(options)
+
+
+_running: dict[int, Mapping[str, str]] = {}
+_stack = ExitStack()
+
+
+def _served(seed: int) -> Mapping[str, str]:
+    """Base URLs of this package's sites, served by this process until it ends."""
+    from agentrl_envs.environments.web_sites import running_sites
+
+    if seed not in _running:
+        _running[seed] = _stack.enter_context(running_sites(seed))
+    return _running[seed]
+
+
+def _configs(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects of a file, or of a folder's files by name."""
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    found: list[dict[str, Any]] = []
+    for file in files:
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise TaskError(f"tasks: {file}: {error.strerror}; name a file that is there") from None
+        except ValueError as error:
+            raise TaskError(f"tasks: {file} is no JSON: {error}; correct it") from None
+        found += content if isinstance(content, list) else [content]
+    if not all(isinstance(each, dict) and each.get("sites") for each in found) or not found:
+        raise TaskError(f"tasks: {path} holds no list of objects with `sites`; see WebArena's form")
+    return found

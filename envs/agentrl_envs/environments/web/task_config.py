@@ -1,0 +1,148 @@
+"""WebArena's JSON form of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from agentrl_envs.env import Task, content_id
+from agentrl_envs.environments.web.locators import parse_locator
+from agentrl_envs.errors import TaskError
+
+NAME = "web"
+
+
+class ReferenceAnswers(BaseModel):
+    """What the answer of a `string_match` task is compared with. All that are given must hold."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    exact_match: str | None = None
+    must_include: tuple[str, ...] = ()
+    fuzzy_match: tuple[str, ...] = ()
+    """Answers of the same meaning, which a judge model compares."""
+
+    @field_validator("fuzzy_match", "must_include", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+
+class RequiredContents(BaseModel):
+    """What an element must contain. ` |OR| ` separates alternatives."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    exact_match: str | None = None
+    must_include: tuple[str, ...] = ()
+
+
+class ProgramHtml(BaseModel):
+    """One element that is looked at when the agent has stopped."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    url: str
+    """Where to look: `last`, an address, or `func:` with a helper's name."""
+    locator: str = ""
+    required_contents: RequiredContents
+
+    @field_validator("locator")
+    @classmethod
+    def _readable(cls, text: str) -> str:
+        if not text.startswith("func:"):
+            try:
+                parse_locator(text)
+            except TaskError as error:
+                raise ValueError(str(error)) from None
+        return text
+
+
+class Evaluation(BaseModel):
+    """How a task is graded: the product of its evaluators."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    eval_types: tuple[Literal["string_match", "url_match", "program_html"], ...] = Field(
+        min_length=1
+    )
+    reference_answers: ReferenceAnswers | None = None
+    reference_url: str | None = None
+    """Addresses, separated by ` |OR| `. Empty: none."""
+    url_note: str | None = None
+    program_html: tuple[ProgramHtml, ...] = ()
+
+
+class TaskConfig(BaseModel):
+    """A task. Fields that WebArena has and AgentRL does not need are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    sites: tuple[str, ...] = Field(min_length=1)
+    intent: str = Field(min_length=1)
+    instantiation_dict: Mapping[str, Any] = Field(default_factory=dict)
+    """What the intent's template was filled with."""
+    start_url: str
+    """Pages to open; ` |AND| ` separates tabs."""
+    require_login: bool = False
+    storage_state: str | None = None
+    """Not None: the task starts logged in to its sites."""
+    evaluation: Evaluation = Field(alias="eval")
+
+    @field_validator("instantiation_dict", mode="before")
+    @classmethod
+    def _may_be_null(cls, value: object) -> object:
+        return {} if value is None else value
+
+    @property
+    def phrases(self) -> tuple[str, ...]:
+        """The parts of the intent that a template was filled with, in its order."""
+        values = {str(value) for value in self.instantiation_dict.values()}
+        return tuple(sorted((v for v in values if v and v in self.intent), key=self.intent.index))
+
+    @property
+    def logs_in(self) -> bool:
+        return self.storage_state is not None
+
+
+def category_of(config: Mapping[str, Any]) -> str:
+    """The category of a task: its site, or `mixed`."""
+    sites = config["sites"]
+    return str(sites[0]) if len(sites) == 1 else "mixed"
+
+
+def task_of(config: Mapping[str, Any], category: str | None = None) -> Task:
+    """The task of a JSON object. Its id is a hash of all but `task_id`, which is only a number.
+    Raises `TaskError` if it is not in WebArena's form."""
+    _parse(config, f"task {config.get('task_id', '?')}")
+    payload = dict(config)
+    return Task(
+        id=_id_of(payload), category=category or category_of(config), payload={"config": payload}
+    )
+
+
+def config_of(task: Task) -> TaskConfig:
+    """The content of a task. Raises `TaskError` if the payload is not that of the task's id."""
+    config = task.payload.get("config")
+    if not isinstance(config, Mapping):
+        raise TaskError(f"task {task.id}: the payload has no config; use a task of {NAME}")
+    parsed = _parse(config, f"task {task.id}")
+    if _id_of(config) != task.id:
+        raise TaskError(f"task {task.id}: the payload is another task's; use a task of {NAME}")
+    return parsed
+
+
+def _id_of(config: Mapping[str, Any]) -> str:
+    return content_id(NAME, {key: value for key, value in config.items() if key != "task_id"})
+
+
+def _parse(config: Mapping[str, Any], what: str) -> TaskConfig:
+    try:
+        return TaskConfig.model_validate(config)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        reason = first["msg"].removeprefix("Value error, ")
+        raise TaskError(f"{what}: {field}: {reason}; see WebArena's form of tasks") from None

@@ -1,0 +1,83 @@
+"""The task set of web navigation."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from agentrl_envs.browser.chromium import host_of
+from agentrl_envs.browser.thread import shared_browser
+from agentrl_envs.env import Split, Task, split_of
+from agentrl_envs.environments.web.environment import WebEnvironment
+from agentrl_envs.environments.web.judge import judge_of
+from agentrl_envs.environments.web.login import Logins
+from agentrl_envs.environments.web.options import WebOptions
+from agentrl_envs.environments.web.scene import TextForm
+from agentrl_envs.environments.web.sites import Addresses, sites_of
+from agentrl_envs.environments.web.task_config import NAME
+from agentrl_envs.environments.web.text_agentgym import AgentGymForm
+from agentrl_envs.environments.web.text_terse import TerseForm
+from agentrl_envs.errors import TaskError
+
+
+class WebTasks:
+    """Tasks on web sites, by index. A task's hash decides its split; both are finite."""
+
+    name = NAME
+
+    def __init__(self, options: WebOptions | None = None) -> None:
+        self.options = options or WebOptions()
+        self._sites = sites_of(self.options)
+
+    def instructions(self) -> str:
+        """The actions and their form; empty in the terse form."""
+        return self._form.instructions()
+
+    def vocabulary(self) -> tuple[str, ...] | None:
+        """Every word of the terse form on this package's sites; None: open."""
+        return self._form.vocabulary()
+
+    def size(self, split: Split) -> int | None:
+        return len(self._tasks[split])
+
+    def task(self, split: Split, index: int) -> Task:
+        """The task at `index`. Raises `TaskError` for a negative one, and if the split is empty."""
+        if index < 0:
+            raise TaskError(f"index: {index} is negative; count from 0")
+        tasks = self._tasks[split]
+        if not tasks:
+            raise TaskError(f"web.options.tasks: no task falls into {split}; give more tasks")
+        return tasks[index % len(tasks)]
+
+    def environment(self) -> WebEnvironment:
+        """A new session. Starts the sites if this process serves them, but no browser."""
+        thread = shared_browser(self._hosts)
+        if self._logins is None:
+            self._logins = Logins(thread, self._addresses, self._sites.accounts())
+        judge = judge_of(self.options.judge)
+        return WebEnvironment(
+            thread, self._addresses, self._logins, self._form, judge, self.options
+        )
+
+    _logins: Logins | None = None
+
+    @cached_property
+    def _addresses(self) -> Addresses:
+        return self._sites.addresses()
+
+    @cached_property
+    def _hosts(self) -> frozenset[str]:
+        return frozenset(host_of(url) for url in self._addresses.sites.values())
+
+    @cached_property
+    def _form(self) -> TextForm:
+        if self.options.text == "terse":
+            return TerseForm(self._sites.words())
+        return AgentGymForm(strict=self.options.compat == "agentgym")
+
+    @cached_property
+    def _tasks(self) -> dict[Split, list[Task]]:
+        """The tasks of each split, in the order of their source, without repeats."""
+        tasks: dict[Split, dict[str, Task]] = {"train": {}, "heldout": {}}
+        for task in self._sites.tasks():
+            tasks[split_of(task.id)].setdefault(task.id, task)
+        return {split: list(found.values()) for split, found in tasks.items()}

@@ -1,0 +1,159 @@
+"""What pages can reach, tried from inside a page."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from web_pages import PAGES, needs_chromium, running_site
+
+from agentrl_envs.browser.chromium import flags, host_of
+from agentrl_envs.browser.session import BrowserSession, View
+from agentrl_envs.browser.thread import BrowserThread
+from agentrl_envs.errors import SessionError
+
+
+@contextmanager
+def listener() -> Iterator[tuple[str, list[bytes]]]:
+    """A TCP and UDP port of this machine that no site uses, and what arrived there."""
+    arrived: list[bytes] = []
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        tcp.bind(("127.0.0.1", 0))
+        udp.bind(tcp.getsockname())
+        tcp.listen()
+        for each in (tcp, udp):
+            each.settimeout(0.2)
+        stopped = threading.Event()
+
+        def accept() -> None:
+            while not stopped.is_set():
+                try:
+                    arrived.append(tcp.accept()[0].recv(100))
+                except TimeoutError:
+                    continue
+
+        def receive() -> None:
+            while not stopped.is_set():
+                try:
+                    arrived.append(udp.recv(100))
+                except TimeoutError:
+                    continue
+
+        threads = [threading.Thread(target=each) for each in (accept, receive)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield f"127.0.0.1:{tcp.getsockname()[1]}", arrived
+        finally:
+            stopped.set()
+            for thread in threads:
+                thread.join()
+
+
+async def show(session: BrowserSession, url: str) -> View:
+    await session.begin([url], None)
+    return await session.view()
+
+
+def test_hosts_have_a_port():
+    assert host_of("http://shop.example/a") == "shop.example:80"
+    assert host_of("https://shop.example") == "shop.example:443"
+    assert host_of("http://127.0.0.1:7770/shopping") == "127.0.0.1:7770"
+
+
+def test_the_flags_name_the_hosts_that_are_reached():
+    found = flags(["shop.example:80", "127.0.0.1:7770"])
+    assert "--proxy-bypass-list=<-loopback>;127.0.0.1:7770;shop.example:80" in found
+    rules = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE shop.example"
+    assert f"--host-resolver-rules={rules}" in found
+
+
+WEBRTC = """<title>Call</title><p id=out>waiting<script>
+const call = new RTCPeerConnection({iceServers: [{urls: 'stun:' + location.hash.slice(1)}]});
+call.createDataChannel('a');
+call.onicegatheringstatechange = () => {
+  if (call.iceGatheringState === 'complete') out.textContent = 'done';
+};
+call.createOffer().then(o => call.setLocalDescription(o));
+const s = new WebSocket('ws://' + location.hash.slice(1));
+s.onerror = s.onclose = () => { document.title = 'closed'; };
+navigator.sendBeacon('http://' + location.hash.slice(1), 'x');
+new Image().src = 'http://' + location.hash.slice(1) + '/x.png';
+</script>"""
+
+
+@needs_chromium
+def test_pages_reach_their_site_and_nothing_else():
+    """Fetches, images, beacons, WebSockets and WebRTC, to a port of this machine that listens."""
+    with running_site() as site, listener() as (other, arrived):
+        thread = BrowserThread(frozenset({site.host}))
+        session = BrowserSession(thread, 1280, 720)
+        try:
+            targets = ["/mug", f"http://{other}/", "http://outside.example/", "http://10.0.0.1/"]
+            url = f"{site.url}/reach#{','.join(targets)}"
+            view = thread.run(show(session, url), 60)
+            assert view.elements[-1].name == "reached blocked blocked blocked"
+            PAGES["/call"] = WEBRTC
+            view = thread.run(show(session, f"{site.url}/call#{other}"), 60)
+            assert view.elements[-1].name in ("done", "waiting")
+            assert arrived == []
+        finally:
+            thread.close()
+
+
+@needs_chromium
+def test_a_browser_that_died_is_lost_and_the_next_reset_starts_another():
+    with running_site() as site:
+        thread = BrowserThread(frozenset({site.host}))
+        session = BrowserSession(thread, 1280, 720)
+        try:
+            thread.run(show(session, site.url), 60)
+
+            async def kill() -> None:
+                browser = await thread.browser()
+                await (await browser.new_browser_cdp_session()).send("Browser.crash")
+
+            with pytest.raises(SessionError):
+                thread.run(kill(), 60)
+            with pytest.raises(SessionError):
+                thread.run(session.view(), 60)
+            session.lose("the browser died")
+            assert thread.run(show(session, site.url), 60).titles == ("Home",)
+            assert thread.launches == 2
+        finally:
+            thread.close()
+
+
+@needs_chromium
+def test_a_renderer_that_crashes_loses_its_session_only():
+    with running_site() as site:
+        thread = BrowserThread(frozenset({site.host}))
+        one, other = BrowserSession(thread, 1280, 720), BrowserSession(thread, 1280, 720)
+
+        async def crash() -> None:
+            await one.visit("chrome://crash")
+            await one.settle()
+
+        try:
+            for session in (one, other):
+                thread.run(show(session, site.url), 60)
+            with pytest.raises(SessionError, match="crash"):
+                thread.run(crash(), 60)
+            assert thread.run(other.view(), 60).titles == ("Home",)
+            assert thread.run(show(one, site.url), 60).titles == ("Home",)
+            assert thread.launches == 1
+        finally:
+            thread.close()
+
+
+@needs_chromium
+def test_a_page_that_never_rests_costs_a_bound_and_not_the_episode():
+    with running_site() as site:
+        thread = BrowserThread(frozenset({site.host}))
+        session = BrowserSession(thread, 1280, 720)
+        try:
+            view = thread.run(show(session, f"{site.url}/busy"), 60)
+            assert int(view.elements[-1].name) > 0
+        finally:
+            thread.close()

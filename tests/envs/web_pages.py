@@ -1,0 +1,116 @@
+"""A small site for tests of the browser: static pages, a form, a login, and pages that fail."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from agentrl_envs.browser.chromium import COMMANDS
+
+needs_chromium = pytest.mark.skipif(
+    not any(map(shutil.which, COMMANDS)),
+    reason="no Chromium on PATH: apt-get install chromium",
+)
+
+HOME = """<!doctype html><title>Home</title><h1>Small shop</h1>
+<nav><a href="/mug">Red mug</a> <a href="/tall">Tall page</a>
+<a href="/mug" target=_blank>New tab</a>
+<a href="http://outside.example/">Outside</a> <a href="/broken">Broken</a></nav>
+<form action="/search"><input name=q aria-label="Search"><button>Find</button></form>
+<form><select aria-label="Colour"><option>red<option>blue</select></form>
+<p>Three mugs in stock</p><div></div><div><img></div>"""
+
+PAGES = {
+    "/": HOME,
+    "/mug": "<title>Mug</title><h1 id=name>Red mug</h1><p id=price>$12</p><ul>"
+    "<li>dishwasher<li>microwave</ul><input id=amount aria-label=Amount value=2>",
+    "/tall": "<title>Tall</title><a href='/'>Top link</a><div style='height:1500px'></div>"
+    "<a href='/mug'>Bottom link</a>",
+    "/late": "<title>Late</title><button onclick=\"setTimeout(() => fetch('/slow')"
+    '.then(r => r.text()).then(t => setTimeout(() => this.textContent = t, 200)), 200)">Load'
+    "</button>",
+    "/slow": "loaded",
+    "/busy": "<title>Busy</title><p id=n>0</p>"
+    "<script>setInterval(() => n.textContent++, 5)</script>",
+    "/stuck": "<title>Stuck</title><button onclick='while (true);'>Hang</button>",
+    "/reach": "<title>Reach</title><p id=out>waiting<script>"
+    "Promise.all(location.hash.slice(1).split(',').map(u => fetch(u, {mode: 'no-cors'})"
+    ".then(() => 'reached', () => 'blocked'))).then(all => out.textContent = all.join(' '))"
+    "</script>",
+    "/store": "<title>Store</title><p id=seen></p><script>"
+    "seen.textContent = ['cookie ' + document.cookie, 'local ' + localStorage.length,"
+    " 'session ' + sessionStorage.length, 'name ' + window.name, 'history ' + history.length]"
+    ".join(', '); document.cookie = 'a=1'; localStorage.a = 1; sessionStorage.a = 1;"
+    " window.name = 'a'</script>",
+    "/login": "<title>Login</title><form method=post><input name=user aria-label=User>"
+    "<input type=password name=password aria-label=Password><button>Sign in</button></form>",
+}
+
+
+class Site:
+    """A running site. `requests` are the paths that were asked for, `logins` the login forms."""
+
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+        self.logins = 0
+        site = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                parts = urlsplit(self.path)
+                site.requests.append(parts.path)
+                if parts.path == "/search":
+                    words = parse_qs(parts.query).get("q", [""])[0]
+                    self.answer(f"<title>Search</title><p>Results for {words}")
+                elif parts.path == "/account":
+                    known = "user=ann" in self.headers.get("Cookie", "")
+                    self.answer(f"<title>Account</title><p>{'Hello ann' if known else 'Nobody'}")
+                elif parts.path == "/broken":
+                    self.answer("broken", status=500)
+                else:
+                    self.answer(PAGES.get(parts.path, "<title>Missing</title><p>no page"))
+
+            def do_POST(self) -> None:
+                length = int(self.headers.get("Content-Length", 0))
+                form = parse_qs(self.rfile.read(length).decode())
+                site.logins += 1
+                if form.get("password") == ["secret"]:
+                    self.answer("<title>In</title>welcome", cookie=f"user={form['user'][0]}")
+                else:
+                    self.answer(PAGES["/login"])
+
+            def answer(self, body: str, status: int = 200, cookie: str = "") -> None:
+                content = body.encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.send_header("Content-Length", str(len(content)))
+                if cookie:
+                    self.send_header("Set-Cookie", f"{cookie}; Path=/")
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.host = f"127.0.0.1:{self.server.server_address[1]}"
+        self.url = f"http://{self.host}"
+
+
+@contextmanager
+def running_site() -> Iterator[Site]:
+    site = Site()
+    thread = threading.Thread(target=site.server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield site
+    finally:
+        site.server.shutdown()
+        site.server.server_close()
+        thread.join()

@@ -133,6 +133,15 @@ class Relabels(Protocol):
         ...
 
 
+@runtime_checkable
+class Waits(Protocol):
+    """Optional property of a task set: whether its environments wait for another program, such as
+    a search service, so that their calls belong in threads. Without it they do not."""
+
+    @property
+    def waits(self) -> bool: ...
+
+
 _REPLY_MARK = "\x1e"
 """ASCII record separator: precedes the reply in instructions that are an exchange."""
 

@@ -81,6 +81,7 @@ SCIENCE = Needs(
     programs=(JAVA,),
     memory_mib=1536,
 )
+TEXTWORLD = Needs(extra="envs,textworld", modules=("textworld",), memory_mib=1024)
 WEB = Needs(
     image="envs-web",
     extra="envs,web",

@@ -24,7 +24,7 @@ from agentrl_envs import extensions
 from agentrl_envs.env import TaskSet
 from agentrl_envs.errors import OptionError
 from agentrl_envs.extensions import Extension
-from agentrl_envs.needs import PYTHON_ONLY, SCIENCE, WEB, Needs
+from agentrl_envs.needs import PYTHON_ONLY, SCIENCE, TEXTWORLD, WEB, Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +83,31 @@ BUILT_IN = {
         options="WebOptions",
         tasks="WebTasks",
         needs=WEB,
+    ),
+    "textworld": BuiltIn(
+        summary="generated text adventures: rooms, containers, keys and food",
+        module="agentrl_envs.environments.textworld_games",
+        options="TextWorldOptions",
+        tasks="TextWorldTasks",
+        needs=TEXTWORLD,
+    ),
+    "wordle": BuiltIn(
+        summary="guess a word of five letters in six attempts",
+        module="agentrl_envs.environments.wordle",
+        options="WordleOptions",
+        tasks="WordleTasks",
+    ),
+    "maze": BuiltIn(
+        summary="find the way to a goal by the walls around",
+        module="agentrl_envs.environments.maze",
+        options="MazeOptions",
+        tasks="MazeTasks",
+    ),
+    "gymnasium": BuiltIn(
+        summary="any Gymnasium environment with text, by its id",
+        module="agentrl_envs.environments.gymnasium_text",
+        options="GymnasiumOptions",
+        tasks="GymnasiumTasks",
     ),
     "corridor": BuiltIn(
         summary="walk to a door and open it; tiny, for tests and first tries",

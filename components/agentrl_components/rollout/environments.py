@@ -13,6 +13,7 @@ from agentrl_components.errors import SpecError
 from agentrl_components.spec import Environment
 from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.client.remote_world import RemoteWorld
+from agentrl_envs.env import Waits
 from agentrl_envs.errors import OptionError, SessionError
 from agentrl_envs.registry import needs, task_set
 from agentrl_envs.world import LocalWorld, World
@@ -29,7 +30,9 @@ async def open_world(environment: Environment, index: int = 0) -> World:
     if environment.builtin is not None:
         try:
             tasks = task_set(environment.builtin, environment.options)
-            return LocalWorld(tasks, in_threads=bool(needs(environment.builtin).programs))
+            waits = isinstance(tasks, Waits) and tasks.waits
+            in_threads = waits or bool(needs(environment.builtin).programs)
+            return LocalWorld(tasks, in_threads=in_threads)
         except OptionError as error:
             where = f"spec.environments[{index}]"
             raise SpecError([f"{where}: {line}" for line in str(error).splitlines()]) from error

@@ -76,6 +76,11 @@ class SearchTasks:
         """The first observation, had the question been the chain `goal` (terse form only)."""
         return self._form.relabel(observation, goal)
 
+    @property
+    def waits(self) -> bool:
+        """Whether a search waits for a service."""
+        return self.options.retriever.kind != "bm25"
+
     @cached_property
     def _heldout(self) -> tuple[Task, ...]:
         tasks: dict[str, Task] = {}

@@ -20,6 +20,7 @@ from typing import Any
 import bm25s
 import numpy as np
 
+from agentrl_envs.environments.cache_folder import cache_folder
 from agentrl_envs.environments.search.retrieval import bm25
 from agentrl_envs.environments.search.retrieval.corpus import Corpus, Line, OpenCorpus
 from agentrl_envs.environments.search.retrieval.retriever import Document
@@ -45,7 +46,7 @@ def open_index(corpus: Corpus, folder: str) -> bm25.Bm25Retriever:
     """The retriever over a corpus; builds its index if there is none. `folder`: of the index; empty
     for one in the cache. Raises `OptionError` for an index of another corpus, and for one that
     cannot be read or written."""
-    cache = cache_folder()
+    cache = cache_folder("search")
     digest = _digest(corpus, cache)
     place = Path(folder).expanduser() if folder else cache / f"bm25-{digest[:32]}"
     try:
@@ -63,23 +64,6 @@ def open_index(corpus: Corpus, folder: str) -> bm25.Bm25Retriever:
             "a damaged index: it is built again"
         ) from None
     return bm25.Bm25Retriever(index, IndexedDocuments(places_D2, corpus))
-
-
-def cache_folder() -> Path:
-    """Where indexes are kept: `$XDG_CACHE_HOME`, else `~/.cache`; where these cannot be written, as
-    in a container, a folder of this user among the temporary files."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentrl" / "search"
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        return home
-    except OSError:
-        own = Path(tempfile.gettempdir()) / f"agentrl-search-{os.getuid()}"
-        own.mkdir(mode=0o700, exist_ok=True)
-        if own.is_symlink() or own.stat().st_uid != os.getuid():
-            raise OptionError(
-                f"search.options.index: {own} is another user's; give a folder"
-            ) from None
-        return own
 
 
 def _build(corpus: Corpus, digest: str, place: Path) -> None:

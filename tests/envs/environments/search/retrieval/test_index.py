@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agentrl_envs.environments.cache_folder import cache_folder
 from agentrl_envs.environments.search.retrieval.corpus import Corpus
-from agentrl_envs.environments.search.retrieval.index import cache_folder, open_index
+from agentrl_envs.environments.search.retrieval.index import open_index
 from agentrl_envs.environments.search.retrieval.retriever import Document
 from agentrl_envs.errors import OptionError, SessionError
 
@@ -56,11 +57,11 @@ def test_an_index_is_built_once_by_whoever_comes_first(wiki: Path):
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: open_index(Corpus.of([str(wiki)]), ""), range(8)))
     assert all(each.search("France", 1) == (PARIS,) for each in found)
-    (place,) = cache_folder().glob("bm25-*")
+    (place,) = cache_folder("search").glob("bm25-*")
     built = (place / "index.json").stat()
     open_index(Corpus.of([str(wiki)]), "")
     assert (place / "index.json").stat().st_ino == built.st_ino
-    assert not list(cache_folder().glob(".bm25-*-*"))
+    assert not list(cache_folder("search").glob(".bm25-*-*"))
 
 
 def test_another_process_uses_the_same_index(wiki: Path):
@@ -73,7 +74,7 @@ def test_another_process_uses_the_same_index(wiki: Path):
     command = [sys.executable, "-c", code, str(wiki)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert answer.stdout == f"{PARIS.text}\n"
-    assert len(list(cache_folder().glob("bm25-*"))) == 1
+    assert len(list(cache_folder("search").glob("bm25-*"))) == 1
 
 
 def test_a_changed_corpus_gets_another_index(wiki: Path):
@@ -81,7 +82,7 @@ def test_a_changed_corpus_gets_another_index(wiki: Path):
     with wiki.open("a") as file:
         file.write('{"title": "Oslo", "text": "Oslo is the capital of Norway."}\n')
     assert open_index(Corpus.of([str(wiki)]), "").search("Norway", 1)[0].title == "Oslo"
-    assert len(list(cache_folder().glob("bm25-*"))) == 2
+    assert len(list(cache_folder("search").glob("bm25-*"))) == 2
 
 
 def test_an_index_of_another_corpus_is_refused_with_both_named(wiki: Path, tmp_path: Path):
@@ -129,7 +130,7 @@ def test_a_corpus_without_documents_is_refused_at_the_line(wiki: Path, text: str
     wiki.write_text(text)
     with pytest.raises(OptionError, match=message):
         open_index(Corpus.of([str(wiki)]), "")
-    assert not list(cache_folder().glob("bm25-*"))
+    assert not list(cache_folder("search").glob("bm25-*"))
 
 
 @pytest.mark.parametrize(

@@ -47,11 +47,6 @@ def test_the_hidden_word_is_worth_1_and_ends_the_game():
     wrong, right, late = play("{1}", "Thought: sure.\nAction: {0}", "{0}")
     assert (wrong.reward, wrong.raw_score, wrong.terminated) == (0.0, -1.0, False)
     assert (right.reward, right.raw_score, right.success) == (1.0, 0.0, True)
-        1.0,
-        0.0,
-        True,
-        True,
-    )
     assert right.observation.text == "g g g g g"
     assert (late.reward, late.wellformed) == (0.0, False)
 

@@ -79,7 +79,7 @@ class LocalSession:
 
     def __init__(self, environment: Environment, *, in_threads: bool = False) -> None:
         self._environment = environment
-        self._in_threads = in_threads
+        self.in_threads = in_threads
         self._checker = AnswerChecker()
 
     async def reset(self, task: Task) -> Observation:
@@ -92,7 +92,7 @@ class LocalSession:
         await self._call(self._environment.close)
 
     async def _call(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        if self._in_threads:
+        if self.in_threads:
             return await asyncio.to_thread(call, *arguments, **named)
         return call(*arguments, **named)
 
@@ -102,7 +102,7 @@ class LocalWorld:
 
     def __init__(self, task_set: TaskSet, *, in_threads: bool = False) -> None:
         self.task_set = task_set
-        self._in_threads = in_threads
+        self.in_threads = in_threads
 
     @property
     def name(self) -> str:
@@ -121,7 +121,7 @@ class LocalWorld:
         return self.task_set.task(split, index)
 
     def session(self) -> LocalSession:
-        return LocalSession(self.task_set.environment(), in_threads=self._in_threads)
+        return LocalSession(self.task_set.environment(), in_threads=self.in_threads)
 
     @property
     def relabels(self) -> bool:

@@ -13,7 +13,7 @@ def test_builtin_environments_have_one_line_descriptions():
     assert all(len(line) < 80 for line in registry.names().values())
 
 
-@pytest.mark.parametrize("name", ["babyai", "textcraft", "corridor"])
+@pytest.mark.parametrize("name", ["babyai", "textcraft", "corridor", "search", "wordle", "maze"])
 def test_task_set_is_created_by_name_with_defaults(name):
     tasks = registry.task_set(name)
     assert tasks.name == name
@@ -29,8 +29,8 @@ def test_options_reach_the_environment():
 
 
 def test_error_for_an_unknown_name_lists_the_known_names():
-    with pytest.raises(OptionError, match=r"'maze' is not built in, .* use one of babyai"):
-        registry.task_set("maze")
+    with pytest.raises(OptionError, match=r"'labyrinth' is not built in, .* use one of babyai"):
+        registry.task_set("labyrinth")
 
 
 def test_error_names_field_reason_and_fix_of_every_invalid_option():

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -180,8 +181,10 @@ def _start(place: Path) -> tuple[Any, Any]:
     import textworld
 
     asked = ("admissible_commands", "feedback", "won", "lost", "score", "max_score", "objective")
-    env = textworld.start(str(place), textworld.EnvInfos(**dict.fromkeys(asked, True)))
-    return env, env.reset()
+    with warnings.catch_warnings():  # Jericho's, that it does not know the score of generated games
+        warnings.simplefilter("ignore")
+        env = textworld.start(str(place), textworld.EnvInfos(**dict.fromkeys(asked, True)))
+        return env, env.reset()
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,6 @@
 import asyncio
+import json
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from agentrl_envs.errors import SessionError
 from agentrl_envs.server.app import ServerOptions, create_app
 from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
+from agentrl_envs.world import LocalWorld
 
 
 def test_each_server_behind_a_name_has_an_address_of_its_own():
@@ -20,6 +23,25 @@ def test_each_server_behind_a_name_has_an_address_of_its_own():
 def test_a_name_that_does_not_resolve_is_a_session_error():
     with pytest.raises(SessionError, match=r"nowhere\.invalid has no address"):
         asyncio.run(servers("http://nowhere.invalid:8080"))
+
+
+def test_an_environment_that_waits_for_a_service_does_not_hold_up_the_others(tmp_path):
+    """Its calls run in threads; those of one that computes, on the event loop."""
+    for split in ("train", "heldout"):
+        rows = [{"question": f"{split} {n}", "golden_answers": ["x"]} for n in range(2)]
+        (tmp_path / split).write_text("\n".join(json.dumps(row) for row in rows))
+    file = {"dataset": "nq", "path": str(tmp_path / "train"), "split": "train"}
+    other = {"dataset": "nq", "path": str(tmp_path / "heldout"), "split": "heldout"}
+    retriever = {"kind": "search-r1", "url": "http://127.0.0.1:9/retrieve"}
+    options = {"questions": [file, other], "retriever": retriever}
+
+    async def runs_in_threads(options: dict[str, Any]) -> bool:
+        world = await open_world(Environment(name="s", builtin="search", options=options))
+        assert isinstance(world, LocalWorld)
+        return world.in_threads
+
+    assert asyncio.run(runs_in_threads(options))
+    assert not asyncio.run(runs_in_threads({}))
 
 
 class Names(asyncio.SelectorEventLoop):

@@ -37,7 +37,7 @@ def test_tasks_are_dealt_without_making_games(tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::SyntaxWarning")
+@pytest.mark.filterwarnings("ignore")
 def test_a_game_is_solved_by_its_own_walkthrough():
     import textworld
 
@@ -60,7 +60,7 @@ def test_a_game_is_solved_by_its_own_walkthrough():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::SyntaxWarning")
+@pytest.mark.filterwarnings("ignore")
 def test_the_contract_is_kept():
     from agentrl_envs.conformance.check import check
 

@@ -27,7 +27,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -121,9 +121,13 @@ def median_run(runs: list[Result]) -> Result:
 
 
 @contextmanager
-def server(name: str, *, workers: int, capacity: int) -> Iterator[tuple[str, int]]:
+def server(
+    name: str, *, workers: int, capacity: int, options: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, int]]:
     """Run a server process. Yields its URL and process id."""
     flags = ["--port", "0", "--workers", str(workers), "--capacity", str(capacity)]
+    for option, value in (options or {}).items():
+        flags += ["--options", f"{option}={value}"]
     process = subprocess.Popen(
         [sys.executable, "-c", SERVE, "serve", name, *flags], stderr=subprocess.PIPE, text=True
     )
@@ -230,7 +234,9 @@ def local_steps_per_s(name: str, *, seconds: float) -> float:
 
 def process_tree(pid: int) -> list[int]:
     """Ids of a process and all its descendants, from /proc."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    # A process is listed with the thread that started it.
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [child for each in lists for child in each.read_text().split()]
     return [pid, *(each for child in children for each in process_tree(int(child)))]
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,9 +34,11 @@ FLAGS = (
     "-XX:+ExitOnOutOfMemoryError",  # a JVM that is full is replaced, never half alive
     "-XX:-UsePerfData",
 )
-CALL_TIMEOUT_S = 30.0
-"""Seconds that a call waits for the lock before the JVM counts as hanging and is killed. A call
-takes 0.2 s at most."""
+TURN_TIMEOUT_S = 30.0
+"""Seconds after which the calls of one turn count as hanging, and the JVM is killed. They take
+0.3 s at most, on a busy machine a few seconds."""
+LOOK_S = 1.0
+"""Seconds between two looks of those that wait for the lock at the turn that has it."""
 EXIT_TIMEOUT_S = 5.0
 
 # py4j logs a traceback for each call into a JVM that has died; the error says it once.
@@ -64,7 +67,9 @@ class Jvm:
                 "openjdk-17-jre-headless, and check that `java -version` works"
             ) from error
         self._process: subprocess.Popen[bytes] = process
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        self._began = 0.0
+        """When the current turn began."""
         parameters = GatewayParameters(port=port, auth_token=token, auto_field=True)
         self._gateway = JavaGateway(gateway_parameters=parameters, java_process=process)
 
@@ -85,9 +90,12 @@ class Jvm:
     def calls(self) -> Iterator[None]:
         """Holds the lock for a sequence of calls. Raises `SessionError` if the JVM has died, hangs,
         or failed in a call."""
-        if not self._lock.acquire(timeout=CALL_TIMEOUT_S):
-            self.kill()
-            raise SessionError(f"sciworld: JVM {self.pid} did not answer in {CALL_TIMEOUT_S:g} s")
+        while not self._lock.acquire(timeout=LOOK_S):
+            if time.monotonic() - self._began > TURN_TIMEOUT_S:
+                self.kill()
+                message = f"sciworld: JVM {self.pid} did not answer in {TURN_TIMEOUT_S:g} s"
+                raise SessionError(message)
+        self._began = time.monotonic()
         try:
             yield
         except Py4JJavaError as error:

@@ -1,0 +1,230 @@
+"""Load test of an environment server with faults: sessions at once, a third of the calls disturbed.
+
+    python benchmarks/storm.py sciworld --options worlds=256 --seconds 600 --out results/storm.json
+
+Between the client and the server is a proxy. Of every nine requests it holds one back for
+`--slow-s`, breaks the connection before one, and breaks it after one, whose answer is then lost
+although the server has acted. Each session plays random admissible actions, episode after episode.
+
+Afterwards some of the completed episodes are played again, alone and without the proxy: an episode
+that differs was polluted, by another session or by an action that was taken twice. The resident
+memory of the server and of all that it has started is sampled all the time: flat means that the
+last third is no larger than the second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+from envs import resident_kib, server
+
+from agentrl_envs import registry
+from agentrl_envs.client.http import ClientOptions
+from agentrl_envs.client.remote_world import RemoteWorld
+from agentrl_envs.env import Task
+from agentrl_envs.errors import SessionError
+from agentrl_pipelines.cli.commands.envs import parse_options
+
+MOST_TURNS = 12
+SAMPLE_S = 5.0
+CHUNK = 1 << 16
+
+
+@dataclass(slots=True)
+class Episode:
+    """A completed episode: what was done and shown."""
+
+    task: Task
+    shown: list[str]
+    actions: list[str] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened."""
+
+    steps: int = 0
+    episodes: int = 0
+    lost: int = 0
+    requests: int = 0
+    slow: int = 0
+    failed: int = 0
+    cut: int = 0
+    kept: list[Episode] = field(default_factory=list)
+    """A sample of the completed episodes."""
+
+
+class FaultyProxy:
+    """Forwards connections to a server, and disturbs every third request."""
+
+    def __init__(self, url: str, slow_s: float, tally: Tally) -> None:
+        parts = urlsplit(url)
+        self._to = (str(parts.hostname), int(parts.port or 80))
+        self._slow_s = slow_s
+        self._tally = tally
+        self._draws = random.Random(0)
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection of a client."""
+        upstream, sender = await asyncio.open_connection(*self._to)
+        answers = asyncio.create_task(self._copy(upstream, writer))
+        try:
+            while (chunk := await reader.read(CHUNK)) and not answers.done():
+                fault = self._fault(chunk)
+                if fault == "failed":
+                    break
+                if fault == "slow":
+                    await asyncio.sleep(self._slow_s)
+                sender.write(chunk)
+                await sender.drain()
+                if fault == "cut":
+                    break
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            answers.cancel()
+            for each in (sender, writer):
+                each.close()
+
+    def _fault(self, chunk: bytes) -> str | None:
+        if not chunk.startswith((b"POST", b"DELETE")):
+            return None
+        self._tally.requests += 1
+        fault = self._draws.choice(("slow", "failed", "cut", *[None] * 6))
+        if fault is not None:
+            setattr(self._tally, fault, getattr(self._tally, fault) + 1)
+        return fault
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while chunk := await reader.read(CHUNK):
+                writer.write(chunk)
+                await writer.drain()
+        writer.close()
+
+
+@click.command()
+@click.argument("name")
+@click.option("--options", multiple=True, metavar="KEY=VALUE", help="Options of the environment.")
+@click.option("--sessions", default=256, show_default=True)
+@click.option("--seconds", default=600.0, show_default=True)
+@click.option("--ramp-s", default=30.0, show_default=True, help="Time to open all sessions.")
+@click.option("--slow-s", default=1.0, show_default=True)
+@click.option("--replays", default=30, show_default=True, help="Episodes to play again.")
+@click.option("--out", "path", default="benchmarks/results/storm.json", show_default=True)
+def main(
+    name: str,
+    options: tuple[str, ...],
+    sessions: int,
+    seconds: float,
+    ramp_s: float,
+    slow_s: float,
+    replays: int,
+    path: str,
+) -> None:
+    """Load an environment server with faults, check for pollution, and write JSON."""
+    given, tally = parse_options(options), Tally()
+    texts = {key: json.dumps(value) for key, value in given.items()}
+    with server(name, workers=0, capacity=2 * sessions, options=texts) as (url, pid):
+        memory = asyncio.run(load(url, pid, sessions, seconds, ramp_s, slow_s, replays, tally))
+    polluted = [each.task.id for each in tally.kept if differs(name, given, each)]
+    third = len(memory) // 3
+    counts = {key: value for key, value in asdict(tally).items() if key != "kept"}
+    written = {
+        "command": f"python benchmarks/storm.py {name} --sessions {sessions} "
+        f"--seconds {seconds:g}" + "".join(f" --options {each}" for each in options),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        **counts,
+        "replayed": len(tally.kept),
+        "polluted": polluted,
+        "mib": {
+            "second third, most": max(memory[third : 2 * third], default=0),
+            "last third, most": max(memory[2 * third :], default=0),
+        },
+    }
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(json.dumps(written, indent=2) + "\n")
+    click.echo(json.dumps(written, indent=2))
+    raise SystemExit(1 if polluted else 0)
+
+
+async def load(
+    url: str,
+    pid: int,
+    sessions: int,
+    seconds: float,
+    ramp_s: float,
+    slow_s: float,
+    keep: int,
+    tally: Tally,
+) -> list[float]:
+    """Play through the proxy. Returns the server's memory in MiB, sampled over the time."""
+    proxy = await asyncio.start_server(FaultyProxy(url, slow_s, tally), "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+    until, memory = time.monotonic() + seconds, list[float]()
+    patient = ClientOptions(call_s=120)
+    async with proxy, RemoteWorld.connected(address, options=patient) as world:
+        pause_s = ramp_s / sessions
+        players = [play(world, i, i * pause_s, until, keep, tally) for i in range(sessions)]
+        playing = asyncio.gather(*players)
+        while not playing.done():
+            memory.append(resident_kib(pid) / 1024)
+            await asyncio.wait([playing], timeout=SAMPLE_S)
+        await playing
+    return memory
+
+
+async def play(
+    world: RemoteWorld, index: int, after_s: float, until: float, keep: int, tally: Tally
+) -> None:
+    """Play episodes in one session, from `after_s` seconds on until `until`."""
+    draws = random.Random(index)
+    await asyncio.sleep(after_s)
+    while time.monotonic() < until:
+        session = world.session()
+        try:
+            task = await world.task("train", draws.randrange(10**6))
+            seen = await session.reset(task)
+            episode = Episode(task, [seen.text])
+            for _ in range(MOST_TURNS):
+                action = draws.choice(seen.admissible or ("look around",))
+                step = await session.step(action)
+                seen = step.observation
+                tally.steps += 1
+                episode.actions.append(action)
+                episode.rewards.append(step.reward)
+                episode.shown.append(seen.text)
+                if step.terminated or step.truncated:
+                    break
+            tally.episodes += 1
+            if len(tally.kept) < keep or draws.random() < 0.02:
+                tally.kept[keep - 1 :] = [episode]
+        except SessionError:
+            tally.lost += 1
+        finally:
+            await session.close()
+
+
+def differs(name: str, options: dict[str, object], episode: Episode) -> bool:
+    """Whether the same actions show or earn something else in a session alone."""
+    environment = registry.task_set(name, options).environment()
+    shown = [environment.reset(episode.task).text]
+    steps = [environment.step(action) for action in episode.actions]
+    environment.close()
+    shown += [step.observation.text for step in steps]
+    return shown != episode.shown or [step.reward for step in steps] != episode.rewards
+
+
+if __name__ == "__main__":
+    main()

@@ -47,6 +47,7 @@ class WebEnvironment:
         form: TextForm,
         judge: Judge | None,
         options: WebOptions,
+        goals: Mapping[str, tuple[str, ...]],
     ) -> None:
         self._thread = thread
         self._addresses = addresses
@@ -54,6 +55,7 @@ class WebEnvironment:
         self._form = form
         self._judge = judge
         self._options = options
+        self._goals = goals
         self._strict = options.compat == "agentgym"
         self._browser = BrowserSession(thread, WIDTH, HEIGHT)
         self._config: TaskConfig | None = None
@@ -93,13 +95,16 @@ class WebEnvironment:
             return self._finish(config, wanted.message, wellformed=False)
         if isinstance(wanted, Stop):
             self._score = self._graded(config, wanted.answer)
-            return self._told("", wellformed=True, reward=self._score)
+            achieved = self._goals.get(scene.url, ())
+            return self._told("", wellformed=True, reward=self._score, achieved=achieved)
         if isinstance(wanted, Goto) and not self._is_inside(wanted.url):
             message = f"goto: {wanted.url[:200]} is outside the sites; they are {self._known()}"
             return self._finish(config, message, wellformed=False)
         message, self._scene = self._run(self._act(config, scene, wanted), self._options.timeout_s)
         self._menu = self._form.menu(self._scene)
-        return self._finish(config, message, wellformed=not message)
+        after = self._scene.url
+        achieved = () if after == scene.url else self._goals.get(after, ())
+        return self._finish(config, message, wellformed=not message, achieved=achieved)
 
     def close(self) -> None:
         """Close the session's tabs."""
@@ -111,7 +116,14 @@ class WebEnvironment:
 
     # Answers
 
-    def _finish(self, config: TaskConfig, message: str, *, wellformed: bool) -> Step:
+    def _finish(
+        self,
+        config: TaskConfig,
+        message: str,
+        *,
+        wellformed: bool,
+        achieved: tuple[str, ...] = (),
+    ) -> Step:
         """The step of a turn that did not stop: ends the episode if it was the last."""
         reward = 0.0
         if self._turns >= self._options.turn_limit:
@@ -120,9 +132,16 @@ class WebEnvironment:
             reward = self._score = self._graded(config, "") if graded else 0.0
         if self._strict and message.startswith("no element"):
             message = ""
-        return self._told(message, wellformed=wellformed, reward=reward)
+        return self._told(message, wellformed=wellformed, reward=reward, achieved=achieved)
 
-    def _told(self, message: str, *, wellformed: bool, reward: float = 0.0) -> Step:
+    def _told(
+        self,
+        message: str,
+        *,
+        wellformed: bool,
+        reward: float = 0.0,
+        achieved: tuple[str, ...] = (),
+    ) -> Step:
         scene = self._scene
         if scene is None:
             raise SessionError("the session was lost")
@@ -136,6 +155,7 @@ class WebEnvironment:
             success=self._score == 1.0,
             raw_score=self._score or 0.0,
             state=_digest(scene),
+            achieved=achieved,
         )
 
     def _graded(self, config: TaskConfig, answer: str) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -121,6 +121,18 @@ def task_of(config: Mapping[str, Any], category: str | None = None) -> Task:
     return Task(
         id=_id_of(payload), category=category or category_of(config), payload={"config": payload}
     )
+
+
+def goals_by_address(tasks: Iterable[Task]) -> dict[str, tuple[str, ...]]:
+    """Intents of the tasks that are solved on a page whatever else was done, by the page's address:
+    those that `url_match` alone grades."""
+    goals: dict[str, dict[str, None]] = {}
+    for task in tasks:
+        config = config_of(task)
+        if config.evaluation.eval_types == ("url_match",):
+            address = config.evaluation.reference_url or ""
+            goals.setdefault(address, {})[config.intent] = None
+    return {address: tuple(intents) for address, intents in goals.items()}
 
 
 def config_of(task: Task) -> TaskConfig:

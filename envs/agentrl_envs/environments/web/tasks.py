@@ -13,7 +13,7 @@ from agentrl_envs.environments.web.login import Logins
 from agentrl_envs.environments.web.options import WebOptions
 from agentrl_envs.environments.web.scene import TextForm
 from agentrl_envs.environments.web.sites import Addresses, sites_of
-from agentrl_envs.environments.web.task_config import NAME
+from agentrl_envs.environments.web.task_config import NAME, goals_by_address
 from agentrl_envs.environments.web.text_agentgym import AgentGymForm
 from agentrl_envs.environments.web.text_terse import TerseForm
 from agentrl_envs.errors import TaskError
@@ -55,8 +55,15 @@ class WebTasks:
             self._logins = Logins(thread, self._addresses, self._sites.accounts())
         judge = judge_of(self.options.judge)
         return WebEnvironment(
-            thread, self._addresses, self._logins, self._form, judge, self.options
+            thread, self._addresses, self._logins, self._form, judge, self.options, self._goals
         )
+
+    def relabel(self, observation: str, goal: str) -> str:
+        """The first observation, had the intent been `goal`. Raises `TaskError` if the text is no
+        first observation of the terse form."""
+        if not isinstance(self._form, TerseForm):
+            raise TaskError("web.options.text: goals are replaced in the terse form only")
+        return self._form.relabel(observation, goal)
 
     _logins: Logins | None = None
 
@@ -73,6 +80,16 @@ class WebTasks:
         if self.options.text == "terse":
             return TerseForm(self._sites.words())
         return AgentGymForm(strict=self.options.compat == "agentgym")
+
+    @cached_property
+    def _goals(self) -> dict[str, tuple[str, ...]]:
+        """Intents of training tasks by the public address of the page that solves them, for
+        relabelling; empty in AgentGym's form."""
+        if not isinstance(self._form, TerseForm):
+            return {}
+        goals = goals_by_address(self._tasks["train"])
+        real = ((self._addresses.real(address), intents) for address, intents in goals.items())
+        return {self._addresses.public(address): intents for address, intents in real}
 
     @cached_property
     def _tasks(self) -> dict[Split, list[Task]]:

@@ -19,6 +19,7 @@ from agentrl_envs.browser.actions import Action, Click, Goto, Plain, Scroll, Sto
 from agentrl_envs.env import Observation
 from agentrl_envs.environments.web.scene import Refusal, Scene
 from agentrl_envs.environments.web.sites import placeholder
+from agentrl_envs.errors import TaskError
 
 CLICKED = frozenset(
     ("link", "button", "checkbox", "radio", "option", "tab", "menuitem", "switch", "treeitem")
@@ -110,6 +111,14 @@ class TerseForm:
         parts += self._lines(scene)
         return Observation(text=" ; ".join(parts), admissible=tuple(menu))
 
+    def relabel(self, observation: str, goal: str) -> str:
+        """The first observation of an episode with another goal. Raises `TaskError` if the text is
+        no first observation."""
+        head, found, rest = observation.partition(" ; page ")
+        if not found or not head.startswith("goal "):
+            raise TaskError(f"observation: holds no goal: {observation[:80]!r}; give a first one")
+        return self._spelled("goal", goal, limit=None) + found + rest
+
     def _lines(self, scene: Scene) -> Iterator[str]:
         numbers = {element.id: number for number, element in _numbered(scene.elements)}
         for element in scene.elements:
@@ -158,7 +167,7 @@ def _alone_in_their_form(elements: Iterable[Element]) -> set[int]:
         if element.role in ("form", "search"):
             counted += 1
             form, depth = counted, element.depth
-        if element.role in TYPED | {"combobox"}:
+        if element.role in TYPED | {"combobox", "radio", "checkbox"}:
             fields.append((form, element.id))
     grouped = (list(group) for _, group in groupby(sorted(fields), key=lambda field: field[0]))
     return {group[0][1] for group in grouped if len(group) == 1}

@@ -22,7 +22,7 @@ from agentrl_envs.environments.web_sites.tasks import (
 )
 from agentrl_envs.environments.web_sites.tasks.form import SiteTask
 
-MOST_PER_TEMPLATE = 48
+MOST_PER_TEMPLATE = 96
 """Tasks of one template, so that no template outweighs the others."""
 
 TEMPLATES = tuple(

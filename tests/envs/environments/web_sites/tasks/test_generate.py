@@ -79,10 +79,10 @@ def test_two_tasks_of_each_template_are_solved_by_their_moves_and_not_by_doing_n
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
-def test_every_task_is_solved_by_its_moves_and_not_by_doing_nothing(seed):
+def test_up_to_24_tasks_of_each_template_are_solved_by_their_moves_and_not_by_doing_nothing(seed):
     with running_sites(seed) as sites, httpx.Client() as client:
         login = log_in(sites, client)
-        for each in generated_tasks(seed):
+        for each in generated_tasks(seed, 24):
             browser = SiteBrowser(sites, client, login)
             browser.open(browser.real(each.config["start_url"]))
             assert not browser.solved(each.config, ""), each.config["intent"]

@@ -64,20 +64,25 @@ def iteration_keys(store: Store) -> list[str]:
     """The keys of the iteration records in `store`, in order.
 
     Raises:
-        StoreError: the record of an iteration is missing between two others.
+        StoreError: a record is missing between two others, or the last ones that the run's state
+            counts are missing.
     """
     for _ in range(2):  # a concurrent run may delete records while they are listed: look twice
+        counted = read_state(store).iteration
         present = list(store.list(keys.ITERATIONS))
-        missing = [
+        known = {*present, *map(keys.iteration, range(counted))}
+        missing = sorted(known - set(present)) or [
             expected
             for number, expected in enumerate(map(keys.iteration, range(len(present))))
             if present[number] != expected
         ]
         if not missing:
             return present
+    last = present[-1] if present else ""
+    why = f"{last} is there" if missing[0] < last else f"{keys.STATE} counts {counted} iterations"
     raise StoreError(
-        f"{missing[0]}: in {store.url}: missing, although {present[-1]} is there; restore the "
-        "file, or start a new run"
+        f"{missing[0]}: in {store.url}: missing, although {why}; restore the file, or start a new "
+        "run"
     )
 
 

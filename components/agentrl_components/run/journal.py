@@ -108,7 +108,11 @@ class Journal:
             yield json.loads(self.store.get(key))
 
     def truncate(self, iterations: int) -> None:
-        """Delete the records after the first `iterations`: those iterations will be repeated."""
+        """Delete the records after the first `iterations`: those iterations will be repeated. The
+        state counts them no more before they are deleted, so it never counts more than there
+        are."""
+        if self.current.iteration > iterations:
+            self.write_state(self.current.status, self.current.message, iteration=iterations)
         for key in list(self.store.list(keys.ITERATIONS)):
             if key >= keys.iteration(iterations):
                 self.store.delete(key)

@@ -80,3 +80,14 @@ def test_a_process_started_after_a_failure_clears_it():
     Journal(store).write_state("running", "the environments answer")
     state = read_state(store)
     assert (state.status, state.reason, state.final) == ("running", "", False)
+
+
+def test_the_state_counts_no_iteration_whose_record_is_deleted():
+    store = MemoryStore()
+    journal = Journal(store)
+    for number in range(3):
+        store.put(keys.iteration(number), b"{}")
+    journal.write_state("running", "", iteration=3)
+    journal.truncate(1)
+    assert read_state(store).iteration == 1
+    assert list(store.list(keys.ITERATIONS)) == [keys.iteration(0)]

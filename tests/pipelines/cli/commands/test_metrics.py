@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from agentrl_components.spec import parse
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore, MemoryStore
+from agentrl_components.storage.records import RunState
 from agentrl_pipelines.cli.commands.metrics import lines, metrics
 from agentrl_pipelines.cli.commands.report import report
 
@@ -105,6 +106,17 @@ def test_a_missing_iteration_is_named(command, root):
     assert result.exit_code == 1
     assert "iterations/000000.json: in " in result.output
     assert "missing, although iterations/000001.json is there" in result.output
+
+
+@pytest.mark.parametrize("command", [metrics, report])
+def test_missing_last_iterations_are_named(command, root):
+    state = RunState(iteration=2).model_dump_json().encode()
+    DirectoryStore(root / "store").replace(keys.STATE, state)
+    (root / "store" / "iterations" / "000001.json").unlink()
+    result = invoke(command, root)
+    assert result.exit_code == 1
+    assert "iterations/000001.json: in " in result.output
+    assert "missing, although state.json counts 2 iterations" in result.output
 
 
 def test_a_damaged_manifest_is_named(root):

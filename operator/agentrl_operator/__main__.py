@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from agentrl_pipelines.platform.config import Platform
 
 
+RECURSION_LIMIT = 60_000
+"""The API server accepts objects of up to 10,000 levels. With Python's limit of 1,000, a single
+AgentRLRun that is nested deeper would make every list and every watch fail to parse."""
+
+
 def _lease(_: click.Context, __: click.Parameter, text: str | None) -> LeaseName | None:
     try:
         return LeaseName.parse(text) if text is not None else None
@@ -85,6 +90,7 @@ def main(
     log_format: Literal["json", "plain"],
 ) -> None:
     """Reconcile AgentRLRuns until a signal arrives."""
+    raise_recursion_limit()
     block_official_client()
     from agentrl_components.errors import SpecError
     from agentrl_operator.app import Options
@@ -98,6 +104,11 @@ def main(
         asyncio.run(_run(load(path), options, lease, lease_seconds))
     except (SpecError, DependencyError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def raise_recursion_limit() -> None:
+    """Let Python parse any object that the API server accepts."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
 
 
 def block_official_client() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 
@@ -27,10 +26,6 @@ logger = logging.getLogger(__name__)
 HEARTBEAT_PERIOD_S = 10.0
 HEARTBEATS_PER_RELIST = 30
 STARTUP_RETRY_PERIOD_S = 2.0
-
-RECURSION_LIMIT = 60_000
-"""The API server accepts objects of up to 10,000 levels. With Python's limit of 1,000, a single
-AgentRLRun that is nested deeper would make every list and every watch fail to parse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +53,6 @@ async def operate(
 ) -> None:
     """Run the operator until a signal arrives or `stop` is set. `ready` is set once the watches are
     established. Without `elector` this process is the leader."""
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
     controller = Controller(clients, platform, workers=options.workers)
     health = Health(lambda: controller.last_event, controller.metrics)
     stop, ready = stop or asyncio.Event(), ready or asyncio.Event()

@@ -9,6 +9,7 @@ from demo_run import SPEC
 
 from agentrl_components.schedule.record import Decision
 from agentrl_components.storage.records import RunState
+from agentrl_operator.__main__ import raise_recursion_limit
 from agentrl_operator.app import Options, operate
 from agentrl_operator.clients.kubernetes import KubernetesApi
 from agentrl_operator.clients.protocols import Clients
@@ -59,6 +60,7 @@ class Outside:
             tracking=self.tracking,
             bind=lambda run, uid, platform, queued: {"pipeline_spec": {}},
         )
+        raise_recursion_limit()
         options = Options(namespaces=(NAMESPACE,), host="127.0.0.1", port=0, workers=4)
         stop, ready = asyncio.Event(), asyncio.Event()
         task = asyncio.create_task(operate(clients, self.platform, options, stop=stop, ready=ready))

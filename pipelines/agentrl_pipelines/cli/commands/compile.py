@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
+from agentrl_pipelines.cli.options import option_set
 
 UID = "00000000-0000-0000-0000-000000000000"
 """Placeholder for the uid that the cluster assigns."""
@@ -24,13 +25,7 @@ UID = "00000000-0000-0000-0000-000000000000"
     default=UID,
     help="Uid of the AgentRLRun; part of the names of its Secrets and Services.",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="PATH=VALUE",
-    help="Change a field of the manifest. Repeatable.",
-)
+@option_set
 @click.option(
     "-o",
     "--output",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
+from agentrl_pipelines.cli.options import option_set
 
 if TYPE_CHECKING:
     from agentrl_components.run.progress import ProgressView
@@ -49,13 +50,7 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of eval.json and eval.html.  [default: eval/ in the folder of the run]",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="PATH=VALUE",
-    help="Change a field of the manifest. Repeatable.",
-)
+@option_set
 def evaluate(
     file: str,
     model: str | None,

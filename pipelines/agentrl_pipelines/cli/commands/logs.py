@@ -16,6 +16,7 @@ import click
 from agentrl_components.stages.names import STAGE_NAMES
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.log_noise import NoiseFilter
+from agentrl_pipelines.cli.options import option_context, option_namespace
 
 if TYPE_CHECKING:
     from agentrl_pipelines.cli.kube_client import Cluster, Pod
@@ -30,8 +31,8 @@ LogLine = tuple[str, str]
 
 @click.command(short_help="Print the logs of a run's stages.")
 @click.argument("name")
-@click.option("--namespace", "-n", help="Namespace.  [default: the context's]")
-@click.option("--context", help="Context of the kubeconfig.  [default: the current context]")
+@option_namespace
+@option_context
 @click.option("--stage", type=click.Choice(STAGE_NAMES), help="Only this stage.")
 @click.option("--follow", "-f", is_flag=True, help="Follow the logs until the run ends.")
 @click.option("--tail", type=click.IntRange(min=1), help="Last lines to print, per pod.")

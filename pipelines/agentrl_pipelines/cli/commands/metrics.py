@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
+from agentrl_pipelines.cli.options import option_root
 
 if TYPE_CHECKING:
     from agentrl_components.storage.store import Store
@@ -20,7 +21,7 @@ FIELDS = ("iteration", "phase", "max_turns", "metrics")
 
 
 @click.command(short_help="Print the metrics of a run as JSON lines.")
-@click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
+@option_root
 def metrics(root: Path) -> None:
     """Print the metrics of a run, one JSON object per iteration and line.
 

@@ -9,18 +9,13 @@ from pathlib import Path
 import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
+from agentrl_pipelines.cli.options import option_set
 from agentrl_pipelines.sizing.devices import CPU, DEVICES, device
 
 
 @click.command(short_help="Print what a run needs and whether it fits, without starting it.")
 @click.argument("file", type=click.Path())
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Set a field first, for example update.gradientCheckpointing=true. Repeatable.",
-)
+@option_set
 @click.option(
     "--device",
     "kind",

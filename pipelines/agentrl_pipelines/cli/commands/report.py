@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
+from agentrl_pipelines.cli.options import option_root
 
 
 @click.command(short_help="Rebuild the report of a run and print its summary.")
-@click.option("--root", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
+@option_root
 def report(root: Path) -> None:
     """Rebuild report.json, report.html and curve.png of a run, and print the summary.
 

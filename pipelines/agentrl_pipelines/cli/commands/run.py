@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
+from agentrl_pipelines.cli.options import option_seed, option_set
 
 
 @click.command(short_help="Train on this machine.")
@@ -17,14 +18,8 @@ from agentrl_pipelines.cli.errors import exit_on_error
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of the run.  [default: runs/NAME]",
 )
-@click.option("--seed", type=int, help="Same as --set seed=N.")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="PATH=VALUE",
-    help="Change a field of the manifest. Repeatable.",
-)
+@option_seed
+@option_set
 def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ...]) -> None:
     """Train the agent described by the manifest FILE on this machine.
 

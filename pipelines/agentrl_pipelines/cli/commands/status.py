@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
+from agentrl_pipelines.cli.options import option_context, option_namespace
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,8 +23,8 @@ BAD_WHEN_TRUE = ("Failed",)
 
 @click.command(short_help="Show the status of a run on the cluster.")
 @click.argument("name")
-@click.option("--namespace", "-n", help="Namespace.  [default: the context's]")
-@click.option("--context", help="Context of the kubeconfig.  [default: the current context]")
+@option_namespace
+@option_context
 @click.option("--output", "-o", type=click.Choice(["json"]), help="Print the whole object.")
 def status(name: str, namespace: str | None, context: str | None, output: str | None) -> None:
     """Show the progress, the held-out success and the conditions of the run NAME."""

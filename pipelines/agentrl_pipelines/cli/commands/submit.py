@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
+from agentrl_pipelines.cli.options import option_context, option_seed, option_set
 
 if TYPE_CHECKING:
     from agentrl_components.run.progress import ProgressView
@@ -22,15 +23,9 @@ ENDED = ("Succeeded", "Failed")
 @click.command(short_help="Train on a cluster: create an AgentRLRun.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--namespace", "-n", help="Namespace.  [default: the manifest's, else the context's]")
-@click.option("--context", help="Context of the kubeconfig.  [default: the current context]")
-@click.option("--seed", type=int, help="Same as --set seed=N.")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="PATH=VALUE",
-    help="Change a field of the manifest. Repeatable.",
-)
+@option_context
+@option_seed
+@option_set
 @click.option("--wait", is_flag=True, help="Wait until the run ends. Exit code 1 if it failed.")
 @click.option(
     "--dry-run",

@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentrl_pipelines.cli.options import option_set
+
 if TYPE_CHECKING:
     from agentrl_components.spec import AgentRLRun
 
 
 @click.command(short_help="Check a manifest without starting anything.")
 @click.argument("file", type=click.Path())
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Set a field first, for example seed=3 or horizon.phases[0].maxTurns=2. Repeatable.",
-)
+@option_set
 def validate(file: str, overrides: tuple[str, ...]) -> None:
     """Check the manifest FILE without starting anything.
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from agentrl_components.evaluation.summary import HeldoutResult, heldout_result, success_rate
+from agentrl_components.evaluation.summary import (
+    HeldoutResult,
+    SuccessRate,
+    heldout_result,
+    success_rate,
+)
 from agentrl_components.rollout.metrics import check_lost, completed
 from agentrl_components.rollout.request import CollectRequest
 from agentrl_components.rollout.tasks import DrawnTask
@@ -41,12 +46,31 @@ class HeldoutEvaluation:
 
         Raises `RunError` if too many episodes were lost."""
         episodes = self._episodes(name, play, self.max_turns, self.turn_limits)
-        sweep = {
-            turns: success_rate(completed(self._episodes(name, play, turns, {})), self.seed)
-            for turns in self.turn_sweep
-        }
         result = heldout_result(name, episodes, self.samples, self.seed)
-        return result.model_copy(update={"turn_sweep": sweep}), episodes
+        if not self.turn_sweep:
+            return result, episodes
+        longest = episodes
+        if self.turn_limits or max(self.turn_sweep) > self.max_turns:
+            longest = self._episodes(name, play, max(self.turn_sweep), {})
+        sweep = {turns: self._within(longest, turns) for turns in self.turn_sweep}
+        names = sorted({e.environment for e in completed(longest)})
+        by_environment = {
+            one: {
+                turns: self._within([e for e in longest if e.environment == one], turns)
+                for turns in self.turn_sweep
+            }
+            for one in (names if len(names) > 1 else ())
+        }
+        update = {"turn_sweep": sweep, "environment_sweep": by_environment}
+        return result.model_copy(update=update), episodes
+
+    def _within(self, episodes: Sequence[Trajectory], turns: int) -> SuccessRate:
+        """The success rate with `turns` turns. An agent is not told its limit and its seeds do not
+        depend on it, so the episodes are the beginnings of those with a larger limit."""
+        return success_rate(
+            [replace(e, success=e.success and len(e.turns) <= turns) for e in completed(episodes)],
+            self.seed,
+        )
 
     def _episodes(
         self,

@@ -56,6 +56,8 @@ class HeldoutResult(SuccessRate):
     """By environment, if there are several; without those that were down."""
     turn_sweep: dict[int, SuccessRate]
     """Success rate by turn limit, for `evaluation.turnSweep`."""
+    environment_sweep: dict[str, dict[int, SuccessRate]] = {}
+    """The same by environment, if there are several."""
 
 
 def heldout_result(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import openai
 
 from agentrl_components.errors import EngineError, RunError, SpecError
-from agentrl_components.rollout.text_rollout import ReplyRequest
+from agentrl_components.rollout.text_rollout import Reply, ReplyRequest, Usage
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionMessageParam
@@ -51,7 +51,7 @@ class OpenAIAgent:
             base_url=url, api_key=key, timeout=timeout_s, max_retries=retries
         )
 
-    async def reply(self, request: ReplyRequest) -> str:
+    async def reply(self, request: ReplyRequest) -> Reply:
         messages: Iterable[dict[str, Any]] = [
             {"role": message.role, "content": message.content} for message in request.messages
         ]
@@ -78,7 +78,14 @@ class OpenAIAgent:
             raise self._not_a_completion()
         if not completion.choices:
             raise EngineError(f"{self._url}: a completion without a choice")
-        return completion.choices[0].message.content or ""
+        used = completion.usage
+        return Reply(
+            text=completion.choices[0].message.content or "",
+            usage=Usage(
+                prompt_tokens=getattr(used, "prompt_tokens", None) or 0,
+                completion_tokens=getattr(used, "completion_tokens", None) or 0,
+            ),
+        )
 
     def _not_a_completion(self) -> RunError:
         return RunError(

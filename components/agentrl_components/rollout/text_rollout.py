@@ -47,10 +47,35 @@ class ReplyRequest:
     max_tokens: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens that replies cost, as the agent's server counts them; 0 if it does not."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+        )
+
+
+NO_USAGE = Usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One reply."""
+
+    text: str
+    usage: Usage = NO_USAGE
+
+
 class TextAgent(Protocol):
     """An agent that replies in text."""
 
-    async def reply(self, request: ReplyRequest) -> str:
+    async def reply(self, request: ReplyRequest) -> Reply:
         """The complete reply. Raises `EngineError` if this reply failed, and `RunError` if no reply
         can ever succeed (a wrong key, an unknown model)."""
         ...
@@ -59,44 +84,72 @@ class TextAgent(Protocol):
 class RandomAgent:
     """Draws an admissible action uniformly, like `RandomEngine`."""
 
-    async def reply(self, request: ReplyRequest) -> str:
+    async def reply(self, request: ReplyRequest) -> Reply:
         if not request.admissible:
             raise EngineError("the random policy needs an environment with admissible actions")
-        return request.admissible[random_index(request.seed, len(request.admissible))]
+        chosen = random_index(request.seed, len(request.admissible))
+        return Reply(text=request.admissible[chosen])
+
+
+class EpisodeLog(Protocol):
+    """Keeps finished episodes, so that an interrupted collection does not play them again."""
+
+    def find(self, job: Job, rules: Rules) -> Trajectory | None:
+        """The episode of `job`, if it was finished earlier."""
+        ...
+
+    def add(self, job: Job, rules: Rules, episode: Trajectory, usage: Usage) -> None:
+        """Keep a finished episode. Lost ones are never added: they are played again."""
+        ...
 
 
 class TextCollector:
     """Collects episodes of an agent that replies in text. All methods run on the event loop of
     `worlds`."""
 
-    def __init__(self, spec: RunSpec, worlds: Mapping[str, World]) -> None:
-        self._spec = spec
+    def __init__(
+        self, spec: RunSpec, worlds: Mapping[str, World], log: EpisodeLog | None = None
+    ) -> None:
+        self._spec, self._log = spec, log
         self._instructions = {name: world.instructions() for name, world in worlds.items()}
         self._sessions = SessionPool(worlds, spec.rollout.retries, spec.rollout.concurrency)
 
     async def collect(self, request: CollectRequest, agent: TextAgent) -> list[Trajectory]:
-        """The episodes of `request`, ordered by group and sample."""
+        """The episodes of `request`, ordered by group and sample; those in the log are not played
+        again."""
         rules = request.rules(self._spec)
         jobs = request.jobs(self._instructions)
-        return await self._sessions.play(
-            jobs, rules, lambda job, session: play_text(job, rules, session, agent)
-        )
+        log = self._log
+        known = {i: e for i, job in enumerate(jobs) if log and (e := log.find(job, rules))}
+
+        async def play_episode(job: Job, session: Session) -> Trajectory:
+            episode, usage = await play_text(job, rules, session, agent)
+            if log is not None:
+                log.add(job, rules, episode, usage)
+            return episode
+
+        left = [job for i, job in enumerate(jobs) if i not in known]
+        played = iter(await self._sessions.play(left, rules, play_episode))
+        return [known[i] if i in known else next(played) for i in range(len(jobs))]
 
     async def close(self) -> None:
         """Close every session."""
         await self._sessions.close()
 
 
-async def play_text(job: Job, rules: Rules, session: Session, agent: TextAgent) -> Trajectory:
-    """Play `job` to its end. Raises `SessionError` if the environment fails and `EngineError` if
-    the agent fails."""
-    state = EpisodeState()
+async def play_text(
+    job: Job, rules: Rules, session: Session, agent: TextAgent
+) -> tuple[Trajectory, Usage]:
+    """Play `job` to its end. Returns the episode and what its replies cost. Raises `SessionError`
+    if the environment fails and `EngineError` if the agent fails."""
+    state, usage = EpisodeState(), NO_USAGE
     seen = await session.reset(job.task)
     messages = opening_messages(job.instructions)
     for number in range(rules.turns(job.environment)):
         messages.append(Message(role="user", content=prompt(seen, rules.admissible)))
         started_s = state.seconds()
-        action = await agent.reply(reply_request(job, rules, number, tuple(messages), seen))
+        reply = await agent.reply(reply_request(job, rules, number, tuple(messages), seen))
+        action, usage = reply.text, usage + reply.usage
         messages.append(Message(role="assistant", content=action))
         step = await session.step(action)
         turn = Turn(
@@ -113,7 +166,7 @@ async def play_text(job: Job, rules: Rules, session: Session, agent: TextAgent) 
         if state.add(turn, step):
             break
         seen = step.observation
-    return trajectory(job, rules, state)
+    return trajectory(job, rules, state), usage
 
 
 def opening_messages(instructions: str) -> list[Message]:

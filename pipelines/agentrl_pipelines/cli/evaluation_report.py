@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -10,9 +11,40 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agentrl_components.evaluation.published import MODELS, PUBLISHED, row_name
 from agentrl_components.evaluation.summary import HeldoutResult, SuccessRate
+from agentrl_components.reporting import scaling
 from agentrl_components.reporting.html import percent, templates
 from agentrl_components.reporting.transcript import Replay
+from agentrl_components.spec import RunSpec
+
+
+class ComparedRow(BaseModel):
+    """One category beside the published results."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    category: str
+    """As the paper writes it."""
+    tasks: int
+    """Tasks of this evaluation; the published number is in `published_tasks`."""
+    published_tasks: int
+    found: SuccessRate | None
+    """None: not evaluated."""
+    published: dict[str, float]
+    """Success in percent by model."""
+
+
+class Comparison(BaseModel):
+    """An evaluation beside the paper's table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    family: str
+    rows: tuple[ComparedRow, ...]
+    """The categories, then all tasks together."""
+    conditions: tuple[str, ...]
+    """Model, prompt and turn limit: of this evaluation, and of the published numbers."""
 
 
 class EvaluationReport(BaseModel):
@@ -32,6 +64,13 @@ class EvaluationReport(BaseModel):
     random: HeldoutResult | None
     """The random policy on the same tasks."""
     episodes: tuple[Replay, ...]
+    prompt_tokens: int = 0
+    """Tokens of the prompts of all episodes, as the endpoint counts them."""
+    completion_tokens: int = 0
+    """Tokens of the replies."""
+    resumed: int = 0
+    """Episodes that an earlier, interrupted evaluation had finished."""
+    paper: Comparison | None = None
 
     @property
     def categories(self) -> list[str]:
@@ -45,12 +84,57 @@ def write(report: EvaluationReport, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "eval.html").write_text(page, encoding="utf-8")
     (folder / "eval.json").write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    if report.policy.turn_sweep:
+        found = scaling.Scaling.of(report.model, report.policy)
+        (folder / "scaling.json").write_text(found.model_dump_json(indent=1) + "\n", "utf-8")
+        (folder / "scaling.png").write_bytes(scaling.png(found))
+
+
+def comparison(family: str, spec: RunSpec, model: str, found: HeldoutResult) -> Comparison:
+    """The result beside the paper's of `family`."""
+    published = PUBLISHED[family]
+    ours = {row_name(name): share for name, share in found.categories.items()}
+    # An environment may stand for a row (one for each data set).
+    ours |= {row_name(name): share for name, share in found.environments.items()}
+    rows = [
+        ComparedRow(
+            category=name,
+            tasks=ours[name].n if name in ours else 0,
+            published_tasks=count,
+            found=ours.get(name),
+            published=dict(zip(MODELS, published.categories[name], strict=True)),
+        )
+        for name, count in published.counts.items()
+    ]
+    overall = ComparedRow(
+        category="all",
+        tasks=found.n,
+        published_tasks=sum(published.counts.values()),
+        found=from_result(found),
+        published=dict(published.overall),
+    )
+    options = {e.name: e.options for e in spec.environments}
+    here = (
+        f"This evaluation: {model}; {found.max_turns} turns; temperature {found.temperature:g}; "
+        f"{found.samples} sample{'s' if found.samples > 1 else ''}; {found.n} tasks; options "
+        f"{json.dumps(options, sort_keys=True)}."
+    )
+    return Comparison(family=family, rows=(*rows, overall), conditions=(here, published.conditions))
+
+
+def from_result(found: HeldoutResult) -> SuccessRate:
+    """The success rate over all tasks."""
+    return SuccessRate(success=found.success, low=found.low, high=found.high, n=found.n)
 
 
 def show(report: EvaluationReport, folder: Path, console: Console) -> None:
     """Print the result to `console`."""
     console.print(Text(report.model, "bold"))
     console.print(table(report))
+    if report.paper is not None:
+        console.print(paper_table(report.paper))
+        for line in report.paper.conditions:
+            console.print(Text(line, "dim"))
     found = report.policy
     if found.pass_at:
         tries = ", ".join(f"pass@{k} {percent(value)}" for k, value in found.pass_at.items())
@@ -69,6 +153,10 @@ def show(report: EvaluationReport, folder: Path, console: Console) -> None:
         console.print(
             Text(f"{found.lost} episodes were lost to environment failures and are not counted")
         )
+    if report.prompt_tokens or report.completion_tokens:
+        resumed = f"; {report.resumed} episodes were there already" if report.resumed else ""
+        tokens = f"{report.prompt_tokens:,} prompt and {report.completion_tokens:,} reply tokens"
+        console.print(Text(f"cost: {tokens}{resumed}"))
     console.print(Text(f"written to {folder / 'eval.html'} and eval.json"), soft_wrap=True)
 
 
@@ -94,6 +182,19 @@ def table(report: EvaluationReport) -> Table:
     out.add_row(Text("mean score"), *(Text(f"{one.score:.3f}") for one in columns))
     replies = (Text(f"{100 * one.wellformed:.1f}") for one in columns)
     out.add_row(Text("well-formed replies"), *replies)
+    return out
+
+
+def paper_table(paper: Comparison) -> Table:
+    """The categories of the paper with this result and the published ones, in percent."""
+    out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    out.add_column(f"{paper.family}, success in %", overflow="fold")
+    for title in ("tasks", "this model", *MODELS):
+        out.add_column(title, justify="right")
+    for row in paper.rows:
+        values = (f"{row.published[name]:.1f}" if name in row.published else "" for name in MODELS)
+        tasks = f"{row.tasks} of {row.published_tasks}"
+        out.add_row(Text(row.category), tasks, share_text(row.found), *values)
     return out
 
 

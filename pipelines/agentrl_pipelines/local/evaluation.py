@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 from agentrl_components.errors import RunError
+from agentrl_components.evaluation.episode_log import FolderLog
 from agentrl_components.evaluation.heldout import RANDOM, heldout_evaluation
 from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting import build
@@ -20,10 +22,17 @@ from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.openai_agent import OpenAIAgent
 from agentrl_components.rollout.request import RANDOM_POLICY
 from agentrl_components.rollout.tasks import TaskSource
-from agentrl_components.rollout.text_rollout import RandomAgent, TextAgent, TextCollector
+from agentrl_components.rollout.text_rollout import (
+    NO_USAGE,
+    RandomAgent,
+    TextAgent,
+    TextCollector,
+    Usage,
+)
 from agentrl_components.run.progress import ProgressView
 from agentrl_components.spec import AgentRLRun, Model, RunSpec
 from agentrl_components.storage import checkpoint
+from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.workers.group import WorkerGroup
 from agentrl_envs.world import World
@@ -45,6 +54,20 @@ class EvaluationResult:
     actions."""
     episodes: tuple[Replay, ...]
     """Replays of some episodes of `policy`."""
+    usage: Usage = NO_USAGE
+    """Tokens that the endpoint counted for `policy`."""
+    resumed: int = 0
+    """Episodes that an earlier process had finished."""
+
+
+class EvaluationWatcher(Protocol):
+    """Shows an evaluation of an endpoint while it runs."""
+
+    def stage(self, name: str, total: int | None = None) -> None: ...
+
+    def episode(self, episode: Trajectory, usage: Usage) -> None:
+        """A finished episode, or one that an earlier process had finished."""
+        ...
 
 
 def evaluate_model(run: AgentRLRun, view: ProgressView) -> EvaluationResult:
@@ -70,16 +93,19 @@ def evaluate_model(run: AgentRLRun, view: ProgressView) -> EvaluationResult:
 
 
 def evaluate_endpoint(
-    run: AgentRLRun, url: str, model: str, key: str, view: ProgressView
+    run: AgentRLRun, url: str, model: str, key: str, view: EvaluationWatcher, folder: Path
 ) -> EvaluationResult:
-    """Evaluate a model behind an OpenAI-compatible endpoint.
+    """Evaluate a model behind an OpenAI-compatible endpoint. Finished episodes are kept in
+    `folder`; a second call with the same arguments plays the others.
 
-    Raises `RunError` if the endpoint refuses a request.
+    Raises `RunError` if the endpoint refuses a request, and `SpecError` if `folder` has the
+    episodes of another evaluation.
     """
+    log = FolderLog(folder, description(run.spec, url, model), view.episode)
     view.stage("open the environments")
     with asyncio.Runner() as runner:
         worlds = runner.run(open_worlds(run.spec.environments))
-        collector = TextCollector(run.spec, worlds)
+        collector = TextCollector(run.spec, worlds, log)
         agent = OpenAIAgent(url, model, key)
         try:
             source = TaskSource(run.spec.environments, worlds)
@@ -95,14 +121,42 @@ def evaluate_endpoint(
             if runner.run(offers_random(run.spec, worlds)):
                 view.stage("play the random policy")
                 random, _ = evaluate_policy(RANDOM, RandomAgent())
-            view.stage("ask the endpoint")
+            view.stage("ask the endpoint", len(drawn) * run.spec.evaluation.samples)
             policy, episodes = evaluate_policy(POLICY, agent)
         finally:
             runner.run(collector.close())
             runner.run(agent.close())
             for world in worlds.values():
                 runner.run(world.close())
-    return EvaluationResult(policy=policy, random=random, episodes=sampled_replays(episodes))
+    write_replays(folder, episodes)
+    return EvaluationResult(
+        policy=policy,
+        random=random,
+        episodes=sampled_replays(episodes),
+        usage=log.usage,
+        resumed=log.resumed,
+    )
+
+
+def description(spec: RunSpec, url: str, model: str) -> dict[str, object]:
+    """All that an episode depends on besides its task, sample and turn limit."""
+    fields = spec.model_dump(mode="json", by_alias=True)
+    rollout = ("actions", "maxTokensPerTurn", "topP")
+    places = ("name", "builtin", "image", "url", "options")
+    return {
+        "model": model,
+        "endpoint": url,
+        "seed": spec.seed,
+        "temperature": spec.evaluation.temperature,
+        "rollout": {name: fields["rollout"][name] for name in rollout},
+        "environments": [{p: e[p] for p in places} for e in fields["environments"]],
+    }
+
+
+def write_replays(folder: Path, episodes: Sequence[Trajectory]) -> None:
+    """Write all episodes as text: `episodes.jsonl`, one `Replay` a line."""
+    lines = "".join(f"{replay(episode).model_dump_json()}\n" for episode in episodes)
+    DirectoryStore(folder, durable=False).replace("episodes.jsonl", lines.encode())
 
 
 async def offers_random(spec: RunSpec, worlds: dict[str, World]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.options import option_set
 
 if TYPE_CHECKING:
-    from agentrl_components.run.progress import ProgressView
     from agentrl_components.spec import AgentRLRun
     from agentrl_pipelines.local.evaluation import EvaluationResult
 
@@ -45,6 +43,12 @@ if TYPE_CHECKING:
 @click.option("--max-turns", type=int, help="Maximum turns of an episode.")
 @click.option("--temperature", type=float, help="Sampling temperature; 0 is greedy.")
 @click.option("--sweep", metavar="N,N,...", help="Also evaluate with these maximum turns.")
+@click.option("--concurrency", type=int, help="Episodes in flight.")
+@click.option(
+    "--paper",
+    type=click.Choice(["babyai", "sciworld", "search", "textcraft", "webarena"]),
+    help="Compare with the results of arXiv 2509.08755.",
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -64,19 +68,23 @@ def evaluate(
     max_turns: int | None,
     temperature: float | None,
     sweep: str | None,
+    concurrency: int | None,
+    paper: str | None,
     out: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
     """Evaluate a model on the held-out tasks of the manifest FILE, without training.
 
     The model is that of FILE, --model, a checkpoint of the run in --root, or the one behind the
-    endpoint --openai."""
+    endpoint --openai. An interrupted evaluation of an endpoint is continued by the same command.
+    With --sweep a figure of success by turns allowed is written too."""
     options = {
         "model.source": model,
         "evaluation.tasks": tasks,
         "evaluation.samples": samples,
         "evaluation.maxTurns": max_turns,
         "evaluation.temperature": temperature,
+        "rollout.concurrency": concurrency,
         "evaluation.turnSweep": None if sweep is None else f"[{sweep}]",
     }
     fields = [f"{field}={value}" for field, value in options.items() if value is not None]
@@ -92,11 +100,11 @@ def evaluate(
             raise SpecError(mistakes)
         folder = out or (root or Path("runs") / run.metadata.name) / "eval"
         if url is not None and model_name is not None:
-            evaluate_openai(run, url, model_name, key_env, folder)
+            evaluate_openai(run, url, model_name, key_env, folder, paper)
         elif root is not None:
-            evaluate_checkpoint(run, root, checkpoint or "best", folder)
+            evaluate_checkpoint(run, root, checkpoint or "best", folder, paper)
         else:
-            evaluate_weights(run, run.spec.model.source, folder)
+            evaluate_weights(run, run.spec.model.source, folder, paper)
 
 
 def check_model_options(
@@ -126,20 +134,29 @@ def check_model_options(
 
 
 def evaluate_openai(
-    run: AgentRLRun, url: str, name: str, key_env: str | None, folder: Path
+    run: AgentRLRun, url: str, name: str, key_env: str | None, folder: Path, paper: str | None
 ) -> None:
     """Evaluate the model behind an OpenAI-compatible endpoint."""
+    from rich.console import Console
+
     from agentrl_components.rollout.openai_agent import api_key
+    from agentrl_pipelines.cli.evaluation_view import evaluation_view_for
     from agentrl_pipelines.local.evaluation import evaluate_endpoint
+    from agentrl_pipelines.local.run_folder import store_errors
 
-    key = api_key(key_env)
-    described = f"{name} at {url}"
-    evaluate_and_report(
-        run, described, "free", folder, lambda view: evaluate_endpoint(run, url, name, key, view)
-    )
+    key, console = api_key(key_env), Console()
+    view = evaluation_view_for(console)
+    try:
+        with store_errors(folder):
+            result = evaluate_endpoint(run, url, name, key, view, folder)
+    finally:
+        view.close()
+    report(run, f"{name} at {url}", "free", result, folder, paper)
 
 
-def evaluate_checkpoint(run: AgentRLRun, root: Path, which: str, folder: Path) -> None:
+def evaluate_checkpoint(
+    run: AgentRLRun, root: Path, which: str, folder: Path, paper: str | None
+) -> None:
     """Evaluate a checkpoint of a run."""
     from tempfile import TemporaryDirectory
 
@@ -148,38 +165,39 @@ def evaluate_checkpoint(run: AgentRLRun, root: Path, which: str, folder: Path) -
     with TemporaryDirectory(prefix="agentrl-") as scratch:
         model, address = checkpoint_model(root, which, Path(scratch), run.spec.model)
         spec = run.spec.model_copy(update={"model": model})
-        evaluate_weights(run.model_copy(update={"spec": spec}), address, folder)
+        evaluate_weights(run.model_copy(update={"spec": spec}), address, folder, paper)
 
 
-def evaluate_weights(run: AgentRLRun, source: str, folder: Path) -> None:
+def evaluate_weights(run: AgentRLRun, source: str, folder: Path, paper: str | None) -> None:
     """Evaluate the model of the manifest; `source` is its name in the report."""
+    from rich.console import Console
+
+    from agentrl_pipelines.cli.progress_view import view_for
     from agentrl_pipelines.local.evaluation import evaluate_model
 
-    actions = run.spec.rollout.actions
-    evaluate_and_report(run, source, actions, folder, lambda view: evaluate_model(run, view))
+    view = view_for(Console())
+    try:
+        result = evaluate_model(run, view)
+    finally:
+        view.close()
+    report(run, source, run.spec.rollout.actions, result, folder, paper)
 
 
-def evaluate_and_report(
+def report(
     run: AgentRLRun,
     model: str,
     actions: str,
+    result: EvaluationResult,
     folder: Path,
-    evaluate: Callable[[ProgressView], EvaluationResult],
+    paper: str | None,
 ) -> None:
-    """Call `evaluate`, print the table and write eval.json and eval.html to `folder`."""
+    """Print the table and write eval.json, eval.html and the figure to `folder`."""
     from rich.console import Console
 
-    from agentrl_pipelines.cli.evaluation_report import EvaluationReport, show, write
-    from agentrl_pipelines.cli.progress_view import view_for
+    from agentrl_pipelines.cli.evaluation_report import EvaluationReport, comparison, show, write
     from agentrl_pipelines.local.run_folder import store_errors
 
-    console = Console()
-    view = view_for(console)
-    try:
-        result = evaluate(view)
-    finally:
-        view.close()
-    report = EvaluationReport(
+    written = EvaluationReport(
         name=run.metadata.name,
         model=model,
         environments=tuple(environment.name for environment in run.spec.environments),
@@ -188,7 +206,11 @@ def evaluate_and_report(
         policy=result.policy,
         random=result.random,
         episodes=result.episodes,
+        prompt_tokens=result.usage.prompt_tokens,
+        completion_tokens=result.usage.completion_tokens,
+        resumed=result.resumed,
+        paper=comparison(paper, run.spec, model, result.policy) if paper else None,
     )
     with store_errors(folder):
-        write(report, folder)
-    show(report, folder, console)
+        write(written, folder)
+    show(written, folder, Console())

@@ -39,8 +39,11 @@ MANIFEST = {
 class Endpoint:
     """A chat completions API whose model solves every corridor. Records the requests."""
 
-    def __init__(self, unavailable: int = 0, key: str | None = None) -> None:
+    def __init__(
+        self, unavailable: int = 0, key: str | None = None, breaks_after: int | None = None
+    ) -> None:
         self.requests: list[dict] = []
+        self._breaks_after = breaks_after
         self._unavailable = unavailable
         self._key = key
         self.app = Starlette(
@@ -54,6 +57,8 @@ class Endpoint:
         if self._unavailable:
             self._unavailable -= 1
             return JSONResponse({"error": {"message": "busy"}}, 503, {"retry-after-ms": "1"})
+        if self._breaks_after is not None and len(self.requests) >= self._breaks_after:
+            return JSONResponse({"error": {"message": "no such model"}}, 404)
         body = await request.json()
         self.requests.append(body)
         message = {"role": "assistant", "content": solution(body["messages"][-1]["content"])}
@@ -61,6 +66,7 @@ class Endpoint:
         return JSONResponse(
             {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]}
             | {"choices": [choice]}
+            | {"usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}}
         )
 
 
@@ -99,6 +105,74 @@ def test_an_endpoint_is_evaluated_beside_the_random_policy(tmp_path, monkeypatch
     assert "100.0 % of 6 held-out tasks solved" in page
     written = page + json.dumps(found) + result.output
     assert "sesame" not in written
+
+
+def test_an_interrupted_evaluation_of_an_endpoint_is_continued_by_the_same_command(tmp_path):
+    # 12 episodes of one to five requests; the first process ends after 14 requests.
+    options = ("--tasks", "6", "--sweep", "2,5", "--concurrency", "2", "--model-name", "walker")
+    endpoint = Endpoint(breaks_after=14)
+    with running(endpoint.app) as url:
+        broken = run_eval(tmp_path, "--openai", f"{url}/v1", *options)
+        assert broken.exit_code == 1
+        assert "no such model" in broken.stderr
+        kept = len(list((tmp_path / "out" / "episodes").iterdir()))
+        assert 0 < kept < 12
+        endpoint._breaks_after = None
+        result = run_eval(tmp_path, "--openai", f"{url}/v1", *options)
+        found = json.loads((tmp_path / "out" / "eval.json").read_text())
+        requests = len(endpoint.requests)
+        assert run_eval(tmp_path, "--openai", f"{url}/v1", *options).exit_code == 0
+        assert len(endpoint.requests) == requests  # a finished evaluation asks nothing
+        other = run_eval(tmp_path, "--openai", f"{url}/v1", *options[:-1], "runner")
+    assert result.exit_code == 0, result.output
+    assert (found["policy"]["success"], found["resumed"]) == (1.0, kept)
+    lines = (tmp_path / "out" / "episodes.jsonl").read_text().splitlines()
+    turns = sum(len(json.loads(line)["moves"]) for line in lines)
+    # Each turn is one request of 10 + 2 tokens; a turn of an unfinished episode is not counted.
+    assert (len(lines), found["prompt_tokens"], found["completion_tokens"]) == (
+        12,
+        10 * turns,
+        2 * turns,
+    )
+    assert other.exit_code == 2
+    assert "has the episodes of another evaluation" in other.stderr
+
+
+def test_a_sweep_is_drawn_and_written_for_an_endpoint_and_played_once(tmp_path):
+    endpoint = Endpoint()
+    with running(endpoint.app) as url:
+        options = ("--openai", f"{url}/v1", "--model-name", "walker", "--sweep", "1,2,5")
+        result = run_eval(tmp_path, *options, "--tasks", "6", "--samples", "1")
+    assert result.exit_code == 0, result.output
+    written = json.loads((tmp_path / "out" / "scaling.json").read_text())
+    lengths = [
+        len(json.loads(line)["moves"])
+        for line in (tmp_path / "out" / "episodes.jsonl").read_text().splitlines()
+    ]
+    assert len(endpoint.requests) == sum(lengths)
+    for turns in (1, 2, 5):
+        solved = sum(length <= turns for length in lengths) / 6
+        assert written["success"][str(turns)]["success"] == pytest.approx(solved)
+    assert (tmp_path / "out" / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_result_is_set_beside_the_papers_table(tmp_path):
+    changed = ("--set", "environments[0].name=goto", "--paper", "babyai", "--samples", "1")
+    with running(Endpoint().app) as url:
+        result = run_eval(
+            tmp_path, "--openai", f"{url}/v1", "--model-name", "walker", "--tasks", "4", *changed
+        )
+    assert result.exit_code == 0, result.output
+    paper = json.loads((tmp_path / "out" / "eval.json").read_text())["paper"]
+    assert [row["category"] for row in paper["rows"]][:2] == ["GoTo", "Pickup"]
+    assert paper["rows"][1]["found"] is None
+    assert paper["rows"][0]["published"]["ScalingInter-7B"] == 100.0
+    assert paper["rows"][-1]["published"]["o3"] == 94.44
+    here, there = paper["conditions"]
+    assert "walker" in here
+    assert "5 turns" in here
+    assert "20 turns in the released script" in there
+    assert "Beside the paper" in (tmp_path / "out" / "eval.html").read_text()
 
 
 def test_a_refused_key_is_reported_but_not_printed(tmp_path, monkeypatch):

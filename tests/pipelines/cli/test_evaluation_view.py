@@ -1,0 +1,30 @@
+import io
+
+from rich.console import Console
+from text_episode import episode
+
+from agentrl_components.rollout.text_rollout import Usage
+from agentrl_pipelines.cli.evaluation_view import LiveTable, PlainLines, evaluation_view_for
+
+
+def test_the_live_table_has_a_row_for_each_category_and_the_tokens():
+    now = iter(range(100))
+    console = Console(file=io.StringIO(), width=100, force_terminal=False)
+    view = LiveTable(console, clock=lambda: float(next(now)))
+    view._total = 4
+    turn = ("seen", "did", 0.0, True)
+    view.episode(episode(turn, turn, success=True), Usage(prompt_tokens=1200, completion_tokens=30))
+    view.episode(episode(turn), Usage(prompt_tokens=300, completion_tokens=5))
+    console.print(view.table())
+    shown = console.file.getvalue()
+    assert "babyai/UnlockPickup" in shown
+    assert "50.0" in shown
+    assert "1.5" in shown
+    assert "2 of 4 episodes · 1,500 + 35 tokens" in shown
+    assert "0:02 left" in shown
+
+
+def test_a_log_file_gets_plain_lines():
+    view = evaluation_view_for(Console(file=io.StringIO()))
+    assert isinstance(view, PlainLines)
+    view.episode(episode(), Usage())

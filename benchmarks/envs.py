@@ -40,9 +40,14 @@ from rich.table import Table
 from agentrl_envs import registry
 from agentrl_envs.client.remote_world import RemoteSession, RemoteWorld
 from agentrl_envs.env import Observation
+from agentrl_envs.needs import PYTHON_ONLY
 
 SERVE = "from agentrl_pipelines.cli.commands.envs import envs; envs()"
 MOST_TURNS = 20
+OPTIONS = {"search": {"text": "terse"}, "wordle": {"text": "terse"}}
+"""Options with which an environment lists its actions, for the random policy."""
+ANY = "gymnasium"
+"""Plays an environment that its options name, so it has no row of its own."""
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -81,7 +86,7 @@ class Result:
     "-e",
     "chosen",
     multiple=True,
-    help="May be repeated. Default: all built-in environments.",
+    help="May be repeated. Default: the built-in environments that need Python only.",
 )
 @click.option("--out", "path", default="benchmarks/results/envs.json", show_default=True)
 def main(
@@ -94,12 +99,15 @@ def main(
 ) -> None:
     """Load test of the environment servers: print a table and write JSON."""
     results = []
-    for name in chosen or tuple(registry.names()):
+    for name in chosen or default_environments():
         local = local_steps_per_s(name, seconds=min(seconds, 2.0))
         for count in (0, workers):
             runs = []
             for _ in range(repeats):
-                with server(name, workers=count, capacity=sessions) as (url, pid):
+                with server(name, workers=count, capacity=sessions, options=OPTIONS.get(name)) as (
+                    url,
+                    pid,
+                ):
                     run = measure(name, url, pid, sessions, seconds, workers=count, local=local)
                     runs.append(asyncio.run(run))
             results.append(median_run(runs))
@@ -112,6 +120,11 @@ def main(
     }
     Path(path).write_text(json.dumps(written, indent=2) + "\n")
     click.echo(f"written: {path}")
+
+
+def default_environments() -> tuple[str, ...]:
+    """The built-in environments that run on Python alone."""
+    return tuple(n for n in registry.names() if n != ANY and registry.needs(n) == PYTHON_ONLY)
 
 
 def median_run(runs: list[Result]) -> Result:
@@ -218,7 +231,7 @@ async def probe(url: str, until: float) -> list[float]:
 
 def local_steps_per_s(name: str, *, seconds: float) -> float:
     """Steps per second of the environment without a server, in one thread; includes resets."""
-    tasks = registry.task_set(name)
+    tasks = registry.task_set(name, OPTIONS.get(name))
     environment, draws = tasks.environment(), random.Random(0)
     steps, index, began = 0, 0, time.monotonic()
     while time.monotonic() - began < seconds:

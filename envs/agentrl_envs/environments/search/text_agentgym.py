@@ -5,7 +5,7 @@
 
 A reply holds one `<search>` or one `<answer>` block; what is inside `<think>` is not read. With
 `compat: agentgym` the first block decides what is done, and the last `<answer>` is scored, as
-upstream does.
+upstream does; its observations after the first one are upstream's, word for word.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agentrl_envs.env import opening_exchange
 from agentrl_envs.environments.search.payload import Question
 from agentrl_envs.environments.search.retrieval.retriever import Document
 from agentrl_envs.environments.search.text_form import Answer, Command, Progress, Refused, Search
@@ -51,7 +52,7 @@ class AgentGymForm:
         self._strict = strict
 
     def instructions(self) -> str:
-        return INSTRUCTIONS
+        return opening_exchange(INSTRUCTIONS, "Ok.") if self._strict else INSTRUCTIONS
 
     def vocabulary(self) -> None:
         return None
@@ -77,7 +78,7 @@ class AgentGymForm:
         return Search(content)
 
     def results(self, documents: Sequence[Document]) -> str:
-        if not documents:
+        if not documents and not self._strict:
             return NOTHING
         shown = "\n".join(
             f"Doc {number}(Title: {each.title}) {each.text}"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentrl_envs import registry
-from agentrl_envs.env import Step
+from agentrl_envs.env import Step, split_exchange
 from agentrl_envs.environments.search import SearchOptions, SearchTasks
 from agentrl_envs.environments.search.text_agentgym import INVALID, SEVERAL
 
@@ -54,6 +54,17 @@ def test_a_wrong_answer_ends_the_episode_where_upstream_lets_the_agent_guess_on(
     assert (wrong.reward, wrong.terminated, wrong.success) == (0.0, True, False)
     assert wrong.observation.text == "Sorry, your answer is incorrect."
     assert (right.reward, right.success) == (0.0, False)
+
+
+def test_compat_has_upstreams_form_of_the_prompt():
+    tasks = SearchTasks(SearchOptions(compat="agentgym"))
+    assert split_exchange(tasks.instructions())[1] == "Ok."
+    assert split_exchange(SearchTasks(SearchOptions()).instructions())[1] is None
+
+
+def test_compat_finds_nothing_without_a_word():
+    (step,) = play({"compat": "agentgym"}, "<search>zzzz</search>")
+    assert step.observation.text == "<information></information>"
 
 
 def test_compat_guesses_on_as_upstream():

@@ -79,12 +79,12 @@ def test_check_exits_with_1_if_a_rule_is_broken():
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["check", "maze"], "'maze' is not built in"),
+        (["check", "labyrinth"], "'labyrinth' is not built in"),
         (["check", "corridor", "-o", "turns=many"], "corridor.options.turns"),
         (["check", "corridor", "-o", "turns"], "'turns' is not of the form KEY=VALUE"),
         (["serve", "corridor", "--host", "0.0.0.0"], "no token is set"),
         (["serve", "corridor", "--capacity", "0"], "--capacity"),
-        (["list", "maze"], "'maze' is not built in"),
+        (["list", "labyrinth"], "'labyrinth' is not built in"),
     ],
 )
 def test_a_wrong_argument_is_reported_with_exit_code_2(arguments, expected):

@@ -33,7 +33,7 @@ Rows = Iterator[tuple[str, Sequence[str]] | None]
 def read_tasks(files: Sequence[QuestionFile], items: Sequence[int]) -> dict[Split, list[Task]]:
     """The tasks of the files by split, without repeats. A question that is held out is no training
     task. `items`: AgentGym's ids of the rows to take, in this order; empty for all. Raises
-    `OptionError` for a file that cannot be read and for a split without questions."""
+    `OptionError` for a file that cannot be read, and if no question is held out."""
     rows = {(file.split, file.dataset): _read(file) for file in files}
     if items:
         chosen = _chosen(rows, items)
@@ -47,13 +47,11 @@ def read_tasks(files: Sequence[QuestionFile], items: Sequence[int]) -> dict[Spli
             key = normalise(row.question)
             if key not in taken["heldout"]:
                 taken[of].setdefault(key, row.task(of))
-    tasks = {split: list(found.values()) for split, found in taken.items()}
-    for split, found in tasks.items():
-        if not found:
-            raise OptionError(
-                f"search.options.questions: no question is of split {split}; give a file of each"
-            )
-    return tasks
+    if not taken["heldout"]:
+        raise OptionError(
+            "search.options.questions: none is of split heldout, which evaluations use; give a file"
+        )
+    return {split: list(found.values()) for split, found in taken.items()}
 
 
 def _chosen(

@@ -59,6 +59,10 @@ class SearchTasks:
             raise TaskError(f"index: {index} is negative; count from 0")
         if self._read:
             tasks = self._read[split]
+            if not tasks:
+                raise TaskError(
+                    f"search.options.questions: no question is of split {split}; give such a file"
+                )
             return tasks[index % len(tasks)]
         if split == "heldout":
             return self._heldout[index % len(self._heldout)]

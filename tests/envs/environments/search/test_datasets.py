@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from agentrl_envs.environments.search import SearchOptions, SearchTasks
 from agentrl_envs.environments.search.datasets import read_tasks
 from agentrl_envs.environments.search.options import QuestionFile
-from agentrl_envs.errors import OptionError
+from agentrl_envs.errors import OptionError, TaskError
 
 HOTPOT = [
     {
@@ -133,6 +134,24 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path, other: QuestionFile):
         read_tasks([missing, other], [])
 
 
-def test_each_split_needs_a_question(tmp_path: Path):
-    with pytest.raises(OptionError, match="no question is of split heldout"):
+def test_some_questions_must_be_held_out(tmp_path: Path):
+    with pytest.raises(OptionError, match="none is of split heldout, which evaluations use"):
         read_tasks([flashrag(tmp_path, "train", range(2))], [])
+
+
+def test_questions_for_evaluation_alone_need_no_training_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"title": "One", "text": "question 0 has the answer 0"}\n')
+    heldout = flashrag(tmp_path, "heldout", range(2), split="heldout")
+    index = str(tmp_path / "index")
+    tasks = SearchTasks(SearchOptions(corpus=(str(corpus),), index=index, questions=(heldout,)))
+    assert (tasks.size("train"), tasks.size("heldout")) == (0, 2)
+    session = tasks.environment()
+    assert session.reset(tasks.task("heldout", 0)).text == "Question: question 0?"
+    assert "Doc 1(Title: One)" in session.step("<search>question 0</search>").observation.text
+    assert session.step("<answer>0</answer>").success
+    with pytest.raises(TaskError, match="no question is of split train; give such a file"):
+        tasks.task("train", 0)

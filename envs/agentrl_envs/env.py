@@ -122,6 +122,15 @@ class TaskSet(Protocol):
 
 
 @runtime_checkable
+class Numbered(Protocol):
+    """Optional capability of a task set: tasks by the numbers of a published data set."""
+
+    def numbered(self, number: int) -> Task:
+        """The task that the data set gives this number. Raises `TaskError` if there is none."""
+        ...
+
+
+@runtime_checkable
 class Relabels(Protocol):
     """Optional capability of a task set: replace the goal of an observation, for hindsight
     relabeling (arXiv 1707.01495)."""

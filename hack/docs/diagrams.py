@@ -34,6 +34,7 @@ LAYERS: dict[str, list[list[str]]] = {
         ["schedule", "spec"],
     ],
     "agentrl_envs": [
+        ["protocols"],
         ["conformance"],
         ["client", "server"],
         ["environments"],

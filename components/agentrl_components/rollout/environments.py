@@ -15,6 +15,7 @@ from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.env import Waits
 from agentrl_envs.errors import OptionError, SessionError
+from agentrl_envs.protocols.connect import open_world as open_foreign
 from agentrl_envs.registry import needs, task_set
 from agentrl_envs.world import LocalWorld, World
 
@@ -36,6 +37,19 @@ async def open_world(environment: Environment, index: int = 0) -> World:
         except OptionError as error:
             where = f"spec.environments[{index}]"
             raise SpecError([f"{where}: {line}" for line in str(error).splitlines()]) from error
+    if environment.protocol != "agentrl":
+        try:
+            return await open_foreign(
+                environment.protocol,
+                str(environment.url),
+                environment.options,
+                timeout_s=environment.timeout_s,
+            )
+        except OptionError as error:
+            where = f"spec.environments[{index}]"
+            raise SpecError([f"{where}.options: {line}" for line in str(error).splitlines()]) from (
+                error
+            )
     token = os.environ.get(environment.token_env) if environment.token_env else None
     options = ClientOptions(call_s=environment.timeout_s)
     url = str(environment.url)

@@ -5,25 +5,36 @@ terminal. All calls share one event loop, so connections are kept alive.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from agentrl_envs.client.http import ClientOptions
-from agentrl_envs.client.remote_world import RemoteSession, RemoteWorld
+from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.env import Observation, Split, Step, Task
+from agentrl_envs.world import Session, World
 
 
 class BlockingTaskSet:
     """To be used from one thread, as a context manager."""
 
     def __init__(
-        self, url: str, *, token: str | None = None, options: ClientOptions | None = None
+        self,
+        source: str | Callable[[], Coroutine[Any, Any, World]],
+        *,
+        token: str | None = None,
+        options: ClientOptions | None = None,
     ) -> None:
+        """`source`: the URL of an environment server, or what connects to another world."""
         self._runner = asyncio.Runner()
         with ExitStack() as cleanup:
             cleanup.callback(self._runner.close)
-            self._world = self._runner.run(RemoteWorld.connect(url, token=token, options=options))
+            self._world: World = self._runner.run(
+                RemoteWorld.connect(source, token=token, options=options)
+                if isinstance(source, str)
+                else source()
+            )
             cleanup.pop_all()
         self.name = self._world.name
         if self._world.relabels:  # `env.Relabels` is told by whether the method exists
@@ -67,7 +78,7 @@ class BlockingTaskSet:
 class BlockingEnvironment:
     """One remote session as an `Environment`."""
 
-    def __init__(self, runner: asyncio.Runner, session: RemoteSession) -> None:
+    def __init__(self, runner: asyncio.Runner, session: Session) -> None:
         self._runner = runner
         self._session = session
 

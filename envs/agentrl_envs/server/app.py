@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from agentrl_envs import protocol
 from agentrl_envs.env import Split, Step, TaskSet
@@ -52,6 +52,9 @@ CLIENT_CLOSED_REQUEST = 499
 """Status for the log only: there is no client left to receive it."""
 
 M = TypeVar("M", bound=BaseModel)
+
+Gateway = Callable[[Sessions, TaskService], list[BaseRoute]]
+"""Makes the routes of another protocol, which plays the same sessions."""
 
 
 class ServerOptions(BaseModel):
@@ -94,8 +97,11 @@ class EnvironmentServer:
             **({} if clock is None else {"clock": clock}),
         )
 
-    def routes(self) -> list[Route]:
+    def routes(self, gateway: Gateway | None = None) -> list[BaseRoute]:
+        """The routes of `protocol`, and those of the gateway."""
+        others = [] if gateway is None else gateway(self._sessions, self._task_service)
         return [
+            *others,
             Route("/healthz", self.healthz),
             Route("/readyz", self.readyz),
             Route("/metrics", self.metrics),
@@ -237,18 +243,28 @@ class EnvironmentServer:
 
 
 def create_app(
-    task_set: TaskSet, executor: Executor, options: ServerOptions, *, clock: Clock | None = None
+    task_set: TaskSet,
+    executor: Executor,
+    options: ServerOptions,
+    *,
+    clock: Clock | None = None,
+    gateway: Gateway | None = None,
 ) -> Starlette:
     """The ASGI application. It owns `executor` and closes it on shutdown.
 
-    `clock` gives the time in seconds by which leases expire; None: the monotonic clock."""
+    `clock` gives the time in seconds by which leases expire; None: the monotonic clock. `gateway`
+    serves another protocol beside ours."""
     server = EnvironmentServer(task_set, executor, options, clock)
     if options.token is None:
         guard = Middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK_HOSTS))
     else:
-        guard = Middleware(BearerToken, token=options.token.get_secret_value())
+        guard = Middleware(
+            BearerToken,
+            token=options.token.get_secret_value(),
+            as_password=gateway is not None,
+        )
     return Starlette(
-        routes=server.routes(),
+        routes=server.routes(gateway),
         middleware=[guard],
         exception_handlers=HANDLERS,
         lifespan=server.lifespan,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from agentrl_envs.env import Relabels, Split, Task, TaskSet
+from agentrl_envs.env import Numbered, Relabels, Split, Task, TaskSet
 from agentrl_envs.errors import SessionError, TaskError
 from agentrl_envs.protocol import MAX_STEPS, EnvironmentResponse, Relabel
 from agentrl_envs.server.threads import ThreadPool
@@ -99,6 +99,16 @@ class TaskService:
             ) from None
         return tuple(tasks)
 
+    async def numbered(self, number: int) -> Task:
+        """The task with this number of a published data set. Raises `TaskError` if there is
+        none, `SessionError` if the task set hangs."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._call(partial(self._numbered, number))
+        except TimeoutError:
+            message = f"{self._task_set.name}: task {number} took longer than {self._timeout_s:g} s"
+            raise SessionError(message) from None
+
     async def relabel(self, requested: tuple[Relabel, ...]) -> tuple[str, ...]:
         """The observations with their new goals. Raises `TaskError` if the environment has no
         relabeling, or an observation is not the first one of an episode."""
@@ -164,6 +174,11 @@ class TaskService:
         while start + len(tasks) < stop and time.monotonic() < until:
             tasks.append(self._task_set.task(split, start + len(tasks)))
         return tasks
+
+    def _numbered(self, number: int) -> Task:
+        if not isinstance(self._task_set, Numbered):
+            raise TaskError(f"{self._task_set.name}: its tasks have no numbers of a data set")
+        return self._task_set.numbered(number)
 
     def _relabel(self, requested: tuple[Relabel, ...]) -> tuple[str, ...]:
         if not isinstance(self._task_set, Relabels):

@@ -88,6 +88,8 @@ def test_the_api_server_and_validate_agree_on_mutants(api_server, seed):
         {"environments": [{"name": "a", "builtin": "my world:Tasks"}]},
         {"environments": [{"name": "a", "builtin": "own:Tasks", "url": "http://h:1"}]},
         {"environments": [{"name": "a", "builtin": "own:T", "image": "a/b:1", "replicas": 0}]},
+        {"environments": [{"name": "a", "url": "http://h:1", "protocol": "agentgym"}]},
+        {"environments": [{"name": "a", "builtin": "babyai", "protocol": "agentgym"}]},
         {"environments": [{"name": "a", "url": "http://h:70000"}]},
         {"environments": [{"name": "a", "url": "http://[::1:5000"}]},
         {"storage": {"url": "s3://B/x", "endpoint": "minio:9000"}},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, StringConstraints
 
@@ -35,6 +35,8 @@ class Environment(SpecModel):
     that is installed there."""
     url: HttpUrl | None = None
     """Address of an environment server that is already running."""
+    protocol: Literal["agentrl", "agentgym"] = "agentrl"
+    """What the server at `url` speaks: our own protocol, or that of AgentGym's servers."""
     token_env: str | None = Field(default=None, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Name of the environment variable with the server's bearer token. Never the token itself."""
     secret_env: tuple[SecretVariable, ...] = Field(default=(), max_length=32)
@@ -42,7 +44,8 @@ class Environment(SpecModel):
     `image`, such as an API key that the environment needs. An environment inside the stages
     (`replicas: 0`) uses `compute.secretEnv` instead."""
     options: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
-    """Options of the environment, validated by the environment."""
+    """Options of the environment, validated by the environment. With another `protocol`: options
+    of the connection."""
     weight: float = Field(default=1.0, gt=0, le=1000)
     """Share of an iteration's tasks, relative to the weights of the other environments."""
     max_turns: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = Field(default=(), max_length=64)

@@ -32,6 +32,7 @@ from agentrl_components.spec.parsing.normalise import normalised
 from agentrl_components.spec.parsing.override import apply
 from agentrl_components.spec.parsing.wording import mistake as mistake_of
 from agentrl_components.spec.rules.validation import mistakes
+from agentrl_envs.protocols.options import option_errors as protocol_errors
 from agentrl_envs.registry import option_errors
 
 Checked = TypeVar("Checked", AgentRLRun, RunSpec)
@@ -71,13 +72,16 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> AgentRLRun:
 
 
 def _option_errors(run: AgentRLRun) -> list[str]:
-    """The mistakes that built-in environments find in their options."""
-    return [
-        f"spec.environments[{index}].options.{line}"
-        for index, environment in enumerate(run.spec.environments)
-        if environment.builtin is not None
-        for line in option_errors(environment.builtin, environment.options)
-    ]
+    """The mistakes that environments and protocols find in their options."""
+    found = []
+    for index, environment in enumerate(run.spec.environments):
+        lines = []
+        if environment.builtin is not None:
+            lines = option_errors(environment.builtin, environment.options)
+        elif environment.protocol != "agentrl":
+            lines = protocol_errors(environment.protocol, environment.options)
+        found += [f"spec.environments[{index}].options.{line}" for line in lines]
+    return found
 
 
 def parse(read: Mapping[str, Any]) -> AgentRLRun:

@@ -226,12 +226,51 @@ def environment_urls_have_no_credentials(spec: RunSpec) -> Iterator[Mistake]:
             )
 
 
-@rule("environments.*.builtin", "environments.*.options")
-def options_need_builtin(spec: RunSpec) -> Iterator[Mistake]:
-    """environments[].options requires a builtin: a server at url or of an image has its own
-    configuration."""
+@rule(
+    "environments.*.protocol",
+    "environments.*.url",
+    "environments.*.replicas",
+    "environments.*.tokenEnv",
+    cel="self.environments.all(e, e.protocol == 'agentrl'"
+    " || (has(e.url) && e.replicas == 1 && !has(e.tokenEnv)))",
+)
+def protocols_need_url(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].protocol other than agentrl requires a url, one replica and no tokenEnv: the
+    protocols of other projects know neither tokens nor several servers."""
     for index, environment in enumerate(spec.environments):
-        if environment.options and environment.builtin is None:
+        if environment.protocol == "agentrl":
+            continue
+        where, protocol = f"spec.environments[{index}]", environment.protocol
+        if environment.url is None:
+            yield Mistake(
+                field=f"{where}.protocol",
+                reason=f"is {protocol}, which is spoken to a server that is already running",
+                fix="give its url, or leave protocol out",
+            )
+        if environment.replicas != 1:
+            yield Mistake(
+                field=f"{where}.replicas",
+                reason=f"protocol {protocol} has no sessions on several servers",
+                fix="leave it out, and give each server as an environment of its own",
+            )
+        if environment.token_env is not None:
+            yield Mistake(
+                field=f"{where}.tokenEnv",
+                reason=f"servers of protocol {protocol} know no tokens",
+                fix="leave it out, and protect the server by its network",
+            )
+
+
+@rule("environments.*.builtin", "environments.*.options", "environments.*.protocol")
+def options_need_builtin(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].options requires a builtin, or a protocol other than agentrl: a server at url
+    or of an image has its own configuration."""
+    for index, environment in enumerate(spec.environments):
+        if (
+            environment.options
+            and environment.builtin is None
+            and environment.protocol == "agentrl"
+        ):
             yield Mistake(
                 field=f"spec.environments[{index}].options",
                 reason="has no effect: only a builtin is given its options",
@@ -328,6 +367,7 @@ RULES: tuple[Rule, ...] = (
     token_env_needs_server,
     environment_urls_have_no_credentials,
     options_need_builtin,
+    protocols_need_url,
     babyai_text_fits_model,
     weights_give_every_environment_a_task,
     rollout_tasks_cover_environments,

@@ -91,6 +91,11 @@ class BabyAITasks:
         position, level = divmod(index, len(self._scans))
         return self._scans[level].task(split, position)
 
+    def numbered(self, number: int) -> Task:
+        """The task that AgentGym's data set gives this number (its `data_idx`), whatever the
+        options `ids` and `levels` say. Raises `TaskError` if there is none."""
+        return PublishedTasks().numbered(number)
+
     def environment(self) -> BabyAISession | PublishedSession:
         if self.options.compat == "agentgym":
             return PublishedSession()

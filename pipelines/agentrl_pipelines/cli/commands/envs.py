@@ -37,6 +37,13 @@ option_token_env = click.option(
     metavar="NAME",
     help="Environment variable that holds the bearer token.",
 )
+option_protocol = click.option(
+    "--protocol",
+    type=click.Choice(["agentrl", "agentgym"]),
+    default="agentrl",
+    show_default=True,
+    help="Protocol of the server at --url; --options are then those of the connection.",
+)
 option_url = click.option("--url", help="URL of a running server, instead of a local environment.")
 
 
@@ -73,6 +80,16 @@ def list_command(name: str | None) -> None:
 @click.argument("name")
 @option_options
 @option_token_env
+@click.option(
+    "--protocol",
+    type=click.Choice(["agentrl", "agentgym"]),
+    default="agentrl",
+    show_default=True,
+    help="Protocol to serve beside our own. Its clients send the token as the password of the URL.",
+)
+@click.option(
+    "--family", help="With --protocol agentgym: the AgentGym server to be. Default: by NAME."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind to.")
 @click.option(
     "--port", type=PORT, default=8080, show_default=True, help="Port to bind to. 0: a free port."
@@ -102,6 +119,8 @@ def serve_command(
     name: str,
     options: tuple[str, ...],
     token_env: str,
+    protocol: str,
+    family: str | None,
     host: str,
     port: int,
     capacity: int,
@@ -125,6 +144,11 @@ def serve_command(
         tasks = factory()
         given = {"capacity": capacity, "ttl_s": ttl, "timeout_s": timeout, "token": token}
         settings = ServerOptions.model_validate(given)
+        gateway = None
+        if protocol == "agentgym":
+            from agentrl_envs.protocols.agentgym_server import agentgym_gateway
+
+            gateway = agentgym_gateway(tasks, family)
         bound = bind_socket(host, port)
     environments: Executor = (
         ProcessExecutor(factory, workers=workers)
@@ -133,7 +157,7 @@ def serve_command(
     )
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"{name} on http://{shown}:{bound.getsockname()[1]}, {capacity} sessions", err=True)
-    serve(create_app(tasks, environments, settings), bound)
+    serve(create_app(tasks, environments, settings, gateway=gateway), bound)
 
 
 @envs.command("sites")
@@ -165,13 +189,20 @@ def sites_command(port: int, seed: int) -> None:
 @click.argument("name")
 @option_options
 @option_url
+@option_protocol
 @option_token_env
 @click.option(
     "--tasks", type=COUNT, default=50, show_default=True, help="Tasks to play of each split."
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the random actions.")
 def check_command(
-    name: str, options: tuple[str, ...], url: str | None, token_env: str, tasks: int, seed: int
+    name: str,
+    options: tuple[str, ...],
+    url: str | None,
+    protocol: str,
+    token_env: str,
+    tasks: int,
+    seed: int,
 ) -> None:
     """Check that environment NAME meets the environment contract. Exit code 1 if it does not."""
     from functools import partial
@@ -179,7 +210,7 @@ def check_command(
     from agentrl_envs import registry
     from agentrl_envs.conformance.check import check
 
-    with usage_errors(), open_task_set(name, options, url, token_env) as task_set:
+    with usage_errors(), open_task_set(name, options, url, protocol, token_env) as task_set:
         factory = None if url else partial(registry.task_set, name, parse_options(options))
         report = check(task_set, tasks=tasks, seed=seed, factory=factory)
     click.echo(str(report))
@@ -206,6 +237,7 @@ def new_command(name: str, folder: Path | None) -> None:
 @click.argument("name")
 @option_options
 @option_url
+@option_protocol
 @option_token_env
 @click.option(
     "--split",
@@ -240,6 +272,7 @@ def play_command(
     name: str,
     options: tuple[str, ...],
     url: str | None,
+    protocol: str,
     token_env: str,
     split: Split,
     index: int,
@@ -260,7 +293,7 @@ def play_command(
         exit_on_error(),
         usage_errors(),
         open_partner(agent, checkpoint, name) as (partner, trained_in),
-        open_task_set(name, options, url, token_env, trained_in) as task_set,
+        open_task_set(name, options, url, protocol, token_env, trained_in) as task_set,
     ):
         play(
             task_set,
@@ -301,6 +334,7 @@ def open_task_set(
     name: str,
     options: tuple[str, ...],
     url: str | None,
+    protocol: str,
     token_env: str,
     defaults: Mapping[str, Any] | None = None,
 ) -> Iterator[TaskSet]:
@@ -313,8 +347,14 @@ def open_task_set(
         return
     from agentrl_envs.client.blocking import BlockingTaskSet
 
-    with BlockingTaskSet(url, token=os.environ.get(token_env) or None) as remote:
-        if remote.name != name:
+    token = os.environ.get(token_env) or None
+    source: Any = url
+    if protocol != "agentrl":
+        from agentrl_envs.protocols.connect import opener
+
+        source = opener(protocol, url, parse_options(options))
+    with BlockingTaskSet(source, token=token) as remote:
+        if name not in (remote.name, remote.name.removeprefix(f"{protocol}-")):
             raise click.UsageError(f"NAME: {url} serves {remote.name}, not {name}; give that name")
         yield remote
 

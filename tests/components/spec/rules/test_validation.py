@@ -103,6 +103,19 @@ VIOLATIONS: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["spec.environments[1].options"],
     ),
     (
+        "protocols_need_url",
+        (
+            "environments[0].protocol=agentgym",
+            "environments[1]={name: web, url: 'http://a:1', protocol: agentgym, replicas: 2, "
+            "tokenEnv: TOKEN}",
+        ),
+        [
+            "spec.environments[0].protocol",
+            "spec.environments[1].replicas",
+            "spec.environments[1].tokenEnv",
+        ],
+    ),
+    (
         "babyai_text_fits_model",
         ("model.source=hf://org/name",),
         ["spec.environments[0].options.text"],
@@ -347,6 +360,7 @@ def test_a_context_that_exceeds_the_replies_of_the_longest_phase_is_valid(tmp_pa
         "{name: own, builtin: 'my_package.world:MyTasks', image: 'a/b:1'}",
         "{name: own, builtin: my-world, image: 'a/b:1', options: {size: 3}}",
         "{name: own, builtin: babyai, image: 'a/b:1', options: {text: terse}}",
+        "{name: own, url: 'http://a:1', protocol: agentgym, options: {family: babyai}}",
     ],
 )
 def test_an_environment_of_another_package_is_valid(tmp_path, environment):

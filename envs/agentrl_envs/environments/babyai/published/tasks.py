@@ -7,7 +7,14 @@ from functools import cache
 from agentrl_envs.env import Split, Task
 from agentrl_envs.environments.babyai.level import build, grid_code, in_split, task_id
 from agentrl_envs.environments.babyai.options import short_name
-from agentrl_envs.environments.babyai.published.ids import category, data_ids, level_and_seed
+from agentrl_envs.environments.babyai.published.ids import (
+    FIRST_TEST,
+    LEVELS_UPSTREAM,
+    category,
+    data_ids,
+    level_and_seed,
+)
+from agentrl_envs.errors import TaskError
 
 
 class PublishedTasks:
@@ -23,6 +30,17 @@ class PublishedTasks:
     def task(self, split: Split, index: int) -> Task:
         ids = _ids(split)
         return _task(ids[index % len(ids)], split)
+
+    def numbered(self, data_idx: int) -> Task:
+        """The task of an id. Raises `TaskError` for a level that the data set does not use."""
+        try:
+            level_and_seed(data_idx)
+        except KeyError:
+            raise TaskError(
+                f"data_idx: {data_idx} is level {data_idx % LEVELS_UPSTREAM} of {LEVELS_UPSTREAM}, "
+                "which the data set does not use"
+            ) from None
+        return _task(data_idx, "heldout" if data_idx >= FIRST_TEST else "train")
 
 
 @cache

@@ -208,12 +208,12 @@ class AgentGymServer:
         """The call as a route whose every answer has status 200."""
 
         async def route(request: Request) -> Response:
-            answers: list[Any] = await asyncio.gather(call(request), return_exceptions=True)
-            if isinstance(answers[0], asyncio.CancelledError):
-                raise answers[0]
-            if isinstance(answers[0], BaseException):
-                return JSONResponse({"error": error_detail(answers[0]).message})
-            return JSONResponse(answers[0])
+            answer = (await asyncio.gather(call(request), return_exceptions=True))[0]
+            if isinstance(answer, asyncio.CancelledError):
+                raise answer
+            if isinstance(answer, BaseException):
+                return JSONResponse({"error": error_detail(answer).message})
+            return JSONResponse(answer)
 
         return route
 

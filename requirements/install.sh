@@ -12,6 +12,7 @@ tools() {
 }
 
 debian() { # PACKAGE...
+  mkdir -p /usr/share/man/man1 # slim images lack it, and Java's package links its pages there
   apt-get update -qq
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
   rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log

@@ -1,6 +1,7 @@
 """AgentGym's own environments, loaded from a checkout of github.com/WooooDyy/AgentGym (MIT), which
 is not part of this repository: `AGENTGYM_SOURCE=<folder> pytest -m slow ...`."""
 
+import gc
 import importlib
 import importlib.util
 import os
@@ -53,6 +54,18 @@ def textcraft() -> tuple[Any, Any]:
     tree = importlib.import_module("agentenv_textcraft.crafting_tree")
     sessions = importlib.import_module("agentenv_textcraft.environment")
     return sessions.TextCraftEnv, tree.CraftingTree(minecraft_dir=str(folder))
+
+
+def sciworld() -> Any:
+    """AgentGym's module of SciWorld, whose server starts a JVM at once and one for each session."""
+    file = source() / "agentenv-sciworld" / "agentenv_sciworld" / "environment.py"
+    spec = importlib.util.spec_from_file_location("agentgym_sciworld", file)
+    module = importlib.util.module_from_spec(spec)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spec.loader.exec_module(module)
+        gc.collect()  # the JVM that it started to count the tasks
+    return module
 
 
 def action_of(reply: str) -> str | None:

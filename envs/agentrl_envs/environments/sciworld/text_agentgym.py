@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 from agentrl_envs.env import opening_exchange
@@ -63,10 +64,10 @@ class AgentGym:
         return None  # ScienceWorld's English
 
     def first(self, goal: str, look: str, simulator: Any) -> View:
-        return View(text=f"{goal}\n{look}", menu=None)
+        return View(text=f"{goal}\n{settled(look)}", menu=None)
 
     def later(self, answer: str, shown: View, simulator: Any) -> View:
-        return View(text=answer, menu=None)
+        return View(text=settled(answer), menu=None)
 
     def refused(self, problem: str, shown: View) -> View:
         return View(text=problem, menu=None)
@@ -83,3 +84,15 @@ class AgentGym:
             (),
             f"{reason}. Answer in the form:\nThought:\nyour thoughts.\n\nAction:\nyour next action",
         )
+
+
+def settled(text: str) -> str:
+    """ScienceWorld's text with objects of one name in the order of their descriptions. ScienceWorld
+    lists objects by name; the order of two cups differs from one JVM to the next."""
+    runs = groupby(text.split("\n"), key=_name)
+    return "\n".join(line for name, run in runs for line in (sorted(run) if name else run))
+
+
+def _name(line: str) -> str:
+    """The name of the object that a line of a list describes; empty for other lines."""
+    return line.partition(" (")[0] if line.startswith("\t") else ""

@@ -38,3 +38,13 @@ def test_an_action_with_control_characters_or_of_great_length_is_not_played(form
 def test_upstream_evaluates_code_in_replies_and_here_it_is_a_command_that_nobody_knows():
     command = "__import__('os').getpid()"
     assert FORM.parse(f"Action: {command}", SHOWN).commands == (command,)
+
+
+def test_objects_of_one_name_are_listed_in_one_order_since_sciworlds_varies():
+    look = (
+        "In it, you see: \n\ta bowl\n\ta cup (containing red)\n\ta cup (containing blue)\n\ta jug"
+    )
+    told = FORM.later(look, SHOWN, None).text
+    assert told == (
+        "In it, you see: \n\ta bowl\n\ta cup (containing blue)\n\ta cup (containing red)\n\ta jug"
+    )

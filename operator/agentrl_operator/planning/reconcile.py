@@ -105,6 +105,13 @@ def _plan(situation: Situation, status: Status) -> Plan:
         return queued
     if run is None:
         return _invalid_spec_plan(situation, status)
+    return _active_plan(situation, run, status)
+
+
+def _active_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
+    """The plan of a run that is neither suspended nor queued: what it owns is kept, and its phase
+    goes on until its deadline."""
+    observation = situation.observation
     if isinstance(observation.nodes, Unknown):
         return unavailable_plan(situation, status, Reason.KUBERNETES_REFUSED, observation.nodes)
     workload_actions, status = admission.workload_updates(situation, status)

@@ -1,7 +1,7 @@
 """SciWorld beside AgentGym's own server: steps per second and memory per session, in one run.
 
     python benchmarks/sciworld.py --agentgym DIR --python DIR/venv/bin/python \\
-      --out docs/measurements/sciworld.json
+      --out docs/measurements/sciworld-upstream.json
 
 DIR is a checkout of github.com/WooooDyy/AgentGym, and `--python` an interpreter with fastapi,
 uvicorn and scienceworld 1.2.3, which its server needs. Both servers play the same tasks with the

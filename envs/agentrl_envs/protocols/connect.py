@@ -8,10 +8,14 @@ from typing import Any
 
 from agentrl_envs.errors import OptionError
 from agentrl_envs.protocols.agentgym_client import connect as connect_agentgym
+from agentrl_envs.protocols.openenv_client import connect as connect_openenv
 from agentrl_envs.protocols.options import OPTIONS, option_errors
 from agentrl_envs.world import World
 
-CONNECT: dict[str, Callable[..., Awaitable[World]]] = {"agentgym": connect_agentgym}
+CONNECT: dict[str, Callable[..., Awaitable[World]]] = {
+    "agentgym": connect_agentgym,
+    "openenv": connect_openenv,
+}
 
 
 async def open_world(

@@ -73,20 +73,25 @@ def bind_socket(host: str, port: int) -> socket.socket:
     return bound
 
 
-def serve(app: Starlette, bound: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT, then let running calls finish."""
-    uvicorn.Server(_config(app, HEAD_TIMEOUT_S)).run(sockets=[bound])
+def serve(app: Starlette, bound: socket.socket, *, websockets: bool = False) -> None:
+    """Serve until SIGTERM or SIGINT, then let running calls finish. `websockets`: the application
+    has routes for them."""
+    uvicorn.Server(_config(app, HEAD_TIMEOUT_S, websockets)).run(sockets=[bound])
 
 
 @contextmanager
 def running(
-    app: Starlette, *, start_s: float = 30.0, head_timeout_s: float = HEAD_TIMEOUT_S
+    app: Starlette,
+    *,
+    start_s: float = 30.0,
+    head_timeout_s: float = HEAD_TIMEOUT_S,
+    websockets: bool = False,
 ) -> Iterator[str]:
     """Run the application in a thread, on a free loopback port. Yields its URL.
 
     Raises `TimeoutError` if it does not start within `start_s` seconds."""
     bound = bind_socket("127.0.0.1", 0)
-    server = uvicorn.Server(_config(app, head_timeout_s))
+    server = uvicorn.Server(_config(app, head_timeout_s, websockets))
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [bound]}, name="server", daemon=True
     )
@@ -104,13 +109,13 @@ def running(
         bound.close()
 
 
-def _config(app: Starlette, head_timeout_s: float) -> uvicorn.Config:
+def _config(app: Starlette, head_timeout_s: float, websockets: bool) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         http=http_protocol(head_timeout_s),
-        ws="none",
+        ws="websockets-sansio" if websockets else "none",
         timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
         timeout_keep_alive=KEEP_ALIVE_S,
     )

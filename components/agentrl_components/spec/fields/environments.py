@@ -35,8 +35,9 @@ class Environment(SpecModel):
     that is installed there."""
     url: HttpUrl | None = None
     """Address of an environment server that is already running."""
-    protocol: Literal["agentrl", "agentgym"] = "agentrl"
-    """What the server at `url` speaks: our own protocol, or that of AgentGym's servers."""
+    protocol: Literal["agentrl", "agentgym", "openenv"] = "agentrl"
+    """What the server at `url` speaks: our own protocol, or that of AgentGym's or
+    OpenEnv's servers."""
     token_env: str | None = Field(default=None, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Name of the environment variable with the server's bearer token. Never the token itself."""
     secret_env: tuple[SecretVariable, ...] = Field(default=(), max_length=32)

@@ -39,7 +39,7 @@ option_token_env = click.option(
 )
 option_protocol = click.option(
     "--protocol",
-    type=click.Choice(["agentrl", "agentgym"]),
+    type=click.Choice(["agentrl", "agentgym", "openenv"]),
     default="agentrl",
     show_default=True,
     help="Protocol of the server at --url; --options are then those of the connection.",
@@ -82,7 +82,7 @@ def list_command(name: str | None) -> None:
 @option_token_env
 @click.option(
     "--protocol",
-    type=click.Choice(["agentrl", "agentgym"]),
+    type=click.Choice(["agentrl", "agentgym", "openenv"]),
     default="agentrl",
     show_default=True,
     help="Protocol to serve beside our own. Its clients send the token as the password of the URL.",
@@ -149,6 +149,10 @@ def serve_command(
             from agentrl_envs.protocols.agentgym_server import agentgym_gateway
 
             gateway = agentgym_gateway(tasks, family)
+        elif protocol == "openenv":
+            from agentrl_envs.protocols.openenv_server import openenv_gateway
+
+            gateway = openenv_gateway(tasks)
         bound = bind_socket(host, port)
     environments: Executor = (
         ProcessExecutor(factory, workers=workers)
@@ -157,7 +161,8 @@ def serve_command(
     )
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"{name} on http://{shown}:{bound.getsockname()[1]}, {capacity} sessions", err=True)
-    serve(create_app(tasks, environments, settings, gateway=gateway), bound)
+    app = create_app(tasks, environments, settings, gateway=gateway)
+    serve(app, bound, websockets=protocol == "openenv")
 
 
 @envs.command("sites")

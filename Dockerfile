@@ -86,7 +86,7 @@ ARG PIP_CERT
 ARG UV_CACHE_DIR=/var/cache/uv
 ENV XDG_CONFIG_HOME=/tmp/.config \
     XDG_CACHE_HOME=/tmp/.cache
-RUN sh /opt/agentrl/requirements/install.sh debian chromium fonts-liberation
+RUN sh /opt/agentrl/requirements/install.sh debian chromium-headless-shell fonts-liberation
 COPY requirements/envs-web.txt /opt/agentrl/requirements/
 RUN --mount=type=cache,id=agentrl-tools,target=/opt/tools \
     --mount=type=cache,id=agentrl-wheels,target=/var/cache/uv \

@@ -22,7 +22,7 @@ demo: $(VENV)/.installed ## Train examples/babyai.yaml, about five minutes on tw
 textcraft: $(VENV)/.installed ## Train examples/textcraft.yaml, about four minutes on two cores
 	$(BIN)/agentrl run examples/textcraft.yaml --root runs/textcraft
 
-test: $(VENV)/.installed vllm services ## Run all tests that need no cluster
+test: $(VENV)/.installed vllm services browser ## Run all tests that need no cluster
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist loadfile
 
 test-slow: $(VENV)/.installed ## Train a small task with every algorithm and several seeds
@@ -110,6 +110,15 @@ clean: ## Remove the virtual environments, build outputs and runs
 services: $(VENV)/.installed
 	@if command -v go >/dev/null; then $(BIN)/python hack/cluster build minio etcd kube-apiserver helm; \
 	else echo "go is not on PATH: tests with a real MinIO, kube-apiserver and Helm are skipped."; fi
+
+# Chromium for the tests of web navigation: Debian's package, for root. Others install it themselves.
+.PHONY: browser
+browser:
+	@if command -v chromium-headless-shell chromium google-chrome >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get -o DPkg::Lock::Timeout=300 update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends chromium-headless-shell; \
+	else echo "No Chromium is on PATH: tests of web navigation are skipped."; fi
 
 # vLLM's build for CPUs, on Linux x86-64. Its tests are skipped on other platforms.
 .PHONY: vllm

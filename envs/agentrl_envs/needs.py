@@ -70,8 +70,14 @@ PYTHON_ONLY = Needs()
 JAVA = Program(name="Java 17", commands=("java",), debian="openjdk-17-jre-headless")
 CHROMIUM = Program(
     name="Chromium",
-    commands=("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
-    debian="chromium",
+    commands=(
+        "chromium-headless-shell",
+        "chromium",
+        "chromium-browser",
+        "google-chrome",
+        "google-chrome-stable",
+    ),
+    debian="chromium-headless-shell",
 )
 
 SCIENCE = Needs(

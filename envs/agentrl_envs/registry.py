@@ -84,6 +84,13 @@ BUILT_IN = {
         tasks="WebTasks",
         needs=WEB,
     ),
+    "miniwob": BuiltIn(
+        summary="MiniWoB++: small web pages with one instruction each",
+        module="agentrl_envs.environments.miniwob",
+        options="MiniWobOptions",
+        tasks="MiniWobTasks",
+        needs=WEB,
+    ),
     "textworld": BuiltIn(
         summary="generated text adventures: rooms, containers, keys and food",
         module="agentrl_envs.environments.textworld_games",

@@ -25,7 +25,7 @@ def test_one_command_of_a_program_is_enough(command):
     packages = here("playwright", "miniwob")
     assert list(WEB.missing(packages, here(command))) == []
     assert list(WEB.missing(packages, here("firefox"))) == [
-        ("Chromium", "apt-get install chromium")
+        ("Chromium", "apt-get install chromium-headless-shell")
     ]
 
 

@@ -15,7 +15,7 @@ from agentrl_envs.browser.chromium import COMMANDS
 
 needs_chromium = pytest.mark.skipif(
     not any(map(shutil.which, COMMANDS)),
-    reason="no Chromium on PATH: apt-get install chromium",
+    reason="no Chromium on PATH: apt-get install chromium-headless-shell",
 )
 
 HOME = """<!doctype html><title>Home</title><h1>Small shop</h1>

@@ -24,7 +24,14 @@ from playwright.async_api import Browser, Error, Playwright
 
 from agentrl_envs.errors import TaskError
 
-COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+COMMANDS = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+)
+"""Names on PATH, the preferred first: Debian's headless shell takes half the processor time."""
 
 NO_PROXY = "http://blocked.invalid:80"
 """A proxy whose name does not resolve."""
@@ -48,7 +55,7 @@ def executable() -> str:
     for command in COMMANDS:
         if path := shutil.which(command):
             return path
-    raise TaskError("browser: no Chromium is on PATH; install Debian's package chromium")
+    raise TaskError("browser: no Chromium is on PATH; install Debian's chromium-headless-shell")
 
 
 def host_of(url: str) -> str:

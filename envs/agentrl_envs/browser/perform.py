@@ -96,9 +96,8 @@ async def _plain(session: BrowserSession, name: str) -> str:
         await session.close_tab()
     else:
         step = -1 if name == "go_back" else 1
-        if not await session.has_history(step):
+        if not await session.go(step):
             return f"{name}: there is no page to go to"
-        await session.page.evaluate("step => history.go(step)", step)
     return ""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from playwright.async_api import (
@@ -19,6 +20,7 @@ from playwright.async_api import (
     BrowserContext,
     CDPSession,
     Error,
+    Frame,
     Page,
     Request,
     Response,
@@ -45,6 +47,9 @@ CLOSE_TIMEOUT_S = 5.0
 SET_STORAGE = """
 values => { for (const [name, value] of Object.entries(values)) localStorage.setItem(name, value) }
 """
+
+NO_DOCUMENT = (204, 205)
+"""Statuses of answers that leave the page as it is."""
 
 SERVER_ERROR = 500
 """HTTP status from which on a site counts as down."""
@@ -75,8 +80,12 @@ class BrowserSession:
         self._context: BrowserContext | None = None
         self._protocols: WeakKeyDictionary[Page, CDPSession] = WeakKeyDictionary()
         self._requests: dict[Request, float] = {}
+        self._navigating: dict[Page, float] = {}
+        """Tabs whose next document was asked for and is not there yet, with the time."""
         self._lost: str | None = None
         self._blocked: str | None = None
+        self._origins: set[str] = set()
+        """Origins that the first tab has shown in this episode."""
         self._change: asyncio.Future[None] | None = None
         self.pages: list[Page] = []
         """The tabs, in the order in which they were opened."""
@@ -100,12 +109,22 @@ class BrowserSession:
             await self._clear(before)
         if state is not None:
             await self._restore(state)
-        for url in urls:
-            await self.open_tab()
+        for index, url in enumerate(urls):
+            if index == 0 and before and len(self._origins) <= 1:
+                self.pages, self.current = [before.pop(0)], 0
+                await self._empty()
+            else:
+                await self.open_tab()
+            self._origins.clear()
             await self.visit(url)
+            await self.settle()
         for page in before:
             await page.close()
-        await self.settle()
+
+    async def _empty(self) -> None:
+        """Leave the page of the last episode and forget the history."""
+        await self.page.goto("about:blank")
+        await (await self._protocol(self.page)).send("Page.resetNavigationHistory")
 
     async def _new_context(self, browser: Browser) -> BrowserContext:
         context = await browser.new_context(
@@ -138,12 +157,14 @@ class BrowserSession:
             await self.pages.pop().close()
 
     async def _clear(self, before: Sequence[Page]) -> None:
-        """Delete cookies and storage. Tabs get new pages: those hold the history and the session
-        storage."""
+        """Delete cookies and storage. The session storage of a tab is deleted here for the site
+        that it shows, so a tab that has seen several is not used again."""
         assert self._context is not None
         await self._context.clear_cookies()
         protocol = await self._protocol(before[0])
-        for origin in {page.url.partition("?")[0] for page in before}:
+        with suppress(Error):  # a page without storage, such as an error page
+            await before[0].evaluate("sessionStorage.clear(); window.name = ''")
+        for origin in self._origins | {_origin(page.url) for page in before}:
             await protocol.send(
                 "Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"}
             )
@@ -153,6 +174,7 @@ class BrowserSession:
         context, self._context = self._context, None
         self.pages, self.current = [], 0
         self._requests.clear()
+        self._navigating.clear()
         if context is not None:
             with suppress(Error, TimeoutError):  # a page that hangs may not answer
                 await asyncio.wait_for(context.close(), CLOSE_TIMEOUT_S)
@@ -206,27 +228,51 @@ class BrowserSession:
 
     async def view(self) -> View:
         """What the current tab shows."""
+        try:
+            return await self._view()
+        except Error:  # the page navigated on its own after it was quiet
+            await self.settle()
+            return await self._view()
+
+    async def _view(self) -> View:
         protocol = await self._protocol(self.page)
-        tree = await protocol.send("Accessibility.getFullAXTree")
-        layout = await protocol.send("DOMSnapshot.captureSnapshot", {"computedStyles": []})
+        tree, layout, back = await asyncio.gather(
+            protocol.send("Accessibility.getFullAXTree"),
+            protocol.send("DOMSnapshot.captureSnapshot", {"computedStyles": []}),
+            self._history_entry(-1),
+        )
         document = layout["documents"][0]
+        titles = [
+            layout["strings"][document["title"]] if page is self.page else await page.title()
+            for page in self.pages
+        ]
         top, height = document.get("scrollOffsetY", 0), document.get("contentHeight", 0)
         return View(
             url=self.page.url,
-            titles=tuple([await page.title() for page in self.pages]),
+            titles=tuple(titles),
             current=self.current,
             elements=elements(tree["nodes"], layout, self.width, self.height),
             above=top > 0,
             below=top + self.height < height - 1,
-            has_back=await self.has_history(-1),
+            has_back=back is not None,
         )
 
-    async def has_history(self, step: int) -> bool:
-        """Whether the current tab has a page `step` entries on, other than the empty first one."""
+    async def go(self, step: int) -> bool:
+        """Go `step` entries on in the history of the current tab. False: there is no such page."""
+        entry = await self._history_entry(step)
+        if entry is not None:
+            self._navigating[self.page] = time.monotonic()
+            protocol = await self._protocol(self.page)
+            await protocol.send("Page.navigateToHistoryEntry", {"entryId": entry})
+        return entry is not None
+
+    async def _history_entry(self, step: int) -> int | None:
+        """Chromium's id of an entry; None: there is none but the empty first page."""
         history = await (await self._protocol(self.page)).send("Page.getNavigationHistory")
-        index = history["currentIndex"] + step
-        entries = history["entries"]
-        return 0 <= index < len(entries) and str(entries[index]["url"]) != "about:blank"
+        index, entries = history["currentIndex"] + step, history["entries"]
+        if 0 <= index < len(entries) and entries[index]["url"] != "about:blank":
+            return int(entries[index]["id"])
+        return None
 
     async def call_on(self, element: Element, function: str) -> Any:
         """The result of a JavaScript function of ours whose `this` is the element's node."""
@@ -252,7 +298,11 @@ class BrowserSession:
     async def _wait_for_requests(self) -> bool:
         """Wait until no request is under way. Returns whether there was one."""
         waited = False
-        while recent := [at for at in self._requests.values() if at > self._background()]:
+        while recent := [
+            at
+            for at in (*self._requests.values(), *self._navigating.values())
+            if at > self._background()
+        ]:
             waited = True
             self._change = asyncio.get_running_loop().create_future()
             remaining = max(recent) - self._background()
@@ -271,11 +321,11 @@ class BrowserSession:
 
     async def _leave_error_page(self) -> None:
         """Return from the browser's own error page."""
-        if not await self.has_history(-1):
+        if not await self.go(-1):
             await self.close_tab()
             return
-        with suppress(Error):
-            await self.page.go_back(wait_until="load")
+        await self._wait_for_requests()
+        await self.page.wait_for_load_state("load")
 
     def _opened(self, page: Page) -> None:
         """A tab was opened, by us or by a page; it becomes the current one."""
@@ -283,7 +333,15 @@ class BrowserSession:
             self.pages.append(page)
             self.current = len(self.pages) - 1
         page.on("crash", lambda _: self.lose(f"{page.url}: the page crashed"))
+        page.on("framenavigated", lambda frame: self._navigated(page, frame))
         page.on("close", lambda _: self._forget(page))
+
+    def _navigated(self, page: Page, frame: Frame) -> None:
+        """A document has taken the place of another."""
+        self._origins.add(_origin(frame.url))
+        if frame.parent_frame is None:
+            self._navigating.pop(page, None)
+            self._wake()
 
     def _forget(self, page: Page) -> None:
         """A page closed itself."""
@@ -303,16 +361,22 @@ class BrowserSession:
     def _sent(self, request: Request) -> None:
         if request.resource_type not in ("websocket", "eventsource", "media"):
             self._requests[request] = time.monotonic()
+        if (page := _navigated_page(request)) is not None:
+            self._navigating[page] = time.monotonic()
 
     def _answered(self, request: Request) -> None:
         self._requests.pop(request, None)
         self._wake()
 
     def _status(self, response: Response) -> None:
+        if response.status in NO_DOCUMENT and (page := _navigated_page(response.request)):
+            self._navigating.pop(page, None)
         if response.status >= SERVER_ERROR and response.request.is_navigation_request():
             self.lose(f"{response.url}: the site answered {response.status}; look at its log")
 
     def _failed(self, request: Request) -> None:
+        if (page := _navigated_page(request)) is not None:
+            self._navigating.pop(page, None)
         self._answered(request)
         reason = request.failure or ""
         if not request.is_navigation_request() or "ERR_ABORTED" in reason:
@@ -327,3 +391,20 @@ def _parameter(cookie: Mapping[str, Any]) -> Any:
     """A cookie as it is read, in the form in which it is set."""
     names = ("name", "value", "domain", "path", "expires", "httpOnly", "secure", "sameSite")
     return {name: cookie[name] for name in names if name in cookie}
+
+
+def _navigated_page(request: Request) -> Page | None:
+    """The tab that a request is to give its next document; None: it gives none."""
+    if not request.is_navigation_request():
+        return None
+    try:
+        frame = request.frame
+        return frame.page if frame.parent_frame is None else None
+    except Error:  # the tab is being opened, and has no frame yet
+        return None
+
+
+def _origin(url: str) -> str:
+    """Scheme, host and port of a URL."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

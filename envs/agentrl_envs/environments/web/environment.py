@@ -21,7 +21,7 @@ from agentrl_envs.environments.web.login import Logins
 from agentrl_envs.environments.web.options import WebOptions
 from agentrl_envs.environments.web.scene import Refusal, Scene, TextForm
 from agentrl_envs.environments.web.sites import Addresses
-from agentrl_envs.environments.web.task_config import TaskConfig, config_of
+from agentrl_envs.environments.web.task_config import TaskConfig, config_of, unsupported
 from agentrl_envs.errors import SessionError, TaskError
 
 T = TypeVar("T")
@@ -75,6 +75,8 @@ class WebEnvironment:
                 f"task {task.id}: site {min(unknown)!r} is not served here; known are "
                 f"{', '.join(sorted(self._addresses.sites))}; add it to web.options.sites"
             )
+        if reason := unsupported(config, judge=self._judge is not None):
+            raise TaskError(f"task {task.id}: {reason}; or leave the task out")
         self._config, self._turns, self._score, self._truncated = config, 0, None, False
         limit = self._options.timeout_s + START_TIMEOUT_S
         self._scene = self._run(self._begin(config), limit)

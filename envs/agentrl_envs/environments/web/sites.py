@@ -11,6 +11,7 @@ that observations do not depend on ports, and the actions and evaluators map the
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 
 from agentrl_envs.env import Task
 from agentrl_envs.environments.web.options import Account, WebOptions
-from agentrl_envs.environments.web.task_config import task_of
+from agentrl_envs.environments.web.task_config import config_of, task_of, unsupported
 from agentrl_envs.errors import TaskError
 
 PUBLIC = {
@@ -105,16 +106,24 @@ class GivenSites:
         self._addresses = Addresses(options.sites)
 
     def tasks(self) -> list[Task]:
-        found = [task_of(config) for config in _configs(Path(self._options.tasks))]
-        for task in found:
-            missing = set(task.payload["config"]["sites"]) - set(self._options.sites)
-            if missing:
+        options, found, left_out = self._options, [], []
+        for content in _configs(Path(options.tasks)):
+            task = task_of(content)
+            number, config = content.get("task_id", "?"), config_of(task)
+            if missing := set(config.sites) - set(options.sites):
                 raise TaskError(
-                    f"tasks: task {task.payload['config'].get('task_id', '?')} uses the site "
-                    f"{min(missing)!r}, which is not in web.options.sites; add its base URL"
+                    f"tasks: task {number} uses the site {min(missing)!r}, which is not in "
+                    "web.options.sites; add its base URL"
                 )
-        wanted = self._options.categories
-        return [task for task in found if not wanted or task.category in wanted]
+            if reason := unsupported(config, judge=options.judge is not None):
+                left_out.append(f"{number} ({reason})")
+            elif not options.categories or task.category in options.categories:
+                found.append(task)
+        if left_out:
+            logging.getLogger(__name__).warning(
+                "%s: %d tasks are left out: %s", options.tasks, len(left_out), ", ".join(left_out)
+            )
+        return found
 
     def addresses(self) -> Addresses:
         return self._addresses

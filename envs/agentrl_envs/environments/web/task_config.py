@@ -49,16 +49,6 @@ class ProgramHtml(BaseModel):
     locator: str = ""
     required_contents: RequiredContents
 
-    @field_validator("locator")
-    @classmethod
-    def _readable(cls, text: str) -> str:
-        if not text.startswith("func:"):
-            try:
-                parse_locator(text)
-            except TaskError as error:
-                raise ValueError(str(error)) from None
-        return text
-
 
 class Evaluation(BaseModel):
     """How a task is graded: the product of its evaluators."""
@@ -105,6 +95,21 @@ class TaskConfig(BaseModel):
     @property
     def logs_in(self) -> bool:
         return self.storage_state is not None
+
+
+def unsupported(config: TaskConfig, *, judge: bool) -> str | None:
+    """Why a task cannot be graded here; None: it can. `judge`: a judge model is configured."""
+    evaluation = config.evaluation
+    for target in evaluation.program_html:
+        if target.url.startswith("func:") or target.locator.startswith("func:"):
+            return "eval.program_html: WebArena's func: helpers are not available"
+        try:
+            parse_locator(target.locator)
+        except TaskError as error:
+            return f"eval.program_html: {error}"
+    if evaluation.reference_answers and evaluation.reference_answers.fuzzy_match and not judge:
+        return "eval.reference_answers.fuzzy_match: set the option judge"
+    return None
 
 
 def category_of(config: Mapping[str, Any]) -> str:

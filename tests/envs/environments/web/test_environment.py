@@ -4,6 +4,7 @@ import pytest
 from web_pages import Site, needs_chromium, running_site
 from web_tasks import config, task, task_set
 
+from agentrl_envs.browser.thread import shared_browser
 from agentrl_envs.env import Step
 from agentrl_envs.environments.web import WebEnvironment
 from agentrl_envs.errors import SessionError, TaskError
@@ -148,12 +149,12 @@ def test_a_link_that_leaves_the_sites_is_undone(play):
     assert text_after(step, "URL: ") == "http://onestopmarket.com/"
 
 
-def test_what_a_page_loads_later_is_waited_for(play):
+def test_upstream_pauses_after_each_action_and_here_what_a_page_loads_later_is_waited_for(play):
     step = play("```click [2]```", start="__SHOPPING__/late")
     assert "button 'loaded'" in step.observation.text
 
 
-def test_a_site_that_answers_500_loses_the_session(play):
+def test_upstream_shows_an_exceptions_text_as_observation_and_here_the_session_is_lost(play):
     with pytest.raises(SessionError, match=r"/broken: the site answered 500"):
         play("```click [7]```")
 
@@ -192,11 +193,11 @@ def test_a_task_on_a_site_that_is_not_configured_is_refused_when_tasks_are_read(
 def test_nothing_of_an_episode_is_left_in_the_next_one(site, tmp_path):
     environment = task_set(tmp_path, site.url).environment()
     seen = []
-    for _ in range(2):
+    for _ in range(3):
         first = environment.reset(task(start="__SHOPPING__/store"))
         seen.append(first.text.partition("StaticText ")[2].partition("\n")[0])
         environment.step("```goto [http://onestopmarket.com/mug]```")
-    assert seen == ["'cookie , local 0, session 0, name , history 2'"] * 2
+    assert seen == ["'cookie , local 0, session 0, name , history 2'"] * 3
     environment.close()
 
 
@@ -253,4 +254,22 @@ def test_an_account_that_is_refused_is_an_error_that_names_it(site, tmp_path):
     environment = task_set(tmp_path, site.url, accounts=accounts).environment()
     with pytest.raises(TaskError, match=r"accounts\.shopping: .*refused the account 'ann'"):
         environment.reset(task(login=True))
+    environment.close()
+
+
+def test_upstream_starts_a_browser_for_each_session_and_here_sessions_share_one(site, tmp_path):
+    tasks = task_set(tmp_path, site.url)
+    sessions = [tasks.environment() for _ in range(3)]
+    for session in sessions:
+        session.reset(task())
+    assert shared_browser(frozenset({site.host})).launches == 1
+    for session in sessions:
+        session.close()
+
+
+def test_upstream_overwrites_the_addresses_of_sites_and_here_the_options_name_them(site, tmp_path):
+    before = len(site.requests)
+    environment = task_set(tmp_path, site.url).environment()
+    environment.reset(task(start="__SHOPPING__/mug"))
+    assert "/mug" in site.requests[before:]
     environment.close()

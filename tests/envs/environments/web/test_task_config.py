@@ -1,0 +1,61 @@
+import logging
+
+import pytest
+from web_tasks import config, task_set
+
+from agentrl_envs.environments.web.task_config import task_of
+from agentrl_envs.errors import TaskError
+
+
+def test_the_number_of_a_task_is_not_its_content():
+    assert task_of({**config(), "task_id": 1}).id == task_of({**config(), "task_id": 2}).id
+    assert task_of(config(intent="other")).id != task_of(config()).id
+
+
+def test_a_task_of_several_sites_is_mixed():
+    assert task_of(config()).category == "shopping"
+    assert task_of(config(sites=("shopping", "map"))).category == "mixed"
+
+
+def test_a_task_that_is_not_in_webarenas_form_is_an_error_that_names_the_field():
+    with pytest.raises(TaskError, match=r"task 0: eval\.eval_types: .*see WebArena's form"):
+        task_of({**config(), "eval": {"eval_types": []}})
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "reason"),
+    [
+        ({"reference_answers": {"fuzzy_match": ["twelve"]}}, "set the option judge"),
+        (
+            {
+                "program_html": [
+                    {
+                        "url": "func:shopping_get_latest_order_url()",
+                        "locator": "",
+                        "required_contents": {"must_include": ["mug"]},
+                    }
+                ]
+            },
+            "func: helpers are not available",
+        ),
+    ],
+)
+def test_tasks_that_cannot_be_graded_are_left_out_with_a_warning(
+    tmp_path, caplog, evaluation, reason
+):
+    tasks = [config(), config(intent="other", **evaluation)]
+    found = task_set(tmp_path, "http://127.0.0.1:1", tasks)
+    with caplog.at_level(logging.WARNING):
+        assert (found.size("train") or 0) + (found.size("heldout") or 0) == 1
+    assert reason in caplog.text
+    assert "1 tasks are left out: 0" in caplog.text
+
+
+def test_a_task_file_that_is_missing_or_no_json_is_an_error_that_names_it(tmp_path):
+    found = task_set(tmp_path, "http://127.0.0.1:1")
+    (tmp_path / "tasks.json").write_text("{")
+    with pytest.raises(TaskError, match=r"tasks\.json is no JSON"):
+        found.size("train")
+    (tmp_path / "tasks.json").unlink()
+    with pytest.raises(TaskError, match=r"tasks\.json: No such file"):
+        found.size("train")

@@ -1,0 +1,64 @@
+from collections.abc import Iterator
+
+import pytest
+from web_pages import Site, needs_chromium, running_site
+from web_tasks import config, task, task_set
+
+from agentrl_envs.conformance.check import check
+from agentrl_envs.env import split_of
+from agentrl_envs.environments.web.task_config import task_of
+
+pytestmark = needs_chromium
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with running_site() as running:
+        yield running
+
+
+def terse(folder, site: Site, tasks=None, **options):
+    return task_set(folder, site.url, tasks, text="terse", **options)
+
+
+def test_a_page_is_a_few_words_and_a_list_of_actions(site, tmp_path):
+    environment = terse(tmp_path, site).environment()
+    first = environment.reset(task(start="__SHOPPING__/mug"))
+    assert first.text == (
+        "goal tell the price of the red mug ; page mug ; text red mug ; text 12 ; text dishwasher"
+        " ; text microwave ; field 1 amount ; text 2"
+    )
+    assert first.admissible == (
+        *("type 1 tell", "type 1 price", "type 1 red mug", "type 1 red", "type 1 mug"),
+        *("stop", "stop red mug", "stop 12", "stop dishwasher", "stop microwave", "stop 2"),
+    )
+    environment.close()
+
+
+def test_an_answer_is_the_text_in_view_and_not_its_spelling(site, tmp_path):
+    environment = terse(tmp_path, site).environment()
+    environment.reset(task(start="__SHOPPING__/mug"))
+    assert environment.step("stop 12").success
+    environment.close()
+
+
+def test_a_text_is_typed_and_sent_where_the_form_has_one_field(site, tmp_path):
+    environment = terse(tmp_path, site).environment()
+    values = {"instantiation_dict": {"thing": "red mug"}}
+    environment.reset(task_of({**config(intent="look for the red mug"), **values}))
+    step = environment.step("type 6 red mug")
+    assert step.observation.text == (
+        "goal look for the red mug ; page search ; text results for red mug"
+    )
+    environment.close()
+
+
+def test_the_terse_form_keeps_the_environment_contract(site, tmp_path):
+    """On a small page: each rule plays it many times."""
+    found: dict[str, dict] = {}
+    for number in range(50):
+        each = config(intent=f"tell price {number}", start="__SHOPPING__/login")
+        found.setdefault(split_of(task_of(each).id), each)
+    tasks = terse(tmp_path, site, list(found.values()), turn_limit=40)
+    report = check(tasks, tasks=1)
+    assert report.passed, str(report)

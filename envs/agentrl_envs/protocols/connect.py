@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
 from agentrl_envs.errors import OptionError
-from agentrl_envs.protocols.agentgym_client import connect as connect_agentgym
-from agentrl_envs.protocols.openenv_client import connect as connect_openenv
 from agentrl_envs.protocols.options import OPTIONS, option_errors
 from agentrl_envs.world import World
 
-CONNECT: dict[str, Callable[..., Awaitable[World]]] = {
-    "agentgym": connect_agentgym,
-    "openenv": connect_openenv,
+CLIENTS = {
+    "agentgym": "agentrl_envs.protocols.agentgym_client",
+    "openenv": "agentrl_envs.protocols.openenv_client",
 }
+"""The module of each protocol, imported when it is used: OpenEnv's needs `websockets`."""
 
 
 async def open_world(
@@ -26,7 +26,8 @@ async def open_world(
     if lines := option_errors(protocol, options):
         raise OptionError("\n".join(f"options.{line}" for line in lines))
     given = OPTIONS[protocol].model_validate(dict(options))
-    return await CONNECT[protocol](url, given, timeout_s=timeout_s)
+    connect: Callable[..., Awaitable[World]] = importlib.import_module(CLIENTS[protocol]).connect
+    return await connect(url, given, timeout_s=timeout_s)
 
 
 def opener(protocol: str, url: str, options: Mapping[str, Any]) -> Callable[[], Any]:

@@ -168,9 +168,8 @@ async def measure_ours(url: str, pid: int, count: int, seconds: float) -> Result
         idle, began = resident_kib(pid), time.monotonic()
         sessions = [world.session() for _ in range(count)]
         tasks = [await world.task("train", index) for index in range(count)]
-        await asyncio.gather(
-            *(session.reset(task) for session, task in zip(sessions, tasks, strict=True))
-        )
+        for session, task in zip(sessions, tasks, strict=True):  # in turn, as AgentGym's are
+            await session.reset(task)
         opened = time.monotonic() - began
 
         async def step(index: int, command: str) -> object:

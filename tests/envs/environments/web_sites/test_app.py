@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import httpx
 from site_browser import SiteBrowser
 
@@ -17,6 +19,25 @@ def test_two_contexts_with_one_login_do_not_see_each_others_changes(web):
     two.open(f"{web.sites['shopping']}/cart")
     assert one.page.texts[f"#quantity-{PRODUCT.slug}"] == "1"
     assert two.page.texts["#cart"] == "The cart is empty."
+
+
+def test_sixty_four_sessions_at_once_see_only_their_own_changes(web):
+    products = list(seeded(0).shop.products.values())
+
+    def cart_of(index: int) -> list[str]:
+        with httpx.Client(verify=False) as client:  # reads no certificates: that is slow
+            browser = SiteBrowser(web.sites, client, web.login)
+            for product in products[index % 48 : index % 48 + 2]:
+                browser.open(f"{web.sites['shopping']}/product/{product.slug}")
+                browser.click("Add to cart")
+            return [name for name in browser.page.texts if name.startswith("#quantity-")]
+
+    with ThreadPoolExecutor(16) as threads:
+        carts = list(threads.map(cart_of, range(64)))
+    assert carts == [
+        [f"#quantity-{product.slug}" for product in products[index % 48 : index % 48 + 2]]
+        for index in range(64)
+    ]
 
 
 def test_a_login_leaves_no_state_in_the_storage_state(web):

@@ -25,6 +25,7 @@ def test_the_example_of_all_worlds_runs_two_iterations():
     document = yaml.safe_load(EXAMPLE.read_text())
     document["spec"]["horizon"]["phases"] = [{"maxTurns": 4, "iterations": 2}]
     document["spec"]["rollout"] |= {"tasks": 15, "groupSize": 2}
+    document["spec"]["update"]["warmupIterations"] = 0
     document["spec"]["evaluation"]["tasks"] = 15
     document["spec"]["compute"] = {"workers": 1}
     shutil.rmtree(ROOT, ignore_errors=True)

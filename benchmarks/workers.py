@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentrl_components.run.worker_group import WorkerGroup
 from agentrl_components.spec import RunSpec
 from agentrl_components.update.learner import Learner
-from agentrl_components.workers.group import WorkerGroup
 from agentrl_components.workers.pool import WorkerPool
 from agentrl_components.workers.trainers import PoolTrainers
 

@@ -5,6 +5,7 @@
     ├── ModelError       weights or tokenizer cannot be used    a user error: exit code 2
     ├── EngineError      the inference engine failed
     ├── DriftError       the tokens to train differ from the sampled ones
+    ├── WorkersLostError processes that hold the model died    resumed from the last checkpoint
     ├── StoreError       the object store failed, is full or has damaged data
     ├── TrackerError     MLflow failed; recorded, never fatal
     ├── CollapseError    an alarm with `action: stop` became active
@@ -40,6 +41,11 @@ class EngineError(RunError):
 class DriftError(RunError):
     """Token ids changed between sampling and training, because of a bug or a chat template that
     rewrites history. Training on them would be silently wrong."""
+
+
+class WorkersLostError(RunError):
+    """Processes that hold weights or optimizer state died. The run resumes from its last
+    checkpoint with new ones."""
 
 
 class StoreError(RunError):

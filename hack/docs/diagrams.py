@@ -27,7 +27,8 @@ LAYERS: dict[str, list[list[str]]] = {
     "agentrl_components": [
         ["stages"],
         ["run", "reporting"],
-        ["tracking", "workers"],
+        ["tracking", "ray_workers"],
+        ["workers", "sharded"],
         ["evaluation", "rollout", "warmstart"],
         ["engines", "update", "model"],
         ["exchange", "dialogue", "trajectory", "storage"],

@@ -16,6 +16,7 @@ from agentrl_components.run import saved_state
 from agentrl_components.run.journal import Journal
 from agentrl_components.run.progress import ProgressView, TimeLeft
 from agentrl_components.run.saved_state import TrainingState
+from agentrl_components.run.worker_group import WorkerGroup
 from agentrl_components.schedule.record import Decision, IterationRecord
 from agentrl_components.schedule.staleness import PlayWindow, play_window
 from agentrl_components.spec import AgentRLRun
@@ -23,9 +24,8 @@ from agentrl_components.storage import checkpoint
 from agentrl_components.storage.store import Store
 from agentrl_components.tracking.tracker import Tracker
 from agentrl_components.update.learner import Learner
-from agentrl_components.workers.group import WorkerGroup
 from agentrl_components.workers.pool import PendingWorkers
-from agentrl_components.workers.trainers import PoolTrainers
+from agentrl_components.workers.worker import Worker
 
 
 class RunContext:
@@ -48,7 +48,7 @@ class RunContext:
         self.run, self.spec = run, run.spec
         self.store, self.tracker, self.view = store, tracker, view
         self.journal = Journal(store)
-        self.journal.devices = self.spec.compute.gpus
+        self.journal.devices = self.spec.compute.devices
         self.training = TrainingState()
         self.newest_checkpoint = -1
         """Number of the newest checkpoint: the iterations it covers. -1: there is none."""
@@ -73,11 +73,11 @@ class RunContext:
             self.journal.check(self.run)
             workers = WorkerGroup(self.spec, self.scratch, self._pending)
             self.workers = opened.enter_context(contextlib.closing(workers))
-            self.lead, self.collector = workers.lead, workers.collector
+            self.collector = workers.collector
             self.collector.note = self.view.note
             tasks = TaskPrefetcher(workers.draw, self.spec.rollout.tasks)
             self.tasks = opened.enter_context(contextlib.closing(tasks))
-            self.learner = Learner(self.spec, PoolTrainers(self.spec, self.lead, workers.pool))
+            self.learner = Learner(self.spec, workers.trainers)
             if self._learns:
                 self.resume()
             self._opened = opened.pop_all()
@@ -90,6 +90,11 @@ class RunContext:
         trace: TracebackType | None,
     ) -> None:
         self._opened.close()
+
+    @property
+    def lead(self) -> Worker:
+        """The worker of this process, whose weights the worker processes share."""
+        return self.workers.lead
 
     @property
     def history(self) -> list[IterationRecord]:

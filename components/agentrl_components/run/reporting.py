@@ -27,12 +27,16 @@ def report_iteration(
     record: IterationRecord,
     episodes: Sequence[Trajectory],
     seconds: Mapping[str, float],
+    measured: Mapping[str, float],
 ) -> None:
-    """Send an iteration to the tracker and the view. `seconds` are wall-clock seconds by stage."""
+    """Send an iteration to the tracker and the view. `seconds` are wall-clock seconds by stage, and
+    `measured` are further metrics that differ from run to run."""
     for name, value in seconds.items():
         context.add_seconds(name, value)
     timings = {f"seconds/{name}": value for name, value in seconds.items()}
-    context.tracker.metrics(record.iteration + 1, backfill.iteration_metrics(record) | timings)
+    context.tracker.metrics(
+        record.iteration + 1, backfill.iteration_metrics(record) | timings | dict(measured)
+    )
     _report_episodes(context, record, episodes)
     context.view.iteration(_progress(context, record, sum(seconds.values())))
     decision = record.decision

@@ -4,7 +4,13 @@ Depends on pydantic and PyYAML only. The CRD is generated from these models.
 """
 
 from agentrl_components.spec.fields.algorithm import Algorithm
-from agentrl_components.spec.fields.compute import Compute, SecretVariable, Toleration
+from agentrl_components.spec.fields.compute import (
+    Compute,
+    Samplers,
+    SecretVariable,
+    Toleration,
+    Trainers,
+)
 from agentrl_components.spec.fields.environments import Environment
 from agentrl_components.spec.fields.evaluation import Evaluation
 from agentrl_components.spec.fields.horizon import Alarm, Horizon, Phase
@@ -36,11 +42,13 @@ __all__ = [
     "Phase",
     "Rollout",
     "RunSpec",
+    "Samplers",
     "SecretVariable",
     "Storage",
     "Tiny",
     "Toleration",
     "Tracking",
+    "Trainers",
     "Update",
     "WarmStart",
     "dump",

@@ -60,8 +60,9 @@ def train(context: RunContext, phase: int, rollouts: Rollouts | None = None) -> 
         decision = decide(spec.horizon, history, context.training.rolled_back)
         record = context.commit(record, decision)  # journal, rollback, checkpoint
         seconds = {"rollout": played - began, "update": learned - played}
+        measured = hand_over_metrics(context)
         # Before the hand-over: the playing process reads the last episodes once the phase is over.
-        report_iteration(context, record, episodes, seconds)
+        report_iteration(context, record, episodes, seconds, measured)
         rollouts.load_weights(decision)
         try:
             context.check_stop()
@@ -69,3 +70,16 @@ def train(context: RunContext, phase: int, rollouts: Rollouts | None = None) -> 
             context.save()
             raise
     return decision
+
+
+def hand_over_metrics(context: RunContext) -> dict[str, float]:
+    """Seconds and bytes of the weights that were handed over since the last call, from trainers to
+    samplers on Ray. Empty where they share the weights."""
+    actors = context.workers.actors
+    done = actors.take_hand_overs() if actors is not None else []
+    if not done:
+        return {}
+    return {
+        "seconds/hand_over": sum(one.seconds for one in done),
+        "train/hand_over_bytes": float(sum(one.bytes for one in done)),
+    }

@@ -77,7 +77,7 @@ def from_hindsight(context: RunContext, warm: WarmStart, number: int) -> list[Ex
 
     def reword(episode: Trajectory, goal: str) -> Sequence[int]:
         seen = reworded[episode.environment][episode.turns[0].observation, goal]
-        return context.lead.dialogue.opening(
+        return context.workers.dialogue.opening(
             context.workers.instructions[episode.environment], seen
         )
 
@@ -99,7 +99,7 @@ def from_file(context: RunContext, warm: WarmStart, number: int) -> list[Example
     del number
     assert warm.trajectories is not None  # a rule of the manifest
     return conversations(
-        warm.trajectories, context.lead.dialogue, context.spec, warm.observation_weight
+        warm.trajectories, context.workers.dialogue, context.spec, warm.observation_weight
     )
 
 

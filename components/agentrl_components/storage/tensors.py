@@ -63,11 +63,16 @@ def pack(state: Mapping[str, torch.Tensor], name: str, spool: Path | None = None
     path = spool / name
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(unique, path, metadata)
+    sort_metadata(path)
+    return path
+
+
+def sort_metadata(path: Path) -> None:
+    """Sort the metadata of a safetensors file, so that equal states give equal bytes."""
     with path.open("r+b") as file:
         _, header = _sorted_header(file)
         file.seek(8)
         file.write(header)
-    return path
 
 
 def unpack(content: bytes | Path) -> dict[str, torch.Tensor]:

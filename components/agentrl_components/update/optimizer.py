@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from agentrl_components.errors import StoreError
 from agentrl_components.spec import Update
 from agentrl_components.storage import keys, tensors
 from agentrl_components.update.adamw import AdamW
@@ -65,5 +66,12 @@ class Optimizer:
 
 
 def saved_weights(files: Mapping[str, bytes | Path], name: str) -> Tensor:
-    """The master weights [P] in files that `Optimizer.state` returned."""
-    return tensors.unpack(files[f"{keys.TRAINER}{name}-master.safetensors"])["vector"]
+    """The master weights [P] in files that `Optimizer.state` returned. Raises `StoreError` for the
+    files of trainers on Ray."""
+    master = f"{keys.TRAINER}{name}-master.safetensors"
+    if master not in files:
+        raise StoreError(
+            f"the checkpoint has no {master}: it was written with spec.compute.ray; go on with "
+            "compute.ray, or start a new run from the checkpoint's folder with model.source"
+        )
+    return tensors.unpack(files[master])["vector"]

@@ -6,30 +6,19 @@ engine. All of it stays loaded for the whole run; a call transfers only jobs or 
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from agentrl_components.dialogue.open import open_dialogue
-from agentrl_components.engines.engine import Engine
-from agentrl_components.engines.prefix_check import CheckedEngine
-from agentrl_components.engines.random_policy import RandomEngine
-from agentrl_components.engines.torch_engine.engine import TorchEngine
-from agentrl_components.engines.vllm_engine.engine import VllmEngine
-from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.model import lora
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.load import export_weights, open_decoder
 from agentrl_components.model.value_model import Critic
-from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.episode import Job, Rules
-from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import RunSpec
 from agentrl_components.trajectory.record import Trajectory
@@ -37,7 +26,7 @@ from agentrl_components.update.flat_parameters import FlatParameters, Shared
 from agentrl_components.update.logprobs import score, states
 from agentrl_components.update.objectives import Objective, Sums, accumulate
 from agentrl_components.update.packing import Pack
-from agentrl_envs.world import World
+from agentrl_components.workers.player import Player, vllm_options
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -77,31 +66,17 @@ class Worker:
         if spec.algorithm.traits.needs_critic:
             self.critic = Critic(open_decoder(setup.folder, dtype, device))
             self.values = FlatParameters(self.critic, setup.critic)
-        tiny = spec.model.source == "tiny"
-        self.dialogue = open_dialogue(setup.folder, spec.model.template, tiny)
-        self._loop = asyncio.new_event_loop()
-        with ExitStack() as opened:
-            opened.callback(self._loop.close)
-            self.worlds: dict[str, World] = self._loop.run_until_complete(
-                open_worlds(spec.environments)
-            )
-            opened.pop_all()
-        self._rollout = TokenRollout(
-            self.worlds, self.dialogue, spec.rollout.retries, spec.rollout.concurrency
-        )
-        self._random = RandomEngine()
-        self._torch = TorchEngine(self.decoder)
-        self._vllm: VllmEngine | None = None
-        self._loaded = -1
-        """Policy version loaded in vLLM."""
+        self.player = Player(spec, setup.folder, vllm_options(spec, setup.device), self.decoder)
+        self.dialogue, self.worlds = self.player.dialogue, self.player.worlds
         self._reference: tuple[Decoder, FlatParameters] | None = None
         self._setup = setup
 
     def play(self, jobs: Sequence[Job], rules: Rules, version: int) -> list[Trajectory]:
         """The trajectories of `jobs`, played with the current weights, whose version is `version`;
         `RANDOM_POLICY` (-1) plays the random policy."""
-        checked = CheckedEngine(self._random if version < 0 else self._sampler(version))
-        return self._loop.run_until_complete(self._rollout.play(jobs, rules, checked))
+        if version >= 0:
+            self.policy.refresh()
+        return self.player.play(jobs, rules, version, lambda: export_weights(self.decoder))
 
     def differentiate(self, objective: Objective, packs: Sequence[Pack], lane: int) -> Sums:
         """Set gradient lane `lane` to the sum of the gradients of `packs`, and return the sums of
@@ -126,27 +101,6 @@ class Worker:
             self.decoder.eval()
         return total
 
-    def _sampler(self, version: int) -> Engine:
-        """The engine of the manifest, loaded with the current weights."""
-        self.policy.refresh()
-        if self.spec.rollout.engine == "torch":
-            self._torch.reset_caches(version)
-            return self._torch
-        if self._vllm is None:
-            # Started on first use: a worker that only computes gradients never needs it.
-            model, device = self.spec.model, torch.device(self._setup.device).type
-            options = VllmOptions(
-                device="cuda" if device == "cuda" else "cpu",
-                # Merged adapters are small changes of the weights, which bfloat16 would round away.
-                dtype=model.dtype if model.lora is None else "float32",
-                context=model.context,
-            )
-            self._vllm = VllmEngine(self._setup.folder, options, version=-1)
-        if self._loaded != version:
-            self._loop.run_until_complete(self._vllm.load(export_weights(self.decoder), version))
-            self._loaded = version
-        return self._vllm
-
     def _drop(self, lane: int, pack: Pack) -> None:
         """Turn dropout on. The dropout mask depends on the run's seed and the pack alone."""
         self.decoder.train()
@@ -170,12 +124,7 @@ class Worker:
 
     def close(self) -> None:
         """Close sessions, environments and engines."""
-        if self._vllm is not None:
-            self._loop.run_until_complete(self._vllm.close())
-        self._loop.run_until_complete(self._rollout.close())
-        for world in self.worlds.values():
-            self._loop.run_until_complete(world.close())
-        self._loop.close()
+        self.player.close()
 
     def _reference_decoder(self) -> Decoder:
         """The reference policy. It is opened on first use; its trainable weights are those of the

@@ -30,11 +30,11 @@ from agentrl_components.rollout.text_rollout import (
     Usage,
 )
 from agentrl_components.run.progress import ProgressView
+from agentrl_components.run.worker_group import WorkerGroup
 from agentrl_components.spec import AgentRLRun, Model, RunSpec
 from agentrl_components.storage import checkpoint
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.trajectory.record import Trajectory
-from agentrl_components.workers.group import WorkerGroup
 from agentrl_envs.world import World
 from agentrl_pipelines.local.run_folder import open_run
 
@@ -74,7 +74,7 @@ def evaluate_model(run: AgentRLRun, view: ProgressView) -> EvaluationResult:
     """Evaluate the model of the manifest. Raises `ModelError` if it cannot be loaded."""
     with TemporaryDirectory(prefix="agentrl-") as scratch:
         view.stage("open the model")
-        workers = WorkerGroup(run.spec, Path(scratch))
+        workers = WorkerGroup(run.spec, Path(scratch), trains=False)
         try:
             asked = heldout_evaluation(run.spec, workers.draw("heldout", run.spec.evaluation.tasks))
             random = None

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from types import FrameType
 
-from agentrl_components.errors import CollapseError, Stopped, TrackerError
+from agentrl_components.errors import CollapseError, Stopped, TrackerError, WorkersLostError
 from agentrl_components.reporting import build
 from agentrl_components.reporting.build import Report
 from agentrl_components.reporting.description import (
@@ -38,6 +38,9 @@ from agentrl_components.tracking.tracker import Tracker
 from agentrl_pipelines.local.root_lock import lock_root
 from agentrl_pipelines.local.run_folder import store_errors
 from agentrl_pipelines.tracking import best_model, open_tracker
+
+LIVES = 3
+"""How often processes that hold the model may die at the same place before the run gives up."""
 
 
 def run_local(
@@ -66,9 +69,9 @@ def _run_locked(run: AgentRLRun, root: Path, view: ProgressView, tracker: Tracke
     status = "FAILED"
     try:
         with handle_signals(run.spec.active_deadline_seconds, view) as should_stop:
-            context = RunContext(run, store, tracker, view, should_stop)
-            with context:
-                report = run_stages(context, root)
+            report = _run_until_done(
+                lambda: RunContext(run, store, tracker, view, should_stop), view, root
+            )
         status = "FINISHED"
     except Stopped:
         status = "KILLED"
@@ -78,6 +81,25 @@ def _run_locked(run: AgentRLRun, root: Path, view: ProgressView, tracker: Tracke
         for line in tracker.close(status):
             view.note(f"tracking: {TrackerError(line)}")
     return report
+
+
+def _run_until_done(
+    open_context: Callable[[], RunContext], view: ProgressView, root: Path
+) -> Report:
+    """Run all stages. If processes that hold the model die, open new ones and resume from the last
+    checkpoint. Raises `WorkersLostError` if they die `LIVES` times without progress in between."""
+    lost, reached = 0, -1
+    while True:
+        context = open_context()
+        try:
+            with context:
+                return run_stages(context, root)
+        except WorkersLostError as error:
+            lost = 1 if len(context.history) > reached else lost + 1
+            reached = max(reached, len(context.history))
+            if lost == LIVES:
+                raise
+            view.note(str(error))
 
 
 def run_stages(context: RunContext, root: Path) -> Report:

@@ -70,7 +70,7 @@ def open_run_context(
         # Imported after MLflow's process was started: both imports take about the same time.
         with collection_disabled():
             from agentrl_components.run.context import RunContext
-            from agentrl_components.workers.group import start_workers_early
+            from agentrl_components.workers.local import start_workers_early
 
         # Workers are forked while this process has one thread; `params` starts another.
         pending = start_workers_early(run.spec.compute)

@@ -45,6 +45,8 @@ class VllmOptions:
     """Memory for keys and values. None: 256 MiB on CPU; on CUDA the rest of `memory_share`."""
     memory_share: float = 0.5
     """Share of the device's memory that vLLM may use. The trainer on the device needs the rest."""
+    tensor_parallel: int = 1
+    """Devices over which each layer is split."""
     eager: bool | None = None
     """Disable CUDA graphs and compilation. None: disabled on CPU, enabled on CUDA."""
 
@@ -108,6 +110,7 @@ def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
         "dtype": options.dtype,
         "max_model_len": options.context,
         "max_num_seqs": options.replies,
+        "tensor_parallel_size": options.tensor_parallel,
         "enforce_eager": on_cpu if options.eager is None else options.eager,
         "enable_prefix_caching": True,
         "logprobs_mode": "processed_logprobs",  # of the distribution that was sampled

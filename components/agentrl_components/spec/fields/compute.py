@@ -55,6 +55,38 @@ class SecretVariable(SpecModel):
     """Key in the Secret."""
 
 
+RAY = r"^(embedded|cluster|(ray://)?([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\]):[0-9]{1,5})$"
+"""`embedded`, `cluster`, or the address of a Ray cluster."""
+
+
+class Trainers(SpecModel):
+    """The ranks that hold the model in shards, each in a process of its own on Ray."""
+
+    count: int = Field(default=1, ge=1, le=1024)
+    """Number of ranks. Weights, gradients and optimizer state are divided among them."""
+    gpus: int = Field(default=0, ge=0, le=1)
+    """GPUs of each rank. 0: ranks compute on the CPU."""
+    cpu: Quantity = "1"
+    """CPU that each rank reserves on Ray."""
+    memory: Quantity = "2Gi"
+    """Memory that each rank reserves on Ray."""
+
+
+class Samplers(SpecModel):
+    """The processes that play episodes on Ray, each with an inference engine and environments."""
+
+    count: int = Field(default=1, ge=1, le=1024)
+    """Number of samplers."""
+    gpus: int = Field(default=0, ge=0, le=64)
+    """GPUs of each sampler: 0, or as many as `tensorParallel`."""
+    tensor_parallel: int = Field(default=1, ge=1, le=64)
+    """Devices over which an engine splits each layer (vLLM only). Must divide the model's heads."""
+    memory_share: float = Field(default=0.85, gt=0, le=1)
+    """Share of a GPU's memory that an engine may use for weights and cache (vLLM only)."""
+    max_batch: int = Field(default=256, ge=1, le=65536)
+    """Replies that an engine computes at the same time; more wait (vLLM only)."""
+
+
 class Compute(SpecModel):
     """Processes and devices. Fields after `placement` only apply on Kubernetes."""
 
@@ -63,6 +95,15 @@ class Compute(SpecModel):
     two. Results do not depend on it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto`: a GPU if one is available."""
+    ray: Annotated[str, StringConstraints(pattern=RAY, max_length=300)] | None = None
+    """Where trainers and samplers run as Ray actors. None: without Ray, in `workers` processes of
+    this machine. `embedded`: a Ray that the run starts for itself on its machine. `host:port` or
+    `ray://host:port`: an existing Ray cluster. `cluster`: one that the operator creates (not
+    supported yet)."""
+    trainers: Trainers | None = None
+    """Ranks of the update. Needs `ray`. None: the defaults, if `ray` is set."""
+    samplers: Samplers | None = None
+    """Samplers of the rollout. Needs `ray`. None: the defaults, if `ray` is set."""
     placement: Literal["colocated", "disaggregated"] = "colocated"
     """`colocated`: rollout and update alternate in one pod and share its device. `disaggregated`:
     one pod each; they exchange data through the object store. Results do not depend on it."""
@@ -88,3 +129,11 @@ class Compute(SpecModel):
     """Environment variables of the stages from Secrets, such as a model hub token."""
     retries: int = Field(default=3, ge=0, le=20)
     """How often a failed pod of a stage is restarted before the phase counts as failed."""
+
+    @property
+    def devices(self) -> int:
+        """GPUs of the run: of each stage's pod, or of all Ray actors together."""
+        if self.ray is None:
+            return self.gpus
+        trainers, samplers = self.trainers or Trainers(), self.samplers or Samplers()
+        return trainers.count * trainers.gpus + samplers.count * samplers.gpus

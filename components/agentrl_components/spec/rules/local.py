@@ -55,9 +55,34 @@ def local_warnings(
             reason="vllm is not installed",
             fix="install agentrl[vllm], or set it to torch",
         )
+    if spec.compute.ray is not None and not installed("ray"):
+        yield Mistake(
+            field="spec.compute.ray",
+            reason="ray is not installed",
+            fix="install agentrl[ray], or leave it out",
+        )
+    if spec.compute.ray == "embedded":
+        yield from _too_many_devices(spec, len(list(devices.glob("nvidia[0-9]*"))))
     if spec.compute.device == "cuda" and not any(devices.glob("nvidia[0-9]*")):
         yield Mistake(
             field="spec.compute.device",
             reason="there is no NVIDIA GPU",
             fix="set it to auto or cpu",
+        )
+
+
+def _too_many_devices(spec: RunSpec, found: int) -> Iterator[Mistake]:
+    """Trainers and samplers that ask for more GPUs together than the `found` ones."""
+    trainers, samplers = spec.compute.trainers, spec.compute.samplers
+    asked = {
+        "trainers": trainers.count * trainers.gpus if trainers else 0,
+        "samplers": samplers.count * samplers.gpus if samplers else 0,
+    }
+    if sum(asked.values()) > found:
+        most = max(asked, key=lambda name: asked[name])
+        yield Mistake(
+            field=f"spec.compute.{most}.count",
+            reason=f"trainers need {asked['trainers']} GPUs and samplers {asked['samplers']}, but "
+            f"this machine has {found}",
+            fix="lower count or gpus of either",
         )

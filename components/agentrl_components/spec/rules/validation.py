@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from agentrl_components.spec.fields.run import AgentRLRun, RunSpec
 from agentrl_components.spec.rules import (
     algorithm,
+    compute,
     environments,
     evaluation,
     horizon,
@@ -30,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     *evaluation.RULES,
     *warmstart.RULES,
     *storage.RULES,
+    *compute.RULES,
 )
 """All rules, in the order in which their mistakes are reported."""
 

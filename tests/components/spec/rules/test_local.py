@@ -59,3 +59,22 @@ def test_an_environment_whose_package_is_missing_is_reported(tmp_path):
     assert of(builtin="no_such.world:Tasks") == [f"{field} no_such.world:Tasks {missing}"]
     assert of(builtin="no-such", image="a/b:1") == [f"{field} no-such {missing}"]
     assert of(builtin="agentrl_envs.environments.corridor:CorridorTasks") == []
+
+
+def test_a_missing_ray_is_reported(tmp_path):
+    assert warnings(tmp_path, compute={"ray": "head:6379"}) == [
+        "spec.compute.ray: ray is not installed; install agentrl[ray], or leave it out"
+    ]
+    assert warnings(tmp_path, ("ray",), compute={"ray": "head:6379"}) == []
+
+
+def test_more_trainers_than_gpus_of_this_machine_are_reported(tmp_path):
+    compute = {"ray": "embedded", "trainers": {"count": 2, "gpus": 1}, "samplers": {"gpus": 1}}
+    (tmp_path / "nvidia0").touch()
+    assert warnings(tmp_path, ("ray",), compute=compute) == [
+        "spec.compute.trainers.count: trainers need 2 GPUs and samplers 1, but this machine has 1; "
+        "lower count or gpus of either"
+    ]
+    (tmp_path / "nvidia1").touch()
+    (tmp_path / "nvidia2").touch()
+    assert warnings(tmp_path, ("ray",), compute=compute) == []

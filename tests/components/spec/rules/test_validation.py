@@ -312,6 +312,43 @@ VIOLATIONS: list[tuple[str, tuple[str, ...], list[str]]] = [
         ),
         ["spec.storage.endpoint", "spec.tracking.uri"],
     ),
+    ("ray_cluster_is_not_supported", ("compute.ray=cluster",), ["spec.compute.ray"]),
+    (
+        "trainers_and_samplers_need_ray",
+        ("compute={trainers: {count: 2}, samplers: {count: 2}}",),
+        ["spec.compute.trainers", "spec.compute.samplers"],
+    ),
+    (
+        "workers_are_not_for_ray",
+        ("compute={ray: embedded, workers: 2}",),
+        ["spec.compute.workers"],
+    ),
+    (
+        "ray_is_lock_step",
+        (
+            "compute={ray: 'head:6379', placement: disaggregated}",
+            "rollout.maxStaleness=1",
+        ),
+        ["spec.compute.placement", "spec.rollout.maxStaleness"],
+    ),
+    (
+        "tensor_parallel_needs_vllm",
+        ("compute={ray: embedded, samplers: {gpus: 3, tensorParallel: 3}}",),
+        ["spec.compute.samplers.tensorParallel"],
+    ),
+    (
+        "sampler_gpus_are_its_tensor_parallel_size",
+        ("compute={ray: embedded, samplers: {gpus: 2}}",),
+        ["spec.compute.samplers.gpus"],
+    ),
+    (
+        "tensor_parallel_divides_heads",
+        (
+            "compute={ray: embedded, samplers: {gpus: 2, tensorParallel: 2}}",
+            "rollout.engine=vllm",
+        ),
+        ["spec.compute.samplers.tensorParallel"],
+    ),
 ]
 
 

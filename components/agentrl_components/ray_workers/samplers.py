@@ -1,0 +1,111 @@
+"""Samplers as Ray actors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentrl_components.errors import WorkersLostError
+from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.resources import Reservations
+from agentrl_components.ray_workers.weight_transfer import HandOver, WeightTransfer
+from agentrl_components.rollout.episode import Job, Rules
+from agentrl_components.spec import RunSpec
+from agentrl_components.trajectory.record import Trajectory
+
+REPLACEMENTS = 3
+"""How often the sampler of one share is replaced. A share that kills every sampler ends the run."""
+
+
+class RaySamplers:
+    """Implements `rollout.samplers.Samplers`.
+
+    A share is played by one sampler, so every turn of an episode finds its prefix in the engine's
+    cache. A sampler that dies is replaced, and its share played again."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        model: ModelFolder,
+        reserved: Reservations,
+        device: str,
+        transfer: WeightTransfer | None,
+    ) -> None:
+        """Start the samplers and wait until they are open. Without a `transfer` they play with the
+        weights of the model folder."""
+        self._spec, self._model, self._device = spec, model, device
+        self._reserved, self._transfer = reserved, transfer
+        self._version = -1
+        """Version of the weights that the samplers hold; -1: those of the model folder."""
+        self.handed_over: list[HandOver] = []
+        """All hand-overs so far that nobody has taken from the list."""
+        self.replaced = 0
+        """Samplers that were replaced so far."""
+        self.size = reserved.samplers.count
+        self._actors = [self._start() for _ in range(self.size)]
+        try:
+            results([actor.__ray_ready__.remote() for actor in self._actors])
+        except BaseException:
+            self.close()
+            raise
+
+    def play(
+        self, shares: Sequence[Sequence[Job]], rules: Rules, version: int
+    ) -> list[list[Trajectory]]:
+        """As `Samplers.play`.
+
+        Raises:
+            WorkersLostError: a trainer died during the hand-over, or a share killed its samplers.
+        """
+        if version >= 0 and version != self._version and self._transfer is not None:
+            self.handed_over.append(self._transfer.send(self._actors))
+            self._version = version
+        places = [number % self.size for number in range(len(shares))]
+        calls = [
+            self._actors[place].play.remote(share, rules, version)
+            for place, share in zip(places, shares, strict=True)
+        ]
+        out = []
+        for place, share, call in zip(places, shares, calls, strict=True):
+            out.append(self._result(place, (share, rules, version), call))
+        return out
+
+    def close(self) -> None:
+        """End the samplers."""
+        import ray
+
+        for actor in self._actors:
+            ray.kill(actor)
+
+    def _result(self, place: int, arguments: tuple[Any, ...], call: Any) -> list[Trajectory]:
+        """The result of a call; played again on another sampler if its own has died."""
+        for _ in range(REPLACEMENTS):
+            try:
+                (played,) = results([call])
+            except WorkersLostError:
+                self._replace(place)
+                call = self._actors[place].play.remote(*arguments)
+            else:
+                return list(played)
+        raise WorkersLostError(
+            f"a sampler process died {REPLACEMENTS} times with the same episodes (out of memory?)"
+        )
+
+    def _replace(self, place: int) -> None:
+        """Start a sampler in the place of one that died, unless that was done already."""
+        try:
+            results([self._actors[place].__ray_ready__.remote()])
+        except WorkersLostError:
+            self.replaced += 1
+            self._actors[place] = self._start()
+            if self._version >= 0 and self._transfer is not None:
+                self._transfer.send_again(self._actors[place])
+
+    def _start(self) -> Any:
+        import ray
+
+        from agentrl_components.ray_workers.sampler import Sampler
+
+        actor = ray.remote(Sampler).options(**self._reserved.sampler.options())
+        return actor.remote(self._spec, self._model, self._device)

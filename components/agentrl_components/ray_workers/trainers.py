@@ -1,0 +1,209 @@
+"""Trainers whose ranks are Ray actors that hold the model in shards.
+
+Legend: S sampled tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from agentrl_components.errors import StoreError
+from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.resources import Reservations
+from agentrl_components.sharded.rank import POLICY, RankSetup
+from agentrl_components.sharded.rounds import Share, deal
+from agentrl_components.spec import RunSpec
+from agentrl_components.storage import keys
+from agentrl_components.storage.tensors import Files
+from agentrl_components.update.objectives import ModelName, Objective, Sums, accumulate
+from agentrl_components.update.packing import Example
+from agentrl_components.update.trainers import Column
+
+BUCKET_BYTES = 64 << 20
+"""Bytes of weights that are handed over at a time."""
+
+
+class RayTrainers:
+    """Implements `update.trainers.Trainers` on ranks of FSDP2.
+
+    Packs depend on the examples alone, and gradients are sums over all packs, so the number of
+    ranks changes results only by the rounding of sums in another order. For a given number of ranks
+    they are the same bit for bit on CPUs."""
+
+    def __init__(
+        self, spec: RunSpec, model: ModelFolder, reserved: Reservations, device: str
+    ) -> None:
+        """Start the ranks and wait until each has its shard. Raises `ModelError` if the model
+        cannot be opened, and `WorkersLostError` if a rank dies."""
+        import ray
+
+        from agentrl_components.ray_workers.rank_actor import RankActor
+
+        self._spec, self._ranks = spec, reserved.trainers.count
+        self._node = ray.get_runtime_context().get_node_id()
+        actor = ray.remote(RankActor).options(**reserved.trainer.options())
+        self._actors = [
+            actor.remote(
+                RankSetup(
+                    spec=spec, folder=model.path, device=device, rank=rank, ranks=self._ranks
+                ),
+                model,
+            )
+            for rank in range(self._ranks)
+        ]
+        try:
+            (address,) = results([self._actors[0].meeting_point.remote()])
+            self._all("join", address)
+        except BaseException:
+            self.close()
+            raise
+
+    def differentiate(self, objective: Objective, examples: Sequence[Example]) -> Sums:
+        total: Sums = {}
+        for sums in self._each("differentiate", objective, self._deal(examples)):
+            accumulate(total, sums)
+        return total
+
+    def step(self, model: ModelName, learning_rate: float) -> float:
+        norm: float = self._all("step", model, learning_rate)[0]
+        return norm
+
+    def clear_moments(self, model: ModelName) -> None:
+        self._all("clear_moments", model)
+
+    def logprobs(self, examples: Sequence[Example], *, reference: bool = False) -> list[Column]:
+        return self._per_example("logprobs", examples, reference)
+
+    def values(self, examples: Sequence[Example]) -> list[Column]:
+        return self._per_example("values", examples)
+
+    def set_start(self) -> None:
+        self._all("set_start")
+
+    def restore_reference(self, files: Mapping[str, bytes | Path]) -> None:
+        self._read(files, reference=True)
+
+    def weights(self) -> dict[str, Tensor]:
+        import ray
+
+        return dict(item for part in self.buckets() for item in ray.get(part).tensors())
+
+    def buckets(self) -> Iterator[Any]:
+        """References to buckets that hold all weights, each as soon as it is there."""
+        from ray.exceptions import RayError
+
+        streams = [
+            actor.buckets.options(num_returns="streaming").remote(BUCKET_BYTES)
+            for actor in self._actors
+        ]
+        try:
+            for stream in streams:
+                yield from stream
+        except RayError:
+            self.check()
+            raise
+        self.check()
+
+    def state(self, spool: Path | None = None) -> Files:
+        if spool is None:
+            with TemporaryDirectory(prefix="agentrl-") as folder:
+                written = self.state(Path(folder))
+                return {name: Path(str(path)).read_bytes() for name, path in written.items()}
+        files: Files = {}
+        folder = spool / keys.TRAINER
+        for written in self._all("write_files", folder, self._node):
+            for name, content in written.items():
+                path = folder / name
+                if content is not None:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(content)
+                files[f"{keys.TRAINER}{name}"] = path
+        return files
+
+    def restore(self, files: Mapping[str, bytes | Path]) -> None:
+        self._read(files, reference=False)
+
+    def check(self) -> None:
+        """Raise `WorkersLostError` if a rank has died."""
+        results([actor.__ray_ready__.remote() for actor in self._actors])
+
+    def close(self) -> None:
+        """End the ranks."""
+        import ray
+
+        for actor in self._actors:
+            ray.kill(actor)
+
+    def _read(self, files: Mapping[str, bytes | Path], *, reference: bool) -> None:
+        """Have every rank load the files of a checkpoint."""
+        ours = {
+            name.removeprefix(keys.TRAINER): content
+            for name, content in files.items()
+            if name.startswith(f"{keys.TRAINER}{POLICY}/")
+            or name.startswith(f"{keys.TRAINER}critic/")
+        }
+        if not ours:
+            raise StoreError(
+                "the checkpoint was written without spec.compute.ray, and its optimizer state "
+                "cannot be read on Ray; go on without compute.ray, or start a new run from the "
+                "checkpoint's folder with model.source"
+            )
+        with TemporaryDirectory(prefix="agentrl-") as own:
+            contents = {}
+            for name, content in ours.items():
+                path = Path(own) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if isinstance(content, Path):
+                    path.symlink_to(content.absolute())
+                else:
+                    path.write_bytes(content)
+                if self._elsewhere():
+                    contents[name] = path.read_bytes()
+            import ray
+
+            self._all("read_files", Path(own), self._node, ray.put(contents), reference=reference)
+
+    def _elsewhere(self) -> bool:
+        """Whether a rank may be on another machine."""
+        import ray
+
+        return len(ray.nodes()) > 1
+
+    def _all(self, method: str, *arguments: object, **named: object) -> list[Any]:
+        """Call a method of every rank with the same arguments."""
+        return results(
+            [getattr(actor, method).remote(*arguments, **named) for actor in self._actors]
+        )
+
+    def _each(self, method: str, first: object, shares: Sequence[Share]) -> list[Any]:
+        """Call a method of every rank with its share."""
+        calls = zip(self._actors, shares, strict=True)
+        return results([getattr(actor, method).remote(first, share) for actor, share in calls])
+
+    def _per_example(
+        self, method: str, examples: Sequence[Example], *arguments: object
+    ) -> list[Column]:
+        """What the ranks compute of their packs, cut into one array [S] per example."""
+        shares = self._deal(examples)
+        calls = zip(self._actors, shares, strict=True)
+        computed = results(
+            [getattr(actor, method).remote(share, *arguments) for actor, share in calls]
+        )
+        out: list[Column] = [np.empty(0, dtype=np.float32)] * len(examples)
+        for share, of_share in zip(shares, computed, strict=True):
+            for row, amounts_S in zip(share.packs, of_share, strict=False):
+                sizes = np.bincount(row.episode_S, minlength=len(row.members))
+                parts = np.split(amounts_S.numpy(), np.cumsum(sizes)[:-1])
+                for member, part in zip(row.members, parts, strict=True):
+                    out[member] = part
+        return out
+
+    def _deal(self, examples: Sequence[Example]) -> list[Share]:
+        return deal(examples, self._spec.update.micro_batch_tokens, self._ranks)

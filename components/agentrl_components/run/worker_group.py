@@ -1,0 +1,130 @@
+"""The workers of a run with their model, environments and tasks. Training and a separate evaluation
+both use it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from agentrl_components.dialogue.open import open_dialogue
+from agentrl_components.dialogue.protocol import Dialogue
+from agentrl_components.model.sources import fetch_model
+from agentrl_components.ray_workers.actors import Actors
+from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.rollout.collector import Collector
+from agentrl_components.rollout.environments import open_worlds
+from agentrl_components.rollout.samplers import Samplers
+from agentrl_components.rollout.tasks import DrawnTask, TaskSource
+from agentrl_components.spec import RunSpec
+from agentrl_components.update.trainers import Trainers
+from agentrl_components.workers.local import device, open_pool
+from agentrl_components.workers.loop_thread import LoopThread
+from agentrl_components.workers.pool import PendingWorkers, WorkerPool, keep_freed_memory
+from agentrl_components.workers.samplers import PoolSamplers
+from agentrl_components.workers.trainers import PoolTrainers
+from agentrl_components.workers.worker import Setup, Worker
+from agentrl_envs.env import Split
+from agentrl_envs.world import World
+
+
+class WorkerGroup:
+    """Keeps workers, model and environments open until `close`.
+
+    With `compute.ray` trainers and samplers are Ray actors; otherwise they are worker processes of
+    this machine, or this process."""
+
+    trainers: Trainers
+    samplers: Samplers
+    dialogue: Dialogue
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        scratch: Path,
+        pending: PendingWorkers | None = None,
+        *,
+        trains: bool = True,
+    ) -> None:
+        """`scratch` is a folder for a model that is created or downloaded. `pending` are worker
+        processes that were started early; without them they are started here if needed. `trains` is
+        false for an evaluation, which needs no trainers. Raises what opening an environment or a
+        model raises, and then closes everything but `pending`."""
+        keep_freed_memory()
+        self.loop = LoopThread()
+        with ExitStack() as opened:
+            opened.callback(self.loop.close)
+            self.worlds: dict[str, World] = self.loop.run(open_worlds(spec.environments))
+            for world in self.worlds.values():
+                opened.callback(partial(self._close_world, world))
+            words = vocabulary(self.worlds)
+            self.folder = fetch_model(spec.model, words, spec.seed, scratch / "model")
+            self.actors: Actors | None = None
+            if spec.compute.ray is None:
+                self._open_processes(spec, pending, opened)
+            else:
+                model = ModelFolder(path=self.folder, vocabulary=words)
+                self._open_actors(spec, model, opened, trains=trains)
+            self._opened = opened.pop_all()
+        self.instructions = {name: w.instructions() for name, w in self.worlds.items()}
+        self.collector = Collector(spec, self.samplers, self.instructions)
+        self.source = TaskSource(spec.environments, self.worlds)
+
+    @property
+    def lead(self) -> Worker:
+        """The worker of this process, whose weights the worker processes share. There is none on
+        Ray."""
+        assert self._lead is not None
+        return self._lead
+
+    def draw(self, split: Split, count: int, batch: int = 0) -> Sequence[DrawnTask]:
+        """Tasks, as `TaskSource.draw` returns them."""
+        return self.loop.run(self.source.draw(split, count, batch))
+
+    @property
+    def down(self) -> set[str]:
+        """Environments that do not answer, by name."""
+        return self.source.down
+
+    def probe(self) -> list[str]:
+        """The environments that were down and answer again."""
+        return self.loop.run(self.source.probe()) if self.down else []
+
+    def close(self) -> None:
+        """Close workers and environments."""
+        self._opened.close()
+
+    def _open_processes(
+        self, spec: RunSpec, pending: PendingWorkers | None, opened: ExitStack
+    ) -> None:
+        """Open worker processes, or a worker in this process."""
+        setup = Setup(spec=spec, folder=self.folder, device=device(spec.compute))
+        self._lead: Worker | None = Worker(setup)
+        self.pool: WorkerPool = open_pool(self._lead, setup, pending)
+        opened.callback(self.pool.close)
+        self.trainers = PoolTrainers(spec, self._lead, self.pool)
+        self.samplers = PoolSamplers(self.pool)
+        self.dialogue = self._lead.dialogue
+
+    def _open_actors(
+        self, spec: RunSpec, model: ModelFolder, opened: ExitStack, *, trains: bool
+    ) -> None:
+        """Open Ray actors."""
+        self._lead = None
+        self.actors = Actors(spec, model, trains=trains)
+        opened.callback(self.actors.close)
+        if self.actors.trainers is not None:
+            self.trainers = self.actors.trainers
+        self.samplers = self.actors.samplers
+        tiny = spec.model.source == "tiny"
+        self.dialogue = open_dialogue(self.folder, spec.model.template, tiny)
+
+    def _close_world(self, world: World) -> None:
+        self.loop.run(world.close())
+
+
+def vocabulary(worlds: dict[str, World]) -> list[str]:
+    """All words of all environments, sorted; empty if one of them has no closed vocabulary."""
+    words = [world.vocabulary() for world in worlds.values()]
+    return sorted({word for some in words for word in some or ()})

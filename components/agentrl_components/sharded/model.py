@@ -1,0 +1,136 @@
+"""A decoder or critic whose parameters are divided over the ranks of a process group (FSDP2).
+
+Every rank reads its own rows of the model folder's files, so no process holds the whole model.
+Master weights are float32. With `model.dtype: bfloat16` each layer is gathered and computed in
+bfloat16, and gradients are summed over the ranks in float32. With LoRA, the frozen weights are kept
+in the model's type.
+
+FSDP2 divides the first dimension of every parameter into equal parts, the last of which may be
+shorter or empty, as `torch.chunk` does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from agentrl_components.model import architecture, lora
+from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.value_model import Critic
+from agentrl_components.schedule.seeds import derive
+from agentrl_components.sharded.weight_files import WeightFiles
+from agentrl_components.spec import RunSpec
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def open_policy(folder: Path, spec: RunSpec, mesh: DeviceMesh) -> Decoder:
+    """The sharded policy, with adapters if the manifest asks for LoRA. Raises `ModelError` if the
+    folder's weights are missing or do not fit config.json."""
+    decoder = _on_meta(folder)
+    if spec.model.lora is not None:
+        decoder = decoder.to(DTYPES[spec.model.dtype])
+        lora.add(decoder, spec.model.lora, spec.seed)
+        for parameter in decoder.parameters():
+            if parameter.requires_grad:
+                parameter.data = parameter.data.float()
+    _shard(decoder, spec, mesh)
+    load_rows(decoder, WeightFiles(folder), mesh, spec.seed)
+    _finish(decoder, spec, mesh)
+    return decoder
+
+
+def open_critic(folder: Path, spec: RunSpec, mesh: DeviceMesh) -> Critic:
+    """The sharded critic: the folder's decoder, and a head whose estimates are 0."""
+    with torch.device("meta"):
+        critic = Critic(_on_meta(folder))
+    _shard(critic.decoder, spec, mesh)
+    fully_shard(critic.head, mesh=mesh, mp_policy=_precision(spec))
+    critic.head.to_empty(device=mesh.device_type)
+    for parameter in critic.head.parameters():
+        local_rows(parameter).zero_()
+    load_rows(critic.decoder, WeightFiles(folder), mesh, spec.seed)
+    _finish(critic.decoder, spec, mesh)
+    return critic
+
+
+def rows_of(total: int, rank: int, ranks: int) -> slice:
+    """The rows that `rank` holds of a parameter with `total` rows."""
+    size = math.ceil(total / ranks)
+    return slice(min(rank * size, total), min((rank + 1) * size, total))
+
+
+@torch.no_grad()
+def local_rows(parameter: Tensor) -> Tensor:
+    """This rank's rows of a sharded parameter, as a view that may be written to."""
+    local: Tensor = parameter.to_local()  # type: ignore[attr-defined]
+    return local.detach()
+
+
+@torch.no_grad()
+def load_rows(decoder: Decoder, files: WeightFiles, mesh: DeviceMesh, seed: int) -> None:
+    """Read this rank's rows of every weight. Adapters are not in the files and are drawn."""
+    parameters = dict(decoder.named_parameters())
+    names = {name: name.replace(".base_layer.", ".") for name in parameters if ".lora_" not in name}
+    shapes = {stored: tuple(parameters[name].shape) for name, stored in names.items()}
+    files.check(shapes, tied=decoder.shape.tied)
+    for name, parameter in parameters.items():
+        rows = rows_of(parameter.shape[0], mesh.get_local_rank(), mesh.size())
+        if name in names:
+            local_rows(parameter).copy_(files.rows(names[name], rows))
+        else:
+            local_rows(parameter).copy_(_adapter(name, parameter.shape, seed)[rows])
+
+
+def _adapter(name: str, shape: Iterable[int], seed: int) -> Tensor:
+    """The initial weights of an adapter: uniform for A, as peft draws it, and 0 for B. A function
+    of the name, so that they do not depend on the number of ranks."""
+    full = torch.zeros(tuple(shape))
+    if ".lora_A." in name:
+        bound = full.shape[1] ** -0.5
+        generator = torch.Generator().manual_seed(derive(seed, "adapters", name))
+        full.uniform_(-bound, bound, generator=generator)
+    return full
+
+
+def _on_meta(folder: Path) -> Decoder:
+    with torch.device("meta"):
+        return Decoder(architecture.read(folder))
+
+
+def _precision(spec: RunSpec) -> MixedPrecisionPolicy:
+    if spec.model.dtype == "float32":
+        return MixedPrecisionPolicy()
+    dtype = DTYPES[spec.model.dtype]
+    return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
+
+
+def _shard(decoder: Decoder, spec: RunSpec, mesh: DeviceMesh) -> None:
+    """Divide each layer by itself, and the rest of the decoder together."""
+    precision = _precision(spec)
+    for layer in decoder.model.layers:
+        fully_shard(layer, mesh=mesh, mp_policy=precision)
+    fully_shard(decoder, mesh=mesh, mp_policy=precision)
+    decoder.to_empty(device=mesh.device_type)
+
+
+def _finish(decoder: Decoder, spec: RunSpec, mesh: DeviceMesh) -> None:
+    shape = decoder.shape
+    frequencies_D = torch.tensor(shape.rope.frequencies(shape.head_width), device=mesh.device_type)
+    decoder.register_buffer("frequencies", frequencies_D, persistent=False)
+    decoder.checkpointing = spec.update.gradient_checkpointing
+    decoder.eval()
+
+
+def reshard(module: nn.Module) -> None:
+    """Free the gathered parameters of a module after a pass without a backward pass. Otherwise the
+    next pass would use them although an optimizer step has changed the rows since."""
+    for part in module.modules():
+        if hasattr(part, "reshard"):
+            part.reshard()

@@ -1,0 +1,138 @@
+"""AdamW on the rows that a rank holds, with clipping by the norm over all ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.optim.adamw import adamw
+
+from agentrl_components.sharded.model import local_rows
+from agentrl_components.spec import Update
+from agentrl_components.update.adamw import BETA1, EPSILON
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class ShardedOptimizer:
+    """AdamW (arXiv 1711.05101) over the trainable parameters of a sharded module.
+
+    Master weights, gradients and both moments are float32 and divided over the ranks: 16 bytes a
+    parameter together."""
+
+    def __init__(self, module: nn.Module, update: Update) -> None:
+        self._named = {n: p for n, p in module.named_parameters() if p.requires_grad}
+        self._update = update
+        self._moments: dict[str, dict[str, Tensor]] = {}
+        """This rank's rows of both moments by name of the moment and of the parameter."""
+        self.steps = 0
+        """Steps since the moments were last cleared."""
+
+    @property
+    def parameters(self) -> Mapping[str, nn.Parameter]:
+        """The trainable parameters by name."""
+        return self._named
+
+    def clear_gradients(self) -> None:
+        """Drop all gradients."""
+        for parameter in self._named.values():
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> float:
+        """Clip the gradient's norm and update the weights. Returns the norm before clipping. If it
+        is not finite, nothing is updated. A collective call."""
+        gradients = {n: local_rows(p.grad) for n, p in self._named.items() if p.grad is not None}
+        norm = global_norm(gradients.values())
+        if math.isfinite(norm):
+            scale = min(1.0, self._update.max_grad_norm / (norm + 1e-6))
+            for gradient in gradients.values():
+                gradient.mul_(scale)
+            self._apply(gradients, learning_rate)
+        self.clear_gradients()
+        return norm
+
+    def clear_moments(self) -> None:
+        """Reset the moments."""
+        self._moments, self.steps = {}, 0
+
+    def tensors(self, *, moments: bool) -> dict[str, Tensor]:
+        """The sharded tensors of a checkpoint, as views: master weights and, with `moments`, the
+        optimizer's state."""
+        out: dict[str, Tensor] = {f"weight.{n}": p.detach() for n, p in self._named.items()}
+        if moments:
+            self._allocate()
+            for moment, rows in self._moments.items():
+                out |= {f"{moment}.{n}": _like(rows[n], p) for n, p in self._named.items()}
+        return out
+
+    def weight_rows(self) -> Iterator[tuple[str, Tensor]]:
+        """This rank's rows of the master weights by name."""
+        for name, parameter in self._named.items():
+            yield name, local_rows(parameter)
+
+    def _allocate(self) -> None:
+        if not self._moments:
+            self._moments = {
+                moment: {n: torch.zeros_like(local_rows(p)) for n, p in self._named.items()}
+                for moment in MOMENTS
+            }
+
+    def _apply(self, gradients: Mapping[str, Tensor], learning_rate: float) -> None:
+        self._allocate()
+        # Weight decay does not apply to norms and biases.
+        for decayed in (True, False):
+            names = [
+                n
+                for n in gradients
+                if (self._named[n].dim() >= 2) is decayed and gradients[n].numel()
+            ]
+            if not names:
+                continue
+            weights = [local_rows(self._named[n]) for n in names]
+            steps = torch.full((len(names),), float(self.steps), device=weights[0].device)
+            adamw(
+                weights,
+                [gradients[n] for n in names],
+                *([self._moments[moment][n] for n in names] for moment in MOMENTS),
+                [],
+                list(steps.unbind()),
+                fused=True,
+                amsgrad=False,
+                beta1=BETA1,
+                beta2=self._update.beta2,
+                lr=learning_rate,
+                weight_decay=self._update.weight_decay if decayed else 0.0,
+                eps=EPSILON,
+                maximize=False,
+            )
+        self.steps += 1
+
+
+def global_norm(gradients: Iterable[Tensor]) -> float:
+    """The Euclidean norm of gradients whose rows are divided over the ranks. A collective call."""
+    total = torch.zeros((), dtype=torch.float64)
+    for gradient in gradients:
+        total += torch.linalg.vector_norm(gradient, dtype=torch.float64).cpu() ** 2
+    if dist.get_world_size() > 1:
+        on = total if dist.get_backend() == "gloo" else total.cuda()
+        dist.all_reduce(on)
+        total = on.cpu()
+    return float(total.sqrt())
+
+
+def _like(rows: Tensor, parameter: Tensor) -> Tensor:
+    """The sharded tensor that consists of every rank's `rows`, in the layout of `parameter`."""
+    assert isinstance(parameter, DTensor)
+    return DTensor.from_local(
+        rows,
+        parameter.device_mesh,
+        parameter.placements,
+        run_check=False,
+        shape=parameter.shape,
+        stride=parameter.stride(),
+    )

@@ -1,0 +1,242 @@
+"""One rank of the sharded update: a process with its rows of the policy and the critic.
+
+Every method but the constructor and `free_address` is a collective call: all ranks have to make the
+same calls in the same order.
+
+Legend: S sampled tokens.
+"""
+
+from __future__ import annotations
+
+import socket
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+
+from agentrl_components.model import lora
+from agentrl_components.model.value_model import Critic
+from agentrl_components.schedule.seeds import derive
+from agentrl_components.sharded import checkpoint
+from agentrl_components.sharded.bucket import Bucket, buckets
+from agentrl_components.sharded.model import (
+    DTYPES,
+    local_rows,
+    open_critic,
+    open_policy,
+    reshard,
+    rows_of,
+)
+from agentrl_components.sharded.optimizer import ShardedOptimizer
+from agentrl_components.sharded.rounds import Share
+from agentrl_components.spec import RunSpec
+from agentrl_components.update.logprobs import score, states
+from agentrl_components.update.objectives import ModelName, Objective, Sums, accumulate
+from agentrl_components.update.packing import Pack
+
+POLICY, CRITIC = "policy", "critic"
+TIMEOUT = timedelta(minutes=30)
+"""How long a rank waits for the others in one collective operation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSetup:
+    """What a rank is created from."""
+
+    spec: RunSpec
+    folder: Path
+    """The model folder, in transformers' layout."""
+    device: str
+    rank: int
+    ranks: int
+
+
+class Rank:
+    """Computes gradients of its packs and updates its rows of the weights."""
+
+    def __init__(self, setup: RankSetup) -> None:
+        self._setup = setup
+        if setup.device == "cpu":
+            torch.set_num_threads(1)  # as in `workers.worker`
+
+    def free_address(self, host: str) -> str:
+        """A free port of this machine, whose address is `host`, at which the ranks can meet."""
+        with socket.socket() as listener:
+            listener.bind((host, 0))
+            return f"{host}:{listener.getsockname()[1]}"
+
+    def join(self, address: str) -> None:
+        """Join the process group and open the models."""
+        setup, spec = self._setup, self._setup.spec
+        dist.init_process_group(
+            "nccl" if setup.device == "cuda" else "gloo",
+            init_method=f"tcp://{address}",
+            rank=setup.rank,
+            world_size=setup.ranks,
+            timeout=TIMEOUT,
+        )
+        self._mesh = init_device_mesh(setup.device, (setup.ranks,))
+        self.policy = open_policy(setup.folder, spec, self._mesh)
+        self._optimizers = {POLICY: ShardedOptimizer(self.policy, spec.update)}
+        self.critic: Critic | None = None
+        if spec.algorithm.traits.needs_critic:
+            self.critic = open_critic(setup.folder, spec, self._mesh)
+            self._optimizers[CRITIC] = ShardedOptimizer(self.critic, spec.update)
+        self._reference: dict[str, Tensor] | None = None
+        """This rank's rows of the reference policy's trainable weights."""
+        if spec.algorithm.kl.coefficient > 0:
+            self._reference = self._copy_of_policy()
+
+    def leave(self) -> None:
+        """Leave the process group."""
+        dist.destroy_process_group()
+
+    def differentiate(self, objective: Objective, share: Share) -> Sums:
+        """Set the gradients of `objective.model` to the sum over the packs of all ranks. Returns
+        the sums of this rank's packs."""
+        module: nn.Module | None = self.critic if objective.model == CRITIC else self.policy
+        self._optimizers[objective.model].clear_gradients()
+        drops = self._setup.spec.model.lora is not None and self._setup.spec.model.lora.dropout > 0
+        total: Sums = {}
+        for number, pack in enumerate(share.packs):
+            counts = number < share.counted
+            if drops:
+                self._drop(pack)
+            loss, sums = objective(module, pack)  # type: ignore[arg-type]
+            # FSDP averages gradients over the ranks; the sum is wanted.
+            scaled = loss * (self._setup.ranks if counts else 0)
+            scaled.backward()  # type: ignore[no-untyped-call]
+            if counts:
+                accumulate(total, sums)
+        if drops:
+            self.policy.eval()
+        return total
+
+    def step(self, model: ModelName, learning_rate: float) -> float:
+        """As `Trainers.step`."""
+        return self._optimizers[model].step(learning_rate)
+
+    def clear_moments(self, model: ModelName) -> None:
+        """As `Trainers.clear_moments`."""
+        self._optimizers[model].clear_moments()
+
+    @torch.no_grad()
+    def logprobs(self, share: Share, reference: bool) -> list[Tensor]:
+        """Log-probabilities [S] of the sampled tokens of each counted pack."""
+        chunk = self._setup.spec.update.logits_chunk
+        with self._reference_loaded() if reference else nullcontext():
+            return self._scores(share, self.policy, lambda p: score(self.policy, p, chunk)[0])
+
+    @torch.no_grad()
+    def values(self, share: Share) -> list[Tensor]:
+        """The critic's values [S] at the sampled tokens of each counted pack."""
+        critic = self.critic
+        assert critic is not None
+        return self._scores(share, critic, lambda p: critic.value(states(critic.decoder, p)))
+
+    @torch.no_grad()
+    def set_start(self) -> None:
+        """As `Trainers.set_start`."""
+        if self._reference is not None:
+            self._reference = self._copy_of_policy()
+        if self.critic is not None:
+            trunk = dict(self.critic.decoder.named_parameters())
+            for name, tensor in self._full_weights():
+                rows = rows_of(len(tensor), self._setup.rank, self._setup.ranks)
+                local_rows(trunk[name]).copy_(tensor[rows])
+
+    def write(self, folder: Path) -> dict[str, list[Path]]:
+        """Write the state of every model to a folder of its own in `folder`. Returns the files that
+        this rank wrote, by model."""
+        return {n: checkpoint.write(o, folder / n) for n, o in self._optimizers.items()}
+
+    def read(self, folder: Path) -> None:
+        """Load what all ranks wrote to `folder`."""
+        for name, optimizer in self._optimizers.items():
+            checkpoint.read(optimizer, folder / name)
+
+    @torch.no_grad()
+    def read_reference(self, folder: Path) -> None:
+        """Make the policy that was written to `folder` the reference policy."""
+        if self._reference is None:
+            return
+        now = self._copy_of_policy(torch.float32)
+        checkpoint.read_weights(dict(self._optimizers[POLICY].parameters), folder / POLICY)
+        self._reference = self._copy_of_policy()
+        self._load_rows(now)
+
+    @torch.no_grad()
+    def buckets(self, limit: int) -> Iterator[Bucket]:
+        """The policy's weights, named as transformers names them, with adapters merged. Gathered
+        weight by weight; only the first rank yields them."""
+        first = self._setup.rank == 0
+        weights = ((name, tensor.cpu()) for name, tensor in self._full_weights())
+        if first:
+            yield from buckets(weights, limit)
+        for _ in weights:  # the other ranks take part in gathering
+            pass
+
+    def _full_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Each weight of the policy in the model's type; merged ones are float32, as in
+        `lora.merged_state_dict`."""
+        dtype = DTYPES[self._setup.spec.model.dtype]
+        parameters = dict(self.policy.named_parameters())
+        modules = dict(self.policy.named_modules())
+        for name, parameter in parameters.items():
+            if ".lora_" in name:
+                continue
+            owner = name.removesuffix(".base_layer.weight")
+            full = _full(parameter.to(dtype))
+            if owner != name:
+                a = _full(parameters[f"{owner}.lora_A.{lora.NAME}.weight"])
+                b = _full(parameters[f"{owner}.lora_B.{lora.NAME}.weight"])
+                scaling = modules[owner].scaling[lora.NAME]
+                full = full.float() + (b @ a) * scaling
+            yield name.replace(".base_layer.", "."), full
+
+    def _scores(
+        self, share: Share, module: nn.Module, of: Callable[[Pack], Tensor]
+    ) -> list[Tensor]:
+        computed = [of(pack).cpu() for pack in share.packs]
+        reshard(module)
+        return computed[: share.counted]
+
+    def _copy_of_policy(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+        """Rows of the trainable weights, in the type they are computed in."""
+        dtype = dtype or DTYPES[self._setup.spec.model.dtype]
+        rows = self._optimizers[POLICY].weight_rows()
+        return {name: part.to(dtype, copy=True) for name, part in rows}
+
+    @contextmanager
+    def _reference_loaded(self) -> Iterator[None]:
+        """Put the reference policy's weights in the place of the policy's for the block."""
+        assert self._reference is not None  # the objective has a KL penalty
+        now = self._copy_of_policy(torch.float32)
+        self._load_rows(self._reference)
+        try:
+            yield
+        finally:
+            self._load_rows(now)
+
+    def _load_rows(self, rows: Mapping[str, Tensor]) -> None:
+        for name, own in self._optimizers[POLICY].weight_rows():
+            own.copy_(rows[name])
+
+    def _drop(self, pack: Pack) -> None:
+        """Turn dropout on. The dropout mask depends on the run's seed and the pack alone."""
+        self.policy.train()
+        seed = derive(self._setup.spec.seed, "dropout", 0, zlib.crc32(pack.ids_N.tobytes()))
+        torch.manual_seed(seed)
+
+
+def _full(parameter: Tensor) -> Tensor:
+    """A sharded parameter, gathered."""
+    full: Tensor = parameter.full_tensor()  # type: ignore[attr-defined]
+    return full

@@ -1,0 +1,57 @@
+"""Rows of the weights in a model folder, read without loading the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from agentrl_components.errors import ModelError
+from agentrl_components.model.load import INDEX, WEIGHTS
+
+
+class WeightFiles:
+    """The safetensors files of a model folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises `ModelError` if a file cannot be read."""
+        self._folder = folder
+        self._files: dict[str, Any] = {}
+        """Open file of each weight."""
+        index = folder / INDEX
+        try:
+            names = [WEIGHTS]
+            if index.is_file():
+                names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+            for name in names:
+                file = safe_open(folder / name, framework="pt")
+                self._files |= dict.fromkeys(file.keys(), file)
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise ModelError(f"{folder}: weights cannot be read: {error}") from error
+
+    def check(self, shapes: Mapping[str, tuple[int, ...]], *, tied: bool) -> None:
+        """Raise `ModelError` unless the files hold exactly the weights `shapes`. `tied`: they may
+        also hold the head, which is a copy of the embedding."""
+        found = {name: tuple(f.get_slice(name).get_shape()) for name, f in self._files.items()}
+        missing = sorted(shapes.keys() - found.keys())
+        unknown = sorted(found.keys() - shapes.keys() - ({"lm_head.weight"} if tied else set()))
+        if missing or unknown:
+            raise ModelError(
+                f"{self._folder}: weights do not fit config.json; "
+                f"missing {missing[:3]}, unknown {unknown[:3]}"
+            )
+        for name, shape in shapes.items():
+            if found[name] != shape:
+                raise ModelError(
+                    f"{self._folder}: weights do not fit config.json; {name} has shape "
+                    f"{list(found[name])} instead of {list(shape)}"
+                )
+
+    def rows(self, name: str, rows: slice) -> torch.Tensor:
+        """Some rows of a weight."""
+        part: torch.Tensor = self._files[name].get_slice(name)[rows.start : rows.stop]
+        return part

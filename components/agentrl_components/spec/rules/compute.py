@@ -1,0 +1,137 @@
+"""Rules about trainers and samplers on Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentrl_components.spec.fields.run import RunSpec
+from agentrl_components.spec.rules.rule import Mistake, Rule, rule
+
+
+@rule("compute", cel="!has(self.compute.ray) || self.compute.ray != 'cluster'")
+def ray_cluster_is_not_supported(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.ray: cluster is not supported yet."""
+    if spec.compute.ray == "cluster":
+        yield Mistake(
+            field="spec.compute.ray",
+            reason="is cluster, but the operator cannot create a Ray cluster yet",
+            fix="set it to embedded, or to the address of a Ray cluster that exists",
+        )
+
+
+@rule(
+    "compute",
+    cel="has(self.compute.ray) || (!has(self.compute.trainers) && !has(self.compute.samplers))",
+)
+def trainers_and_samplers_need_ray(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.trainers and compute.samplers require compute.ray."""
+    if spec.compute.ray is None:
+        for name in ("trainers", "samplers"):
+            if getattr(spec.compute, name) is not None:
+                yield Mistake(
+                    field=f"spec.compute.{name}",
+                    reason="has no effect without spec.compute.ray",
+                    fix="set spec.compute.ray to embedded or to the address of a Ray cluster, or "
+                    "leave it out",
+                )
+
+
+@rule("compute", cel="!has(self.compute.ray) || self.compute.workers == 0")
+def workers_are_not_for_ray(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.workers has no effect with compute.ray."""
+    if spec.compute.ray is not None and spec.compute.workers:
+        yield Mistake(
+            field="spec.compute.workers",
+            reason="has no effect with spec.compute.ray",
+            fix="set spec.compute.trainers.count and spec.compute.samplers.count instead",
+        )
+
+
+@rule(
+    "compute",
+    "rollout.maxStaleness",
+    cel="!has(self.compute.ray)"
+    " || (self.compute.placement == 'colocated' && self.rollout.maxStaleness == 0)",
+)
+def ray_is_lock_step(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.ray requires compute.placement colocated and rollout.maxStaleness 0."""
+    if spec.compute.ray is None:
+        return
+    if spec.compute.placement != "colocated":
+        yield Mistake(
+            field="spec.compute.placement",
+            reason="is disaggregated, but on Ray one process drives trainers and samplers",
+            fix="set it to colocated",
+        )
+    if spec.rollout.max_staleness:
+        yield Mistake(
+            field="spec.rollout.maxStaleness",
+            reason=f"is {spec.rollout.max_staleness}, but on Ray rollout and update alternate",
+            fix="set it to 0",
+        )
+
+
+@rule(
+    "compute",
+    "rollout.engine",
+    cel="!has(self.compute.samplers) || self.compute.samplers.tensorParallel == 1"
+    " || self.rollout.engine == 'vllm'",
+)
+def tensor_parallel_needs_vllm(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.samplers.tensorParallel above 1 requires rollout.engine vllm."""
+    samplers = spec.compute.samplers
+    if samplers and samplers.tensor_parallel > 1 and spec.rollout.engine != "vllm":
+        yield Mistake(
+            field="spec.compute.samplers.tensorParallel",
+            reason=f"is {samplers.tensor_parallel}, but the {spec.rollout.engine} engine runs on "
+            "one device",
+            fix="set it to 1, or rollout.engine to vllm",
+        )
+
+
+@rule(
+    "compute",
+    cel="!has(self.compute.samplers) || (self.compute.samplers.gpus == 0"
+    " ? self.compute.samplers.tensorParallel == 1"
+    " : self.compute.samplers.gpus == self.compute.samplers.tensorParallel)",
+)
+def sampler_gpus_are_its_tensor_parallel_size(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.samplers.gpus must equal tensorParallel, or be 0 with tensorParallel 1."""
+    samplers = spec.compute.samplers
+    if samplers and (samplers.gpus or 1) != samplers.tensor_parallel:
+        yield Mistake(
+            field="spec.compute.samplers.gpus",
+            reason=f"is {samplers.gpus}, but tensorParallel is {samplers.tensor_parallel}, and an "
+            "engine uses one GPU for each part",
+            fix=f"set it to {samplers.tensor_parallel}, or tensorParallel to {samplers.gpus or 1}",
+        )
+
+
+@rule(
+    "compute",
+    "model.source",
+    "model.tiny.heads",
+    cel="!has(self.compute.samplers) || self.model.source != 'tiny'"
+    " || self.model.tiny.heads % self.compute.samplers.tensorParallel == 0",
+)
+def tensor_parallel_divides_heads(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.samplers.tensorParallel must divide the heads of a tiny model."""
+    samplers, heads = spec.compute.samplers, spec.model.tiny.heads
+    if samplers and spec.model.source == "tiny" and heads % samplers.tensor_parallel:
+        divisors = [str(n) for n in range(1, heads + 1) if heads % n == 0]
+        yield Mistake(
+            field="spec.compute.samplers.tensorParallel",
+            reason=f"{samplers.tensor_parallel} does not divide the {heads} heads of model.tiny",
+            fix=f"set it to one of {', '.join(divisors)}",
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    ray_cluster_is_not_supported,
+    trainers_and_samplers_need_ray,
+    workers_are_not_for_ray,
+    ray_is_lock_step,
+    tensor_parallel_needs_vllm,
+    sampler_gpus_are_its_tensor_parallel_size,
+    tensor_parallel_divides_heads,
+)

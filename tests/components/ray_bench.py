@@ -1,0 +1,75 @@
+"""Skewed examples, trainers and samplers on a Ray that the tests of this folder share."""
+
+import numpy as np
+
+from agentrl_components.ray_workers.resources import reservations
+from agentrl_components.ray_workers.trainers import RayTrainers
+from agentrl_components.spec import Compute
+from agentrl_components.update.losses.normalise import Denominators
+from agentrl_components.update.objectives import PolicyGradient
+from agentrl_components.update.packing import Example
+
+CPUS = 16
+
+
+def reserved(trainers=1, samplers=1, **more):
+    return reservations(
+        Compute(ray="embedded", trainers={"count": trainers, **more}, samplers={"count": samplers})
+    )
+
+
+def open_trainers(spec, model, ranks):
+    return RayTrainers(spec, model, reserved(ranks), "cpu")
+
+
+def skewed_examples(seed, count=10):
+    """Episodes of 4 to 60 tokens, half of them sampled, with random advantages."""
+    random = np.random.default_rng(seed)
+    out = []
+    for length in random.integers(4, 60, count):
+        sampled = np.arange(2, length, 2)
+        size = len(sampled)
+        out.append(
+            Example(
+                ids=random.integers(0, 20, length).astype(np.int32),
+                sampled=sampled,
+                allowed=None,
+                temperature=1.0,
+                columns={
+                    "sampler": random.normal(-3.0, 0.1, size).astype(np.float32),
+                    "advantage": random.normal(0.0, 1.0, size).astype(np.float32),
+                },
+            )
+        )
+    return out
+
+
+def objective(examples, algorithm):
+    total = sum(len(e.sampled) for e in examples)
+    return PolicyGradient(
+        algorithm=algorithm,
+        denominators=Denominators(tokens=total, episodes=len(examples), token_limit=64),
+        chunk=16,
+        unmoved=True,
+    )
+
+
+def gradients(trainers):
+    """The policy's gradients [whole], gathered from the ranks."""
+
+    def gather(rank):
+        return {n: p.grad.full_tensor() for n, p in rank.policy.named_parameters()}
+
+    import ray
+
+    return ray.get([actor.__ray_call__.remote(gather) for actor in trainers._actors])[0]
+
+
+def train(trainers, spec, updates, seed=0):
+    """The gradient norms of some updates on skewed examples."""
+    norms = []
+    for update in range(updates):
+        examples = skewed_examples(seed + update)
+        trainers.differentiate(objective(examples, spec.algorithm), examples)
+        norms.append(trainers.step("policy", 1e-3))
+    return norms

@@ -1,0 +1,218 @@
+"""Trainers and samplers as Ray actors, on an embedded Ray with gloo.
+
+All tests share one Ray and the same ranks, because each process takes seconds to start."""
+
+import os
+import signal
+import socket
+
+import pytest
+import torch
+from corridor_rules import RULES
+from learner_bench import Bench, spec
+from ray_bench import CPUS, gradients, objective, open_trainers, reserved, skewed_examples, train
+
+from agentrl_components.errors import RunError, SpecError, StoreError, WorkersLostError
+from agentrl_components.model.sources import fetch_model
+from agentrl_components.ray_workers.cluster import connect
+from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.samplers import RaySamplers
+from agentrl_components.ray_workers.weight_transfer import ObjectStoreTransfer
+from agentrl_components.rollout.episode import Job
+from agentrl_envs.environments.corridor import CorridorTasks
+
+pytest.importorskip("ray")
+
+TASKS = CorridorTasks()
+FIELDS = {
+    "model": {
+        "source": "tiny",
+        "context": 64,
+        "tiny": {"layers": 2, "hidden": 24, "heads": 3, "intermediate": 40},
+    },
+    "update": {"learningRate": 1e-3, "miniBatch": 4, "microBatchTokens": 90},
+}
+SPEC = spec(**FIELDS)
+
+
+@pytest.fixture(scope="module")
+def ray():
+    import ray
+
+    disconnect = connect("embedded", reserved(CPUS - 1))
+    yield ray
+    disconnect()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    return ModelFolder(
+        path=fetch_model(SPEC.model, TASKS.vocabulary(), 0, folder), vocabulary=TASKS.vocabulary()
+    )
+
+
+@pytest.fixture(scope="module")
+def two(ray, model):
+    trainers = open_trainers(SPEC, model, 2)
+    yield trainers
+    trainers.close()
+
+
+@pytest.fixture(scope="module")
+def four(ray, model):
+    trainers = open_trainers(SPEC, model, 4)
+    yield trainers
+    trainers.close()
+
+
+@pytest.fixture(scope="module")
+def start(two):
+    """The state of the trainers before any update."""
+    return two.state()
+
+
+@pytest.fixture
+def plain(model):
+    """Trainers in this process, without shards."""
+    with Bench(model.path, **FIELDS) as bench:
+        yield bench
+
+
+@pytest.fixture
+def sharded(request, start):
+    trainers = request.getfixturevalue(request.param)
+    trainers.restore(start)
+    return trainers
+
+
+both = pytest.mark.parametrize("sharded", ["two", "four"], indirect=True)
+
+
+def differences(found, expected):
+    """The largest difference of each tensor, as a share of its largest element."""
+    return [float((found[n] - expected[n]).abs().max() / expected[n].abs().max()) for n in expected]
+
+
+@both
+def test_gradients_are_those_of_one_process(sharded, plain):
+    examples = skewed_examples(0)
+    asked = objective(examples, SPEC.algorithm)
+    sums = plain.trainers.differentiate(asked, examples)
+    found = sharded.differentiate(asked, examples)
+    assert found == pytest.approx(sums, rel=1e-5)
+    lanes = plain.worker.policy.shared.lanes
+    expected = plain.worker.policy.split(lanes[0] + lanes[1])
+    assert max(differences(gradients(sharded), expected)) < 1e-5
+
+
+@both
+def test_gradient_norms_of_20_updates_are_those_of_one_process(sharded, plain):
+    assert train(sharded, SPEC, 20) == pytest.approx(train(plain.trainers, SPEC, 20), rel=1e-5)
+
+
+@both
+def test_the_same_updates_give_the_same_bits(sharded, start):
+    first, weights = train(sharded, SPEC, 3), sharded.weights()
+    sharded.restore(start)
+    assert train(sharded, SPEC, 3) == first
+    again = sharded.weights()
+    assert all(torch.equal(again[name], tensor) for name, tensor in weights.items())
+
+
+@both
+def test_logprobs_come_in_the_order_of_the_examples(sharded, plain):
+    examples = skewed_examples(7)
+    found = sharded.logprobs(examples)
+    for one, other in zip(found, plain.trainers.logprobs(examples), strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+
+
+def test_a_checkpoint_of_four_ranks_goes_on_with_two(two, four, start, tmp_path):
+    four.restore(start)
+    train(four, SPEC, 2)
+    files, weights = four.state(tmp_path), four.weights()
+    two.restore(files)
+    assert all(torch.equal(two.weights()[name], tensor) for name, tensor in weights.items())
+    assert train(two, SPEC, 2, seed=5) == pytest.approx(train(four, SPEC, 2, seed=5), rel=1e-6)
+
+
+def test_equal_states_give_equal_files(two, start):
+    two.restore(start)
+    assert two.state() == start
+
+
+def test_a_checkpoint_from_without_ray_is_refused(two, plain):
+    with pytest.raises(StoreError, match=r"without spec\.compute\.ray"):
+        two.restore(plain.trainers.state())
+
+
+def jobs(count):
+    return [
+        Job(
+            environment="corridor",
+            instructions="walk",
+            task=TASKS.task("train", index),
+            group=index,
+            sample=0,
+            iteration=0,
+        )
+        for index in range(count)
+    ]
+
+
+def pid(actor):
+    import ray
+
+    return ray.get(actor.__ray_call__.remote(lambda self: __import__("os").getpid()))
+
+
+def test_samplers_play_the_trainers_weights_and_a_dead_one_is_replaced(two, start, model, plain):
+    two.restore(start)
+    train(two, SPEC, 2)
+    plain.worker.policy.shared.vector.copy_(
+        torch.cat([two.weights()[n].flatten() for n, _ in plain.worker.policy._named])
+    )
+    shares = [jobs(4)[:2], jobs(4)[2:]]
+    expected = [plain.worker.play(share, RULES, 1) for share in shares]
+    samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", ObjectStoreTransfer(two))
+    try:
+        assert_equal(samplers.play(shares, RULES, 1), expected)
+        (hand_over,) = samplers.handed_over
+        assert hand_over.bytes == sum(t.nbytes for t in two.weights().values())
+        os.kill(pid(samplers._actors[1]), signal.SIGKILL)
+        assert_equal(samplers.play(shares, RULES, 1), expected)
+        assert samplers.replaced == 1
+    finally:
+        samplers.close()
+
+
+def assert_equal(played, expected):
+    for share, wanted in zip(played, expected, strict=True):
+        for one, other in zip(share, wanted, strict=True):
+            assert one.ids.tolist() == other.ids.tolist()
+            assert one.logprobs.tolist() == other.logprobs.tolist()
+            assert one.score == other.score
+
+
+def test_more_trainers_than_devices_are_refused(ray):
+    with pytest.raises(SpecError, match=r"compute\.trainers\.count: .* need 2 GPUs, but Ray has 0"):
+        connect("embedded", reserved(2, gpus=1))
+    with pytest.raises(SpecError, match=rf"need 101 CPUs, but Ray has {CPUS}; lower count"):
+        connect("embedded", reserved(100))
+
+
+def test_an_address_that_nobody_answers_is_named():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    from agentrl_components.ray_workers.cluster import check_answers
+
+    with pytest.raises(RunError, match=rf"compute\.ray: nothing answers at 127\.0\.0\.1:{port} "):
+        check_answers(f"127.0.0.1:{port}")
+
+
+def test_a_trainer_that_was_killed_is_reported(four):
+    os.kill(pid(four._actors[2]), signal.SIGKILL)
+    with pytest.raises(WorkersLostError, match="resumes from its last checkpoint"):
+        train(four, SPEC, 1)

@@ -1,0 +1,230 @@
+"""One rank in this process: the same bits as the decoder without FSDP."""
+
+import math
+
+import pytest
+import torch
+from learner_bench import EIGHT, GROUP, Bench, as_sampled, spec
+
+from agentrl_components.errors import ModelError
+from agentrl_components.model.load import open_decoder
+from agentrl_components.model.sources import fetch_model
+from agentrl_components.sharded.rank import Rank, RankSetup
+from agentrl_components.sharded.rounds import deal
+from agentrl_components.sharded.weight_files import WeightFiles
+from agentrl_components.update.losses.normalise import Denominators
+from agentrl_components.update.objectives import PolicyGradient, ValueRegression
+from agentrl_components.update.packing import example
+
+WORDS = [f"word{i}" for i in range(20)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return fetch_model(spec().model, WORDS, 0, tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def open_rank(folder):
+    opened = []
+
+    def start(**changes):
+        setup = RankSetup(spec=spec(**changes), folder=folder, device="cpu", rank=0, ranks=1)
+        rank = Rank(setup)
+        rank.join(rank.free_address("127.0.0.1"))
+        opened.append(rank)
+        return rank
+
+    yield start
+    for rank in opened:
+        rank.leave()
+
+
+def examples(**extra):
+    out = []
+    for episode in EIGHT:
+        count = int(episode.mask.sum())
+        columns = {
+            "sampler": episode.logprobs[episode.mask],
+            "advantage": episode.logprobs[episode.mask] * 0 + (1.0 if episode.success else -1.0),
+        }
+        assert count == len(columns["sampler"])
+        out.append(example(episode, columns | {k: v(count) for k, v in extra.items()}))
+    return out
+
+
+def objective(of):
+    total = sum(len(e.sampled) for e in of)
+    return PolicyGradient(
+        algorithm=spec().algorithm,
+        denominators=Denominators(tokens=total, episodes=len(of), token_limit=64),
+        chunk=16,
+        unmoved=True,
+    )
+
+
+def share(of):
+    return deal(of, 16, 1)[0]
+
+
+def gradients(rank):
+    return {n: p.grad.full_tensor() for n, p in rank.policy.named_parameters()}
+
+
+def weights(rank):
+    return {n: t for bucket in rank.buckets(1 << 20) for n, t in bucket.tensors()}
+
+
+def test_one_rank_gives_the_bits_of_the_decoder_without_fsdp(folder, open_rank):
+    rank, settings = open_rank(), spec().update
+    plain = open_decoder(folder, torch.float32, torch.device("cpu"))
+    groups = [
+        {"params": [p for p in plain.parameters() if (p.dim() >= 2) is decayed], "weight_decay": d}
+        for decayed, d in ((True, settings.weight_decay), (False, 0.0))
+    ]
+    adamw = torch.optim.AdamW(groups, lr=1e-2, betas=(0.9, settings.beta2), fused=True)
+    some = examples()
+    for _ in range(3):
+        rank.differentiate(objective(some), share(some))
+        for pack in share(some).packs:
+            objective(some)(plain, pack)[0].backward()
+        found = gradients(rank)
+        for name, parameter in plain.named_parameters():
+            assert torch.equal(found[name], parameter.grad), name
+        norm = rank.step("policy", 1e-2)
+        squares = [
+            float(torch.linalg.vector_norm(p.grad.double())) ** 2 for p in plain.parameters()
+        ]
+        assert norm == pytest.approx(math.sqrt(sum(squares)), rel=1e-12)
+        for parameter in plain.parameters():
+            parameter.grad.mul_(min(1.0, settings.max_grad_norm / (norm + 1e-6)))
+        adamw.step()
+        adamw.zero_grad()
+    found = weights(rank)
+    for name, parameter in plain.named_parameters():
+        assert torch.equal(found[name], parameter.detach()), name
+
+
+def test_logprobs_are_those_of_the_new_weights_after_a_step(folder, open_rank):
+    rank, some = open_rank(), examples()
+    before = rank.logprobs(share(some), False)
+    rank.differentiate(objective(some), share(some))
+    rank.step("policy", 0.1)
+    after = rank.logprobs(share(some), False)
+    assert not torch.equal(before[0], after[0])
+    with Bench(folder) as bench:
+        for name, parameter in bench.worker.decoder.named_parameters():
+            parameter.data.copy_(weights(rank)[name])
+        expected = [one.logprobs[one.mask] for one in as_sampled(bench, EIGHT)]
+    packed = share(some).packs
+    for pack, found in zip(packed, after, strict=True):
+        wanted = torch.cat([torch.from_numpy(expected[m]) for m in pack.members])
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing(open_rank):
+    rank, some = open_rank(), examples()
+    before = weights(rank)
+    some[0].columns["advantage"][0] = math.inf
+    rank.differentiate(objective(some), share(some))
+    assert not math.isfinite(rank.step("policy", 0.1))
+    after = weights(rank)
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
+def test_activation_checkpointing_does_not_change_gradients(open_rank):
+    some = examples()
+    found = []
+    for recomputed in (False, True):
+        rank = open_rank(update={"gradientCheckpointing": recomputed})
+        rank.differentiate(objective(some), share(some))
+        found.append(gradients(rank))
+        rank.leave()
+        rank.leave = lambda: None
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
+def test_bfloat16_has_float32_masters_and_exports_bfloat16(open_rank):
+    rank, some = open_rank(model={"dtype": "bfloat16"}), examples()
+    rank.differentiate(objective(some), share(some))
+    assert {g.dtype for g in gradients(rank).values()} == {torch.float32}
+    assert rank.step("policy", 1e-3) > 0
+    assert {p.dtype for p in rank.policy.parameters()} == {torch.float32}
+    assert {t.dtype for t in weights(rank).values()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_lora_moves_adapters_alone_and_exports_merged_weights(open_rank, folder, dtype):
+    rank = open_rank(model={"dtype": dtype, "lora": {"rank": 2, "alpha": 4}})
+    some = examples()
+    start = open_decoder(folder, torch.float32, torch.device("cpu")).state_dict()
+    merged = weights(rank)
+    assert merged.keys() == start.keys()
+    rank.differentiate(objective(some), share(some))
+    assert rank.step("policy", 0.1) > 0
+    after = weights(rank)
+    moved = {name for name in after if not torch.equal(after[name], merged[name])}
+    assert moved
+    assert all(name.endswith("_proj.weight") for name in moved)
+
+
+def test_the_reference_policy_stays_where_the_policy_started(open_rank):
+    rank, some = open_rank(algorithm={"kl": {"coefficient": 0.1}}), examples()
+    before = rank.logprobs(share(some), False)
+    column = {"reference": lambda count: before[0].numpy()[:count] * 0}
+    some = examples(**column)
+    rank.differentiate(objective(some), share(some))
+    rank.step("policy", 0.1)
+    kept = rank.logprobs(share(some), True)
+    assert all(torch.equal(a, b) for a, b in zip(kept, before, strict=True))
+    assert not torch.equal(rank.logprobs(share(some), False)[0], before[0])
+    rank.set_start()
+    moved = rank.logprobs(share(some), True)
+    assert torch.equal(moved[0], rank.logprobs(share(some), False)[0])
+
+
+def test_a_critic_starts_at_zero_and_learns(open_rank):
+    rank = open_rank(algorithm={"name": "ppo"})
+    some = examples(
+        value=lambda n: GROUP[0].logprobs[:n] * 0,
+        **{"return": lambda n: EIGHT[0].logprobs[:n] * 0 + 1},
+    )
+    assert all(not values.any() for values in rank.values(share(some)))
+    regression = ValueRegression(
+        value_clip=10.0, denominators=Denominators(tokens=16, episodes=8, token_limit=64)
+    )
+    for _ in range(2):  # the first step moves the head, which is 0, and then the trunk
+        rank.differentiate(regression, share(some))
+        assert rank.step("critic", 0.1) > 0
+    assert all(values.abs().sum() > 0 for values in rank.values(share(some)))
+    rank.set_start()
+    trunk = dict(rank.critic.decoder.named_parameters())
+    assert all(torch.equal(trunk[n].full_tensor(), t) for n, t in weights(rank).items())
+
+
+def test_a_checkpoint_restores_weights_and_moments(open_rank, tmp_path):
+    rank, some = open_rank(), examples()
+
+    def update():
+        rank.differentiate(objective(some), share(some))
+        return rank.step("policy", 1e-2)
+
+    update()
+    rank.write(tmp_path / "a")
+    norm, after = update(), weights(rank)
+    rank.read(tmp_path / "a")
+    rank.write(tmp_path / "b")
+    assert update() == norm
+    assert all(torch.equal(after[n], t) for n, t in weights(rank).items())
+    (one,), (other,) = ((tmp_path / n / "policy").iterdir() for n in "ab")
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_missing_weights_are_reported(tmp_path):
+    with pytest.raises(ModelError, match="weights cannot be read"):
+        WeightFiles(tmp_path)
+
+
+def test_weights_that_do_not_fit_are_named(folder):
+    with pytest.raises(ModelError, match=r"missing \['gone'\], unknown \['model.*"):
+        WeightFiles(folder).check({"gone": (2, 3)}, tied=True)

@@ -1,0 +1,61 @@
+"""A run on an embedded Ray: the same results again, and after actors were killed."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from corridor_run import manifest
+from local_run import results, run_to_end
+
+from agentrl_components.run.progress import SilentProgressView
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("ray")
+
+RAY = {"workers": 0, "ray": "embedded", "trainers": {"count": 2}, "samplers": {"count": 2}}
+
+
+class KillingView(SilentProgressView):
+    """Kills an actor of this process's Ray after some iterations."""
+
+    def __init__(self, victims):
+        super().__init__()
+        self.victims = dict(victims)
+        """Class of the actor by iteration."""
+
+    def iteration(self, progress):
+        super().iteration(progress)
+        victim = self.victims.pop(progress.iteration, None)
+        if victim is not None:
+            os.kill(processes(f"ray::{victim}")[0], signal.SIGKILL)
+
+
+def processes(name):
+    """Descendants of this process whose command line starts with `name`."""
+    parents, names = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            names[int(folder.name)] = (folder / "cmdline").read_text()
+            parents[int(folder.name)] = int(
+                (folder / "stat").read_text().rsplit(")")[-1].split()[1]
+            )
+        except OSError:
+            continue  # it has ended
+    found = []
+    for process, line in names.items():
+        above = process
+        while above in parents and above != os.getpid():
+            above = parents[above]
+        if above == os.getpid() and line.startswith(name):
+            found.append(process)
+    return sorted(found)
+
+
+def test_results_are_the_same_again_and_after_actors_were_killed(tmp_path):
+    run_to_end(manifest(compute=RAY), tmp_path / "calm")
+    view = KillingView({3: "Sampler", 5: "RankActor", 7: "Sampler", 8: "RankActor"})
+    run_to_end(manifest(compute=RAY), tmp_path / "killed", view)
+    assert not view.victims
+    assert sum("resumes from its last checkpoint" in note for note in view.notes) == 2
+    assert results(tmp_path / "killed") == results(tmp_path / "calm")

@@ -9,13 +9,11 @@ from agentrl_components.update.losses.normalise import Denominators
 from agentrl_components.update.objectives import PolicyGradient
 from agentrl_components.update.packing import Example
 
-CPUS = 16
-
 
 def reserved(trainers=1, samplers=1, **more):
-    return reservations(
-        Compute(ray="embedded", trainers={"count": trainers, **more}, samplers={"count": samplers})
-    )
+    """Half a CPU for each trainer, so that Ray keeps few processes ready."""
+    ranks = {"count": trainers, "cpu": "500m", **more}
+    return reservations(Compute(ray="embedded", trainers=ranks, samplers={"count": samplers}))
 
 
 def open_trainers(spec, model, ranks):

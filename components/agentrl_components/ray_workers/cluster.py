@@ -50,9 +50,9 @@ def connect(address: str, reserved: Reservations) -> Callable[[], None]:
     try:
         reserved.check(ray.cluster_resources())
     except BaseException:
-        ray.shutdown()
+        _leave()
         raise
-    return ray.shutdown
+    return _leave
 
 
 def _start(reserved: Reservations) -> None:
@@ -109,6 +109,12 @@ def _signal_handlers_kept() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _leave() -> None:
+    import ray
+
+    ray.shutdown()
 
 
 def _nothing() -> None:

@@ -113,9 +113,9 @@ class RayTrainers:
 
     def state(self, spool: Path | None = None) -> Files:
         if spool is None:
-            with TemporaryDirectory(prefix="agentrl-") as folder:
-                written = self.state(Path(folder))
-                return {name: Path(str(path)).read_bytes() for name, path in written.items()}
+            with TemporaryDirectory(prefix="agentrl-") as own:
+                spooled = self.state(Path(own))
+                return {name: Path(str(path)).read_bytes() for name, path in spooled.items()}
         files: Files = {}
         folder = spool / keys.TRAINER
         for written in self._all("write_files", folder, self._node):

@@ -8,9 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import Tensor
-from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.hf_storage import (
+    HuggingFaceStorageReader,
+    HuggingFaceStorageWriter,
+)
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from agentrl_components.sharded.optimizer import ShardedOptimizer
 from agentrl_components.storage.tensors import sort_metadata
@@ -28,7 +32,7 @@ def write(optimizer: ShardedOptimizer, folder: Path) -> list[Path]:
     state[STEPS] = torch.tensor([optimizer.steps])
     rank = torch.distributed.get_rank() + 1
     writer = HuggingFaceStorageWriter(str(folder), save_distributed=True, thread_count=1)
-    dcp.save(state, storage_writer=writer)
+    save(state, storage_writer=writer)
     written = sorted(set(folder.iterdir()) - before)
     mine = [path for path in written if path.name.startswith(f"shard-{rank:05}-")]
     for path in mine:
@@ -51,4 +55,4 @@ def read_weights(into: dict[str, Tensor], folder: Path) -> None:
 
 
 def _load(state: dict[str, Tensor], folder: Path) -> None:
-    dcp.load(dict(state), storage_reader=HuggingFaceStorageReader(str(folder)))
+    load(dict(state), storage_reader=HuggingFaceStorageReader(str(folder)))

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from agentrl_components.model import architecture, lora
 from agentrl_components.model.decoder import Decoder
@@ -132,5 +132,5 @@ def reshard(module: nn.Module) -> None:
     """Free the gathered parameters of a module after a pass without a backward pass. Otherwise the
     next pass would use them although an optimizer step has changed the rows since."""
     for part in module.modules():
-        if hasattr(part, "reshard"):
+        if isinstance(part, FSDPModule):
             part.reshard()

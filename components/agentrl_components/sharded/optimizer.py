@@ -98,7 +98,8 @@ class ShardedOptimizer:
             adamw(
                 weights,
                 [gradients[n] for n in names],
-                *([self._moments[moment][n] for n in names] for moment in MOMENTS),
+                [self._moments["exp_avg"][n] for n in names],
+                [self._moments["exp_avg_sq"][n] for n in names],
                 [],
                 list(steps.unbind()),
                 fused=True,

@@ -29,7 +29,7 @@ class WeightFiles:
                 names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
             for name in names:
                 file = safe_open(folder / name, framework="pt")
-                self._files |= dict.fromkeys(file.keys(), file)
+                self._files |= dict.fromkeys(_names(file), file)
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{folder}: weights cannot be read: {error}") from error
 
@@ -55,3 +55,7 @@ class WeightFiles:
         """Some rows of a weight."""
         part: torch.Tensor = self._files[name].get_slice(name)[rows.start : rows.stop]
         return part
+
+
+def _names(file: Any) -> list[str]:
+    return list(file.keys())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentrl_components.spec import RunSpec
+from agentrl_components.spec import RunSpec, Samplers, Trainers
 
 SHARE_OF_ENGINE = 0.5
 """Share of a device's memory that vLLM takes beside a trainer (`VllmOptions.memory_share`)."""
@@ -36,12 +36,22 @@ class Layout:
 
 def layout(spec: RunSpec) -> Layout:
     """The devices that `spec.compute` asks for."""
-    colocated = spec.compute.placement == "colocated"
+    compute = spec.compute
+    if compute.ray is None:
+        return Layout(
+            ranks=1,
+            sharded=False,
+            engines=1,
+            tensor_parallel=1,
+            memory_share=SHARE_OF_ENGINE,
+            shared_device=compute.placement == "colocated",
+        )
+    trainers, samplers = compute.trainers or Trainers(), compute.samplers or Samplers()
     return Layout(
-        ranks=1,
-        sharded=False,
-        engines=1,
-        tensor_parallel=1,
-        memory_share=SHARE_OF_ENGINE,
-        shared_device=colocated,
+        ranks=trainers.count,
+        sharded=True,
+        engines=samplers.count,
+        tensor_parallel=samplers.tensor_parallel,
+        memory_share=samplers.memory_share,
+        shared_device=False,
     )

@@ -16,6 +16,8 @@ from agentrl_pipelines.sizing.sampler_memory import SamplerMemory, sampler_memor
 from agentrl_pipelines.sizing.trainer_memory import WIDTHS, TrainerMemory, trainer_memory
 from agentrl_pipelines.sizing.workload import PhaseLoad, phase_loads
 
+RECOMPUTE = " and update.gradientCheckpointing to true"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhasePlan:
@@ -181,15 +183,12 @@ def _trainer_mistake(
         if ranks > placed.ranks and (
             trainer_memory(recomputed, shape, size, sharded).total <= room
         ):
-            also = (
-                ""
-                if spec.update.gradient_checkpointing
-                else " and update.gradientCheckpointing to true"
-            )
+            also = "" if spec.update.gradient_checkpointing else RECOMPUTE
+            on_ray = "" if spec.compute.ray else " and compute.ray to embedded"
             return Mistake(
                 field="spec.compute.trainers.count",
-                reason=f"is {placed.ranks}, and {needed}",
-                fix=f"set it to {ranks}{also}, or train adapters (model.lora)",
+                reason=needed,
+                fix=f"set it to {ranks}{on_ray}{also}, or train adapters (model.lora)",
             )
     return Mistake(
         field="spec.update.microBatchTokens",

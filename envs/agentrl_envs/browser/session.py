@@ -1,18 +1,15 @@
 """The tabs of one session: a browser context that is cleaned, not restarted, between episodes.
 
-All methods run on the browser's event loop. What the pages do outside their documents is recorded
-as it happens: requests under way, navigations that failed, renderers that crashed.
+All methods run on the browser's event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from playwright.async_api import (
@@ -20,17 +17,14 @@ from playwright.async_api import (
     BrowserContext,
     CDPSession,
     Error,
-    Frame,
     Page,
-    Request,
-    Response,
     StorageState,
 )
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agentrl_envs.browser.accessibility import Element, elements
+from agentrl_envs.browser.activity import Activity, origin_of
 from agentrl_envs.browser.quiet import (
-    BACKGROUND_S,
     MOVING_MS,
     QUIET_MS,
     UNTIL_QUIET,
@@ -47,12 +41,6 @@ CLOSE_TIMEOUT_S = 5.0
 SET_STORAGE = """
 values => { for (const [name, value] of Object.entries(values)) localStorage.setItem(name, value) }
 """
-
-NO_DOCUMENT = (204, 205)
-"""Statuses of answers that leave the page as it is."""
-
-SERVER_ERROR = 500
-"""HTTP status from which on a site counts as down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +67,7 @@ class BrowserSession:
         self._thread = thread
         self._context: BrowserContext | None = None
         self._protocols: WeakKeyDictionary[Page, CDPSession] = WeakKeyDictionary()
-        self._requests: dict[Request, float] = {}
-        self._navigating: dict[Page, float] = {}
-        """Tabs whose next document was asked for and is not there yet, with the time."""
-        self._lost: str | None = None
-        self._blocked: str | None = None
-        self._origins: set[str] = set()
-        """Origins that the first tab has shown in this episode."""
-        self._change: asyncio.Future[None] | None = None
+        self._activity = Activity()
         self.pages: list[Page] = []
         """The tabs, in the order in which they were opened."""
         self.current = 0
@@ -100,22 +81,23 @@ class BrowserSession:
         """Start an episode: nothing but `state` is left of the one before, and each of `urls` is
         opened in a tab, the last of which is the current one."""
         browser = await self._thread.browser()
-        if self._context is None or self._context.browser is not browser or self._lost:
+        if self._context is None or self._context.browser is not browser or self._activity.lost:
             await self.end()
+            self._activity = Activity()
             self._context = await self._new_context(browser)
-        self._lost = self._blocked = None
+        self._activity.blocked = None
         before, self.pages = list(self.pages), []
         if before:
             await self._clear(before)
         if state is not None:
             await self._restore(state)
         for index, url in enumerate(urls):
-            if index == 0 and before and len(self._origins) <= 1:
+            if index == 0 and before and len(self._activity.origins) <= 1:
                 self.pages, self.current = [before.pop(0)], 0
                 await self._empty()
             else:
                 await self.open_tab()
-            self._origins.clear()
+            self._activity.origins.clear()
             await self.visit(url)
             await self.settle()
         for page in before:
@@ -137,10 +119,7 @@ class BrowserSession:
         )
         await context.add_init_script(WATCH_TIMERS)
         context.on("page", self._opened)
-        context.on("request", self._sent)
-        context.on("requestfinished", self._answered)
-        context.on("requestfailed", self._failed)
-        context.on("response", self._status)
+        self._activity.watch_context(context)
         return context
 
     async def _restore(self, state: StorageState) -> None:
@@ -164,7 +143,7 @@ class BrowserSession:
         protocol = await self._protocol(before[0])
         with suppress(Error):  # a page without storage, such as an error page
             await before[0].evaluate("sessionStorage.clear(); window.name = ''")
-        for origin in self._origins | {_origin(page.url) for page in before}:
+        for origin in self._activity.origins | {origin_of(page.url) for page in before}:
             await protocol.send(
                 "Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"}
             )
@@ -173,8 +152,6 @@ class BrowserSession:
         """Close the tabs and forget the context. May be called twice."""
         context, self._context = self._context, None
         self.pages, self.current = [], 0
-        self._requests.clear()
-        self._navigating.clear()
         if context is not None:
             with suppress(Error, TimeoutError):  # a page that hangs may not answer
                 await asyncio.wait_for(context.close(), CLOSE_TIMEOUT_S)
@@ -206,22 +183,22 @@ class BrowserSession:
         because it leaves the sites, or an empty string. Raises `SessionError` if the session is
         lost."""
         for _ in range(ROUNDS):
-            self._check()
+            self._activity.check()
             try:
                 await self.page.wait_for_load_state("load")
                 await self.page.evaluate(UNTIL_QUIET, [QUIET_MS, MOVING_MS])
             except PlaywrightTimeout as error:
                 raise SessionError(f"{self.page.url}: {first_line(error)}") from None
             except Error as error:
-                self._check()
+                self._activity.check()
                 if self.page.is_closed() or "crash" in str(error).lower():
                     raise SessionError(f"{self.page.url}: {first_line(error)}") from None
                 await asyncio.sleep(0)  # the document was replaced: look at the next one
                 continue
-            if not await self._wait_for_requests():
+            if not await self._activity.rest():
                 break
-        self._check()
-        blocked, self._blocked = self._blocked, None
+        self._activity.check()
+        blocked, self._activity.blocked = self._activity.blocked, None
         if blocked is not None:
             await self._leave_error_page()
         return blocked or ""
@@ -261,7 +238,7 @@ class BrowserSession:
         """Go `step` entries on in the history of the current tab. False: there is no such page."""
         entry = await self._history_entry(step)
         if entry is not None:
-            self._navigating[self.page] = time.monotonic()
+            self._activity.navigates(self.page)
             protocol = await self._protocol(self.page)
             await protocol.send("Page.navigateToHistoryEntry", {"entryId": entry})
         return entry is not None
@@ -295,36 +272,12 @@ class BrowserSession:
             self._protocols[page] = await self._context.new_cdp_session(page)
         return self._protocols[page]
 
-    async def _wait_for_requests(self) -> bool:
-        """Wait until no request is under way. Returns whether there was one."""
-        waited = False
-        while recent := [
-            at
-            for at in (*self._requests.values(), *self._navigating.values())
-            if at > self._background()
-        ]:
-            waited = True
-            self._change = asyncio.get_running_loop().create_future()
-            remaining = max(recent) - self._background()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._change, max(remaining, 0.01))
-            self._check()
-        return waited
-
-    def _background(self) -> float:
-        return time.monotonic() - BACKGROUND_S
-
-    def _check(self) -> None:
-        """Raises `SessionError` if the session is lost."""
-        if self._lost is not None:
-            raise SessionError(self._lost)
-
     async def _leave_error_page(self) -> None:
         """Return from the browser's own error page."""
         if not await self.go(-1):
             await self.close_tab()
             return
-        await self._wait_for_requests()
+        await self._activity.rest()
         await self.page.wait_for_load_state("load")
 
     def _opened(self, page: Page) -> None:
@@ -332,16 +285,8 @@ class BrowserSession:
         if page not in self.pages:
             self.pages.append(page)
             self.current = len(self.pages) - 1
-        page.on("crash", lambda _: self.lose(f"{page.url}: the page crashed"))
-        page.on("framenavigated", lambda frame: self._navigated(page, frame))
+        self._activity.watch_page(page)
         page.on("close", lambda _: self._forget(page))
-
-    def _navigated(self, page: Page, frame: Frame) -> None:
-        """A document has taken the place of another."""
-        self._origins.add(_origin(frame.url))
-        if frame.parent_frame is None:
-            self._navigating.pop(page, None)
-            self._wake()
 
     def _forget(self, page: Page) -> None:
         """A page closed itself."""
@@ -351,60 +296,10 @@ class BrowserSession:
 
     def lose(self, reason: str) -> None:
         """Nothing of this session can be used any more: the next `begin` starts anew."""
-        self._lost = self._lost or reason
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._change is not None and not self._change.done():
-            self._change.set_result(None)
-
-    def _sent(self, request: Request) -> None:
-        if request.resource_type not in ("websocket", "eventsource", "media"):
-            self._requests[request] = time.monotonic()
-        if (page := _navigated_page(request)) is not None:
-            self._navigating[page] = time.monotonic()
-
-    def _answered(self, request: Request) -> None:
-        self._requests.pop(request, None)
-        self._wake()
-
-    def _status(self, response: Response) -> None:
-        if response.status in NO_DOCUMENT and (page := _navigated_page(response.request)):
-            self._navigating.pop(page, None)
-        if response.status >= SERVER_ERROR and response.request.is_navigation_request():
-            self.lose(f"{response.url}: the site answered {response.status}; look at its log")
-
-    def _failed(self, request: Request) -> None:
-        if (page := _navigated_page(request)) is not None:
-            self._navigating.pop(page, None)
-        self._answered(request)
-        reason = request.failure or ""
-        if not request.is_navigation_request() or "ERR_ABORTED" in reason:
-            return
-        if "PROXY" in reason or "TUNNEL" in reason or "NAME_NOT_RESOLVED" in reason:
-            self._blocked = request.url
-        else:
-            self.lose(f"{request.url}: no answer ({reason}); start the site or correct its URL")
+        self._activity.lose(reason)
 
 
 def _parameter(cookie: Mapping[str, Any]) -> Any:
     """A cookie as it is read, in the form in which it is set."""
     names = ("name", "value", "domain", "path", "expires", "httpOnly", "secure", "sameSite")
     return {name: cookie[name] for name in names if name in cookie}
-
-
-def _navigated_page(request: Request) -> Page | None:
-    """The tab that a request is to give its next document; None: it gives none."""
-    if not request.is_navigation_request():
-        return None
-    try:
-        frame = request.frame
-        return frame.page if frame.parent_frame is None else None
-    except Error:  # the tab is being opened, and has no frame yet
-        return None
-
-
-def _origin(url: str) -> str:
-    """Scheme, host and port of a URL."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"

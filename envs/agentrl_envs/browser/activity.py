@@ -1,0 +1,135 @@
+"""What the pages of a browser context do outside their documents: requests under way, navigations
+that failed, renderers that crashed. Recorded as it happens, on the browser's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from playwright.async_api import BrowserContext, Error, Frame, Page, Request, Response
+
+from agentrl_envs.browser.quiet import BACKGROUND_S
+from agentrl_envs.errors import SessionError
+
+NO_DOCUMENT = (204, 205)
+"""Statuses of answers that leave the page as it is."""
+
+SERVER_ERROR = 500
+"""HTTP status from which on a site counts as down."""
+
+
+class Activity:
+    """The activity of one context."""
+
+    def __init__(self) -> None:
+        self.lost: str | None = None
+        """Why the session can be used no more; None: it can."""
+        self.blocked: str | None = None
+        """Address of a navigation that was blocked because it leaves the sites."""
+        self.origins: set[str] = set()
+        """Origins that were shown in this episode."""
+        self._requests: dict[Request, float] = {}
+        self._navigating: dict[Page, float] = {}
+        """Tabs whose next document was asked for and is not there yet, with the time."""
+        self._change: asyncio.Future[None] | None = None
+
+    def watch_context(self, context: BrowserContext) -> None:
+        """Record the requests of a context."""
+        context.on("request", self._sent)
+        context.on("requestfinished", self._answered)
+        context.on("requestfailed", self._failed)
+        context.on("response", self._status)
+
+    def watch_page(self, page: Page) -> None:
+        """Record the documents of a tab."""
+        page.on("crash", lambda _: self.lose(f"{page.url}: the page crashed"))
+        page.on("framenavigated", lambda frame: self._navigated(page, frame))
+
+    def lose(self, reason: str) -> None:
+        """The session can be used no more."""
+        self.lost = self.lost or reason
+        self._wake()
+
+    def check(self) -> None:
+        """Raises `SessionError` if the session is lost."""
+        if self.lost is not None:
+            raise SessionError(self.lost)
+
+    def navigates(self, page: Page) -> None:
+        """A navigation was started that may send no request: it is waited for."""
+        self._navigating[page] = time.monotonic()
+
+    async def rest(self) -> bool:
+        """Wait until nothing is under way that began in the last `BACKGROUND_S`. Returns whether
+        there was something. Raises `SessionError` if the session is lost."""
+        waited = False
+        while recent := [
+            at
+            for at in (*self._requests.values(), *self._navigating.values())
+            if at > time.monotonic() - BACKGROUND_S
+        ]:
+            waited = True
+            self._change = asyncio.get_running_loop().create_future()
+            remaining = max(recent) + BACKGROUND_S - time.monotonic()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._change, max(remaining, 0.01))
+            self.check()
+        return waited
+
+    def _wake(self) -> None:
+        if self._change is not None and not self._change.done():
+            self._change.set_result(None)
+
+    def _navigated(self, page: Page, frame: Frame) -> None:
+        """A document has taken the place of another."""
+        self.origins.add(origin_of(frame.url))
+        if frame.parent_frame is None:
+            self._navigating.pop(page, None)
+            self._wake()
+
+    def _sent(self, request: Request) -> None:
+        if request.resource_type not in ("websocket", "eventsource", "media"):
+            self._requests[request] = time.monotonic()
+        if (page := _navigated_page(request)) is not None:
+            self._navigating[page] = time.monotonic()
+
+    def _answered(self, request: Request) -> None:
+        self._requests.pop(request, None)
+        self._wake()
+
+    def _status(self, response: Response) -> None:
+        if response.status in NO_DOCUMENT and (page := _navigated_page(response.request)):
+            self._navigating.pop(page, None)
+        if response.status >= SERVER_ERROR and response.request.is_navigation_request():
+            self.lose(f"{response.url}: the site answered {response.status}; look at its log")
+
+    def _failed(self, request: Request) -> None:
+        if (page := _navigated_page(request)) is not None:
+            self._navigating.pop(page, None)
+        self._answered(request)
+        reason = request.failure or ""
+        if not request.is_navigation_request() or "ERR_ABORTED" in reason:
+            return
+        if "PROXY" in reason or "TUNNEL" in reason or "NAME_NOT_RESOLVED" in reason:
+            self.blocked = request.url
+        else:
+            self.lose(f"{request.url}: no answer ({reason}); start the site or correct its URL")
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a URL."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _navigated_page(request: Request) -> Page | None:
+    """The tab that a request is to give its next document; None: it gives none."""
+    if not request.is_navigation_request():
+        return None
+    try:
+        frame = request.frame
+        return frame.page if frame.parent_frame is None else None
+    except Error:  # the tab is being opened, and has no frame yet
+        return None

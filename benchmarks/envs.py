@@ -44,7 +44,11 @@ from agentrl_envs.needs import PYTHON_ONLY
 
 SERVE = "from agentrl_pipelines.cli.commands.envs import envs; envs()"
 MOST_TURNS = 20
-OPTIONS = {"search": {"text": "terse"}, "wordle": {"text": "terse"}}
+OPTIONS = {
+    "search": {"text": "terse"},
+    "web": {"text": "terse"},
+    "wordle": {"text": "terse"},
+}
 """Options with which an environment lists its actions, for the random policy."""
 ANY = "gymnasium"
 """Plays an environment that its options name, so it has no row of its own."""

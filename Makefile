@@ -114,7 +114,7 @@ services: $(VENV)/.installed
 # Chromium for the tests of web navigation: Debian's package, for root. Others install it themselves.
 .PHONY: browser
 browser:
-	@if command -v chromium-headless-shell chromium google-chrome >/dev/null; then :; \
+	@if command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get -o DPkg::Lock::Timeout=300 update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends chromium-headless-shell; \

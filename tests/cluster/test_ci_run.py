@@ -24,6 +24,7 @@ test "$1" != metrics || seq 12
 """
 NO_OP = """#!/bin/sh
 """
+PROGRAMS = "Java and Chromium"
 STEPS = ["make test", "make check", "make docs", "make test-slow", "make e2e"]
 
 
@@ -34,6 +35,7 @@ def checkout(tmp_path: Path) -> Path:
         ("bin/make", MAKE),
         ("bin/python3", NO_OP),
         ("bin/go", NO_OP),
+        ("bin/apt-get", NO_OP),
         ("bin/id", "#!/bin/sh\necho 0\n"),
         (".venv/bin/agentrl", AGENTRL),
     ):
@@ -74,7 +76,7 @@ def test_all_steps_run_and_the_cluster_is_stopped(checkout: Path) -> None:
     output, _ = run.communicate(timeout=300)
     assert run.returncode == 0, output
     assert calls(checkout) == [*STEPS, "make cluster-down"]
-    assert table(output) == [*STEPS[:3], "short demo", *STEPS[3:], "Total"]
+    assert table(output) == [PROGRAMS, *STEPS[:3], "short demo", *STEPS[3:], "Total"]
 
 
 def test_first_failure_ends_the_run(checkout: Path) -> None:
@@ -82,7 +84,7 @@ def test_first_failure_ends_the_run(checkout: Path) -> None:
     output, _ = run.communicate(timeout=300)
     assert run.returncode == 1
     assert calls(checkout) == STEPS[:2]
-    assert table(output) == ["make test", "make check: FAILED", "Total"]
+    assert table(output) == [PROGRAMS, "make test", "make check: FAILED", "Total"]
 
 
 def test_cluster_is_stopped_after_a_failure(checkout: Path) -> None:

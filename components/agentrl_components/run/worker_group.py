@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentrl_components.dialogue.open import open_dialogue
 from agentrl_components.dialogue.protocol import Dialogue
 from agentrl_components.model.sources import fetch_model
-from agentrl_components.ray_workers.actors import Actors
-from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.rollout.collector import Collector
 from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.samplers import Samplers
@@ -27,6 +26,9 @@ from agentrl_components.workers.trainers import PoolTrainers
 from agentrl_components.workers.worker import Setup, Worker
 from agentrl_envs.env import Split
 from agentrl_envs.world import World
+
+if TYPE_CHECKING:
+    from agentrl_components.ray_workers.actors import Actors
 
 
 class WorkerGroup:
@@ -64,8 +66,7 @@ class WorkerGroup:
             if spec.compute.ray is None:
                 self._open_processes(spec, pending, opened)
             else:
-                model = ModelFolder(path=self.folder, vocabulary=words)
-                self._open_actors(spec, model, opened, trains=trains)
+                self._open_actors(spec, words, opened, trains=trains)
             self._opened = opened.pop_all()
         self.instructions = {name: w.instructions() for name, w in self.worlds.items()}
         self.collector = Collector(spec, self.samplers, self.instructions)
@@ -108,10 +109,15 @@ class WorkerGroup:
         self.dialogue = self._lead.dialogue
 
     def _open_actors(
-        self, spec: RunSpec, model: ModelFolder, opened: ExitStack, *, trains: bool
+        self, spec: RunSpec, words: Sequence[str], opened: ExitStack, *, trains: bool
     ) -> None:
         """Open Ray actors."""
+        # Imported here: a run without Ray needs neither Ray nor FSDP, whose import takes a second.
+        from agentrl_components.ray_workers.actors import Actors
+        from agentrl_components.ray_workers.model_folder import ModelFolder
+
         self._lead = None
+        model = ModelFolder(path=self.folder, vocabulary=words)
         self.actors = Actors(spec, model, trains=trains)
         opened.callback(self.actors.close)
         if self.actors.trainers is not None:

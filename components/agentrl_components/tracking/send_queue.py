@@ -60,7 +60,7 @@ class Model:
     name: str
     description: str = ""
     """Markdown."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """JSON: `reporting.description.model_metadata`."""
 
 

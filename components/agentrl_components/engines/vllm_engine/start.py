@@ -7,6 +7,7 @@ code of the process that needs repeatable random numbers must use a generator of
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ def start_vllm(folder: Path, options: VllmOptions) -> Any:
     # Otherwise the model runs in a child process on CPU, where `reload_weights` cannot reach it.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     try:
-        with _torch_restored():
+        with _torch_restored(), _modules_that_vllm_can_scan():
             return _start(folder, options)
     except ImportError as error:
         raise EngineError(
@@ -162,6 +163,24 @@ def _torch_restored() -> Iterator[None]:
             yield
         finally:
             torch.set_num_threads = set_num_threads
+
+
+@contextmanager
+def _modules_that_vllm_can_scan() -> Iterator[None]:
+    """Hide modules at whose attributes vLLM's CPU worker fails.
+
+    It calls `vars(value).get` for the attributes of every loaded module. Objects that answer every
+    name, such as llvmlite's library, which the BM25 index of deep search loads, have no such
+    `vars`."""
+    hidden = {}
+    for name, module in list(sys.modules.items()):
+        values = list((getattr(module, "__dict__", None) or {}).values())
+        if any(hasattr(value, "__dict__") and not hasattr(vars(value), "get") for value in values):
+            hidden[name] = sys.modules.pop(name)
+    try:
+        yield
+    finally:
+        sys.modules.update(hidden)
 
 
 def stop_vllm(engine: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import importlib.util
 import json
 from collections import Counter
@@ -55,6 +56,8 @@ class Bench:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def bench(tmp_path_factory: pytest.TempPathFactory):
+    # With the libraries of deep search loaded: they hold objects that vLLM's start cannot read.
+    importlib.import_module("bm25s")
     folder = tmp_path_factory.mktemp("qwen")
     model = make_model(0)
     model.save_pretrained(folder)

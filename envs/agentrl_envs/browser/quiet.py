@@ -1,8 +1,8 @@
 """Waiting until a page has done what an action made it do; no fixed pause.
 
-A page is quiet when no request is under way, no short timer that it has set is pending, and its
-document has not changed for `QUIET_MS`. Each wait has a bound, so that a page that polls or
-animates for ever costs its bound and not the episode.
+A page is quiet when no request is under way, no short timer that it has set is pending, and for
+`QUIET_MS` its document has not changed and no timer has run. Each wait has a bound, so that a page
+that polls or animates for ever costs its bound and not the episode.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 QUIET_MS: Final = 30
-"""Milliseconds without a change of the document."""
+"""Milliseconds without a change of the document or a timer that runs. A request that a timer sends
+is reported a moment later."""
 
 MOVING_MS: Final = 2_000
 """After so many milliseconds a document that still changes is taken as it is."""
@@ -22,6 +23,7 @@ WATCH_TIMERS: Final = """
 (() => {
   if (window.__pendingTimers) return;
   const pending = window.__pendingTimers = new Set();
+  window.__timerRan = -Infinity;
   const {setTimeout: set, clearTimeout: clear} = window;
   let depth = 0;  // a timer that sets itself again is polling: waited for three times
   window.setTimeout = (call, delay, ...values) => {
@@ -33,7 +35,10 @@ WATCH_TIMERS: Final = """
       try {
         if (typeof call === "function") call(...values);
         else (0, eval)(String(call));
-      } finally { depth = before; }
+      } finally {
+        depth = before;
+        if (level <= 3) window.__timerRan = performance.now();
+      }
     }, delay);
     if (level <= 3 && !(delay > 1000)) pending.add(id);
     return id;
@@ -55,8 +60,9 @@ UNTIL_QUIET: Final = """
   const look = () => {
     const now = performance.now();
     const busy = window.__pendingTimers && window.__pendingTimers.size > 0;
+    const active = Math.max(changed, window.__timerRan ?? changed);
     if (now - began > movingMs) finish(false);
-    else if (!busy && now - changed >= quietMs) finish(true);
+    else if (!busy && now - active >= quietMs) finish(true);
   };
   const timer = setInterval(look, 8);
   requestAnimationFrame(() => requestAnimationFrame(look));

@@ -35,6 +35,9 @@ class ThreadPool:
         self._abandoned: set[Future[Any]] = set()
         self._threads = 0
         self._idle = 0
+        self._waiting = 0
+        """Calls that no thread has claimed. Not the length of the queue: a thread takes a call from
+        it a moment before it stops counting as idle."""
         self._closed = False
 
     @property
@@ -58,7 +61,8 @@ class ThreadPool:
                     f"{len(self._abandoned)} calls into the environment have not returned, and no "
                     "thread is left; restart the server"
                 )
-            if self._idle < self._queue.qsize() + 1 and self._threads < self._limit():
+            self._waiting += 1
+            if self._idle < self._waiting and self._threads < self._limit():
                 self._start_thread()
             self._queue.put((future, lambda: call(*args, **kwargs)))
         return future
@@ -73,7 +77,7 @@ class ThreadPool:
                 self._running.discard(future)
                 self._abandoned.add(future)
                 self._threads -= 1
-                if self._queue.qsize() and self._threads < self._limit():
+                if self._idle < self._waiting and self._threads < self._limit():
                     self._start_thread()
 
     def close(self) -> None:
@@ -83,6 +87,7 @@ class ThreadPool:
             while not self._queue.empty():
                 item = self._queue.get()
                 if item is not None:
+                    self._waiting -= 1
                     item[0].cancel()
             for _ in range(self._threads):
                 self._queue.put(None)
@@ -124,8 +129,8 @@ class ThreadPool:
     def _next_item(self) -> _Item | None:
         with self._lock:
             self._idle += 1
-        try:
-            return self._queue.get()
-        finally:
-            with self._lock:
-                self._idle -= 1
+        item = self._queue.get()
+        with self._lock:
+            self._idle -= 1
+            self._waiting -= item is not None
+        return item

@@ -50,7 +50,8 @@ def test_slow_environment_blocks_neither_probes_nor_other_sessions():
         opening = [pool.submit(opened, http, f"k{number}") for number in range(8)]
         assert http.get("/healthz").status_code == 200
         barrier.wait()
-        assert {answer.result().status_code for answer in opening} == {201}
+        answers = [answer.result() for answer in opening]
+        assert [a.text for a in answers if a.status_code != 201] == []
 
 
 def test_timed_out_call_loses_its_session_and_frees_its_slot():

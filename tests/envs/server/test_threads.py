@@ -88,3 +88,14 @@ def test_closed_pool_refuses_calls():
     pool.close()
     with pytest.raises(SessionError, match="shutting down"):
         pool.submit(pow, 2, 3)
+
+
+def test_calls_up_to_the_size_run_at_the_same_time_also_while_threads_take_items():
+    size = 8
+    for _ in range(200):
+        pool = ThreadPool(size, max_abandoned=0, name="t")
+        together = threading.Barrier(size, timeout=300)
+        # Each call waits for all others, so none may be queued behind a busy thread.
+        calls = [pool.submit(together.wait) for _ in range(size)]
+        assert sorted(call.result(10) for call in calls) == list(range(size))
+        pool.close()

@@ -111,6 +111,7 @@ class Jvm:
         if self.alive:
             self._process.kill()
             self._process.wait(EXIT_TIMEOUT_S)
+        self._gateway.close(keep_callback_server=True)  # the connections to the JVM
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()

@@ -2,8 +2,8 @@
 
 | kind | request | documents |
 |---|---|---|
-| search-r1 | POST {"queries", "topk", "return_scores"} | result[0][i].document.contents |
-| opensearch | POST {"query": {"multi_match"}, "size"} | hits.hits[i]._source |
+| search-r1 | POST `{"queries", "topk", "return_scores"}` | `result[0][i].document.contents` |
+| opensearch | POST `{"query": {"multi_match"}, "size"}` | `hits.hits[i]._source` |
 | web | GET of a URL template | a list at `results` |
 """
 

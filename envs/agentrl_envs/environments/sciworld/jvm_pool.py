@@ -86,7 +86,7 @@ class JvmPool:
         """A world in the JVM with the fewest. Raises `CapacityError` if all are in use, and
         `SessionError` if Java does not start."""
         with self._lock:
-            self._hosts = [host for host in self._hosts if host.jvm.alive]
+            self._drop_dead_jvms()
             host = min(self._hosts, key=lambda host: host.used, default=None)
             full = host is None or host.used >= min(SPREAD_WORLDS, self._worlds)
             if full and len(self._hosts) < self._jvms:
@@ -114,6 +114,12 @@ class JvmPool:
             host.used -= 1
             if simulator is not None and host.jvm.alive:
                 host.free.append(simulator)
+
+    def _drop_dead_jvms(self) -> None:
+        """Forget the JVMs that have died, and close what is left of them."""
+        for host in [host for host in self._hosts if not host.jvm.alive]:
+            self._hosts.remove(host)
+            host.jvm.kill()
 
     def close(self) -> None:
         """Kill every JVM that this process has started."""

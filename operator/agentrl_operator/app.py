@@ -15,6 +15,7 @@ import kopf
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller import watches
 from agentrl_operator.controller.controller import Controller
+from agentrl_operator.controller.error_guard import contained
 from agentrl_operator.controller.watches import Relist
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.leader_election.elector import LeaderElector
@@ -135,14 +136,15 @@ async def send_heartbeats(relist: Relist, health: Health, ready: asyncio.Event) 
     while True:
         beat += 1
         try:
-            if beat % HEARTBEATS_PER_RELIST:
-                await relist.ping()
-            else:
-                await relist.runs()
-                await relist.deployments()
-            health.record_response()
+            # Without heartbeats the process would work on, but not be ready any more.
+            with contained("heartbeat", "failed", expected=(KubernetesError,)) as caught:
+                if beat % HEARTBEATS_PER_RELIST:
+                    await relist.ping()
+                else:
+                    await relist.runs()
+                    await relist.deployments()
+            if caught.error is None:
+                health.record_response()
         except KubernetesError as error:
             logger.warning("heartbeat failed: %s", error)
-        except Exception:  # without heartbeats the process would work on, but not be ready any more
-            logger.exception("internal error: heartbeat failed")
         await asyncio.sleep(HEARTBEAT_PERIOD_S)

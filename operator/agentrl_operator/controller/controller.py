@@ -160,17 +160,14 @@ class Controller:
         if run is None:
             return "not_found"
         resource, status = self._parser.parse(run), statuses.read(run.status)
-        try:
+        guard = run.guard
+        with guard.errors("is retried later") as caught:
             return await self._reconcile(key, run, resource, status)
-        except Exception as error:
-            logger.exception("internal error: %s/%s is retried later", *key)
-            self._retry(key)
-            after = with_internal_error(status, resource, error, self._now())
-            try:
-                await self._write_status(key, run, resource, status, after)
-            except Exception:
-                logger.exception("%s/%s: the error could not be written to the status", *key)
-            return "internal_error"
+        self._retry(key)
+        after = with_internal_error(status, resource, caught.error, self._now())
+        with guard.errors("keeps its status, to which the error could not be written"):
+            await self._write_status(key, run, resource, status, after)
+        return "internal_error"
 
     async def _reconcile(self, key: Key, run: CachedRun, resource: Resource, status: Status) -> str:
         try:
@@ -205,18 +202,17 @@ class Controller:
             run = self._runs.get(key)
             if run is None:
                 return status, None
+            needed = isinstance(action, RemoveFinalizer)
             try:
-                status = await self._execute_action(key, run, action, status)
+                with run.guard.errors_of_deletion(
+                    f"is deleted without {action!r}", needed=needed
+                ) as caught:
+                    status = await self._execute_action(key, run, action, status)
             except DependencyError as error:
                 self._report(key, error)
                 return plan.status_on_failure or status, error
-            except Exception:
-                if "deletionTimestamp" not in run.metadata or isinstance(action, RemoveFinalizer):
-                    raise
-                # Whatever the cause, also in the spec, the finalizer must come off in the end.
-                logger.exception("internal error: %s/%s is deleted without %r", *key, action)
-                continue
-            self.metrics.actions.labels(action.label).inc()
+            if caught.error is None:
+                self.metrics.actions.labels(action.label).inc()
         return status, None
 
     async def _execute_action(

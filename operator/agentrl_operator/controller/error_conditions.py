@@ -25,7 +25,7 @@ def with_dependency_error(status: Status, error: DependencyError, now: datetime)
 
 
 def with_internal_error(
-    status: Status, resource: Resource, error: Exception, now: datetime
+    status: Status, resource: Resource, error: Exception | None, now: datetime
 ) -> Status:
     """`status` with an unexpected error in its Progressing condition."""
     message = f"internal error of the operator, see its log: {error!r}"

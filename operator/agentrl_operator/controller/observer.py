@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -15,16 +14,15 @@ from agentrl_operator.api.resource import Resource, tracking_uri
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.pods import problem_summary, working
 from agentrl_operator.clients.protocols import Clients
+from agentrl_operator.controller.error_guard import RunGuard
 from agentrl_operator.controller.kueue_reader import KueueReader
 from agentrl_operator.controller.workflow_health import WorkflowHealth
-from agentrl_operator.errors import DependencyError, KfpError, RunStoreError
+from agentrl_operator.errors import KfpError, RunStoreError
 from agentrl_operator.manifests.workload import Workload
 from agentrl_operator.planning.observation import Observation, Servers, Unknown
 from agentrl_pipelines.labels import KFP_RUN_LABEL, RUN_LABEL
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
-
-logger = logging.getLogger(__name__)
 
 
 class Observer:
@@ -57,18 +55,17 @@ class Observer:
         Raises:
             KubernetesError: The API server did not answer.
         """
-        try:
+        guard = RunGuard(
+            namespace=resource.namespace,
+            name=resource.name,
+            deleted=resource.deleted_at is not None,
+        )
+        with guard.errors_of_deletion("is deleted unobserved") as caught:
             return await self._observe(resource, status)
-        except DependencyError:
-            raise
-        except Exception as error:
-            if resource.deleted_at is None:
-                raise
-            namespace, name = resource.namespace, resource.name
-            logger.exception("internal error: %s/%s is deleted unobserved", namespace, name)
-            unknown = Unknown(message=f"internal error: {error!r}")
-            servers = self._servers(resource.uid)
-            return Observation(attempt=status.attempt, kfp=unknown, servers=servers)
+        servers = self._servers(resource.uid)
+        return Observation(
+            attempt=status.attempt, kfp=Unknown(message=str(caught)), servers=servers
+        )
 
     async def _observe(self, resource: Resource, status: Status) -> Observation:
         kueue = await self._kueue.read(resource, status)

@@ -7,7 +7,6 @@ rest of the operator, and a run is reconciled for some milliseconds in a minute.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,9 +14,8 @@ from typing import Any
 
 from agentrl_operator.api import resource
 from agentrl_operator.api.resource import Resource
+from agentrl_operator.controller.error_guard import RunGuard, contained
 from agentrl_pipelines.platform.config import Platform
-
-logger = logging.getLogger(__name__)
 
 _METADATA = (
     "name",
@@ -68,6 +66,16 @@ class CachedRun:
         status: dict[str, Any] = json.loads(self.status_json)
         return status
 
+    @property
+    def guard(self) -> RunGuard:
+        """Contains the unexpected errors of the run."""
+        metadata = self.metadata
+        return RunGuard(
+            namespace=metadata["namespace"],
+            name=metadata["name"],
+            deleted="deletionTimestamp" in metadata,
+        )
+
     def same_content(self, other: CachedRun) -> bool:
         """Whether nothing but the resourceVersion differs."""
         unversioned = {"resourceVersion": None}
@@ -84,14 +92,13 @@ class ResourceParser:
     def __init__(self, platform: Platform) -> None:
         def validated(manifest: str, name: str, namespace: str) -> resource.ValidatedManifest:
             body = json.loads(manifest) | {"metadata": {"name": name, "namespace": namespace}}
-            try:
+            # Without a resource, the finalizer could not be removed.
+            with contained(f"{namespace}/{name}", "is not accepted") as caught:
                 return resource.validated_manifest(body, platform)
-            except Exception as error:  # without a resource, the finalizer could not be removed
-                logger.exception("internal error: the manifest of %s/%s", namespace, name)
-                mistake = f"spec: internal error while it was validated: {error!r}"
-                spec = body.get("spec")
-                suspend = isinstance(spec, dict) and spec.get("suspend") is True
-                return resource.ValidatedManifest(run=None, mistakes=(mistake,), suspend=suspend)
+            mistake = f"spec: internal error while it was validated: {caught.error!r}"
+            spec = body.get("spec")
+            suspend = isinstance(spec, dict) and spec.get("suspend") is True
+            return resource.ValidatedManifest(run=None, mistakes=(mistake,), suspend=suspend)
 
         self._validated = lru_cache(_MAX_PARSED)(validated)
 

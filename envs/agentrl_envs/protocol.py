@@ -49,6 +49,7 @@ ErrorType = Literal[
     "session",  # 404, 500, 504: SessionError, the session is lost
     "conflict",  # 409: SessionError, the client's view of the session is wrong
     "capacity",  # 429: CapacityError
+    "draining",  # 503: UnreachableError, the server is about to stop
     "contract",  # 500: ContractError
     "internal",  # 500: SessionError, the server failed
 ]

@@ -3,6 +3,7 @@
     connection error, a proxy's 502/503/504    retried with jitter, then UnreachableError
     no answer in time                          UnreachableError
     429                                        CapacityError, with the server's Retry-After
+    503 of a server that drains                UnreachableError, not retried
     404, 409, 5xx of the server                SessionError: the session is lost
     422 for a task                             TaskError
     401, unknown route, not such a server      WorldError: a retry cannot help
@@ -209,6 +210,8 @@ class ServerClient:
         match detail.type:
             case "capacity":
                 return CapacityError(message, retry_after_s=retry_after_s)
+            case "draining":
+                return UnreachableError(message)
             case "session" | "conflict" | "internal":
                 return SessionError(message)
             case "task":

@@ -27,6 +27,7 @@ from starlette.routing import BaseRoute, Route
 from agentrl_envs import protocol
 from agentrl_envs.env import Split, Step, TaskSet
 from agentrl_envs.server.auth import BearerToken
+from agentrl_envs.server.draining import Draining
 from agentrl_envs.server.error_responses import (
     HANDLERS,
     RequestError,
@@ -71,6 +72,8 @@ class ServerOptions(BaseModel):
     may take."""
     body_timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """Seconds within which the body of a request must arrive."""
+    drain_s: float = Field(default=0.0, ge=0, le=86_400)
+    """Seconds that live sessions are given to end when the server is asked to stop."""
     max_body_bytes: int = Field(default=1 << 20, ge=1024)
     """Maximum size of a request body."""
     token: SecretStr | None = None
@@ -94,8 +97,14 @@ class EnvironmentServer:
             capacity=options.capacity,
             ttl_s=options.ttl_s,
             timeout_s=options.timeout_s,
+            drain_s=options.drain_s,
             **({} if clock is None else {"clock": clock}),
         )
+
+    @property
+    def draining(self) -> Draining:
+        """Whether the server was asked to stop."""
+        return self._sessions.draining
 
     def routes(self, gateway: Gateway | None = None) -> list[BaseRoute]:
         """The routes of `protocol`, and those of the gateway."""
@@ -135,6 +144,8 @@ class EnvironmentServer:
 
     async def readyz(self, request: Request) -> Response:
         problem = self._task_service.problem or self._executor.problem
+        if self.draining.begun:
+            problem = "draining: the server is stopping and opens no sessions"
         if problem is not None:
             return PlainTextResponse(problem, status_code=503)
         return PlainTextResponse("ok")
@@ -143,6 +154,7 @@ class EnvironmentServer:
         return Response(self._metrics.exposition(), headers={"content-type": CONTENT_TYPE})
 
     async def environment(self, request: Request) -> Response:
+        self.draining.check()  # clients use a server from the moment that this is answered
         return _json_response(
             await self._task_service.description(
                 capacity=self._options.capacity,
@@ -263,12 +275,14 @@ def create_app(
             token=options.token.get_secret_value(),
             as_password=gateway is not None,
         )
-    return Starlette(
+    app = Starlette(
         routes=server.routes(gateway),
         middleware=[guard],
         exception_handlers=HANDLERS,
         lifespan=server.lifespan,
     )
+    app.state.draining = server.draining
+    return app
 
 
 async def _completes_before_disconnect(work: asyncio.Task[Any], request: Request) -> bool:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from agentrl_envs.errors import CapacityError, ContractError, SessionError, TaskError, WorldError
 from agentrl_envs.protocol import ErrorDetail, ErrorResponse, ErrorType
+from agentrl_envs.server.draining import DrainingError
 from agentrl_envs.server.leases import ConflictError, UnknownLeaseError
 
 LOG = logging.getLogger(__name__)
@@ -22,6 +23,7 @@ Handler = Callable[[Request, Exception], Awaitable[Response]]
 # The first matching class applies, so subclasses come before their bases.
 _STATUS: tuple[tuple[type[WorldError], int, ErrorType], ...] = (
     (CapacityError, 429, "capacity"),
+    (DrainingError, 503, "draining"),
     (UnknownLeaseError, 404, "session"),
     (ConflictError, 409, "conflict"),
     (SessionError, 500, "session"),

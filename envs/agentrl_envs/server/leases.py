@@ -69,6 +69,14 @@ class Leases:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def live(self) -> int:
+        """Number of sessions whose episode goes on, or whose last call is being answered."""
+        return sum(not lease.finished or lease.active_calls > 0 for lease in self.all())
+
+    def has_key(self, key: str) -> bool:
+        """Whether a session was opened with this key."""
+        return key in self._by_key
+
     def acquire(self, key: str, task: Task) -> Lease:
         """The lease that `key` already has, or a new one. Raises `ConflictError` if `key` was used
         for another task, `CapacityError` when full."""

@@ -30,6 +30,9 @@ class Metrics:
 
         self.sessions = gauge("agentrl_env_sessions", "Open sessions")
         self.capacity = gauge("agentrl_env_sessions_capacity", "Maximum number of open sessions")
+        self.share = gauge(
+            "agentrl_env_sessions_share", "Open sessions as a share of their maximum number"
+        )
         self.opened = counter("agentrl_env_sessions_opened", "Sessions opened")
         self.expired = counter("agentrl_env_sessions_expired", "Sessions that expired")
         self.refused = counter("agentrl_env_sessions_refused", "Opens rejected by a full server")

@@ -9,15 +9,18 @@ with running(app) as url:                   # in a thread, on a free port
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
 
+from agentrl_envs.server.draining import Draining
 from agentrl_envs.server.request_timeout import http_protocol
 
 GRACEFUL_SHUTDOWN_S = 10
@@ -74,9 +77,29 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 def serve(app: Starlette, bound: socket.socket, *, websockets: bool = False) -> None:
-    """Serve until SIGTERM or SIGINT, then let running calls finish. `websockets`: the application
-    has routes for them."""
-    uvicorn.Server(_config(app, HEAD_TIMEOUT_S, websockets)).run(sockets=[bound])
+    """Serve until SIGTERM or SIGINT, then let running calls finish. After SIGTERM, an application
+    of `create_app` first drains. `websockets`: the application has routes for them."""
+    _DrainingServer(_config(app, HEAD_TIMEOUT_S, websockets), app).run(sockets=[bound])
+
+
+class _DrainingServer(uvicorn.Server):
+    """Goes on serving after the first SIGTERM until the application has drained. Another signal
+    ends that at once."""
+
+    def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
+        super().__init__(config)
+        self._draining: Draining | None = getattr(app.state, "draining", None)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGTERM and self._draining is not None and not self._draining.begun:
+            self._draining.begin()
+        else:
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._draining is not None and self._draining.over:
+            self.should_exit = True
+        return await super().on_tick(counter)
 
 
 @contextmanager

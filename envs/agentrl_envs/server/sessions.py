@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import CapacityError, SessionError
+from agentrl_envs.server.draining import Draining
 from agentrl_envs.server.executors import Executor
 from agentrl_envs.server.leases import Clock, ConflictError, Lease, Leases, UnknownLeaseError
 from agentrl_envs.server.metrics import Metrics
@@ -29,22 +30,28 @@ class Sessions:
         capacity: int,
         ttl_s: float,
         timeout_s: float,
+        drain_s: float = 0.0,
         clock: Clock = time.monotonic,
     ) -> None:
         self._executor = executor
         self._metrics = metrics
         self._timeout_s = timeout_s
+        self._capacity = capacity
         self._leases = Leases(capacity=capacity, ttl_s=ttl_s, clock=clock)
+        self.draining = Draining(self._leases.live, limit_s=drain_s, clock=clock)
 
     async def open(
         self, task: Task, key: str, replaces: str | None = None
     ) -> tuple[str, Observation]:
         """Open a session and set up `task`: its id and the first observation.
 
-        Raises `CapacityError` when the server is full, `ConflictError` if `key` was used for
-        another task, `TaskError` for a task of another environment."""
+        Raises `CapacityError` when the server is full, `DrainingError` while it drains,
+        `ConflictError` if `key` was used for another task, `TaskError` for a task of another
+        environment."""
         if replaces is not None:
             await self.close(replaces)
+        if not self._leases.has_key(key):
+            self.draining.check()
         try:
             lease = self._leases.acquire(key, task)
         except CapacityError:
@@ -143,6 +150,7 @@ class Sessions:
 
     def _update_gauge(self) -> None:
         self._metrics.sessions.set(len(self._leases))
+        self._metrics.share.set(len(self._leases) / self._capacity)
 
 
 def _stored_answer(lease: Lease, n: int, action: str) -> Step | None:

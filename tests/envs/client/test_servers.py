@@ -13,6 +13,9 @@ from agentrl_envs.client.remote_world import RemoteSession, RemoteWorld
 from agentrl_envs.env import Observation
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import CapacityError, SessionError, UnreachableError, WorldError
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.run import running
 
 
 class RelabelingTasks(CorridorTasks):
@@ -222,3 +225,19 @@ async def test_concurrent_resets_share_discovery_and_its_rate_is_limited():
         ]
         assert discovery.most_concurrent == 1
         assert min(gaps) >= 0.1
+
+
+async def test_draining_server_keeps_its_session_and_gets_no_other():
+    tasks = CorridorTasks()
+    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(drain_s=300))
+    with running(app) as leaving, served() as staying:
+        async with RemoteWorld.connected(leaving, staying, options=PATIENT) as remote:
+            async with sessions_of(remote, 2) as sessions:
+                held = [session for session in sessions if session._member.server.url == leaving]
+                app.state.draining.begin()
+                async with sessions_of(remote, 3) as others:
+                    urls = [session._member.server.url for session in others]
+                    assert urls == [staying] * 3
+                for session in held:
+                    await session.step("left")
+            assert app.state.draining.over

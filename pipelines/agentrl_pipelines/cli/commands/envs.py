@@ -102,6 +102,12 @@ def list_command(name: str | None) -> None:
     "--timeout", default=60.0, show_default=True, help="Time limit of a step, in seconds."
 )
 @click.option(
+    "--drain",
+    default=0.0,
+    show_default=True,
+    help="Seconds that live sessions are given to end after SIGTERM; new ones are refused.",
+)
+@click.option(
     "--workers",
     type=click.IntRange(min=0),
     default=0,
@@ -126,6 +132,7 @@ def serve_command(
     capacity: int,
     ttl: float,
     timeout: float,
+    drain: float,
     workers: int,
     threads: int,
 ) -> None:
@@ -142,7 +149,13 @@ def serve_command(
         check_exposure(host, has_token=token is not None)
         factory = partial(registry.task_set, name, parse_options(options))
         tasks = factory()
-        given = {"capacity": capacity, "ttl_s": ttl, "timeout_s": timeout, "token": token}
+        given = {
+            "capacity": capacity,
+            "ttl_s": ttl,
+            "timeout_s": timeout,
+            "drain_s": drain,
+            "token": token,
+        }
         settings = ServerOptions.model_validate(given)
         gateway = None
         if protocol == "agentgym":

@@ -14,6 +14,7 @@ from agentrl_components.spec.fields.run import AgentRLRun, RunSpec
 from agentrl_components.spec.rules import (
     algorithm,
     compute,
+    environment_servers,
     environments,
     evaluation,
     horizon,
@@ -26,6 +27,7 @@ from agentrl_components.spec.rules.rule import Mistake, Rule
 RULES: tuple[Rule, ...] = (
     *model.RULES,
     *environments.RULES,
+    *environment_servers.RULES,
     *algorithm.RULES,
     *horizon.RULES,
     *evaluation.RULES,

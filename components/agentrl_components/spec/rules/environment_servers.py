@@ -1,0 +1,187 @@
+"""Rules about the servers of environments: replicas, memory, variables, tokens, protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentrl_components.spec.fields.compute import quantity_value
+from agentrl_components.spec.fields.run import RunSpec
+from agentrl_components.spec.rules.rule import Mistake, Rule, rule
+from agentrl_envs.needs import PYTHON_ONLY
+from agentrl_envs.registry import needs
+
+RESERVED_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})
+"""Environment variables that the operator sets in every environment server."""
+
+
+@rule(
+    "environments.*.builtin",
+    "environments.*.image",
+    "environments.*.replicas",
+    cel="self.environments.all(e, e.replicas > 0 || (has(e.builtin) && !has(e.image)))",
+)
+def zero_replicas_need_builtin(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].replicas may be 0 only for a builtin without an image."""
+    for index, environment in enumerate(spec.environments):
+        if environment.replicas > 0:
+            continue
+        if environment.builtin is not None and environment.image is not None:
+            yield Mistake(
+                field=f"spec.environments[{index}].image",
+                reason="is not used with replicas 0: the environment runs inside the stages",
+                fix="leave it out and set spec.compute.image to an image of the stages that has "
+                "the environment's package, or set replicas to 1 or more",
+            )
+        if environment.builtin is None:
+            yield Mistake(
+                field=f"spec.environments[{index}].replicas",
+                reason="is 0, and only a builtin can run inside the stages",
+                fix="set it to 1 or more, or leave it out",
+            )
+
+
+@rule("environments.*.builtin", "environments.*.replicas", "compute.image")
+def zero_replicas_need_the_packages(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].replicas may be 0 only for a builtin whose packages are in the stages' image;
+    an own compute.image may have them all."""
+    for index, environment in enumerate(spec.environments):
+        image = needs(environment.builtin or "").image
+        if environment.replicas == 0 and image != "envs" and spec.compute.image is None:
+            yield Mistake(
+                field=f"spec.environments[{index}].replicas",
+                reason=f"is 0, and the image of the stages cannot run {environment.builtin}: its "
+                f"servers use the image {image}",
+                fix="set it to 1 or more, or set spec.compute.image to an image that can",
+            )
+
+
+@rule("environments.*.builtin", "environments.*.memory")
+def memory_fits_builtin(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].memory may not be less than a builtin needs."""
+    for index, environment in enumerate(spec.environments):
+        needed_mib = needs(environment.builtin or "").memory_mib
+        if (
+            environment.builtin is not None
+            and environment.memory is not None
+            and needed_mib > PYTHON_ONLY.memory_mib  # the others may be given less
+            and quantity_value(environment.memory) < needed_mib * 2**20
+        ):
+            yield Mistake(
+                field=f"spec.environments[{index}].memory",
+                reason=f"{environment.memory} is less than {environment.builtin} needs",
+                fix=f"leave it out, or set it to {needed_mib}Mi or more",
+            )
+
+
+@rule(
+    "environments.*.secretEnv",
+    "environments.*.url",
+    "environments.*.replicas",
+    cel="self.environments.all(e, size(e.secretEnv) == 0 || (!has(e.url) && e.replicas > 0))",
+)
+def secret_env_needs_server(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].secretEnv requires servers that the run starts: no url, and replicas above
+    0."""
+    for index, environment in enumerate(spec.environments):
+        if not environment.secret_env:
+            continue
+        field = f"spec.environments[{index}].secretEnv"
+        if environment.url is not None:
+            yield Mistake(
+                field=field,
+                reason="the server at url is not started by this run",
+                fix="leave it out, and configure the secrets of that server where it is started",
+            )
+        elif environment.replicas == 0:
+            yield Mistake(
+                field=field,
+                reason="with replicas 0 the environment runs inside the stages, without a server",
+                fix="move it to spec.compute.secretEnv, or set replicas to 1 or more",
+            )
+
+
+@rule(
+    "environments.*.secretEnv",
+    cel="self.environments.all(e, e.secretEnv.all(v,"
+    f" !(v.name in {sorted(RESERVED_VARIABLES)})"
+    " && e.secretEnv.exists_one(same, same.name == v.name)))",
+)
+def secret_env_names_are_free(spec: RunSpec) -> Iterator[Mistake]:
+    """Names in an environment's secretEnv must be unique and not reserved: AGENTRL_ENV_TOKEN, HOME
+    and PORT are set by the operator."""
+    for index, environment in enumerate(spec.environments):
+        names = [variable.name for variable in environment.secret_env]
+        for position, name in enumerate(names):
+            if name in RESERVED_VARIABLES:
+                reason = f"{name} is set by the operator in every server"
+            elif name in names[:position]:
+                reason = f"{name} is a duplicate"
+            else:
+                continue
+            yield Mistake(
+                field=f"spec.environments[{index}].secretEnv[{position}].name",
+                reason=reason,
+                fix="choose another name",
+            )
+
+
+@rule(
+    "environments.*.builtin",
+    "environments.*.tokenEnv",
+    cel="self.environments.all(e, !has(e.tokenEnv) || !has(e.builtin))",
+)
+def token_env_needs_server(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].tokenEnv requires an environment with a url or an image."""
+    for index, environment in enumerate(spec.environments):
+        if environment.builtin is not None and environment.token_env is not None:
+            yield Mistake(
+                field=f"spec.environments[{index}].tokenEnv",
+                reason="a built-in environment takes no token",
+                fix="leave it out",
+            )
+
+
+@rule(
+    "environments.*.protocol",
+    "environments.*.url",
+    "environments.*.replicas",
+    "environments.*.tokenEnv",
+    cel="self.environments.all(e, e.protocol == 'agentrl'"
+    " || (has(e.url) && e.replicas == 1 && !has(e.tokenEnv)))",
+)
+def protocols_need_url(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].protocol other than agentrl requires a url, one replica and no tokenEnv: the
+    protocols of other projects know neither tokens nor several servers."""
+    for index, environment in enumerate(spec.environments):
+        if environment.protocol == "agentrl":
+            continue
+        where, protocol = f"spec.environments[{index}]", environment.protocol
+        if environment.url is None:
+            yield Mistake(
+                field=f"{where}.protocol",
+                reason=f"is {protocol}, which is spoken to a server that is already running",
+                fix="give its url, or leave protocol out",
+            )
+        if environment.replicas != 1:
+            yield Mistake(
+                field=f"{where}.replicas",
+                reason=f"protocol {protocol} has no sessions on several servers",
+                fix="leave it out, and give each server as an environment of its own",
+            )
+        if environment.token_env is not None:
+            yield Mistake(
+                field=f"{where}.tokenEnv",
+                reason=f"servers of protocol {protocol} know no tokens",
+                fix="leave it out, and protect the server by its network",
+            )
+
+
+RULES: tuple[Rule, ...] = (
+    zero_replicas_need_builtin,
+    zero_replicas_need_the_packages,
+    memory_fits_builtin,
+    secret_env_needs_server,
+    secret_env_names_are_free,
+    token_env_needs_server,
+    protocols_need_url,
+)

@@ -20,8 +20,6 @@ ROOT = Path("runs/learning/everything")
 
 
 @pytest.mark.slow
-# A test that ran before in the same process leaves a socket open; which one is not known yet.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @needs_chromium
 @pytest.mark.skipif(shutil.which("java") is None, reason="no Java: apt-get install openjdk-17-jre")
 def test_the_example_of_all_worlds_runs_two_iterations():

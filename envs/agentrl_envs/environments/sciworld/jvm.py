@@ -14,6 +14,7 @@ import logging
 import subprocess
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,6 +103,7 @@ class Jvm:
             raise SessionError(f"sciworld: {error.java_exception.toString()}") from error
         except (Py4JError, OSError) as error:
             self.kill()  # its connection is broken: no session can go on
+            _free_connections(error)
             raise SessionError(f"sciworld: JVM {self.pid} has died") from error
         finally:
             self._lock.release()
@@ -112,6 +114,18 @@ class Jvm:
             self._process.kill()
             self._process.wait(EXIT_TIMEOUT_S)
         self._gateway.close(keep_callback_server=True)  # the connections to the JVM
+        # Else py4j connects to the port again for each Java object that is freed, and sends its
+        # token to whatever listens there now.
+        self._gateway._gateway_client.is_connected = False
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()
+
+
+def _free_connections(error: BaseException) -> None:
+    """Free the local variables of the calls that raised `error`. Among them are connections which
+    py4j could not open, and whose sockets it never closes."""
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__context__

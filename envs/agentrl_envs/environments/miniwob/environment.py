@@ -24,7 +24,7 @@ from agentrl_envs.environments.miniwob.pages import (
     pages,
     task_id,
 )
-from agentrl_envs.environments.web.scene import Refusal, Scene, TextForm
+from agentrl_envs.environments.web.scene import NOTHING, Refusal, Scene, TextForm
 from agentrl_envs.errors import SessionError, TaskError
 
 T = TypeVar("T")
@@ -146,7 +146,7 @@ class MiniWobEnvironment:
         await page.wait_for_function(READY)
         found = task_id(name, await page.evaluate(CONTENT))
         await self._browser.settle()
-        return await self._look(name, str(await page.evaluate(UTTERANCE)), "None"), found
+        return await self._look(name, str(await page.evaluate(UTTERANCE)), NOTHING), found
 
     async def _act(self, scene: Scene, action: Action) -> tuple[str, Scene, bool, float]:
         message = await perform(self._browser, action, scene.view, replace_text=True)

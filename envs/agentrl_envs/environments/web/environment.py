@@ -19,7 +19,7 @@ from agentrl_envs.environments.web.locators import READ
 from agentrl_envs.environments.web.locators import Step as LocatorStep
 from agentrl_envs.environments.web.login import Logins
 from agentrl_envs.environments.web.options import WebOptions
-from agentrl_envs.environments.web.scene import Refusal, Scene, TextForm
+from agentrl_envs.environments.web.scene import NOTHING, Refusal, Scene, TextForm
 from agentrl_envs.environments.web.sites import Addresses
 from agentrl_envs.environments.web.task_config import TaskConfig, config_of, unsupported
 from agentrl_envs.errors import SessionError, TaskError
@@ -187,7 +187,7 @@ class WebEnvironment:
         state = await self._logins.state(config.sites) if config.logs_in else None
         urls = [self._addresses.real(url) for url in config.start_url.split(TABS)]
         await self._browser.begin(urls, state)
-        return await self._look(config, "None")
+        return await self._look(config, NOTHING)
 
     async def _act(self, config: TaskConfig, scene: Scene, action: Action) -> tuple[str, Scene]:
         spelled = spell(action)

@@ -45,6 +45,9 @@ class WebOptions(BaseModel):
     tasks: str = ""
     """File with a JSON list of tasks in WebArena's form, or a folder of one file a task. Needed
     with `sites`. Empty: the generated tasks of this package's sites."""
+    evaluation_only: bool = False
+    """Hold out all tasks of `tasks`, so that none is trained on. Else the hash of a task's content
+    decides its split."""
     accounts: dict[str, Account] = {}
     """Accounts by site, for tasks that start logged in: `username`, `password` or `password_env`,
     and `path` of the login page."""
@@ -88,4 +91,6 @@ class WebOptions(BaseModel):
             raise ValueError(
                 "sites and tasks go together: name both, or neither for this package's own sites"
             )
+        if self.evaluation_only and not self.tasks:
+            raise ValueError("evaluation_only: holds out the tasks of `tasks`; name a file of them")
         return self

@@ -11,6 +11,9 @@ from agentrl_envs.browser.actions import Action
 from agentrl_envs.browser.session import View
 from agentrl_envs.env import Observation
 
+NOTHING = "None"
+"""WebArena's word for the action before the first."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
@@ -27,7 +30,12 @@ class Scene:
     url: str
     """Public address of the current tab."""
     previous: str
-    """The action before, as it was spelled; `None` at the start."""
+    """The action before, as it was spelled; `NOTHING` at the start."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether nothing was done yet."""
+        return self.previous == NOTHING
 
     @property
     def elements(self) -> tuple[Element, ...]:

@@ -20,7 +20,8 @@ from agentrl_envs.errors import TaskError
 
 
 class WebTasks:
-    """Tasks on web sites, by index. A task's hash decides its split; both are finite."""
+    """Tasks on web sites, by index. A task's hash decides its split, unless all are held out; both
+    splits are finite."""
 
     name = NAME
 
@@ -44,6 +45,10 @@ class WebTasks:
         if index < 0:
             raise TaskError(f"index: {index} is negative; count from 0")
         tasks = self._tasks[split]
+        if not tasks and self.options.evaluation_only and split == "train":
+            raise TaskError(
+                "web.options.evaluation_only: every task is held out; set it to false to train"
+            )
         if not tasks:
             raise TaskError(f"web.options.tasks: no task falls into {split}; give more tasks")
         return tasks[index % len(tasks)]
@@ -96,5 +101,6 @@ class WebTasks:
         """The tasks of each split, in the order of their source, without repeats."""
         tasks: dict[Split, dict[str, Task]] = {"train": {}, "heldout": {}}
         for task in self._sites.tasks():
-            tasks[split_of(task.id)].setdefault(task.id, task)
+            split: Split = "heldout" if self.options.evaluation_only else split_of(task.id)
+            tasks[split].setdefault(task.id, task)
         return {split: list(found.values()) for split, found in tasks.items()}

@@ -1,11 +1,13 @@
 """The terse text form, for small models: words without punctuation, and a list of actions.
 
-    goal tell the price of the red mug ; page shop ; click 1 home ; field 2 search ; text red mug
-    > type 2 red mug
+    goal tell the price of the red mug ; page shop ; click home , cart ; field search ; text red mug
+    > type search red mug
 
-Texts are lower case and split where a character is neither letter nor digit. What may be typed are
-the phrases that the intent's template was filled with (else its runs of words), and what may be
-answered are the texts in view, so the agent chooses among actions instead of spelling them.
+Texts are lower case and split where a character is neither letter nor digit. An element is named by
+its words, which are often words of the goal, and has a number only if another one before it has the
+same name. Only the first observation states the goal. What may be typed are the phrases that the
+intent's template was filled with (else its runs of words), and what may be answered are the texts
+in view, so the agent chooses among actions instead of spelling them.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ TOLD = frozenset(
 """Roles whose names are shown as text, and may be the answer."""
 
 MOST_ELEMENTS = 60
-"""Elements with a number; later ones are not shown."""
+"""Elements to act on that are shown."""
 MOST_WORDS = 8
 """Words of one element that are shown."""
 MOST_ANSWER_WORDS = 6
@@ -40,9 +42,24 @@ UNKNOWN = "unknown"
 """Stands for a word that is not in the vocabulary."""
 
 FORM_WORDS = (
-    *(";", "action", "back", "click", "down", "field", "go", "goal", "no", "off", "on", "outside"),
+    *(
+        ",",
+        ";",
+        "action",
+        "back",
+        "click",
+        "down",
+        "field",
+        "go",
+        "goal",
+        "no",
+        "off",
+        "on",
+        "outside",
+    ),
     *("page", "scroll", "sites", "stop", "such", "text", "the", "there", "to", "type", "up"),
     UNKNOWN,
+    "unnamed",
 )
 STOP_WORDS = frozenset(
     ("a", "an", "and", "by", "for", "from", "in", "is", "it", "its", "me", "my", "of", "on", "or")
@@ -71,16 +88,15 @@ class TerseForm:
     def menu(self, scene: Scene) -> Mapping[str, Action]:
         """Clicks, texts to type, scrolling, going back and, last, the ends of the episode."""
         actions: dict[str, Action] = {}
-        numbered = _numbered(scene.elements)
         alone = _alone_in_their_form(scene.elements)
         typed = scene.phrases or _runs(scene.intent)
-        for number, element in numbered:
+        for element, name in self._named(scene.elements):
             if element.role in CLICKED:
-                actions[self._spelled("click", str(number), element.name)] = Click(element.id)
+                actions.setdefault(f"click {name}", Click(element.id))
             else:
                 for phrase in typed:
                     action = Type(element.id, phrase, element.id in alone)
-                    actions.setdefault(self._spelled("type", str(number), phrase), action)
+                    actions.setdefault(f"type {name} {self._spelled(phrase)}", action)
         actions |= self._moves(scene)
         actions["stop"] = Stop()
         if scene.wants_answer:
@@ -106,7 +122,8 @@ class TerseForm:
 
     def observation(self, scene: Scene, menu: Mapping[str, Action], message: str) -> Observation:
         parts = [self._spelled(message)] if message else []
-        parts.append(self._spelled("goal", scene.intent, limit=None))
+        if scene.is_first:
+            parts.append(self._spelled("goal", scene.intent, limit=None))
         parts.append(self._spelled("page", scene.view.titles[scene.view.current]))
         parts += self._lines(scene)
         return Observation(text=" ; ".join(parts), admissible=tuple(menu))
@@ -120,14 +137,33 @@ class TerseForm:
         return self._spelled("goal", goal, limit=None) + found + rest
 
     def _lines(self, scene: Scene) -> Iterator[str]:
-        numbers = {element.id: number for number, element in _numbered(scene.elements)}
-        for element in scene.elements:
-            number = numbers.get(element.id)
-            if number is not None:
-                what = "click" if element.role in CLICKED else "field"
-                yield self._spelled(what, str(number), element.name, _state(element))
-            elif element.role in TOLD and _words(element.name):
-                yield self._spelled("text", element.name)
+        """What is on the page, in its order; neighbours of a kind share its word."""
+        names = {element.id: name for element, name in self._named(scene.elements)}
+        shown = (self._shown(element, names.get(element.id)) for element in scene.elements)
+        for kind, line in groupby((each for each in shown if each), key=lambda each: each[0]):
+            yield f"{kind} {' , '.join(text for _, text in line)}"
+
+    def _shown(self, element: Element, name: str | None) -> tuple[str, str] | None:
+        """Kind and text of an element; None: it is not shown. `name`: of one to act on."""
+        if name is not None:
+            kind = "click" if element.role in CLICKED else "field"
+            return kind, f"{name} {_state(element)}".rstrip()
+        if element.role in TOLD and _words(element.name):
+            return "text", self._spelled(element.name)
+        return None
+
+    def _named(self, elements: Iterable[Element]) -> list[tuple[Element, str]]:
+        """The elements to act on and their names, which are all different."""
+        usable = [each for each in elements if each.role in CLICKED | TYPED][:MOST_ELEMENTS]
+        named: dict[str, Element] = {}
+        for element in usable:
+            name = own = self._spelled(element.name) or "unnamed"
+            number = 1
+            while name in named:
+                number += 1
+                name = f"{own} {number}"
+            named[name] = element
+        return [(element, name) for name, element in named.items()]
 
     def parse(self, reply: str, menu: Mapping[str, Action]) -> Action | Refusal:
         action = menu.get(" ".join(reply.lower().split()))
@@ -142,12 +178,6 @@ class TerseForm:
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
-
-
-def _numbered(elements: Iterable[Element]) -> list[tuple[int, Element]]:
-    """The elements to act on, numbered from 1."""
-    usable = [each for each in elements if each.role in CLICKED | TYPED]
-    return list(enumerate(usable[:MOST_ELEMENTS], 1))
 
 
 def _state(element: Element) -> str:

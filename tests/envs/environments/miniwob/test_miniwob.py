@@ -29,9 +29,9 @@ def test_the_pages_own_script_gives_the_reward(tasks):
     text = environment.reset(first_of(tasks, "enter-text")).text
     name = re.search(r"goal enter (\w+) into", text)
     assert name is not None
-    step = environment.step(f"type 1 {name[1]}")
+    step = environment.step(f"type unnamed {name[1]}")
     assert (step.reward, step.terminated) == (0.0, False)
-    step = environment.step("click 2 submit")
+    step = environment.step("click submit")
     assert (step.reward, step.raw_score, step.terminated, step.success) == (1.0, 1.0, True, True)
     environment.close()
 
@@ -39,7 +39,7 @@ def test_the_pages_own_script_gives_the_reward(tasks):
 def test_a_wrong_action_ends_the_task_with_a_raw_score_of_minus_1_and_no_reward(tasks):
     environment = tasks.environment()
     environment.reset(first_of(tasks, "enter-text"))
-    step = environment.step("click 2 submit")
+    step = environment.step("click submit")
     assert (step.reward, step.raw_score, step.terminated, step.success) == (0.0, -1.0, True, False)
     environment.close()
 

@@ -39,7 +39,7 @@ def test_a_task_of_one_click_is_solved_in_the_terse_form(tasks, category):
     assert isinstance(move, Click)
     environment = tasks.environment()
     offered = environment.reset(task).admissible or ()
-    wanted = [action for action in offered if action.split(" ", 2)[2:] == [move.name.lower()]]
+    wanted = [action for action in offered if action == f"click {move.name.lower()}"]
     offered = environment.step(wanted[-1]).observation.admissible or ()
     answer = str(sought.moves[-1].text).lower()
     ends = [action for action in offered if action.replace("stop", "").strip() == answer]

@@ -1,8 +1,10 @@
 import logging
 
 import pytest
+from pydantic import ValidationError
 from web_tasks import config, task_set
 
+from agentrl_envs.environments.web import WebOptions
 from agentrl_envs.environments.web.task_config import task_of
 from agentrl_envs.errors import TaskError
 
@@ -59,3 +61,16 @@ def test_a_task_file_that_is_missing_or_no_json_is_an_error_that_names_it(tmp_pa
     (tmp_path / "tasks.json").unlink()
     with pytest.raises(TaskError, match=r"tasks\.json: No such file"):
         found.size("train")
+
+
+def test_tasks_for_evaluation_only_are_all_held_out(tmp_path):
+    given = [config(intent=f"tell price {number}") for number in range(20)]
+    tasks = task_set(tmp_path, "http://shop.example", given, evaluation_only=True)
+    assert (tasks.size("train"), tasks.size("heldout")) == (0, 20)
+    with pytest.raises(TaskError, match="evaluation_only: every task is held out"):
+        tasks.task("train", 0)
+
+
+def test_evaluation_only_without_a_task_file_is_refused():
+    with pytest.raises(ValidationError, match="evaluation_only: holds out the tasks"):
+        WebOptions(evaluation_only=True)

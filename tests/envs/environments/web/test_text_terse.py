@@ -25,12 +25,13 @@ def test_a_page_is_a_few_words_and_a_list_of_actions(site, tmp_path):
     environment = terse(tmp_path, site).environment()
     first = environment.reset(task(start="__SHOPPING__/mug"))
     assert first.text == (
-        "goal tell the price of the red mug ; page mug ; text red mug ; text 12 ; text dishwasher"
-        " ; text microwave ; field 1 amount ; text 2"
+        "goal tell the price of the red mug ; page mug ; text red mug , 12 , dishwasher , microwave"
+        " ; field amount ; text 2"
     )
     assert first.admissible == (
-        *("type 1 tell", "type 1 price", "type 1 red mug", "type 1 red", "type 1 mug"),
-        *("stop", "stop red mug", "stop 12", "stop dishwasher", "stop microwave", "stop 2"),
+        *("type amount tell", "type amount price", "type amount red mug", "type amount red"),
+        *("type amount mug", "stop", "stop red mug", "stop 12", "stop dishwasher"),
+        *("stop microwave", "stop 2"),
     )
     environment.close()
 
@@ -46,10 +47,21 @@ def test_a_text_is_typed_and_sent_where_the_form_has_one_field(site, tmp_path):
     environment = terse(tmp_path, site).environment()
     values = {"instantiation_dict": {"thing": "red mug"}}
     environment.reset(task_of({**config(intent="look for the red mug"), **values}))
-    step = environment.step("type 6 red mug")
-    assert step.observation.text == (
-        "goal look for the red mug ; page search ; text results for red mug"
+    step = environment.step("type search red mug")
+    assert step.observation.text == ("page search ; text results for red mug")
+    environment.close()
+
+
+def test_only_the_first_observation_states_the_goal_so_that_another_can_take_its_place(
+    site, tmp_path
+):
+    tasks = terse(tmp_path, site)
+    environment = tasks.environment()
+    first = environment.reset(task(start="__SHOPPING__/mug")).text
+    assert tasks.relabel(first, "open the page of the mug").startswith(
+        "goal open the page of the mug ; page mug ;"
     )
+    assert "goal" not in environment.step("type amount mug").observation.text.split()
     environment.close()
 
 

@@ -18,8 +18,9 @@ from agentrl_envs.browser.actions import (
     TabFocus,
     Type,
 )
-from agentrl_envs.browser.session import BrowserSession, View
+from agentrl_envs.browser.session import BrowserSession
 from agentrl_envs.browser.thread import first_line
+from agentrl_envs.browser.view import View
 
 SCROLL: Final = """
 sign => (document.scrollingElement || document.body).scrollBy(

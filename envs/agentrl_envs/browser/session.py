@@ -8,22 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from playwright.async_api import (
-    Browser,
-    BrowserContext,
-    CDPSession,
-    Error,
-    Page,
-    StorageState,
-)
+from playwright.async_api import Browser, BrowserContext, Error, Page, StorageState
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from agentrl_envs.browser.accessibility import Element, elements
+from agentrl_envs.browser.accessibility import Element
 from agentrl_envs.browser.activity import Activity, origin_of
+from agentrl_envs.browser.devtools import EMPTY, DevTools
 from agentrl_envs.browser.quiet import (
     MOVING_MS,
     QUIET_MS,
@@ -31,6 +23,7 @@ from agentrl_envs.browser.quiet import (
     WATCH_TIMERS,
 )
 from agentrl_envs.browser.thread import BrowserThread, first_line
+from agentrl_envs.browser.view import View
 from agentrl_envs.errors import SessionError
 
 ROUNDS = 8
@@ -43,22 +36,6 @@ values => { for (const [name, value] of Object.entries(values)) localStorage.set
 """
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """What a session shows: its tabs and the elements of the current one."""
-
-    url: str
-    titles: tuple[str, ...]
-    current: int
-    """Index of the current tab."""
-    elements: tuple[Element, ...]
-    above: bool
-    """Whether the page goes on above the viewport."""
-    below: bool
-    has_back: bool
-    """Whether there is a page to go back to."""
-
-
 class BrowserSession:
     """Tabs, their cookies and storage."""
 
@@ -66,7 +43,7 @@ class BrowserSession:
         self.width, self.height = width, height
         self._thread = thread
         self._context: BrowserContext | None = None
-        self._protocols: WeakKeyDictionary[Page, CDPSession] = WeakKeyDictionary()
+        self._devtools = DevTools(width, height)
         self._activity = Activity()
         self.pages: list[Page] = []
         """The tabs, in the order in which they were opened."""
@@ -105,8 +82,8 @@ class BrowserSession:
 
     async def _empty(self) -> None:
         """Leave the page of the last episode and forget the history."""
-        await self.page.goto("about:blank")
-        await (await self._protocol(self.page)).send("Page.resetNavigationHistory")
+        await self.page.goto(EMPTY)
+        await self._devtools.forget_history(self.page)
 
     async def _new_context(self, browser: Browser) -> BrowserContext:
         context = await browser.new_context(
@@ -140,13 +117,10 @@ class BrowserSession:
         that it shows, so a tab that has seen several is not used again."""
         assert self._context is not None
         await self._context.clear_cookies()
-        protocol = await self._protocol(before[0])
         with suppress(Error):  # a page without storage, such as an error page
             await before[0].evaluate("sessionStorage.clear(); window.name = ''")
-        for origin in self._activity.origins | {origin_of(page.url) for page in before}:
-            await protocol.send(
-                "Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"}
-            )
+        origins = self._activity.origins | {origin_of(page.url) for page in before}
+        await self._devtools.clear_storage(before[0], origins)
 
     async def end(self) -> None:
         """Close the tabs and forget the context. May be called twice."""
@@ -212,65 +186,29 @@ class BrowserSession:
             return await self._view()
 
     async def _view(self) -> View:
-        protocol = await self._protocol(self.page)
-        tree, layout, back = await asyncio.gather(
-            protocol.send("Accessibility.getFullAXTree"),
-            protocol.send("DOMSnapshot.captureSnapshot", {"computedStyles": []}),
-            self._history_entry(-1),
-        )
-        document = layout["documents"][0]
-        titles = [
-            layout["strings"][document["title"]] if page is self.page else await page.title()
-            for page in self.pages
-        ]
-        top, height = document.get("scrollOffsetY", 0), document.get("contentHeight", 0)
+        seen = await self._devtools.snapshot(self.page)
+        titles = [seen.title if page is self.page else await page.title() for page in self.pages]
         return View(
             url=self.page.url,
             titles=tuple(titles),
             current=self.current,
-            elements=elements(tree["nodes"], layout, self.width, self.height),
-            above=top > 0,
-            below=top + self.height < height - 1,
-            has_back=back is not None,
+            elements=seen.elements,
+            above=seen.above,
+            below=seen.below,
+            has_back=seen.has_back,
         )
 
     async def go(self, step: int) -> bool:
         """Go `step` entries on in the history of the current tab. False: there is no such page."""
-        entry = await self._history_entry(step)
+        entry = await self._devtools.history_entry(self.page, step)
         if entry is not None:
             self._activity.navigates(self.page)
-            protocol = await self._protocol(self.page)
-            await protocol.send("Page.navigateToHistoryEntry", {"entryId": entry})
+            await self._devtools.go(self.page, entry)
         return entry is not None
-
-    async def _history_entry(self, step: int) -> int | None:
-        """Chromium's id of an entry; None: there is none but the empty first page."""
-        history = await (await self._protocol(self.page)).send("Page.getNavigationHistory")
-        index, entries = history["currentIndex"] + step, history["entries"]
-        if 0 <= index < len(entries) and entries[index]["url"] != "about:blank":
-            return int(entries[index]["id"])
-        return None
 
     async def call_on(self, element: Element, function: str) -> Any:
         """The result of a JavaScript function of ours whose `this` is the element's node."""
-        protocol = await self._protocol(self.page)
-        found = await protocol.send("DOM.resolveNode", {"backendNodeId": element.node})
-        answer = await protocol.send(
-            "Runtime.callFunctionOn",
-            {
-                "objectId": found["object"]["objectId"],
-                "functionDeclaration": function,
-                "returnByValue": True,
-                "userGesture": True,
-            },
-        )
-        return answer["result"].get("value")
-
-    async def _protocol(self, page: Page) -> CDPSession:
-        assert self._context is not None
-        if page not in self._protocols:
-            self._protocols[page] = await self._context.new_cdp_session(page)
-        return self._protocols[page]
+        return await self._devtools.call_on(self.page, element, function)
 
     async def _leave_error_page(self) -> None:
         """Return from the browser's own error page."""

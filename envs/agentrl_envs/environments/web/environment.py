@@ -106,6 +106,10 @@ class WebEnvironment:
         self._menu = self._form.menu(self._scene)
         after = self._scene.url
         achieved = () if after == scene.url else self._goals.get(after, ())
+        ends = self._options.end_on_page and config.asks_for_a_page
+        if ends and (reward := self._graded(config, "")):
+            self._score = reward
+            return self._told(message, wellformed=True, reward=reward, achieved=achieved)
         return self._finish(config, message, wellformed=not message, achieved=achieved)
 
     def close(self) -> None:

@@ -71,6 +71,9 @@ class WebOptions(BaseModel):
     grade_at_limit: bool = True
     """Whether an episode that reaches the turn limit is graded as if it had stopped without an
     answer. Never with `compat: agentgym`."""
+    end_on_page: bool = False
+    """Whether a task that is graded by its last page alone (`url_match`) ends, solved, as soon as
+    that page is open. Otherwise, as in WebArena, the agent has to stop there."""
     timeout_s: Annotated[float, Field(gt=0, le=600)] = 30.0
     """Seconds after which an action, or a page that does not load, loses the session."""
     judge: Judge | None = None

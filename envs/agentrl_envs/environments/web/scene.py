@@ -8,7 +8,7 @@ from typing import Protocol
 
 from agentrl_envs.browser.accessibility import Element
 from agentrl_envs.browser.actions import Action
-from agentrl_envs.browser.session import View
+from agentrl_envs.browser.view import View
 from agentrl_envs.env import Observation
 
 NOTHING = "None"

@@ -93,6 +93,11 @@ class TaskConfig(BaseModel):
         return tuple(sorted((v for v in values if v and v in self.intent), key=self.intent.index))
 
     @property
+    def asks_for_a_page(self) -> bool:
+        """Whether the page at the end decides alone, whatever else was done."""
+        return self.evaluation.eval_types == ("url_match",)
+
+    @property
     def logs_in(self) -> bool:
         return self.storage_state is not None
 
@@ -134,7 +139,7 @@ def goals_by_address(tasks: Iterable[Task]) -> dict[str, tuple[str, ...]]:
     goals: dict[str, dict[str, None]] = {}
     for task in tasks:
         config = config_of(task)
-        if config.evaluation.eval_types == ("url_match",):
+        if config.asks_for_a_page:
             address = config.evaluation.reference_url or ""
             goals.setdefault(address, {})[config.intent] = None
     return {address: tuple(intents) for address, intents in goals.items()}

@@ -207,6 +207,13 @@ def test_the_url_is_graded(play):
     assert not play("```stop```", intent="open the mug", **wanted).success
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_task_that_asks_for_a_page_ends_there_where_the_options_say_so(play, ends):
+    wanted = {"reference_url": "__SHOPPING__/mug"}
+    step = play("```click [3]```", options={"end_on_page": ends}, **wanted)
+    assert (step.terminated, step.success, step.reward) == (ends, ends, float(ends))
+
+
 def test_an_element_of_a_page_is_graded(play):
     program = {
         "url": "__SHOPPING__/mug",

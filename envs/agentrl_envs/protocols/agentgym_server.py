@@ -23,7 +23,12 @@ from starlette.routing import BaseRoute, Route
 from agentrl_envs.env import Numbered, Observation, Step, Task, TaskSet
 from agentrl_envs.errors import OptionError, SessionError, TaskError
 from agentrl_envs.protocol import MAX_ACTION_CHARS
-from agentrl_envs.protocols.agentgym_families import FAMILIES, Family
+from agentrl_envs.protocols.agentgym_families import (
+    FAMILIES,
+    Family,
+    action_line,
+    last_action,
+)
 from agentrl_envs.server.app import Gateway
 from agentrl_envs.server.error_responses import error_detail
 from agentrl_envs.server.sessions import Sessions
@@ -85,6 +90,11 @@ class AgentGymServer:
         self._family = family
         self._sessions = sessions
         self._tasks = tasks
+        # These families' clients send the action of a reply alone. An environment that asks for
+        # ReAct replies would find none in it.
+        self._restores_reply = (
+            family.read in (action_line, last_action) and "Action:" in task_set.instructions()
+        )
         self._games: dict[int, Game] = {}
         self._created = 0
 
@@ -133,6 +143,8 @@ class AgentGymServer:
         action = body.get("action")
         if not isinstance(action, str):
             raise TaskError("action: must be text")
+        if self._restores_reply and "Action:" not in action:
+            action = f"Action: {action}"
         async with game.lock:
             if game.lease is None:
                 raise SessionError("the environment has no task; call reset first")

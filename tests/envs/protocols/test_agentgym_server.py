@@ -34,6 +34,26 @@ def test_a_number_is_a_level_and_a_seed_and_a_session_an_integer():
         assert (post(url, "close", id=1), post(url, "close", id=1)) == (True, False)
 
 
+def test_an_action_that_agentgyms_client_sends_alone_gets_agentgyms_reason():
+    """The client takes the action out of the reply: the server sees no `Action:`."""
+    menu = '["turn left", "turn right", "pickup yellow key 1", "go to yellow key 1", '
+    refusal = "There is a barrier in front of you, you can't move forward."
+    unknown = "The action is not recognized. Please check valid actions."
+    with served(BabyAITasks(PUBLISHED)) as url:
+        post(url, "create")
+        post(url, "reset", id=0, data_idx=1808)
+        facing = post(url, "step", id=0, action="turn left")["observation"]
+        assert "You are facing a wall 1 steps away." in facing
+        listed = f'\nAvailable actions: {menu}"check available actions"]'
+        for action, answer in {
+            "move forward": refusal,
+            "dance": unknown,
+            "": "No change in state.",
+            "Thought: hm.\nAction: move forward": refusal,
+        }.items():
+            assert post(url, "step", id=0, action=action)["observation"] == answer + listed
+
+
 def test_errors_have_status_200_as_agentgyms_clients_require_and_lose_nothing_else():
     with served(BabyAITasks(PUBLISHED), capacity=1) as url:
         post(url, "create")

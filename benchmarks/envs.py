@@ -153,7 +153,7 @@ def server(
         yield process.stderr.readline().split()[2].rstrip(","), process.pid
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=120)  # calls that have begun end first
 
 
 async def measure(

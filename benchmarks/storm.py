@@ -18,6 +18,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -35,6 +36,8 @@ from agentrl_envs.errors import SessionError
 from agentrl_pipelines.cli.commands.envs import parse_options
 
 MOST_TURNS = 12
+TASKS = 2_000
+"""Training tasks that are dealt. BabyAI builds every world up to an index, to tell equal ones."""
 SAMPLE_S = 5.0
 CHUNK = 1 << 16
 
@@ -56,6 +59,8 @@ class Tally:
     steps: int = 0
     episodes: int = 0
     lost: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Why sessions were lost: numbers and addresses are left out."""
     requests: int = 0
     slow: int = 0
     failed: int = 0
@@ -194,7 +199,7 @@ async def play(
     while time.monotonic() < until:
         session = world.session()
         try:
-            task = await world.task("train", draws.randrange(10**6))
+            task = await world.task("train", draws.randrange(TASKS))
             seen = await session.reset(task)
             episode = Episode(task, [seen.text])
             for _ in range(MOST_TURNS):
@@ -210,8 +215,10 @@ async def play(
             tally.episodes += 1
             if len(tally.kept) < keep or draws.random() < 0.02:
                 tally.kept[keep - 1 :] = [episode]
-        except SessionError:
+        except SessionError as error:
             tally.lost += 1
+            reason = re.sub(r"\S*\d\S*", "N", str(error))[:160]
+            tally.reasons[reason] = tally.reasons.get(reason, 0) + 1
         finally:
             await session.close()
 

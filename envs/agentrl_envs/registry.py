@@ -51,76 +51,50 @@ class BuiltIn:
         return make(options)
 
 
+def _built_in(folder: str, prefix: str, summary: str, needs: Needs = PYTHON_ONLY) -> BuiltIn:
+    """The environment in a module of `environments`, whose classes are `<prefix>Options` and
+    `<prefix>Tasks`."""
+    return BuiltIn(
+        summary=summary,
+        module=f"agentrl_envs.environments.{folder}",
+        options=f"{prefix}Options",
+        tasks=f"{prefix}Tasks",
+        needs=needs,
+    )
+
+
 BUILT_IN = {
-    "babyai": BuiltIn(
-        summary="grid rooms with doors, keys, balls and boxes; goals in words",
-        module="agentrl_envs.environments.babyai",
-        options="BabyAIOptions",
-        tasks="BabyAITasks",
+    "babyai": _built_in(
+        "babyai", "BabyAI", "grid rooms with doors, keys, balls and boxes; goals in words"
     ),
-    "textcraft": BuiltIn(
-        summary="craft an item from Minecraft recipes, ingredient by ingredient",
-        module="agentrl_envs.environments.textcraft",
-        options="TextCraftOptions",
-        tasks="TextCraftTasks",
+    "textcraft": _built_in(
+        "textcraft", "TextCraft", "craft an item from Minecraft recipes, ingredient by ingredient"
     ),
-    "search": BuiltIn(
-        summary="answer questions by searching a corpus, over several turns",
-        module="agentrl_envs.environments.search",
-        options="SearchOptions",
-        tasks="SearchTasks",
+    "search": _built_in(
+        "search", "Search", "answer questions by searching a corpus, over several turns"
     ),
-    "sciworld": BuiltIn(
-        summary="science experiments in a simulated house; needs Java",
-        module="agentrl_envs.environments.sciworld",
-        options="SciWorldOptions",
-        tasks="SciWorldTasks",
-        needs=SCIENCE,
+    "sciworld": _built_in(
+        "sciworld", "SciWorld", "science experiments in a simulated house; needs Java", SCIENCE
     ),
-    "web": BuiltIn(
-        summary="web navigation: WebArena's tasks, on given or on our own sites",
-        module="agentrl_envs.environments.web",
-        options="WebOptions",
-        tasks="WebTasks",
-        needs=WEB,
+    "web": _built_in(
+        "web", "Web", "web navigation: WebArena's tasks, on given or on our own sites", WEB
     ),
-    "miniwob": BuiltIn(
-        summary="MiniWoB++: small web pages with one instruction each",
-        module="agentrl_envs.environments.miniwob",
-        options="MiniWobOptions",
-        tasks="MiniWobTasks",
-        needs=WEB,
+    "miniwob": _built_in(
+        "miniwob", "MiniWob", "MiniWoB++: small web pages with one instruction each", WEB
     ),
-    "textworld": BuiltIn(
-        summary="generated text adventures: rooms, containers, keys and food",
-        module="agentrl_envs.environments.textworld_games",
-        options="TextWorldOptions",
-        tasks="TextWorldTasks",
-        needs=TEXTWORLD,
+    "textworld": _built_in(
+        "textworld_games",
+        "TextWorld",
+        "generated text adventures: rooms, containers, keys and food",
+        TEXTWORLD,
     ),
-    "wordle": BuiltIn(
-        summary="guess a word of five letters in six attempts",
-        module="agentrl_envs.environments.wordle",
-        options="WordleOptions",
-        tasks="WordleTasks",
+    "wordle": _built_in("wordle", "Wordle", "guess a word of five letters in six attempts"),
+    "maze": _built_in("maze", "Maze", "find the way to a goal by the walls around"),
+    "gymnasium": _built_in(
+        "gymnasium_text", "Gymnasium", "any Gymnasium environment with text, by its id"
     ),
-    "maze": BuiltIn(
-        summary="find the way to a goal by the walls around",
-        module="agentrl_envs.environments.maze",
-        options="MazeOptions",
-        tasks="MazeTasks",
-    ),
-    "gymnasium": BuiltIn(
-        summary="any Gymnasium environment with text, by its id",
-        module="agentrl_envs.environments.gymnasium_text",
-        options="GymnasiumOptions",
-        tasks="GymnasiumTasks",
-    ),
-    "corridor": BuiltIn(
-        summary="walk to a door and open it; tiny, for tests and first tries",
-        module="agentrl_envs.environments.corridor",
-        options="CorridorOptions",
-        tasks="CorridorTasks",
+    "corridor": _built_in(
+        "corridor", "Corridor", "walk to a door and open it; tiny, for tests and first tries"
     ),
 }
 

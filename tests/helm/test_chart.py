@@ -41,6 +41,7 @@ def test_the_defaults_install_an_operator_and_no_store_or_tracker(render: Render
         "Deployment",
         "NetworkPolicy",
         "NetworkPolicy",
+        "NetworkPolicy",
         "Pod",
         "PodDisruptionBudget",
         "Role",

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from agentrl_operator.manifests import labels
+from agentrl_operator.manifests import ray_cluster
+from agentrl_operator.manifests.labels import ENVIRONMENT
 from agentrl_pipelines.kfp_pipeline import pipeline_spec
-from agentrl_pipelines.labels import ENVIRONMENT_PORT
+from agentrl_pipelines.labels import ENVIRONMENT_PORT, RAY_LABEL, RAY_PORT
 
 Manifest = dict[str, Any]
 Render = Callable[..., list[Manifest]]
@@ -196,21 +197,48 @@ def test_egress_allows_the_namespace_of_a_cluster_address_and_the_port_of_any_ot
     assert spec["egress"] == [DNS, API_SERVER, namespace("kubeflow"), rule]
 
 
-def test_environment_servers_accept_only_stages_and_have_no_egress(
+def test_environment_servers_accept_only_stages_and_samplers_and_have_no_egress(
     render: Render,
 ) -> None:
     found = policies(render({"watchNamespaces": ["a", "b"]}))
     for where in ("a", "b"):
         spec = found[f"{where}/agentrl-environments"]
-        assert spec["podSelector"] == labelled(labels.ENVIRONMENT)
+        assert spec["podSelector"] == labelled(ENVIRONMENT)
         assert spec["ingress"] == [
             {
-                "from": [{"podSelector": labelled(pipeline_spec.STAGE_LABEL)}],
+                "from": [
+                    {"podSelector": labelled(pipeline_spec.STAGE_LABEL)},
+                    {"podSelector": labelled(RAY_LABEL)},
+                ],
                 "ports": [{"protocol": "TCP", "port": ENVIRONMENT_PORT}],
             }
         ]
         assert spec["policyTypes"] == ["Ingress", "Egress"]
         assert spec["egress"] == []
+
+
+def test_pods_of_ray_clusters_accept_only_each_other_and_no_dashboard(render: Render) -> None:
+    spec = policies(render({"watchNamespaces": ["a"]}))["a/agentrl-ray"]
+    assert spec["podSelector"] == labelled(RAY_LABEL)
+    (ingress,) = spec["ingress"]
+    assert ingress["from"] == [{"podSelector": labelled(RAY_LABEL)}]
+    ranges = [(one["port"], one["endPort"]) for one in ingress["ports"]]
+
+    def is_open(port: int) -> bool:
+        return any(first <= port <= last for first, last in ranges)
+
+    assert all(is_open(int(port)) for port in ray_cluster.PORTS.values())
+    assert is_open(RAY_PORT)
+    assert is_open(40000)  # where trainers meet
+    assert not any(is_open(port) for port in (8265, int(ray_cluster.HEALTH_PORT), 8080))
+
+
+def test_rays_dashboard_can_be_opened_for_some(render: Render) -> None:
+    peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    values = {"watchNamespaces": ["a"], "networkPolicy": {"rayFrom": [peer]}}
+    _, opened = policies(render(values))["a/agentrl-ray"]["ingress"]
+    assert opened["from"] == [peer]
+    assert [one["port"] for one in opened["ports"]] == [8265, 8080]
 
 
 def test_with_runs_in_any_profile_minio_and_mlflow_accept_all_namespaces(

@@ -19,6 +19,7 @@ OPERATOR: Granted = {
     ("", "pods"): {"list"},
     ("", "events"): {"create"},
     ("argoproj.io", "workflows"): {"list", "delete"},
+    ("ray.io", "rayclusters"): {"get", "create", "delete"},
 }
 OWN_LEASE: Granted = {("coordination.k8s.io", "leases"): {"get", "update", "create"}}
 EVERYWHERE: Granted = {

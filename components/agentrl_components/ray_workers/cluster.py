@@ -6,11 +6,13 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from agentrl_components.errors import RunError
+from agentrl_components.ray_workers.driver_node import DriverNode, address_towards
 from agentrl_components.ray_workers.resources import Reservations
 
 QUIET = {
@@ -21,6 +23,9 @@ OBJECT_STORE_BYTES = 256 << 20
 """Shared memory of an embedded Ray, in which weights are handed over. Ray spills to disk above."""
 ANSWER_S = 10.0
 """How long an address may take to accept a connection."""
+WORKERS_S = 600.0
+"""How long to wait for the nodes of the run's own cluster."""
+POLL_S = 1.0
 
 
 def connect(address: str, reserved: Reservations) -> Callable[[], None]:
@@ -45,14 +50,44 @@ def connect(address: str, reserved: Reservations) -> Callable[[], None]:
     with _signal_handlers_kept():
         if address == "embedded":
             _start(reserved)
+            leave = _leave
         else:
-            _join(address)
+            leave = _join(own_cluster() if address == "cluster" else address)
     try:
-        reserved.check(ray.cluster_resources())
+        if address == "cluster":
+            _wait_for_workers(reserved)
+        else:
+            reserved.check(ray.cluster_resources())
     except BaseException:
-        _leave()
+        leave()
         raise
-    return _leave
+    return leave
+
+
+def own_cluster() -> str:
+    """The address of the Ray cluster that the operator keeps for this run.
+
+    Raises:
+        RunError: this process is not a stage that the operator started.
+    """
+    address = os.environ.get("RAY_ADDRESS")
+    if not address:
+        raise RunError(
+            "spec.compute.ray: is cluster, but RAY_ADDRESS is not set: the operator creates a Ray "
+            "cluster for runs on Kubernetes only; set the field to embedded, or apply the manifest"
+        )
+    return address
+
+
+def _wait_for_workers(reserved: Reservations) -> None:
+    """Wait until the cluster has a node for every actor: one whose pod was replaced joins soon."""
+    import ray
+
+    deadline = time.monotonic() + WORKERS_S
+    while missing := reserved.missing(ray.cluster_resources()):
+        if time.monotonic() > deadline:
+            raise RunError(f"spec.compute.ray: the Ray cluster of the run has {missing}")
+        time.sleep(POLL_S)
 
 
 def _start(reserved: Reservations) -> None:
@@ -71,24 +106,58 @@ def _start(reserved: Reservations) -> None:
     )
 
 
-def _join(address: str) -> None:
-    """Connect to an existing cluster. Ray itself would try for minutes if nothing answers."""
+def _join(address: str) -> Callable[[], None]:
+    """Connect to an existing cluster, by a node of it on this machine, and return a function that
+    disconnects. Ray itself would try for minutes if nothing answers. Without a node here, start one
+    for the time of the connection."""
     import ray
 
     check_answers(address)
+    node = None if "://" in address or _has_node(address) else _driver_node(address)
+    options = {} if node is None else {"_temp_dir": node.folder}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="error")
+        ray.init(address=address, log_to_driver=False, logging_level="error", **options)
     except (ConnectionError, RuntimeError, ValueError) as error:
+        if node is not None:
+            node.close()
         raise RunError(
             f"spec.compute.ray: {address}: Ray refuses the connection: {error}"
         ) from error
 
+    def leave() -> None:
+        _leave()
+        if node is not None:
+            node.close()
+
+    return leave
+
+
+def _has_node(address: str) -> bool:
+    """Whether a node of the cluster runs on this machine."""
+    from ray._raylet import GcsClient  # type: ignore[attr-defined]  # a class of C++
+
+    host, port = _host_and_port(address)
+    own = address_towards(host, port)
+    try:
+        nodes = GcsClient(address=address).get_all_node_info(timeout=ANSWER_S).values()
+    except (RuntimeError, OSError, ValueError):
+        return False  # joining it fails, too, and says why
+    return any(one.node_manager_address == own and one.state == 0 for one in nodes)
+
+
+def _driver_node(address: str) -> DriverNode:
+    return DriverNode(*_host_and_port(address), OBJECT_STORE_BYTES)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    parts = urlsplit(address if "://" in address else f"ray://{address}")
+    return parts.hostname or "", parts.port or 0
+
 
 def check_answers(address: str) -> None:
     """Raise `RunError` if nothing accepts a connection at the address of a cluster."""
-    parts = urlsplit(address if "://" in address else f"ray://{address}")
     try:
-        socket.create_connection((parts.hostname or "", parts.port or 0), ANSWER_S).close()
+        socket.create_connection(_host_and_port(address), ANSWER_S).close()
     except OSError as error:
         raise RunError(
             f"spec.compute.ray: nothing answers at {address} ({error}); check the address, or set "

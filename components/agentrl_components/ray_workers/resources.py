@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import Compute, Samplers, Trainers
+from agentrl_components.spec.fields.compute import whole_cpus
 
+TRAINERS, SAMPLERS = "trainers", "samplers"
+"""Worker groups of the run's own cluster, and resources that their nodes have one of."""
 _UNITS = {
     "": 1.0,
     "m": 1e-3,
@@ -36,11 +40,15 @@ class Reservation:
     gpus: int
     memory: int
     """Bytes. 0: none is reserved."""
+    group: str = ""
+    """The worker group of the run's own cluster: each of its pods is for one actor. Empty: the
+    cluster has no such groups."""
 
-    def options(self) -> dict[str, float]:
+    def options(self) -> dict[str, Any]:
         """As arguments of Ray's `options`."""
-        wanted: dict[str, float] = {"num_cpus": self.cpus, "num_gpus": self.gpus}
-        return wanted | ({"memory": self.memory} if self.memory else {})
+        wanted: dict[str, Any] = {"num_cpus": self.cpus, "num_gpus": self.gpus}
+        group = {"resources": {self.group: 1}} if self.group else {}
+        return wanted | ({"memory": self.memory} if self.memory else {}) | group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +83,28 @@ class Reservations:
                     ]
                 )
 
+    def missing(self, available: Mapping[str, float]) -> str:
+        """Which nodes the run's own cluster with the resources `available` lacks, in words; empty
+        if none."""
+        groups = {TRAINERS: self.trainers.count, SAMPLERS: self.samplers.count}
+        found = {name: int(available.get(name, 0)) for name in groups}
+        if all(found[name] >= count for name, count in groups.items()):
+            return ""
+        return ", ".join(f"{found[name]} of {count} {name}" for name, count in groups.items())
+
 
 def reservations(compute: Compute) -> Reservations:
     """What the actors of a manifest reserve. An embedded Ray reserves no memory: the run's
     processes share this machine as without Ray."""
     trainers = compute.trainers or Trainers()
     samplers = compute.samplers or Samplers()
+    if compute.ray == "cluster":
+        return Reservations(
+            trainers=trainers,
+            samplers=samplers,
+            trainer=_node(trainers.cpu, trainers.gpus, TRAINERS),
+            sampler=_node(samplers.cpu, samplers.gpus, SAMPLERS),
+        )
     memory = 0 if compute.ray == "embedded" else int(amount(trainers.memory))
     return Reservations(
         trainers=trainers,
@@ -88,3 +112,8 @@ def reservations(compute: Compute) -> Reservations:
         trainer=Reservation(cpus=amount(trainers.cpu), gpus=trainers.gpus, memory=memory),
         sampler=Reservation(cpus=1.0, gpus=samplers.gpus, memory=0),
     )
+
+
+def _node(cpu: str, gpus: int, group: str) -> Reservation:
+    """A whole node of the run's own cluster, whose pod limits the memory."""
+    return Reservation(cpus=float(whole_cpus(cpu)), gpus=gpus, memory=0, group=group)

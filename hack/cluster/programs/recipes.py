@@ -84,5 +84,6 @@ MANIFESTS = {
     "manifests/argo-crds": ("workflow-controller", "manifests/base/crds/minimal"),
     "manifests/kfp": ("kfp-apiserver", "manifests/kustomize/base"),
     "manifests/kueue-crds": ("kueue", "config/components/crd/bases"),
+    "manifests/kuberay-crds": ("kuberay", "config/crd/bases"),
     "kfp-config/config.json": ("kfp-apiserver", "backend/src/apiserver/config/config.json"),
 }

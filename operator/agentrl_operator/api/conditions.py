@@ -27,6 +27,7 @@ class Kind(StrEnum):
     ACCEPTED = "Accepted"
     ADMITTED = "Admitted"
     ENVIRONMENTS_READY = "EnvironmentsReady"
+    RAY_CLUSTER_READY = "RayClusterReady"
     PROGRESSING = "Progressing"
     SUSPENDED = "Suspended"
     SUCCEEDED = "Succeeded"
@@ -49,6 +50,8 @@ class Reason(StrEnum):
     STARTING = "Starting"
     SCALED_DOWN = "ScaledDown"
     NONE_SERVED = "NoneServed"
+    RAY_STARTING = "RayStarting"
+    KUBERAY_UNAVAILABLE = "KubeRayUnavailable"
 
     SUBMITTING = "Submitting"
     RUNNING = "Running"

@@ -30,6 +30,15 @@ class Cost(_Part):
     device_seconds: int = 0
 
 
+class Ray(_Part):
+    """The run's Ray cluster."""
+
+    cluster: str
+    workers: str
+    dashboard_url: str
+    metrics_url: str
+
+
 class Status(_Part):
     """The fields are described in `agentrl_components.spec.crd.status`."""
 
@@ -55,6 +64,7 @@ class Status(_Part):
     active_seconds: int = 0
     completion_time: Time | None = None
     cost: Cost | None = None
+    ray: Ray | None = None
     conditions: tuple[Condition, ...] = ()
 
     @property

@@ -13,6 +13,7 @@ from agentrl_components.spec import GROUP, KIND, VERSION
 from agentrl_components.spec.crd.definition import PLURAL
 from agentrl_operator.api.resource import FINALIZER, Resource
 from agentrl_operator.clients import pods
+from agentrl_operator.clients.kuberay import KubeRayApi
 from agentrl_operator.clients.kubernetes_connection import KubernetesConnection, login
 from agentrl_operator.clients.kueue import KueueApi
 from agentrl_operator.clients.pods import Pod
@@ -46,6 +47,7 @@ class KubernetesApi:
         self.request = self._connection.request
         self.close = self._connection.close
         self.kueue = KueueApi(self.request)
+        self.kuberay = KubeRayApi(self.request)
 
     @property
     def requests(self) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentrl_operator.manifests.labels import ENVIRONMENT
-from agentrl_pipelines.labels import KFP_RUN_LABEL, STAGE_LABEL
+from agentrl_pipelines.labels import KFP_RUN_LABEL, RAY_LABEL, STAGE_LABEL
 
 ENDED = ("Succeeded", "Failed")
 """Phases of a pod whose containers have all ended."""
@@ -29,11 +29,13 @@ class Pod:
     """A pod of a run."""
 
     part: str
-    """Its stage or environment; else the name of the pod."""
+    """Its stage, environment or group of the Ray cluster; else the name of the pod."""
     run_id: str
     """The KFP run that it belongs to; empty if it belongs to none."""
     ended: bool
     """Whether all its containers have ended."""
+    ready: bool = False
+    """Whether it is ready."""
     problem: str = ""
     """What stops it from working, or ended it: `OOMKilled`, `ImagePullBackOff: ...`."""
 
@@ -43,9 +45,16 @@ def read(body: Mapping[str, Any]) -> Pod:
     metadata, status = body["metadata"], body.get("status") or {}
     labels = metadata.get("labels") or {}
     return Pod(
-        part=labels.get(STAGE_LABEL) or labels.get(ENVIRONMENT) or metadata["name"],
+        part=labels.get(STAGE_LABEL)
+        or labels.get(ENVIRONMENT)
+        or labels.get(RAY_LABEL)
+        or metadata["name"],
         run_id=labels.get(KFP_RUN_LABEL, ""),
         ended=status.get("phase") in ENDED,
+        ready=any(
+            (one.get("type"), one.get("status")) == ("Ready", "True")
+            for one in status.get("conditions") or ()
+        ),
         problem=next(_problems(status), "")[:LONGEST_PROBLEM],
     )
 

@@ -33,6 +33,11 @@ class Cluster(Protocol):
         """The objects of Kueue."""
         ...
 
+    @property
+    def kuberay(self) -> KubeRay:
+        """The objects of KubeRay."""
+        ...
+
     async def add_finalizer(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Add our finalizer to the AgentRLRun with this metadata. Returns the updated object, an
         empty one if it no longer exists."""
@@ -128,6 +133,23 @@ class Kueue(Protocol):
 
     async def get_priority_class(self, name: str) -> Mapping[str, Any] | None:
         """A WorkloadPriorityClass; None if it does not exist."""
+        ...
+
+
+class KubeRay(Protocol):
+    """The objects of KubeRay. Every method may raise `KubernetesError`, and one that writes
+    `NotLeaderError`. RayClusters are created with `Cluster.create`."""
+
+    async def is_installed(self) -> bool:
+        """Whether the cluster serves KubeRay's API."""
+        ...
+
+    async def get_ray_cluster(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """A RayCluster; None if it does not exist."""
+        ...
+
+    async def delete_ray_cluster(self, namespace: str, name: str) -> None:
+        """Delete a RayCluster if it exists."""
         ...
 
 

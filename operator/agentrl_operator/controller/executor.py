@@ -13,7 +13,12 @@ from agentrl_operator.api.resource import Resource, stage_tracking_uri, tracking
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.protocols import Clients, Submission
 from agentrl_operator.errors import KfpError, MlflowError, RunStoreError
-from agentrl_operator.manifests import environment_server, workload, workload_status
+from agentrl_operator.manifests import (
+    environment_server,
+    ray_cluster,
+    workload,
+    workload_status,
+)
 from agentrl_operator.planning import actions, progress
 from agentrl_operator.planning.actions import Action
 from agentrl_pipelines.platform import resolve
@@ -50,6 +55,13 @@ class Executor:
                 await self._apply_environment(resource, action)
             case actions.DeleteDeployment(deployment=name):
                 await cluster.delete_deployment(resource.namespace, name)
+            case actions.CreateRayCluster(nodes=nodes):
+                run = _run(resource)
+                made = ray_cluster.manifest(resource, run, self.platform, nodes)
+                await cluster.create(made)
+            case actions.DeleteRayCluster():
+                name = ray_cluster.name(resource)
+                await cluster.kuberay.delete_ray_cluster(resource.namespace, name)
             case actions.CreateMlflowRun():
                 return await self._create_mlflow_run(resource, status)
             case actions.FinishMlflowRun():

@@ -16,6 +16,7 @@ from agentrl_operator.clients.pods import problem_summary, working
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.error_guard import RunGuard
 from agentrl_operator.controller.kueue_reader import KueueReader
+from agentrl_operator.controller.ray_reader import read_ray_cluster
 from agentrl_operator.controller.workflow_health import WorkflowHealth
 from agentrl_operator.errors import KfpError, RunStoreError
 from agentrl_operator.manifests.workload import Workload
@@ -75,6 +76,7 @@ class Observer:
             workload=kueue.workload,
             nodes=kueue.nodes,
             priority=kueue.priority,
+            ray_cluster=await read_ray_cluster(self._clients.cluster, resource, status),
         )
         if status.finished:
             return observation

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from agentrl_components.spec import AgentRLRun, Environment
+from agentrl_components.spec import AgentRLRun, Compute, Environment
 from agentrl_operator.api.resource import Resource
-from agentrl_operator.manifests import environment_server
+from agentrl_operator.manifests import environment_server, ray_cluster
 from agentrl_operator.manifests import metadata as owned
 from agentrl_operator.manifests.labels import FINGERPRINT
 from agentrl_operator.manifests.metadata import Manifest, metadata
@@ -88,7 +88,7 @@ def fingerprint(run: AgentRLRun) -> str:
 
 
 def _spec(run: AgentRLRun) -> Manifest:
-    pod_sets = [*_stage_pod_sets(run), *_environment_pod_sets(run)]
+    pod_sets = [*_stage_pod_sets(run), *_ray_pod_sets(run), *_environment_pod_sets(run)]
     return {"queueName": run.spec.compute.queue, "podSets": pod_sets}
 
 
@@ -99,13 +99,29 @@ def _stage_pod_sets(run: AgentRLRun) -> list[Manifest]:
     requests = {"cpu": compute.cpu, "memory": compute.memory}
     if compute.gpus:
         requests[GPU_RESOURCE] = str(compute.gpus)
-    # Kueue chooses flavors by these two.
-    constraints = {
+    stages = POD_SETS[compute.placement]
+    return [_pod_set(stage, 1, requests, _constraints(compute)) for stage in stages]
+
+
+def _ray_pod_sets(run: AgentRLRun) -> list[Manifest]:
+    """The pods of the run's Ray cluster, which it keeps over its phases."""
+    if not ray_cluster.is_wanted(run):
+        return []
+    compute = run.spec.compute
+    head = (ray_cluster.HEAD, 1, ray_cluster.HEAD_REQUESTS)
+    groups = [(one.name, one.count, one.requests) for one in ray_cluster.worker_groups(compute)]
+    return [
+        _pod_set(ray_cluster.pod_set(group), count, requests, _constraints(compute))
+        for group, count, requests in (head, *groups)
+    ]
+
+
+def _constraints(compute: Compute) -> Manifest:
+    """By these two Kueue chooses flavors."""
+    return {
         "nodeSelector": dict(compute.node_selector),
         "tolerations": [one.model_dump(exclude_none=True) for one in compute.tolerations],
     }
-    stages = POD_SETS[compute.placement]
-    return [_pod_set(stage, 1, requests, constraints) for stage in stages]
 
 
 def _environment_pod_sets(run: AgentRLRun) -> list[Manifest]:

@@ -62,6 +62,23 @@ class DeleteDeployment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateRayCluster:
+    """Create the RayCluster of the run, if it does not exist."""
+
+    label: ClassVar[str] = "create_ray_cluster"
+
+    nodes: Mapping[str, PodSetInfo] = field(default_factory=lambda: MappingProxyType({}))
+    """Where Kueue assigned its pods, by pod set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRayCluster:
+    """Delete the RayCluster of the run, and its pods with it."""
+
+    label: ClassVar[str] = "delete_ray_cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateMlflowRun:
     """Create the MLflow run and write its ID to the run's store, if the store names none. An error
     of MLflow is logged and ignored."""
@@ -177,6 +194,8 @@ Action = (
     | CreateTokenSecret
     | ApplyEnvironment
     | DeleteDeployment
+    | CreateRayCluster
+    | DeleteRayCluster
     | CreateMlflowRun
     | FinishMlflowRun
     | StartKfpRun

@@ -8,12 +8,13 @@ from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.manifests import environment_server, workload
+from agentrl_operator.manifests import environment_server, ray_cluster, workload
 from agentrl_operator.planning.actions import (
     Action,
     ApplyEnvironment,
     CreateTokenSecret,
     DeleteDeployment,
+    DeleteRayCluster,
 )
 from agentrl_operator.planning.observation import Observation, Unknown
 from agentrl_operator.planning.plan import Situation
@@ -22,10 +23,14 @@ from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
 
 def possible_server_deletions(resource: Resource) -> list[Action]:
-    """Actions that delete every Deployment that the run may have, observed or not. Used before
-    quota is released: a Deployment that was created a moment ago may not be observed yet."""
-    environments = _with_servers(resource.run) if resource.run is not None else []
-    return [DeleteDeployment(deployment=resource.child(one.name)) for one in environments]
+    """Actions that delete every Deployment and the Ray cluster that the run may have, observed or
+    not. Used before quota is released: what was created a moment ago may not be observed yet."""
+    run = resource.run
+    if run is None:
+        return []
+    ray = [DeleteRayCluster()] if ray_cluster.is_wanted(run) else []
+    servers = [DeleteDeployment(deployment=resource.child(one.name)) for one in _with_servers(run)]
+    return [*servers, *ray]
 
 
 def server_updates(

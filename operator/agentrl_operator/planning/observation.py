@@ -13,6 +13,7 @@ from agentrl_operator.api.conditions import Kind
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
+from agentrl_operator.manifests import ray_cluster
 from agentrl_operator.manifests.workload import Priority, Workload
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import PodSetInfo
@@ -23,6 +24,41 @@ def may_have_workload(resource: Resource, status: Status, platform: Platform) ->
     if platform.kueue.admission != "run":
         return False
     return resource.queue is not None or status.condition(Kind.ADMITTED) is not None
+
+
+def may_have_ray_cluster(resource: Resource, status: Status) -> bool:
+    """Whether a RayCluster may exist for the run: its manifest wants one, or did so earlier."""
+    wanted = resource.run is not None and ray_cluster.is_wanted(resource.run)
+    return (wanted and not status.finished) or status.ray is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayCluster:
+    """The RayCluster of a run and its pods."""
+
+    manifest: str
+    """Hash of the spec that it was created from."""
+    deleting: bool
+    """It is being deleted."""
+    wanted: Mapping[str, int]
+    """Pods by group; `head` is one of the groups."""
+    ready: Mapping[str, int]
+    """Ready pods by group."""
+    problem: str = ""
+    """Why pods cannot start."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every pod is ready."""
+        return not self.deleting and all(
+            self.ready.get(group, 0) >= count for group, count in self.wanted.items()
+        )
+
+    @property
+    def workers(self) -> str:
+        """What is there, in words: `trainers 2/2, samplers 1/2`."""
+        groups = {name: count for name, count in self.wanted.items() if name != ray_cluster.HEAD}
+        return ", ".join(f"{name} {self.ready.get(name, 0)}/{n}" for name, n in groups.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +105,8 @@ class Observation:
     """Whether it is time to create Services and Secrets again that somebody may have deleted."""
     servers: Mapping[str, Servers] = field(default_factory=lambda: MappingProxyType({}))
     """Environment servers, by name of the Deployment."""
+    ray_cluster: RayCluster | Unknown | None = None
+    """The run's Ray cluster. None: it does not exist, or the run has none."""
     run_state: RunState | Unknown | None = None
     """The state that the stages keep in the run's store. None: not written yet, or not observed."""
     decision: Decision | Unknown | None = None

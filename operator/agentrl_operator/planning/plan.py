@@ -10,8 +10,13 @@ from typing import Literal
 from agentrl_operator.api.conditions import Kind, Reason, Truth
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.planning.actions import Action, DeleteDeployment, FinishMlflowRun
-from agentrl_operator.planning.observation import Observation, Unknown
+from agentrl_operator.planning.actions import (
+    Action,
+    DeleteDeployment,
+    DeleteRayCluster,
+    FinishMlflowRun,
+)
+from agentrl_operator.planning.observation import Observation, RayCluster, Unknown
 from agentrl_pipelines.platform.config import Platform
 
 
@@ -112,12 +117,26 @@ def with_clock_stopped(status: Status, now: datetime) -> Status:
 
 
 def server_deletions(observation: Observation) -> list[Action]:
-    """Actions that delete every observed environment Deployment."""
-    return [DeleteDeployment(deployment=name) for name in sorted(observation.servers)]
+    """Actions that delete every observed environment Deployment, and the Ray cluster."""
+    deployments = [DeleteDeployment(deployment=name) for name in sorted(observation.servers)]
+    return [*deployments, *ray_deletion(observation)]
+
+
+def ray_deletion(observation: Observation) -> list[Action]:
+    """The action that deletes the Ray cluster, if it is observed."""
+    return [DeleteRayCluster()] if isinstance(observation.ray_cluster, RayCluster) else []
 
 
 def with_servers_scaled_down(status: Status, observation: Observation, now: datetime) -> Status:
-    """`status` with the EnvironmentsReady condition as it is after `server_deletions`."""
+    """`status` with the conditions EnvironmentsReady and RayClusterReady as they are after
+    `server_deletions`."""
+    if isinstance(observation.ray_cluster, RayCluster):
+        message = "the Ray cluster is removed while no phase can start"
+        status = status.with_condition(
+            Kind.RAY_CLUSTER_READY, "False", Reason.SCALED_DOWN, message, now
+        )
+    else:
+        status = status.with_(ray=None)
     if not observation.servers:
         return status
     message = "environment servers are removed while no episodes are collected"

@@ -19,11 +19,11 @@ from typing import Literal
 from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.storage.records import RunState
-from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.api.conditions import Kind, Reason, Truth
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.planning import admission, environments, progress, retries, stopping
+from agentrl_operator.planning import admission, environments, progress, ray, retries, stopping
 from agentrl_operator.planning.actions import (
     Action,
     AddFinalizer,
@@ -37,6 +37,7 @@ from agentrl_operator.planning.plan import (
     Plan,
     Situation,
     final_plan,
+    ray_deletion,
     server_deletions,
     unavailable_plan,
     waiting_plan,
@@ -116,6 +117,7 @@ def _active_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
         return unavailable_plan(situation, status, Reason.KUBERNETES_REFUSED, observation.nodes)
     workload_actions, status = admission.workload_updates(situation, status)
     server_actions, status = environments.server_updates(situation, run, status)
+    ray_actions, status = ray.cluster_updates(situation, run, status)
     limit_s = run.spec.active_deadline_seconds
     if (
         limit_s is not None
@@ -129,7 +131,7 @@ def _active_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     starting = any(isinstance(action, StartKfpRun) for action in plan.actions)
     if starting or observation.restore_due:
         server_actions = environments.all_server_updates(run, observation)
-    return replace(plan, actions=(*workload_actions, *server_actions, *plan.actions))
+    return replace(plan, actions=(*workload_actions, *server_actions, *ray_actions, *plan.actions))
 
 
 def _with_resumption(situation: Situation, status: Status) -> Status:
@@ -169,9 +171,13 @@ def _phase_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
 def _with_kfp_run(situation: Situation, status: Status) -> Status:
     """`status` that names the attempt's KFP run and counts active time."""
     run_id = situation.run_id(status)
+    status = _with_clock_running(situation, status)
+    return status.with_(kfp_run=run_id, kfp_url=progress.kfp_url(run_id, situation.platform))
+
+
+def _with_clock_running(situation: Situation, status: Status) -> Status:
+    """`status` of a run that occupies resources: its active time counts."""
     return status.with_(
-        kfp_run=run_id,
-        kfp_url=progress.kfp_url(run_id, situation.platform),
         start_time=status.start_time or situation.now,
         active_time=status.active_time or situation.now,
     )
@@ -199,6 +205,12 @@ def _start_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     nodes, poll_s = situation.observation.nodes, situation.platform.poll_seconds
     if status.retry_time is not None and situation.now < status.retry_time:
         return retries.backoff_plan(situation, run, status)
+    waits_for = ray.missing(situation, run)
+    if waits_for is not None:
+        reason, message = waits_for
+        truth: Truth = "False" if reason == Reason.KUBERAY_UNAVAILABLE else "True"
+        status = _with_clock_running(situation, status)
+        return waiting_plan(status, truth, reason, message, situation.now, requeue_s=poll_s)
     status = _with_kfp_run(situation, status)
     actions: list[Action] = []
     if status.phase_index == 0 and status.attempt == 0 and status.mlflow_run is None:
@@ -247,13 +259,16 @@ def _finished_plan(situation: Situation, status: Status) -> Plan:
     run, since = situation.resource.run, status.completion_time
     actions = server_deletions(situation.observation) or admission.quota_release(situation, status)
     ended_s = (situation.now - since).total_seconds() if since is not None else 0.0
-    requeue_s = None
+    ray_is_there = bool(ray_deletion(situation.observation))
+    if not ray_is_there:
+        status = ray.without_ray(status)
+    requeue_s = stopping.POLL_S if ray_is_there else None
     if status.mlflow_run and not status.mlflow_finished and ended_s < MLFLOW_TIMEOUT_S:
         outcome: Literal["FINISHED", "FAILED"] = (
             "FINISHED" if status.state == "Succeeded" else "FAILED"
         )
         actions = [*actions, FinishMlflowRun(run_id=status.mlflow_run, status=outcome)]
-        requeue_s = MLFLOW_RETRY_S
+        requeue_s = requeue_s or MLFLOW_RETRY_S
     ttl_s = run.spec.ttl_seconds_after_finished if run is not None else None
     if ttl_s is None or since is None:
         return Plan(actions=tuple(actions), status=status, requeue_s=requeue_s)

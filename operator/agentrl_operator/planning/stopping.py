@@ -27,6 +27,7 @@ from agentrl_operator.planning.plan import (
     Plan,
     Situation,
     final_plan,
+    ray_deletion,
     server_deletions,
     waiting_plan,
     with_clock_stopped,
@@ -94,6 +95,7 @@ def suspension_plan(situation: Situation, status: Status) -> Plan:
         return remaining_work_plan(situation, status, remaining, "suspending")
     message = "suspended; set spec.suspend to false to go on from the last checkpoint"
     before = status
+    ray_is_there = bool(ray_deletion(observation))
     status = (
         with_clock_stopped(status, now)
         .with_(state="Suspended", retry_time=None)
@@ -109,7 +111,8 @@ def suspension_plan(situation: Situation, status: Status) -> Plan:
         now,
         actions=server_deletions(observation) or workload_deletion(situation),
         status_on_failure=before,
-        requeue_s=None if situation.resource.suspend else 0.0,
+        # RayClusters are not watched: look again whether it is gone.
+        requeue_s=(POLL_S if ray_is_there else None) if situation.resource.suspend else 0.0,
     )
 
 
@@ -153,7 +156,7 @@ def _cleanup_plan(
     situation: Situation, status: Status, actions: tuple[Action, ...], waited_s: float
 ) -> Plan:
     run = situation.resource.run
-    last = [*actions, *workload_deletion(situation)]
+    last = [*actions, *ray_deletion(situation.observation), *workload_deletion(situation)]
     if status.mlflow_run is not None and not status.finished:
         last.append(FinishMlflowRun(run_id=status.mlflow_run, status="KILLED"))
     delete_data = run is not None and run.spec.storage.on_delete == "delete"

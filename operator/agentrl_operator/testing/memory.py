@@ -18,6 +18,7 @@ from agentrl_operator.errors import KfpError, KubernetesError
 from agentrl_operator.manifests.labels import FINGERPRINT
 from agentrl_operator.manifests.metadata import Manifest
 from agentrl_operator.planning.observation import Servers
+from agentrl_operator.testing.memory_kuberay import MemoryKubeRay
 from agentrl_operator.testing.memory_kueue import MemoryKueue
 
 Key = tuple[str, str]
@@ -31,6 +32,7 @@ class MemoryCluster:
         self.children: dict[tuple[str, str, str], Manifest] = {}
         """By kind, namespace and name."""
         self.kueue = MemoryKueue(self.children, self._check)
+        self.kuberay = MemoryKubeRay(self.children, self._check)
         self.events: list[tuple[str, str, str]] = []
         """Type, reason and message."""
         self.deleted_deployments: list[str] = []
@@ -159,6 +161,8 @@ class MemoryCluster:
         """One pod for each working KFP run, with its problem from `pod_problems`. A KFP run belongs
         to the AgentRLRun whose name its own begins with."""
         self._check()
+        if label == "ray.io/cluster":
+            return self.kuberay.pods(values)
         named = (one for one in self._kfp.submitted if one.name.partition(":")[0] in values)
         own = {one.run_id for one in named}
         return [

@@ -18,6 +18,9 @@ import yaml
 from agentrl_components.spec import AgentRLRun, Compute
 from agentrl_pipelines.labels import (
     GPU_RESOURCE,
+    RAY_LABEL,
+    RAY_PORT,
+    RAY_TOKEN_KEY,
     RUN_LABEL,
     STAGE_LABEL,
     TOKEN_KEY,
@@ -32,7 +35,12 @@ from agentrl_pipelines.platform.kueue_pods import (
     KueueAdmission,
     PodSetInfo,
 )
-from agentrl_pipelines.platform.resolve import child_name, is_managed
+from agentrl_pipelines.platform.resolve import (
+    child_name,
+    is_managed,
+    ray_cluster_name,
+    ray_host,
+)
 from agentrl_pipelines.platform.store_access import store_access
 
 Data = dict[str, Any]
@@ -73,6 +81,10 @@ def phase_pipeline(
         container = definition["container"]
         container["image"] = compute.image or platform.images.stage
         container["resources"] = stage_resources(compute, stage)
+        if drives_ray(run, stage):
+            container["env"] = [
+                {"name": name, "value": value} for name, value in driver_env(run, uid, platform)
+            ]
         pods[executor] = pod_options(run, uid, platform, stage, kueue)
     for task in _container_tasks(spec):
         task["retryPolicy"] = {
@@ -115,9 +127,26 @@ def pod_options(
     }
     if stage not in MODEL_STAGES:
         return options
+    if drives_ray(run, stage):
+        name = ray_cluster_name(run.metadata.name, uid)
+        labels[RAY_LABEL] = "driver"
+        options["secretAsEnv"].append(secret_as_env(name, {RAY_TOKEN_KEY: "RAY_AUTH_TOKEN"}))
+        shared = {"volumeName": "shared-memory", "mountPath": "/dev/shm", "medium": "Memory"}
+        options["emptyDirMounts"].append(shared)
     info = kueue.pod_sets.get(kueue_pods.pod_set(stage, compute), UNCONSTRAINED)
     metadata = {"podMetadata": kueue_pods.pod_metadata(labels, info)}
     return options | node_options(compute, info) | metadata
+
+
+def drives_ray(run: AgentRLRun, stage: str) -> bool:
+    """Whether a stage is a driver of the run's own Ray cluster."""
+    return run.spec.compute.ray == "cluster" and stage in MODEL_STAGES
+
+
+def driver_env(run: AgentRLRun, uid: str, platform: Platform) -> list[tuple[str, str]]:
+    """The environment variables by which a driver finds the run's Ray cluster."""
+    address = f"{ray_host(run, uid, platform)}:{RAY_PORT}"
+    return [("RAY_ADDRESS", address), ("RAY_AUTH_MODE", "token")]
 
 
 def secret_variables(run: AgentRLRun, uid: str, platform: Platform) -> list[Data]:

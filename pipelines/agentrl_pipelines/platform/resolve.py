@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 
 from agentrl_components.spec import AgentRLRun, Environment, Storage
-from agentrl_pipelines.labels import ENVIRONMENT_PORT, TOKEN_VARIABLE
+from agentrl_pipelines.labels import ENVIRONMENT_PORT, RAY_CLUSTER, TOKEN_VARIABLE
 from agentrl_pipelines.platform.config import Platform
 
 MIN_RESOLVED_REPLICAS = 2
@@ -19,12 +19,24 @@ MAX_NAME_LENGTH = 63
 """Length limit of a label value and of a Service name."""
 
 
-def child_name(run: str, uid: str, part: str) -> str:
-    """The name of the child object `part` of a run: readable, and unique to the run's uid."""
+def child_name(run: str, uid: str, part: str, longest: int = MAX_NAME_LENGTH) -> str:
+    """The name of the child object `part` of a run: readable, unique to the run's uid, and at most
+    `longest` characters long."""
     tail = f"-{uid[:8]}-{part}"
     if len(tail) > MAX_NAME_LENGTH - 8:
         tail = f"-{uid[:8]}-{hashlib.sha256(part.encode()).hexdigest()[:12]}"
-    return run[: MAX_NAME_LENGTH - len(tail)].rstrip("-") + tail
+    return run[: longest - len(tail)].rstrip("-") + tail
+
+
+def ray_cluster_name(run: str, uid: str) -> str:
+    """The name of a run's RayCluster. KubeRay appends up to ten characters for Services."""
+    return child_name(run, uid, RAY_CLUSTER, MAX_NAME_LENGTH - 10)
+
+
+def ray_host(run: AgentRLRun, uid: str, platform: Platform) -> str:
+    """The address of the head of a run's Ray cluster: of the Service that KubeRay makes for it."""
+    name = ray_cluster_name(run.metadata.name, uid)
+    return f"{name}-head-svc.{namespace(run, platform)}.svc"
 
 
 def is_managed(environment: Environment) -> bool:

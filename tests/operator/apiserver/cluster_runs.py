@@ -39,6 +39,11 @@ RULES = [
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     {"apiGroups": ["argoproj.io"], "resources": ["workflows"], "verbs": ["list", "delete"]},
+    {
+        "apiGroups": ["ray.io"],
+        "resources": ["rayclusters"],
+        "verbs": ["get", "create", "delete"],
+    },
 ]
 """The RBAC rules of the operator in the chart, without those for KFP itself."""
 

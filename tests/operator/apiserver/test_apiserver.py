@@ -10,7 +10,6 @@ from apiserver import PATIENCE_S, Refused
 from cluster_runs import (
     MERGE,
     NAMESPACE,
-    RULES,
     RUNS,
     SERVED,
     Outside,
@@ -23,32 +22,6 @@ from cluster_runs import (
 from demo_run import SPEC
 
 from agentrl_operator.errors import KubernetesError
-
-
-@pytest.fixture(scope="module")
-def server(api_server):
-    """An API server with the namespace of KFP and the operator's role of the chart."""
-    api_server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1"}
-    meta = {"metadata": {"name": "operator", "namespace": NAMESPACE}}
-    api_server.create(rbac | meta | {"kind": "Role", "rules": RULES})
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"}
-    api_server.create(
-        rbac
-        | meta
-        | {
-            "kind": "RoleBinding",
-            "roleRef": role,
-            "subjects": [{"kind": "User", "name": "operator"}],
-        }
-    )
-    return api_server
-
-
-@pytest.fixture
-def outside(server, monkeypatch):
-    monkeypatch.setenv("KUBECONFIG", str(server.operator_kubeconfig))
-    return Outside()
 
 
 async def test_a_run_goes_from_created_to_succeeded_and_its_children_are_its_own(server, outside):

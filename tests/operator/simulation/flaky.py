@@ -5,6 +5,7 @@ from agentrl_operator.errors import KfpError, KubernetesError, MlflowError, RunS
 ERRORS = {
     "cluster": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
     "kueue": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
+    "kuberay": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
     "pipelines": KfpError("KFP: 503 Service Unavailable", status=503),
     "stores": RunStoreError("s3://mlpipeline: 503 Service Unavailable", status=503),
     "tracking": MlflowError("MLflow: 503 Service Unavailable", status=503),
@@ -22,6 +23,7 @@ WRITES = {
         "delete_workflows",
     ),
     "kueue": ("patch_workload_status", "patch_workload_spec", "delete_workload"),
+    "kuberay": ("delete_ray_cluster",),
     "pipelines": ("start_run", "terminate_run", "delete_experiment"),
     "stores": ("write_mlflow_run", "delete_run_data"),
     "tracking": ("ensure_run", "finish_run"),
@@ -42,6 +44,10 @@ class Flaky:
     @property
     def kueue(self):
         return Flaky(self._client.kueue, "kueue", self._failures, self._broken)
+
+    @property
+    def kuberay(self):
+        return Flaky(self._client.kuberay, "kuberay", self._failures, self._broken)
 
     def __getattr__(self, method):
         call = (self._name, method)

@@ -93,6 +93,18 @@ STATUS: dict[str, Any] = {
                 "deviceSeconds": _count("Device seconds allocated."),
             },
         },
+        "ray": {
+            "type": "object",
+            "description": "The run's Ray cluster, with spec.compute.ray: cluster.",
+            "properties": {
+                "cluster": _text("Name of the RayCluster."),
+                "workers": _text("Ready pods of each worker group: trainers 8/8, samplers 4/4."),
+                "dashboardUrl": _text(
+                    "URL of Ray's dashboard inside the cluster; see docs/many-devices.md.", 2048
+                ),
+                "metricsUrl": _text("URL of the head's metrics inside the cluster.", 2048),
+            },
+        },
         "conditions": {
             "type": "array",
             "maxItems": 16,
@@ -123,6 +135,7 @@ COLUMNS: tuple[dict[str, Any], ...] = (
     _column("Iteration", ".status.iteration", "integer", "Finished iterations."),
     _column("Success", ".status.success", "string", "Success on held-out tasks."),
     _column("Age", ".metadata.creationTimestamp", "date", "Time since creation."),
+    _column("Ray", ".status.ray.workers", "string", "Ready pods of the Ray cluster.", True),
     _column("KFP run", ".status.kfpRun", "string", "ID of the KFP run of the current phase.", True),
     _column("MLflow", ".status.mlflowUrl", "string", "URL of the MLflow run.", True),
     _column("Message", ".status.message", "string", "Current activity or the last error.", True),

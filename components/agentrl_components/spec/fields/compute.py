@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
@@ -22,6 +23,11 @@ def quantity_value(quantity: str) -> float:
     """The number that a quantity stands for: 512.0 for 0.5Ki."""
     number = quantity.rstrip("mkKMGTi")
     return float(number) * _FACTORS.get(quantity[len(number) :], 1.0)
+
+
+def whole_cpus(quantity: str) -> int:
+    """CPUs that a Ray node in a pod with this request has: Ray counts whole ones, at least one."""
+    return max(1, math.ceil(quantity_value(quantity)))
 
 
 ObjectName = Annotated[
@@ -67,9 +73,9 @@ class Trainers(SpecModel):
     gpus: int = Field(default=0, ge=0, le=1)
     """GPUs of each rank. 0: ranks compute on the CPU."""
     cpu: Quantity = "1"
-    """CPU that each rank reserves on Ray."""
+    """CPU that each rank reserves on Ray. With `ray: cluster`, the CPU request of its pod."""
     memory: Quantity = "2Gi"
-    """Memory that each rank reserves on Ray."""
+    """Memory that each rank reserves on Ray. With `ray: cluster`, request and limit of its pod."""
 
 
 class Samplers(SpecModel):
@@ -79,6 +85,10 @@ class Samplers(SpecModel):
     """Number of samplers."""
     gpus: int = Field(default=0, ge=0, le=64)
     """GPUs of each sampler: 0, or as many as `tensorParallel`."""
+    cpu: Quantity = "1"
+    """CPU request of each sampler's pod, with `ray: cluster`."""
+    memory: Quantity = "2Gi"
+    """Memory request and limit of each sampler's pod, with `ray: cluster`."""
     tensor_parallel: int = Field(default=1, ge=1, le=64)
     """Devices over which an engine splits each layer (vLLM only). Must divide the model's heads."""
     memory_share: float = Field(default=0.85, gt=0, le=1)
@@ -98,8 +108,8 @@ class Compute(SpecModel):
     ray: Annotated[str, StringConstraints(pattern=RAY, max_length=300)] | None = None
     """Where trainers and samplers run as Ray actors. None: without Ray, in `workers` processes of
     this machine. `embedded`: a Ray that the run starts for itself on its machine. `host:port` or
-    `ray://host:port`: an existing Ray cluster. `cluster`: one that the operator creates (not
-    supported yet)."""
+    `ray://host:port`: an existing Ray cluster. `cluster`: one of the run's own on Kubernetes, which
+    the operator creates by KubeRay, with a pod for each trainer and each sampler."""
     trainers: Trainers | None = None
     """Ranks of the update. Needs `ray`. None: the defaults, if `ray` is set."""
     samplers: Samplers | None = None

@@ -8,17 +8,6 @@ from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 
 
-@rule("compute", cel="!has(self.compute.ray) || self.compute.ray != 'cluster'")
-def ray_cluster_is_not_supported(spec: RunSpec) -> Iterator[Mistake]:
-    """compute.ray: cluster is not supported yet."""
-    if spec.compute.ray == "cluster":
-        yield Mistake(
-            field="spec.compute.ray",
-            reason="is cluster, but the operator cannot create a Ray cluster yet",
-            fix="set it to embedded, or to the address of a Ray cluster that exists",
-        )
-
-
 @rule(
     "compute",
     cel="has(self.compute.ray) || (!has(self.compute.trainers) && !has(self.compute.samplers))",
@@ -31,8 +20,8 @@ def trainers_and_samplers_need_ray(spec: RunSpec) -> Iterator[Mistake]:
                 yield Mistake(
                     field=f"spec.compute.{name}",
                     reason="has no effect without spec.compute.ray",
-                    fix="set spec.compute.ray to embedded or to the address of a Ray cluster, or "
-                    "leave it out",
+                    fix="set spec.compute.ray to embedded, to cluster or to the address of a Ray "
+                    "cluster, or leave it out",
                 )
 
 
@@ -127,7 +116,6 @@ def tensor_parallel_divides_heads(spec: RunSpec) -> Iterator[Mistake]:
 
 
 RULES: tuple[Rule, ...] = (
-    ray_cluster_is_not_supported,
     trainers_and_samplers_need_ray,
     workers_are_not_for_ray,
     ray_is_lock_step,

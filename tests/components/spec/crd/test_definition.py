@@ -197,7 +197,7 @@ def test_kubectl_get_has_the_printer_columns():
         "State", "Reason", "Horizon", "Iteration", "Success", "Age",
     ]  # fmt: skip
     assert [column["name"] for column in columns if column.get("priority") == 1] == [
-        "KFP run", "MLflow", "Message",
+        "Ray", "KFP run", "MLflow", "Message",
     ]  # fmt: skip
     assert version["subresources"] == {"status": {}}
 

@@ -312,7 +312,6 @@ VIOLATIONS: list[tuple[str, tuple[str, ...], list[str]]] = [
         ),
         ["spec.storage.endpoint", "spec.tracking.uri"],
     ),
-    ("ray_cluster_is_not_supported", ("compute.ray=cluster",), ["spec.compute.ray"]),
     (
         "trainers_and_samplers_need_ray",
         ("compute={trainers: {count: 2}, samplers: {count: 2}}",),

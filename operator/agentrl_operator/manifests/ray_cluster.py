@@ -1,0 +1,209 @@
+"""The RayCluster of a run (KubeRay, `ray.io/v1`): a head, and a pod for each trainer and sampler.
+
+The stages are its drivers: they join it with a Ray node of their own. The pods comply with the
+`restricted` Pod Security Standard. The run owns the RayCluster, and the RayCluster its pods, so
+Kubernetes deletes all of them with the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentrl_components.spec import AgentRLRun, Compute, Samplers, Trainers
+from agentrl_components.spec.fields.compute import whole_cpus
+from agentrl_operator.api.resource import Resource
+from agentrl_operator.manifests import metadata as owned
+from agentrl_operator.manifests.environment_server import USER
+from agentrl_operator.manifests.labels import FINGERPRINT
+from agentrl_operator.manifests.metadata import Manifest, common_labels, metadata
+from agentrl_pipelines.kfp_pipeline.pipeline_spec import secret_variables
+from agentrl_pipelines.labels import GPU_RESOURCE, RAY_CLUSTER, RAY_LABEL
+from agentrl_pipelines.platform import kueue_pods, resolve
+from agentrl_pipelines.platform.config import Platform
+from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
+
+GROUP, VERSION, PLURAL = "ray.io", "v1", "rayclusters"
+RAY_VERSION = "2.60.0"
+"""The version of Ray in our images. From 2.53 on KubeRay probes pods over HTTP."""
+HEAD = "head"
+HEAD_REQUESTS = {"cpu": "500m", "memory": "2Gi"}
+"""Of the head, which runs Ray's control service and dashboard and no actor."""
+PORTS = {
+    "node-manager-port": "6380",
+    "object-manager-port": "6381",
+    "runtime-env-agent-port": "6382",
+    "dashboard-agent-grpc-port": "6383",
+    "min-worker-port": "10002",
+    "max-worker-port": "10999",
+}
+"""Fixed, because Ray's choice differs from start to start and a NetworkPolicy names ports."""
+HEALTH_PORT = "8266"
+"""Of the agent on each node, which the kubelet probes; outside the range that trainers meet in."""
+COMMON = {"disable-usage-stats": "true", "dashboard-agent-listen-port": HEALTH_PORT, **PORTS}
+"""Options of `ray start` on every node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerGroup:
+    """Pods that each hold one actor."""
+
+    name: str
+    count: int
+    cpu: str
+    memory: str
+    gpus: int
+
+    @property
+    def requests(self) -> dict[str, str]:
+        """What a pod requests."""
+        gpus = {GPU_RESOURCE: str(self.gpus)} if self.gpus else {}
+        return {"cpu": self.cpu, "memory": self.memory} | gpus
+
+
+def worker_groups(compute: Compute) -> tuple[WorkerGroup, ...]:
+    """The worker groups of a run's cluster; a group's name is also a resource of its Ray nodes."""
+    groups: dict[str, Trainers | Samplers] = {
+        "trainers": compute.trainers or Trainers(),
+        "samplers": compute.samplers or Samplers(),
+    }
+    return tuple(
+        WorkerGroup(name=name, count=one.count, cpu=one.cpu, memory=one.memory, gpus=one.gpus)
+        for name, one in groups.items()
+    )
+
+
+def is_wanted(run: AgentRLRun) -> bool:
+    """Whether the operator keeps a Ray cluster for the run."""
+    return run.spec.compute.ray == "cluster"
+
+
+def name(resource: Resource) -> str:
+    """The name of a run's RayCluster."""
+    return resolve.ray_cluster_name(resource.name, resource.uid)
+
+
+def pod_set(group: str) -> str:
+    """The name of the pod set of Kueue's Workload for a group, or for the head."""
+    return f"ray-{group}"
+
+
+def manifest(
+    resource: Resource,
+    run: AgentRLRun,
+    platform: Platform,
+    nodes: Mapping[str, PodSetInfo],
+) -> Manifest:
+    """The RayCluster, with its fingerprint as an annotation. `nodes` are those that Kueue assigned
+    to its pod sets."""
+    queue = kueue_pods.pod_labels(run.spec.compute, platform, resource.priority_class)
+    meta = metadata(resource, RAY_CLUSTER, queue) | {"name": name(resource)}
+    meta["annotations"] = {FINGERPRINT: fingerprint(resource, run, platform, nodes)}
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "RayCluster",
+        "metadata": meta,
+        "spec": _spec(resource, run, platform, nodes),
+    }
+
+
+def fingerprint(
+    resource: Resource,
+    run: AgentRLRun,
+    platform: Platform,
+    nodes: Mapping[str, PodSetInfo],
+) -> str:
+    """The value of the annotation of an up-to-date RayCluster."""
+    return owned.fingerprint(_spec(resource, run, platform, nodes))
+
+
+def _spec(
+    resource: Resource, run: AgentRLRun, platform: Platform, nodes: Mapping[str, PodSetInfo]
+) -> Manifest:
+    def template(group: str, requests: Mapping[str, str]) -> Manifest:
+        info = nodes.get(pod_set(group), UNCONSTRAINED)
+        return _pod(resource, run, platform, group, requests, info)
+
+    head = {"num-cpus": "0", "num-gpus": "0", **COMMON}
+    groups = [
+        {
+            "groupName": one.name,
+            "replicas": one.count,
+            "minReplicas": one.count,
+            "maxReplicas": one.count,
+            "rayStartParams": _worker_params(one),
+            "template": template(one.name, one.requests),
+        }
+        for one in worker_groups(run.spec.compute)
+    ]
+    return {
+        "rayVersion": RAY_VERSION,
+        "authOptions": {"mode": "token"},  # KubeRay creates the token, in a Secret of this name
+        "headGroupSpec": {"rayStartParams": head, "template": template(HEAD, HEAD_REQUESTS)},
+        "workerGroupSpecs": groups,
+    }
+
+
+def _worker_params(group: WorkerGroup) -> dict[str, str]:
+    return {
+        "num-cpus": str(whole_cpus(group.cpu)),
+        "num-gpus": str(group.gpus),
+        "resources": f"'{{\"{group.name}\": 1}}'",  # quoted for the shell that KubeRay runs
+        **COMMON,
+    }
+
+
+def _pod(
+    resource: Resource,
+    run: AgentRLRun,
+    platform: Platform,
+    group: str,
+    requests: Mapping[str, str],
+    info: PodSetInfo,
+) -> Manifest:
+    compute = run.spec.compute
+    queue = kueue_pods.pod_labels(compute, platform, resource.priority_class)
+    own = [one.model_dump(exclude_none=True) for one in compute.tolerations]
+    limits = {name: value for name, value in requests.items() if name != "cpu"}
+    container: Manifest = {
+        "name": "ray",
+        "image": compute.image or platform.images.stage,
+        "imagePullPolicy": platform.images.pull_policy,
+        "env": [{"name": "HOME", "value": "/tmp"}, *_secret_env(run, resource, platform)],
+        "resources": {"requests": dict(requests), "limits": limits},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    }
+    labels = common_labels(resource) | {RAY_LABEL: group} | queue
+    return {
+        "metadata": kueue_pods.pod_metadata(labels, info),
+        "spec": {
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": 15,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": USER,
+                "runAsGroup": USER,
+                "fsGroup": USER,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+            "volumes": [{"name": "tmp", "emptyDir": {}}],
+            "nodeSelector": kueue_pods.node_selector(compute.node_selector, info),
+            "tolerations": kueue_pods.tolerations(own, info),
+        },
+    }
+
+
+def _secret_env(run: AgentRLRun, resource: Resource, platform: Platform) -> Iterator[Manifest]:
+    """The variables from Secrets that the stages have: actors read models and play episodes."""
+    for secret in secret_variables(run, resource.uid, platform):
+        for one in secret["keyToEnv"]:
+            source: dict[str, Any] = {"name": secret["secretName"], "key": one["secretKey"]}
+            yield {"name": one["envVar"], "valueFrom": {"secretKeyRef": source}}

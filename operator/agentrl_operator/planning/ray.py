@@ -1,0 +1,93 @@
+"""The Ray cluster of a run: it must exist and be complete before a phase starts, and it stays over
+the phases. KubeRay replaces its pods; while a phase works, the operator does not touch it."""
+
+from __future__ import annotations
+
+from agentrl_components.spec import AgentRLRun
+from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.api.kfp_run import KfpRun
+from agentrl_operator.api.status import Ray, Status
+from agentrl_operator.manifests import ray_cluster
+from agentrl_operator.planning.actions import Action, CreateRayCluster, DeleteRayCluster
+from agentrl_operator.planning.observation import RayCluster, Unknown
+from agentrl_operator.planning.plan import Situation
+from agentrl_pipelines.platform import resolve
+
+DASHBOARD_PORT, METRICS_PORT = 8265, 8080
+"""Ports of the head."""
+
+
+def cluster_updates(
+    situation: Situation, run: AgentRLRun, status: Status
+) -> tuple[list[Action], Status]:
+    """Actions that make the RayCluster as the manifest says, and `status` with what is there. One
+    that differs is replaced when no phase works."""
+    seen = situation.observation.ray_cluster
+    if not ray_cluster.is_wanted(run):
+        gone = not isinstance(seen, RayCluster)
+        status = without_ray(status) if gone else status
+        return [] if gone or _is_working(situation) else [DeleteRayCluster()], status
+    status = _with_condition(situation, run, status)
+    nodes = situation.observation.nodes
+    if isinstance(seen, Unknown) or isinstance(nodes, Unknown):
+        return [], status
+    if seen is None:
+        return [CreateRayCluster(nodes=nodes)], status
+    wanted = ray_cluster.fingerprint(situation.resource, run, situation.platform, nodes)
+    outdated = seen.manifest != wanted and not seen.deleting
+    return [DeleteRayCluster()] if outdated and not _is_working(situation) else [], status
+
+
+def missing(situation: Situation, run: AgentRLRun) -> tuple[Reason, str] | None:
+    """Why a phase cannot start for want of the Ray cluster. None: it can."""
+    seen = situation.observation.ray_cluster
+    if not ray_cluster.is_wanted(run):
+        return None
+    if isinstance(seen, Unknown):
+        return Reason.KUBERAY_UNAVAILABLE, seen.message
+    if seen is None:
+        return Reason.RAY_STARTING, "creating the Ray cluster"
+    if seen.deleting:
+        return Reason.RAY_STARTING, "replacing the Ray cluster"
+    nodes = situation.observation.nodes
+    wanted = ray_cluster.fingerprint(
+        situation.resource, run, situation.platform, {} if isinstance(nodes, Unknown) else nodes
+    )
+    if seen.manifest != wanted:
+        return Reason.RAY_STARTING, "replacing the Ray cluster: the manifest has changed"
+    if seen.complete:
+        return None
+    detail = f"; {seen.problem}" if seen.problem else ""
+    return Reason.RAY_STARTING, f"waiting for the Ray cluster: {seen.workers}{detail}"
+
+
+def without_ray(status: Status) -> Status:
+    """`status` of a run that has no Ray cluster any more."""
+    return status.with_(ray=None)
+
+
+def _with_condition(situation: Situation, run: AgentRLRun, status: Status) -> Status:
+    seen, now = situation.observation.ray_cluster, situation.now
+    kind = Kind.RAY_CLUSTER_READY
+    if isinstance(seen, Unknown):
+        reason = Reason.KUBERAY_UNAVAILABLE
+        return status.with_condition(kind, "False", reason, seen.message, now)
+    workers = seen.workers if seen is not None else "not created yet"
+    host = resolve.ray_host(run, situation.resource.uid, situation.platform)
+    status = status.with_(
+        ray=Ray(
+            cluster=ray_cluster.name(situation.resource),
+            workers=workers,
+            dashboard_url=f"http://{host}:{DASHBOARD_PORT}",
+            metrics_url=f"http://{host}:{METRICS_PORT}",
+        )
+    )
+    if seen is not None and seen.complete:
+        return status.with_condition(kind, "True", Reason.READY, workers, now)
+    detail = f"; {seen.problem}" if seen is not None and seen.problem else ""
+    return status.with_condition(kind, "False", Reason.STARTING, f"{workers}{detail}", now)
+
+
+def _is_working(situation: Situation) -> bool:
+    kfp = situation.observation.kfp
+    return isinstance(kfp, Unknown) or (isinstance(kfp, KfpRun) and kfp.alive)

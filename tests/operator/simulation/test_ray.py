@@ -1,0 +1,216 @@
+"""Runs that own a Ray cluster, simulated in memory."""
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from queued_world import KUEUE_EVENTS, PLATFORM, QueuedWorld
+from world import EVENTS, World
+
+RAY = {"ray": "cluster", "trainers": {"count": 2}, "samplers": {"count": 3}}
+RAY_EVENTS = ("pods gone", "pods ready", "ray cluster deleted", ("kuberay", "delete_ray_cluster"))
+
+
+class RayEvents:
+    """Events of a Ray cluster, and what holds with it at any time."""
+
+    @property
+    def rays(self):
+        return self.cluster.kuberay.clusters()
+
+    async def reconcile(self, times=1):
+        for _ in range(times):
+            ready = bool(self.rays) and self.cluster.kuberay.ready
+            submitted = len(self.kfp.submitted)
+            await super().reconcile()
+            assert ready or len(self.kfp.submitted) == submitted, "started without its Ray cluster"
+
+    async def apply(self, event):
+        match event:
+            case "pods gone":
+                self.cluster.kuberay.ready = False
+            case "pods ready":
+                self.cluster.kuberay.ready = True
+            case "ray cluster deleted":
+                self.cluster.children.clear()
+            case _:
+                await super().apply(event)
+
+    def let_others_act(self):
+        super().let_others_act()
+        self.cluster.kuberay.ready = True
+
+
+class RayWorld(RayEvents, World):
+    def __init__(self):
+        super().__init__(compute=RAY)
+
+
+class QueuedRayWorld(RayEvents, QueuedWorld):
+    def __init__(self):
+        World.__init__(self, PLATFORM, compute=RAY | {"queue": "training"})
+
+
+async def at_work():
+    world = RayWorld()
+    await world.reconcile(3)
+    assert len(world.kfp.submitted) == 1
+    return world
+
+
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from(EVENTS + RAY_EVENTS), max_size=40))
+def test_with_any_events_the_run_succeeds_and_its_ray_cluster_is_gone(events):
+    async def story():
+        world = RayWorld()
+        await world.apply_all(events)
+        await world.run_to_end()
+        assert world.status["state"] == "Succeeded", world.status
+        await world.reconcile(3)
+        assert world.rays == []
+        assert "ray" not in world.status
+
+    asyncio.run(story())
+
+
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from(EVENTS + KUEUE_EVENTS + RAY_EVENTS), max_size=40))
+def test_with_any_events_a_queued_run_has_a_ray_cluster_only_while_it_is_admitted(events):
+    async def story():
+        world = QueuedRayWorld()
+        await world.apply_all(events)
+        await world.run_to_end()
+        assert world.status["state"] == "Succeeded", world.status
+        await world.reconcile(3)
+        assert world.rays == []
+        assert world.workload is None or world.holds("Finished")
+
+    asyncio.run(story())
+
+
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from(EVENTS + RAY_EVENTS), max_size=30))
+def test_with_any_events_a_deleted_run_leaves_no_ray_cluster(events):
+    async def story():
+        world = RayWorld()
+        await world.apply_all(events)
+        await world.delete_and_wait()
+        assert world.key not in world.cluster.resources
+        assert world.rays == []
+
+    asyncio.run(story())
+
+
+def test_the_cluster_is_complete_before_the_first_phase_and_stays_over_the_phases():
+    async def story():
+        world = RayWorld()
+        world.cluster.kuberay.ready = False
+        world.cluster.kuberay.problem = "ImagePullBackOff"
+        await world.reconcile(3)
+        (made,) = world.rays
+        assert world.kfp.submitted == []
+        assert world.status["ray"]["workers"] == "trainers 0/2, samplers 0/3"
+        assert world.conditions()["RayClusterReady"] == ("False", "Starting")
+        assert world.conditions()["Progressing"] == ("True", "RayStarting")
+        assert world.status["message"] == (
+            "waiting for the Ray cluster: trainers 0/2, samplers 0/3; head: ImagePullBackOff; "
+            "trainers: ImagePullBackOff; samplers: ImagePullBackOff"
+        )
+        world.cluster.kuberay.ready = True
+        await world.reconcile(2)
+        assert world.conditions()["RayClusterReady"] == ("True", "Ready")
+        assert world.status["ray"] == {
+            "cluster": "demo-6a1b2c3d-ray",
+            "workers": "trainers 2/2, samplers 3/3",
+            "dashboardUrl": "http://demo-6a1b2c3d-ray-head-svc.kubeflow.svc:8265",
+            "metricsUrl": "http://demo-6a1b2c3d-ray-head-svc.kubeflow.svc:8080",
+        }
+        for phase in range(2):
+            assert [one.parameters["phase"] for one in world.kfp.submitted][-1] == phase
+            world.finish_phase()
+            await world.reconcile(2)
+        assert world.rays == [made]
+
+    asyncio.run(story())
+
+
+def test_a_worker_that_is_lost_in_a_phase_leaves_the_phase_alone():
+    async def story():
+        world = await at_work()
+        world.cluster.kuberay.ready = False
+        await world.reconcile(2)
+        assert world.conditions()["RayClusterReady"] == ("False", "Starting")
+        assert world.conditions()["Progressing"] == ("True", "Running")
+        assert len(world.kfp.working) == 1
+
+    asyncio.run(story())
+
+
+def test_suspension_deletes_the_cluster_after_the_work_and_resumption_makes_another():
+    async def story():
+        world = await at_work()
+        await world.apply("suspend")
+        await world.reconcile()
+        assert len(world.rays) == 1, "deleted under its drivers"
+        world.stop_work()
+        await world.reconcile(3)
+        assert world.rays == []
+        assert world.conditions()["RayClusterReady"] == ("False", "ScaledDown")
+        assert "ray" not in world.status
+        await world.apply("resume")
+        await world.reconcile(3)
+        assert len(world.rays) == 1
+        assert len(world.kfp.submitted) == 2
+
+    asyncio.run(story())
+
+
+def test_a_suspended_run_gives_back_its_quota_after_its_ray_cluster_is_gone():
+    async def story():
+        world = QueuedRayWorld()
+        await world.reconcile(2)
+        world.kueue.admit()
+        await world.reconcile(3)
+        assert len(world.rays) == 1
+        await world.apply("suspend")
+        await world.reconcile()
+        world.stop_work()
+        await world.reconcile(3)
+        assert (world.rays, world.workload) == ([], None)
+
+    asyncio.run(story())
+
+
+def test_without_kuberay_a_condition_names_the_field_and_the_fix():
+    async def story():
+        world = RayWorld()
+        world.cluster.kuberay.installed = False
+        await world.reconcile(3)
+        assert world.conditions()["RayClusterReady"] == ("False", "KubeRayUnavailable")
+        assert world.conditions()["Progressing"] == ("False", "KubeRayUnavailable")
+        assert world.status["message"] == (
+            "spec.compute.ray: cluster needs KubeRay, and this Kubernetes does not serve "
+            "ray.io/v1; install KubeRay 1.6, or set the field to embedded"
+        )
+        assert world.kfp.submitted == []
+        world.cluster.kuberay.installed = True
+        await world.reconcile(3)
+        assert len(world.kfp.submitted) == 1
+
+    asyncio.run(story())
+
+
+def test_a_changed_cluster_is_replaced_between_two_phases():
+    async def story():
+        world = await at_work()
+        (before,) = world.rays
+        world.cluster.edit(world.key, compute=RAY | {"samplers": {"count": 5}})
+        await world.reconcile(2)
+        assert world.rays == [before], "replaced under its drivers"
+        world.finish_phase()
+        await world.reconcile(4)
+        (after,) = world.rays
+        assert [one["replicas"] for one in after["spec"]["workerGroupSpecs"]] == [2, 5]
+        assert len(world.kfp.submitted) == 2
+
+    asyncio.run(story())

@@ -36,9 +36,10 @@ PORTS = {
     "runtime-env-agent-port": "6382",
     "dashboard-agent-grpc-port": "6383",
     "min-worker-port": "10002",
-    "max-worker-port": "10999",
+    "max-worker-port": "19999",
 }
-"""Fixed, because Ray's choice differs from start to start and a NetworkPolicy names ports."""
+"""Fixed, because Ray's choice differs from start to start and a NetworkPolicy names ports. Those of
+workers are Ray's default, from which drivers get one, too."""
 HEALTH_PORT = "8266"
 """Of the agent on each node, which the kubelet probes; outside the range that trainers meet in."""
 COMMON = {"disable-usage-stats": "true", "dashboard-agent-listen-port": HEALTH_PORT, **PORTS}
@@ -172,6 +173,13 @@ def _pod(
         "imagePullPolicy": platform.images.pull_policy,
         "env": [{"name": "HOME", "value": "/tmp"}, *_secret_env(run, resource, platform)],
         "resources": {"requests": dict(requests), "limits": limits},
+        # A node that starts slowly is not killed. KubeRay adds the other probes.
+        "startupProbe": {
+            "httpGet": {"path": "/api/healthz", "port": int(HEALTH_PORT)},
+            "periodSeconds": 2,
+            "timeoutSeconds": 5,
+            "failureThreshold": 300,
+        },
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

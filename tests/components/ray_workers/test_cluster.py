@@ -1,0 +1,115 @@
+"""Joining a Ray cluster that has no node on the driver's machine.
+
+Two addresses of the loopback network stand for two machines.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from ray_bench import reserved
+
+from agentrl_components.errors import RunError
+from agentrl_components.ray_workers.cluster import connect, own_cluster
+from agentrl_components.ray_workers.resources import reservations
+from agentrl_components.spec import Compute
+
+HEAD = "127.0.0.2"
+TOKEN = "0123456789abcdef0123456789abcdef"
+START = (
+    "from agentrl_components.ray_workers.driver_node import ENDS_WITH_PARENT as p;"
+    "import sys; sys.argv[0] = '-c'; exec(p)"
+)
+PLACED = """
+import os, signal, ray
+from ray_bench import reserved
+from agentrl_components.ray_workers.cluster import connect
+leave = connect(os.environ["ADDRESS"], reserved(2))
+node = ray.get_runtime_context().get_node_id()
+
+class Where:
+    def node(self):
+        return ray.get_runtime_context().get_node_id()
+
+actor = ray.remote(Where).options(**reserved(2).trainer.options()).remote()
+print(len([one for one in ray.nodes() if one["Alive"]]), ray.get(actor.node.remote()) == node)
+"""
+END = {"left": "leave()", "killed": "os.kill(os.getpid(), signal.SIGKILL)"}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The address of a cluster with one node that asks for a token."""
+    with socket.socket() as listener:
+        listener.bind((HEAD, 0))
+        port = listener.getsockname()[1]
+    folder = tmp_path_factory.mktemp("r")
+    command = [
+        sys.executable, "-c", START, "-m", "ray.scripts.scripts", "start", "--head", "--block",
+        f"--port={port}", f"--node-ip-address={HEAD}", "--num-cpus=3", "--num-gpus=0",
+        "--include-dashboard=false", "--disable-usage-stats", f"--temp-dir={folder}",
+        "--object-store-memory=100000000",
+    ]  # fmt: skip
+    env = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert any("Ray runtime started" in line for line in process.stdout)
+            yield f"{HEAD}:{port}"
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def driven(address, end, token=TOKEN):
+    """The output of a driver on another machine, which ends in this way."""
+    env = {"ADDRESS": address, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return subprocess.run(
+        [sys.executable, "-c", f"{PLACED}\n{END[end]}"],
+        env=os.environ | env | {"PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_a_driver_joins_with_a_node_without_resources_and_leaves_nothing(cluster):
+    for _ in range(2):  # of the two nodes only the driver's is new each time
+        assert driven(cluster, "left").stdout == "2 False\n"
+
+
+def test_a_driver_that_is_killed_takes_its_node_along(cluster):
+    assert driven(cluster, "killed").returncode == -signal.SIGKILL
+    assert driven(cluster, "left").stdout.endswith(" False\n")
+
+
+def test_another_token_is_refused_by_the_field(cluster):
+    refused = driven(cluster, "left", token="f" * 32).stderr
+    assert "spec.compute.ray" in refused
+    assert "its token in RAY_AUTH_TOKEN" in refused
+
+
+def test_a_cluster_of_its_own_exists_on_kubernetes_only():
+    with pytest.raises(RunError, match=r"spec\.compute\.ray: is cluster, but RAY_ADDRESS"):
+        connect("cluster", reserved())
+    os.environ["RAY_ADDRESS"] = "head:6379"
+    try:
+        assert own_cluster() == "head:6379"
+    finally:
+        del os.environ["RAY_ADDRESS"]
+
+
+def test_in_its_own_cluster_each_actor_has_a_node_of_its_group():
+    one = reservations(
+        Compute(ray="cluster", trainers={"count": 2, "cpu": "1500m"}, samplers={"count": 3})
+    )
+    wanted = {"num_cpus": 2.0, "num_gpus": 0, "resources": {"trainers": 1}}
+    assert one.trainer.options() == wanted
+    assert one.missing({"trainers": 1.0, "samplers": 3.0}) == "1 of 2 trainers, 3 of 3 samplers"
+    assert one.missing({"trainers": 2.0, "samplers": 3.0}) == ""

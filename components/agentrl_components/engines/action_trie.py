@@ -24,7 +24,7 @@ CACHED_TRIES = 16384
 class Trie:
     """The trie of admissible replies. Immutable, so it can be shared."""
 
-    __slots__ = ("root", "stop")
+    __slots__ = ("choice_depth", "root", "stop")
 
     def __init__(self, actions: Sequence[Sequence[int]], stop: int) -> None:
         """
@@ -50,6 +50,9 @@ class Trie:
             for token in action:
                 node = node.setdefault(token, {})
             node.setdefault(stop, {})
+        replies = sorted([*action, stop] for action in actions)
+        self.choice_depth = max(map(_parting, replies, replies[1:]), default=0)
+        """Largest number of tokens of a reply up to and including the last that is chosen."""
 
     def at(self, prefix: Sequence[int]) -> Node:
         """The node after `prefix`, the reply so far. Raises `ValueError` if not admissible."""
@@ -77,6 +80,18 @@ class Trie:
             ((token, node),) = node.items()
             run.append(token)
         return tuple(run)
+
+
+def chooses(node: Node) -> bool:
+    """Whether there is a choice at `node` or after it."""
+    while len(node) == 1:
+        (node,) = node.values()
+    return len(node) > 1
+
+
+def _parting(one: Sequence[int], other: Sequence[int]) -> int:
+    """Tokens up to and including the first that differs; 0 for equal replies."""
+    return next((i + 1 for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
 
 
 @lru_cache(maxsize=CACHED_TRIES)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrl_components.engines.action_trie import Trie, trie_of
+from agentrl_components.engines.action_trie import Trie, chooses, trie_of
 
 STOP = 2
 
@@ -84,3 +84,17 @@ def test_the_paths_of_the_trie_are_exactly_the_actions(
         if not following:
             found.add(path)
     assert found == {(*action, STOP) for action in actions}
+
+
+def test_the_choice_depth_is_the_number_of_tokens_up_to_the_last_choice() -> None:
+    assert Trie([(7, 8)], 2).choice_depth == 0
+    assert Trie([(7, 8), (7, 9)], 2).choice_depth == 2
+    assert Trie([(7, 8, 3), (7, 9, 4), (5, 6)], 2).choice_depth == 2
+    assert Trie([(7,), (7, 8, 9)], 2).choice_depth == 2  # the stop token, or 8
+    assert Trie([(7, 8), (7, 8)], 2).choice_depth == 0
+
+
+def test_a_choice_lies_ahead_until_the_rest_is_forced() -> None:
+    trie = Trie([(7, 8, 3), (7, 8, 4)], 2)
+    assert chooses(trie.root)
+    assert not chooses(trie.at((7, 8, 3)))

@@ -6,26 +6,24 @@ turns of an episode are read from vLLM's prefix cache, in whole blocks.
 Seeds are per request, but rounding may depend on the rest of the batch, so a reply is repeatable
 unless a random number falls within a rounding error of a boundary.
 
-Admissible replies are sampled token by token: a forced token is appended without a request to vLLM;
-otherwise vLLM samples one of the allowed tokens, and reads the prompt from the prefix cache.
+An admissible reply is one request: `admissible.AdmissibleReplies` restricts its tokens. Tokens that
+are forced at its beginning or end are appended without vLLM.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentrl_components.engines.action_trie import Trie, trie_of
 from agentrl_components.engines.engine import Generation, Request, Sampling, Stop
+from agentrl_components.engines.vllm_engine.draft import Draft, open_trie
 from agentrl_components.engines.vllm_engine.loop import VllmLoop
 from agentrl_components.engines.vllm_engine.start import VllmOptions, start_vllm, stop_vllm
 from agentrl_components.engines.vllm_engine.weights import LOAD_ERRORS, check, reload, shapes_in
 from agentrl_components.errors import EngineError
-from agentrl_components.schedule.seeds import derive
 
 if TYPE_CHECKING:
     import torch
@@ -92,7 +90,7 @@ class VllmEngine:
 
     async def _unrestricted(self, request: Request) -> Generation:
         version, sampling = self._version, request.sampling
-        params = _params(sampling, request.seed, sampling.max_tokens, None)
+        params = _params(sampling, request.seed, sampling.max_tokens)
         ids, logprobs, stopped = await self._sample(list(request.ids), params)
         return Generation(
             ids=ids,
@@ -104,24 +102,20 @@ class VllmEngine:
         )
 
     async def _restricted(self, request: Request) -> Generation:
-        draft = _Draft(request, _trie(request))
-        version = self._version
+        trie = open_trie(request)
+        draft, version, limit = Draft(request, trie), self._version, request.sampling.max_tokens
         draft.force()
-        while draft.stop is None:
-            choices = draft.choices()
-            seed = derive(request.seed, "token", len(draft.ids))
-            params = _params(request.sampling, seed, 1, choices)
+        start = len(draft.ids)
+        if draft.stop is None:
+            params = _params(request.sampling, request.seed, min(trie.choice_depth, limit) - start)
+            # Keys of `admissible`, which cannot be imported without vLLM.
+            params.extra_args = {"admissible": request.admissible, "admissible_start": start}
             ids, logprobs, _ = await self._sample([*request.ids, *draft.ids], params)
-            draft.append(ids[0], logprobs[0], choices)
-            draft.force()
-        return Generation(
-            ids=tuple(draft.ids),
-            logprobs=tuple(draft.logprobs),
-            sampled=tuple(len(choices) > 1 for choices in draft.allowed),
-            allowed=tuple(draft.allowed),
-            stop=draft.stop,
-            version=version,
-        )
+            while draft.stop is None:
+                place = len(draft.ids) - start
+                draft.append(ids[place], logprobs[place], draft.choices())
+                draft.force()
+        return draft.generation(version)
 
     async def _sample(
         self, ids: list[int], params: Any
@@ -138,49 +132,7 @@ class VllmEngine:
         return tuple(reply.token_ids), logprobs, reply.finish_reason == "stop"
 
 
-@dataclass(slots=True)
-class _Draft:
-    """An admissible reply that is being sampled."""
-
-    request: Request
-    trie: Trie
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    allowed: list[tuple[int, ...]] = field(default_factory=list)
-    stop: Stop | None = None
-    """Why it ended. None: it has not ended."""
-
-    def choices(self) -> tuple[int, ...]:
-        """Token ids that may come next."""
-        return self.trie.allowed(self.trie.at(self.ids))
-
-    def force(self) -> None:
-        """Append the tokens that leave no choice, unless the reply has ended."""
-        for token in self.trie.forced(self.trie.at(self.ids)):
-            if self.stop is None:
-                self.append(token, 0.0, (token,))
-
-    def append(self, token: int, logprob: float, choices: tuple[int, ...]) -> None:
-        """Append a token, and set `stop` if it ends the reply."""
-        self.ids.append(token)
-        self.logprobs.append(logprob)
-        self.allowed.append(choices)
-        if token in self.request.sampling.stop:
-            self.stop = Stop.STOP
-        elif len(self.ids) >= self.request.sampling.max_tokens:
-            self.stop = Stop.LENGTH
-
-
-def _trie(request: Request) -> Trie:
-    if not request.sampling.stop:
-        raise EngineError("admissible replies need a stop token")
-    try:
-        return trie_of(tuple(map(tuple, request.admissible or ())), request.sampling.stop[0])
-    except ValueError as error:
-        raise EngineError(f"session {request.session}: {error}") from error
-
-
-def _params(sampling: Sampling, seed: int, max_tokens: int, allowed: tuple[int, ...] | None) -> Any:
+def _params(sampling: Sampling, seed: int, max_tokens: int) -> Any:
     from vllm import SamplingParams
     from vllm.exceptions import VLLMValidationError
     from vllm.sampling_params import RequestOutputKind
@@ -196,7 +148,7 @@ def _params(sampling: Sampling, seed: int, max_tokens: int, allowed: tuple[int, 
             stop_token_ids=list(sampling.stop),
             ignore_eos=True,  # replies end with `sampling.stop` only
             logprobs=0,  # of the sampled token only
-            allowed_token_ids=None if allowed is None else list(allowed),
+            skip_clone=True,  # nothing else uses the object
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )

@@ -119,6 +119,7 @@ def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
         "gpu_memory_utilization": options.memory_share,
         "kv_cache_memory_bytes": options.cache_bytes,
         "disable_log_stats": True,
+        "logits_processors": [f"{__package__}.admissible:AdmissibleReplies"],
     }
     if on_cpu:
         arguments |= {

@@ -193,6 +193,28 @@ async def test_admissible_logprobs_are_renormalised_over_the_choices(bench: Benc
             assert logprob == pytest.approx(float(among), abs=1e-4)
 
 
+async def test_admissible_logprobs_are_those_of_a_request_for_each_choice(bench: Bench):
+    from vllm import SamplingParams
+
+    prompt = list(range(3, 40))
+    replies = await asyncio.gather(
+        *(bench.engine.generate(ask(prompt, s, FREE, admissible=ACTIONS)) for s in range(6))
+    )
+    for reply in replies:
+        for place, choices in enumerate(reply.allowed or ()):
+            alone = SamplingParams(
+                max_tokens=1,
+                allowed_token_ids=list(choices),
+                logprobs=len(choices),
+                detokenize=False,
+            )
+            output = await bench.engine._loop.sample([*prompt, *reply.ids[:place]], alone)
+            (of_choice,) = output.outputs[0].logprobs
+            assert reply.logprobs[place] == pytest.approx(
+                of_choice[reply.ids[place]].logprob, abs=1e-4
+            )
+
+
 async def test_the_allowed_tokens_are_those_of_the_trie(bench: Bench):
     replies = await asyncio.gather(
         *(bench.engine.generate(ask([5], seed, FREE, admissible=ACTIONS)) for seed in range(80))

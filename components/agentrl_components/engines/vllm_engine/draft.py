@@ -1,0 +1,64 @@
+"""An admissible reply while vLLM samples it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agentrl_components.engines.action_trie import Trie, trie_of
+from agentrl_components.engines.engine import Generation, Request, Stop
+from agentrl_components.errors import EngineError
+
+
+@dataclass(slots=True)
+class Draft:
+    """An admissible reply that is being sampled."""
+
+    request: Request
+    trie: Trie
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    allowed: list[tuple[int, ...]] = field(default_factory=list)
+    stop: Stop | None = None
+    """Why it ended. None: it has not ended."""
+
+    def choices(self) -> tuple[int, ...]:
+        """Token ids that may come next."""
+        return self.trie.allowed(self.trie.at(self.ids))
+
+    def generation(self, version: int) -> Generation:
+        """The reply, once it has ended."""
+        assert self.stop is not None
+        return Generation(
+            ids=tuple(self.ids),
+            logprobs=tuple(self.logprobs),
+            sampled=tuple(len(choices) > 1 for choices in self.allowed),
+            allowed=tuple(self.allowed),
+            stop=self.stop,
+            version=version,
+        )
+
+    def force(self) -> None:
+        """Append the tokens that leave no choice, unless the reply has ended."""
+        for token in self.trie.forced(self.trie.at(self.ids)):
+            if self.stop is None:
+                self.append(token, 0.0, (token,))
+
+    def append(self, token: int, logprob: float, choices: tuple[int, ...]) -> None:
+        """Append a token, and set `stop` if it ends the reply."""
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        self.allowed.append(choices)
+        if token in self.request.sampling.stop:
+            self.stop = Stop.STOP
+        elif len(self.ids) >= self.request.sampling.max_tokens:
+            self.stop = Stop.LENGTH
+
+
+def open_trie(request: Request) -> Trie:
+    """The trie of a request. Raises `EngineError` if its admissible set cannot be used."""
+    if not request.sampling.stop:
+        raise EngineError("admissible replies need a stop token")
+    try:
+        return trie_of(tuple(map(tuple, request.admissible or ())), request.sampling.stop[0])
+    except ValueError as error:
+        raise EngineError(f"session {request.session}: {error}") from error

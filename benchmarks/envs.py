@@ -42,7 +42,7 @@ from agentrl_envs.client.remote_world import RemoteSession, RemoteWorld
 from agentrl_envs.env import Observation
 from agentrl_envs.needs import PYTHON_ONLY
 
-SERVE = "from agentrl_pipelines.cli.commands.envs import envs; envs()"
+SERVE = "from agentrl_pipelines.cli.env_commands.group import envs; envs()"
 MOST_TURNS = 20
 OPTIONS = {
     "search": {"text": "terse"},

@@ -33,7 +33,7 @@ from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.env import Task
 from agentrl_envs.errors import SessionError
-from agentrl_pipelines.cli.commands.envs import parse_options
+from agentrl_pipelines.cli.env_commands.source import parse_options
 
 MOST_TURNS = 12
 TASKS = 2_000

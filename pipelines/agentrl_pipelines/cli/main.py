@@ -6,7 +6,6 @@ import click
 
 from agentrl_pipelines.cli.commands.compile import compile_
 from agentrl_pipelines.cli.commands.crd import crd
-from agentrl_pipelines.cli.commands.envs import envs
 from agentrl_pipelines.cli.commands.evaluate import evaluate
 from agentrl_pipelines.cli.commands.logs import logs
 from agentrl_pipelines.cli.commands.metrics import metrics
@@ -17,6 +16,7 @@ from agentrl_pipelines.cli.commands.stage import stage
 from agentrl_pipelines.cli.commands.status import status
 from agentrl_pipelines.cli.commands.submit import submit
 from agentrl_pipelines.cli.commands.validate import validate
+from agentrl_pipelines.cli.env_commands.group import envs
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -13,7 +13,7 @@ from local_run import run_to_end
 from agentrl_components.errors import RunError, SpecError
 from agentrl_components.reporting.description import model_metadata
 from agentrl_envs.environments.corridor import CorridorTasks
-from agentrl_pipelines.cli.commands.envs import envs
+from agentrl_pipelines.cli.env_commands.group import envs
 from agentrl_pipelines.local.agent import SavedAgent, TrainedAgent, fetch_agent
 
 RUN = manifest(

@@ -13,9 +13,9 @@ from agentrl_envs.registry import BUILT_IN
 from agentrl_envs.server.app import ServerOptions, create_app
 from agentrl_envs.server.executors import ThreadExecutor
 from agentrl_envs.server.run import running
-from agentrl_pipelines.cli.commands.envs import envs
+from agentrl_pipelines.cli.env_commands.group import envs
 
-START = "from agentrl_pipelines.cli.commands.envs import envs; envs()"
+START = "from agentrl_pipelines.cli.env_commands.group import envs; envs()"
 
 
 def invoke(*arguments: str, typed: str = "") -> Result:
@@ -101,7 +101,7 @@ def test_play_works_with_piped_input():
 
 def test_the_envs_group_does_not_import_the_server():
     code = (
-        "import sys; import agentrl_pipelines.cli.commands.envs;"
+        "import sys; import agentrl_pipelines.cli.env_commands.group;"
         "sys.exit(bool({'starlette', 'pydantic', 'httpx', 'uvicorn'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0

@@ -1,0 +1,103 @@
+"""Where the commands under `agentrl envs` find an environment: options of one here, or a server."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from agentrl_envs.env import TaskSet
+
+TOKEN_VARIABLE = "AGENTRL_ENVS_TOKEN"
+
+PORT = click.IntRange(0, 65535)
+COUNT = click.IntRange(min=1)
+
+option_options = click.option(
+    "--options",
+    "-o",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of the environment; the value may be JSON. Repeatable.",
+)
+option_token_env = click.option(
+    "--token-env",
+    default=TOKEN_VARIABLE,
+    show_default=True,
+    metavar="NAME",
+    help="Environment variable that holds the bearer token.",
+)
+option_protocol = click.option(
+    "--protocol",
+    type=click.Choice(["agentrl", "agentgym", "openenv"]),
+    default="agentrl",
+    show_default=True,
+    help="Protocol of the server at --url; --options are then those of the connection.",
+)
+option_url = click.option("--url", help="URL of a running server, instead of a local environment.")
+
+
+@contextmanager
+def open_task_set(
+    name: str,
+    options: tuple[str, ...],
+    url: str | None,
+    protocol: str,
+    token_env: str,
+    defaults: Mapping[str, Any] | None = None,
+) -> Iterator[TaskSet]:
+    """The environment NAME, or the one that the server at `url` serves. `defaults` are options that
+    the given ones override."""
+    from agentrl_envs import registry
+
+    if url is None:
+        yield registry.task_set(name, {**(defaults or {}), **parse_options(options)})
+        return
+    from agentrl_envs.client.blocking import BlockingTaskSet
+
+    token = os.environ.get(token_env) or None
+    source: Any = url
+    if protocol != "agentrl":
+        from agentrl_envs.protocols.connect import opener
+
+        source = opener(protocol, url, parse_options(options))
+    with BlockingTaskSet(source, token=token) as remote:
+        if name not in (remote.name, remote.name.removeprefix(f"{protocol}-")):
+            raise click.UsageError(f"NAME: {url} serves {remote.name}, not {name}; give that name")
+        yield remote
+
+
+def parse_options(given: tuple[str, ...]) -> dict[str, Any]:
+    """Parse KEY=VALUE pairs. A value that is not JSON is a string."""
+    options: dict[str, Any] = {}
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise click.UsageError(f"--options: {pair!r} is not of the form KEY=VALUE")
+        try:
+            options[key] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key] = value
+    return options
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn errors in the arguments into usage errors (exit code 2)."""
+    from pydantic import ValidationError
+
+    from agentrl_envs.errors import WorldError
+
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = "--" + str(first["loc"][0]).removesuffix("_s")
+        raise click.UsageError(f"{field}: {first['msg']}; got {first['input']!r}") from None
+    except (ValueError, WorldError) as error:
+        raise click.UsageError(str(error)) from None

@@ -14,7 +14,7 @@ from agentrl_envs.env import TaskSet
 from agentrl_envs.protocols.agentgym_server import agentgym_gateway
 from agentrl_envs.protocols.connect import opener
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 
 

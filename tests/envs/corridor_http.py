@@ -8,7 +8,7 @@ import httpx
 from agentrl_envs.env import TaskSet, content_id
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 
 PAYLOAD = {"cells": 5, "start": 2, "side": "left", "colour": "red"}

@@ -7,7 +7,7 @@ from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.env import Task, TaskSet, content_id
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.leases import Clock
 from agentrl_envs.server.run import running
 

@@ -14,9 +14,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from importlib.metadata import version
-from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -25,18 +24,23 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from agentrl_envs import protocol
-from agentrl_envs.env import Split, Step, TaskSet
+from agentrl_envs.env import Step, TaskSet
 from agentrl_envs.server.auth import BearerToken
 from agentrl_envs.server.draining import Draining
 from agentrl_envs.server.error_responses import (
     HANDLERS,
-    RequestError,
     error_detail,
-    validation_error,
 )
-from agentrl_envs.server.executors import Executor
+from agentrl_envs.server.execution.executor import Executor
 from agentrl_envs.server.leases import Clock
 from agentrl_envs.server.metrics import CONTENT_TYPE, Metrics
+from agentrl_envs.server.request_reading import (
+    M,
+    completes_before_disconnect,
+    query_number,
+    read_body,
+    split_of,
+)
 from agentrl_envs.server.sessions import Sessions
 from agentrl_envs.server.task_service import TaskService
 
@@ -51,8 +55,6 @@ MIN_BATCH_BYTES = 1 << 20
 NDJSON = "application/x-ndjson"
 CLIENT_CLOSED_REQUEST = 499
 """Status for the log only: there is no client left to receive it."""
-
-M = TypeVar("M", bound=BaseModel)
 
 Gateway = Callable[[Sessions, TaskService], list[BaseRoute]]
 """Makes the routes of another protocol, which plays the same sessions."""
@@ -164,11 +166,11 @@ class EnvironmentServer:
         )
 
     async def tasks(self, request: Request) -> Response:
-        split = _split(request)
-        start = _query_number(request, "start", default=0, maximum=1 << 53)
-        count = _query_number(request, "count", default=1, maximum=MAX_TASKS)
+        split = split_of(request)
+        start = query_number(request, "start", default=0, maximum=1 << 53)
+        count = query_number(request, "count", default=1, maximum=MAX_TASKS)
         finding = asyncio.create_task(self._task_service.tasks(split, start, count))
-        if not await _completes_before_disconnect(finding, request):
+        if not await completes_before_disconnect(finding, request):
             return Response(status_code=CLIENT_CLOSED_REQUEST)
         return _json_response(protocol.TasksResponse(tasks=finding.result()))
 
@@ -197,6 +199,15 @@ class EnvironmentServer:
     async def close(self, request: Request) -> Response:
         await self._sessions.close(request.path_params["session"])
         return Response(status_code=204)
+
+    async def _body(self, request: Request, model: type[M], *, min_limit: int = 0) -> M:
+        """The request body as `model`; its limit is at least `min_limit` bytes."""
+        return await read_body(
+            request,
+            model,
+            limit=max(self._options.max_body_bytes, min_limit),
+            timeout_s=self._options.body_timeout_s,
+        )
 
     async def _close_expired_sessions(self) -> None:
         while True:
@@ -232,27 +243,6 @@ class EnvironmentServer:
         if not task.cancelled():
             task.exception()  # marks it as retrieved, in case the client has disconnected
 
-    async def _body(self, request: Request, model: type[M], *, min_limit: int = 0) -> M:
-        """The request body as `model`. Raises `RequestError` for another content type, a body that
-        is too long (the limit is at least `min_limit` bytes), and one that is not valid."""
-        limit = max(self._options.max_body_bytes, min_limit)
-        if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
-            raise RequestError(415, "invalid", "send the body as application/json", "content-type")
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self._options.body_timeout_s):
-                async for chunk in request.stream():
-                    body += chunk
-                    if len(body) > limit:
-                        raise RequestError(413, "invalid", f"the body is longer than {limit} bytes")
-        except TimeoutError:
-            message = f"the body did not arrive within {self._options.body_timeout_s:g} s"
-            raise RequestError(408, "invalid", message) from None
-        try:
-            return model.model_validate_json(bytes(body))
-        except ValidationError as error:
-            raise validation_error(error) from None
-
 
 def create_app(
     task_set: TaskSet,
@@ -285,22 +275,6 @@ def create_app(
     return app
 
 
-async def _completes_before_disconnect(work: asyncio.Task[Any], request: Request) -> bool:
-    """Wait for `work`, and cancel it if the client disconnects first. For requests without body."""
-    leaving = asyncio.create_task(_disconnect(request))
-    try:
-        await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
-        return work.done()
-    finally:
-        for task in (leaving, work):
-            task.cancel()
-
-
-async def _disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
 def _json_response(message: BaseModel, status: int = 200) -> Response:
     return Response(message.model_dump_json(), status, media_type="application/json")
 
@@ -313,21 +287,3 @@ def _outcome_line(index: int, task: asyncio.Task[Step]) -> bytes:
         else protocol.StepOutcome(index=index, error=error_detail(failure))
     )
     return outcome.model_dump_json().encode() + b"\n"
-
-
-def _split(request: Request) -> Split:
-    given = request.path_params["split"]
-    if given == "train":
-        return "train"
-    if given == "heldout":
-        return "heldout"
-    raise RequestError(404, "not_found", f"there is no split {given!r}; use train or heldout")
-
-
-def _query_number(request: Request, name: str, *, default: int, maximum: int) -> int:
-    given = request.query_params.get(name, str(default))
-    # int() raises ValueError for more than 4,300 digits, hence the check of the length.
-    is_number = given.isascii() and given.isdecimal() and len(given) <= len(str(maximum))
-    if not is_number or int(given) > maximum:
-        raise RequestError(400, "invalid", f"{name} must be an integer from 0 to {maximum}", name)
-    return int(given)

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import CapacityError, SessionError
 from agentrl_envs.server.draining import Draining
-from agentrl_envs.server.executors import Executor
+from agentrl_envs.server.execution.executor import Executor
 from agentrl_envs.server.leases import Clock, ConflictError, Lease, Leases, UnknownLeaseError
 from agentrl_envs.server.metrics import Metrics
 

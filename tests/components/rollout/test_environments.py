@@ -9,7 +9,7 @@ from agentrl_components.spec import Environment
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import SessionError
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 from agentrl_envs.world import LocalWorld
 

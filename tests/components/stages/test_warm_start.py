@@ -19,7 +19,7 @@ from agentrl_components.update.packing import Example
 from agentrl_envs.env import TaskSet
 from agentrl_envs.registry import task_set
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 
 MANIFEST = """

@@ -19,7 +19,7 @@ from agentrl_envs.env import Task, TaskSet
 from agentrl_envs.environments.corridor import CorridorOptions, CorridorTasks
 from agentrl_envs.errors import CapacityError, SessionError, TaskError, WorldError
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 from agentrl_envs.world import LocalWorld, World
 

@@ -14,7 +14,7 @@ from agentrl_envs.env import Observation
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import CapacityError, SessionError, UnreachableError, WorldError
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 
 

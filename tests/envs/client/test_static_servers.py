@@ -14,7 +14,7 @@ from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import UnreachableError
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 
 UNREACHABLE = "http://127.0.0.1:9"

@@ -13,7 +13,7 @@ from agentrl_envs.env import Step
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.errors import ContractError, SessionError
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 
 

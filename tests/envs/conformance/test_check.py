@@ -16,7 +16,7 @@ from agentrl_envs.env import Observation, Split, Step, Task, content_id, split_o
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorOptions, CorridorTasks
 from agentrl_envs.errors import TaskError
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 
 

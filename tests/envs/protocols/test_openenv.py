@@ -22,7 +22,7 @@ from agentrl_envs.protocols.connect import open_world
 from agentrl_envs.protocols.openenv_client import text_field
 from agentrl_envs.protocols.openenv_server import openenv_gateway
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 
 THEIR_CLIENT = """

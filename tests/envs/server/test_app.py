@@ -11,7 +11,7 @@ from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 
 

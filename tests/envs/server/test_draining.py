@@ -13,7 +13,7 @@ from corridor_http import FakeClock, error_of, opened, stepped
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
 from agentrl_envs.server.draining import Draining
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 
 

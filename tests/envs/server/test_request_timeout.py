@@ -8,7 +8,7 @@ from corridor_http import error_of, opened, served
 
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 
 

@@ -15,7 +15,7 @@ from agentrl_envs import registry
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ProcessExecutor
+from agentrl_envs.server.execution.process_executor import ProcessExecutor
 from agentrl_envs.server.run import ServeError, bind_socket, check_exposure, running
 
 

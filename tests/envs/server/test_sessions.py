@@ -5,7 +5,7 @@ import asyncio
 from corridor_server import red_left_2
 
 from agentrl_envs.environments.corridor import CorridorTasks
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.metrics import Metrics
 from agentrl_envs.server.sessions import Sessions
 

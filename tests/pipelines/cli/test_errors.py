@@ -17,7 +17,7 @@ from agentrl_components.errors import StoreError
 from agentrl_envs.env import Observation, Step
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 from agentrl_pipelines.cli.main import main
 from agentrl_pipelines.local.run_folder import store_errors

@@ -82,7 +82,9 @@ def serve(
     from agentrl_envs import registry
     from agentrl_envs.server import run as server
     from agentrl_envs.server.app import ServerOptions, create_app
-    from agentrl_envs.server.executors import Executor, ProcessExecutor, ThreadExecutor
+    from agentrl_envs.server.execution.executor import Executor
+    from agentrl_envs.server.execution.process_executor import ProcessExecutor
+    from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 
     token = os.environ.get(token_env) or None
     with usage_errors():

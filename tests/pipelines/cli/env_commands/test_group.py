@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.registry import BUILT_IN
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 from agentrl_pipelines.cli.env_commands.group import envs
 

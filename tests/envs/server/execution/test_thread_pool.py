@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from agentrl_envs.errors import SessionError
-from agentrl_envs.server.threads import ThreadPool
+from agentrl_envs.server.execution.thread_pool import ThreadPool
 
 
 @pytest.fixture

@@ -1,10 +1,7 @@
-"""Executors: run the environments of a server off the event loop.
+"""Environments in worker processes, one call at a time in each.
 
-`ThreadExecutor` runs environments in threads of the server process: suitable for environments that
-are cheap or that wait for I/O (a browser, another server). `ProcessExecutor` distributes sessions
-over worker processes, one call at a time in each: suitable for environments that compute, which
-would otherwise share one interpreter lock with the event loop. A session stays in the process that
-opened it. `benchmarks/envs.py` compares the two.
+Suitable for environments that compute, which would otherwise share one interpreter lock with the
+event loop. A session stays in the process that opened it.
 """
 
 from __future__ import annotations
@@ -20,15 +17,12 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from agentrl_envs.env import Environment, Observation, Step, Task, TaskSet
+from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import SessionError
-from agentrl_envs.server.threads import ThreadPool
-
-TaskSetFactory = Callable[[], TaskSet]
-"""Creates the task set. Must be picklable for `ProcessExecutor`: a module-level function or a
-`functools.partial` of one."""
+from agentrl_envs.server.execution.environment_pool import EnvironmentPool
+from agentrl_envs.server.execution.executor import TaskSetFactory
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,127 +30,6 @@ T = TypeVar("T")
 
 WORKER_STOP_TIMEOUT_S = 5.0
 """Seconds that a worker is given to close its environments."""
-
-
-class Executor(Protocol):
-    """Runs sessions. Calls of one session must be sequential."""
-
-    async def reset(self, session: str, task: Task) -> Observation: ...
-
-    async def step(self, session: str, action: str) -> Step: ...
-
-    async def release(self, session: str) -> None:
-        """The session is over; its environment may be reused."""
-        ...
-
-    def discard(self, session: str) -> None:
-        """The session failed, or its last call was abandoned; its environment must not be reused.
-        Does not wait for a call that is still running."""
-        ...
-
-    @property
-    def problem(self) -> str | None:
-        """Why sessions cannot be run now; None: they can."""
-        ...
-
-    async def close(self) -> None:
-        """Close every environment and stop the threads or processes."""
-        ...
-
-
-class EnvironmentPool:
-    """The environments of one process, by session. Calls of one session must be sequential; calls
-    of different sessions may overlap."""
-
-    def __init__(self, task_set: TaskSet) -> None:
-        self._task_set = task_set
-        self._in_use: dict[str, Environment] = {}
-        self._free: list[Environment] = []
-
-    def reset(self, session: str, task: Task) -> Observation:
-        """Set up the task, in a free or new environment if the session has none yet."""
-        environment = self._in_use.get(session)
-        if environment is None:
-            environment = self._free.pop() if self._free else self._task_set.environment()
-            self._in_use[session] = environment
-        return environment.reset(task)
-
-    def step(self, session: str, action: str) -> Step:
-        """Take one action. Raises `SessionError` for an unknown session."""
-        environment = self._in_use.get(session)
-        if environment is None:
-            raise SessionError(f"session {session!r} is not in this process")
-        return environment.step(action)
-
-    def release(self, session: str) -> None:
-        """Keep the session's environment for another session."""
-        environment = self._in_use.pop(session, None)
-        if environment is not None:
-            self._free.append(environment)
-
-    def discard(self, session: str) -> None:
-        """Close the session's environment, which failed and must not be reused."""
-        environment = self._in_use.pop(session, None)
-        if environment is not None:
-            environment.close()
-
-    def close(self) -> None:
-        """Close every environment."""
-        for environment in (*self._in_use.values(), *self._free):
-            environment.close()
-        self._in_use.clear()
-        self._free.clear()
-
-
-MAX_ABANDONED_PER_THREAD = 4
-"""Hanging calls that are compensated by new threads, for each thread of a `ThreadExecutor`."""
-
-
-class ThreadExecutor:
-    """Runs environments in threads of this process.
-
-    A thread whose call was abandoned is replaced, because threads cannot be killed. Beyond
-    `MAX_ABANDONED_PER_THREAD` hanging calls per thread the executor reports a `problem`."""
-
-    def __init__(self, task_set: TaskSet, *, threads: int = 32) -> None:
-        self._pool = EnvironmentPool(task_set)
-        self._threads = ThreadPool(
-            threads, max_abandoned=threads * MAX_ABANDONED_PER_THREAD, name="environment"
-        )
-        self._last_call: dict[str, Future[Any]] = {}
-
-    async def reset(self, session: str, task: Task) -> Observation:
-        return await self._run_in_thread(session, self._pool.reset, session, task)
-
-    async def step(self, session: str, action: str) -> Step:
-        return await self._run_in_thread(session, self._pool.step, session, action)
-
-    async def release(self, session: str) -> None:
-        self._last_call.pop(session, None)
-        self._pool.release(session)
-
-    def discard(self, session: str) -> None:
-        last_call = self._last_call.pop(session, None)
-        if last_call is not None:  # runs at once if the call is done, else when its thread returns
-            last_call.add_done_callback(lambda _: self._pool.discard(session))
-            self._threads.abandon(last_call)
-
-    @property
-    def problem(self) -> str | None:
-        if self._threads.exhausted:
-            return f"{self._threads.abandoned} calls into the environment have not returned"
-        return None
-
-    async def close(self) -> None:
-        self._threads.close()
-        self._pool.close()
-
-    async def _run_in_thread(
-        self, session: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        future = self._threads.submit(call, *args, **kwargs)
-        self._last_call[session] = future
-        return await asyncio.wrap_future(future)
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,8 @@ from blocking_tasks import BlockingTasks, HangingTasks
 from agentrl_envs.env import Environment, Observation, Task, content_id
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.errors import SessionError
-from agentrl_envs.server.executors import ProcessExecutor, ThreadExecutor
+from agentrl_envs.server.execution.process_executor import ProcessExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 
 
 def red_left_2() -> Task:
@@ -145,7 +146,7 @@ def test_worker_exits_when_its_server_is_killed():
     code = """
 import asyncio, os
 from agentrl_envs.environments.corridor import CorridorTasks
-from agentrl_envs.server.executors import ProcessExecutor
+from agentrl_envs.server.execution.process_executor import ProcessExecutor
 
 async def main():
     executor = ProcessExecutor(CorridorTasks, workers=1)

@@ -1,0 +1,69 @@
+"""Environments in threads of the server process.
+
+Suitable for environments that are cheap or that wait for I/O: a browser, another server.
+`benchmarks/envs.py` compares it with `ProcessExecutor`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, ParamSpec, TypeVar
+
+from agentrl_envs.env import Observation, Step, Task, TaskSet
+from agentrl_envs.server.execution.environment_pool import EnvironmentPool
+from agentrl_envs.server.execution.thread_pool import ThreadPool
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_ABANDONED_PER_THREAD = 4
+"""Hanging calls that are compensated by new threads, for each thread of a `ThreadExecutor`."""
+
+
+class ThreadExecutor:
+    """Runs environments in threads of this process.
+
+    A thread whose call was abandoned is replaced, because threads cannot be killed. Beyond
+    `MAX_ABANDONED_PER_THREAD` hanging calls per thread the executor reports a `problem`."""
+
+    def __init__(self, task_set: TaskSet, *, threads: int = 32) -> None:
+        self._pool = EnvironmentPool(task_set)
+        self._threads = ThreadPool(
+            threads, max_abandoned=threads * MAX_ABANDONED_PER_THREAD, name="environment"
+        )
+        self._last_call: dict[str, Future[Any]] = {}
+
+    async def reset(self, session: str, task: Task) -> Observation:
+        return await self._run_in_thread(session, self._pool.reset, session, task)
+
+    async def step(self, session: str, action: str) -> Step:
+        return await self._run_in_thread(session, self._pool.step, session, action)
+
+    async def release(self, session: str) -> None:
+        self._last_call.pop(session, None)
+        self._pool.release(session)
+
+    def discard(self, session: str) -> None:
+        last_call = self._last_call.pop(session, None)
+        if last_call is not None:  # runs at once if the call is done, else when its thread returns
+            last_call.add_done_callback(lambda _: self._pool.discard(session))
+            self._threads.abandon(last_call)
+
+    @property
+    def problem(self) -> str | None:
+        if self._threads.exhausted:
+            return f"{self._threads.abandoned} calls into the environment have not returned"
+        return None
+
+    async def close(self) -> None:
+        self._threads.close()
+        self._pool.close()
+
+    async def _run_in_thread(
+        self, session: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        future = self._threads.submit(call, *args, **kwargs)
+        self._last_call[session] = future
+        return await asyncio.wrap_future(future)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, Error, Page, StorageState
+from playwright.async_api import BrowserContext, Error, Page, StorageState
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agentrl_envs.browser.accessibility import Element
@@ -29,8 +29,6 @@ from agentrl_envs.errors import SessionError
 ROUNDS = 8
 """Times that a page is waited for again because it navigated or sent a request meanwhile."""
 
-CLOSE_TIMEOUT_S = 5.0
-
 SET_STORAGE = """
 values => { for (const [name, value] of Object.entries(values)) localStorage.setItem(name, value) }
 """
@@ -39,9 +37,13 @@ values => { for (const [name, value] of Object.entries(values)) localStorage.set
 class BrowserSession:
     """Tabs, their cookies and storage."""
 
-    def __init__(self, thread: BrowserThread, width: int, height: int) -> None:
+    def __init__(
+        self, thread: BrowserThread, width: int, height: int, *, most: int | None = None
+    ) -> None:
+        """`most`: sessions that may be open in the browser at once; None: any number."""
         self.width, self.height = width, height
         self._thread = thread
+        self._most = most
         self._context: BrowserContext | None = None
         self._devtools = DevTools(width, height)
         self._activity = Activity()
@@ -56,12 +58,13 @@ class BrowserSession:
 
     async def begin(self, urls: Sequence[str], state: StorageState | None) -> None:
         """Start an episode: nothing but `state` is left of the one before, and each of `urls` is
-        opened in a tab, the last of which is the current one."""
+        opened in a tab, the last of which is the current one. Raises `CapacityError` if too many
+        sessions are open."""
         browser = await self._thread.browser()
         if self._context is None or self._context.browser is not browser or self._activity.lost:
             await self.end()
             self._activity = Activity()
-            self._context = await self._new_context(browser)
+            self._context = await self._new_context()
         self._activity.blocked = None
         before, self.pages = list(self.pages), []
         if before:
@@ -85,15 +88,8 @@ class BrowserSession:
         await self.page.goto(EMPTY)
         await self._devtools.forget_history(self.page)
 
-    async def _new_context(self, browser: Browser) -> BrowserContext:
-        context = await browser.new_context(
-            viewport={"width": self.width, "height": self.height},
-            service_workers="block",
-            accept_downloads=False,
-            locale="en-US",
-            timezone_id="UTC",
-            reduced_motion="reduce",
-        )
+    async def _new_context(self) -> BrowserContext:
+        context = await self._thread.new_context(self.width, self.height, self._most)
         await context.add_init_script(WATCH_TIMERS)
         context.on("page", self._opened)
         self._activity.watch_context(context)
@@ -127,8 +123,7 @@ class BrowserSession:
         context, self._context = self._context, None
         self.pages, self.current = [], 0
         if context is not None:
-            with suppress(Error, TimeoutError):  # a page that hangs may not answer
-                await asyncio.wait_for(context.close(), CLOSE_TIMEOUT_S)
+            await self._thread.close_context(context)
 
     async def open_tab(self) -> None:
         """Open an empty tab and make it the current one."""

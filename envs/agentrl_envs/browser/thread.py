@@ -16,14 +16,15 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from playwright.async_api import Browser, Error, Playwright, async_playwright
+from playwright.async_api import Browser, BrowserContext, Error, Playwright, async_playwright
 
 from agentrl_envs.browser.chromium import launch
-from agentrl_envs.errors import SessionError
+from agentrl_envs.errors import CapacityError, SessionError
 
 T = TypeVar("T")
 
 CLOSE_TIMEOUT_S = 10.0
+CLOSE_CONTEXT_S = 5.0
 
 
 class BrowserThread:
@@ -36,6 +37,8 @@ class BrowserThread:
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
         self._closed = False
+        self.contexts = 0
+        """Open contexts of sessions: each is a process of Chromium."""
         self.launches = 0
         """Number of times that Chromium was started."""
         self._thread = threading.Thread(target=self._serve, name="browser", daemon=True)
@@ -64,6 +67,34 @@ class BrowserThread:
                 self._browser = await launch(self._playwright, self.hosts)
                 self.launches += 1
             return self._browser
+
+    async def new_context(self, width: int, height: int, most: int | None) -> BrowserContext:
+        """A context for one session, with a viewport of this size in CSS pixels. Raises
+        `CapacityError` if `most` are open."""
+        if most is not None and self.contexts >= most:
+            raise CapacityError(
+                f"browser: all {most} sessions are in use; raise the option sessions, with 100 MB "
+                "of memory for each, or lower rollout.concurrency"
+            )
+        self.contexts += 1
+        try:
+            return await (await self.browser()).new_context(
+                viewport={"width": width, "height": height},
+                service_workers="block",
+                accept_downloads=False,
+                locale="en-US",
+                timezone_id="UTC",
+                reduced_motion="reduce",
+            )
+        except BaseException:
+            self.contexts -= 1
+            raise
+
+    async def close_context(self, context: BrowserContext) -> None:
+        """Close a context of `new_context`, with its tabs."""
+        self.contexts -= 1
+        with suppress(Error, TimeoutError):  # a page that hangs may not answer
+            await asyncio.wait_for(context.close(), CLOSE_CONTEXT_S)
 
     def close(self) -> None:
         """Stop the browser and the thread. May be called twice."""

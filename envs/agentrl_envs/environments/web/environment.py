@@ -57,7 +57,7 @@ class WebEnvironment:
         self._options = options
         self._goals = goals
         self._strict = options.compat == "agentgym"
-        self._browser = BrowserSession(thread, WIDTH, HEIGHT)
+        self._browser = BrowserSession(thread, WIDTH, HEIGHT, most=options.sessions)
         self._config: TaskConfig | None = None
         self._scene: Scene | None = None
         self._menu: Mapping[str, Action] = {}

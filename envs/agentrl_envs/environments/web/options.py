@@ -74,6 +74,10 @@ class WebOptions(BaseModel):
     end_on_page: bool = False
     """Whether a task that is graded by its last page alone (`url_match`) ends, solved, as soon as
     that page is open. Otherwise, as in WebArena, the agent has to stop there."""
+    sessions: Annotated[int, Field(ge=1, le=4096)] = 64
+    """Sessions that may be open at once in a process: each is a process of Chromium, of about
+    100 MB. One more is refused as busy. For a run without servers, `rollout.concurrency` must not
+    be larger."""
     timeout_s: Annotated[float, Field(gt=0, le=600)] = 30.0
     """Seconds after which an action, or a page that does not load, loses the session."""
     judge: Judge | None = None

@@ -7,7 +7,7 @@ from web_tasks import config, task, task_set
 from agentrl_envs.browser.thread import shared_browser
 from agentrl_envs.env import Step
 from agentrl_envs.environments.web import WebEnvironment
-from agentrl_envs.errors import SessionError, TaskError
+from agentrl_envs.errors import CapacityError, SessionError, TaskError
 
 pytestmark = needs_chromium
 
@@ -272,6 +272,16 @@ def test_upstream_starts_a_browser_for_each_session_and_here_sessions_share_one(
     assert shared_browser(frozenset({site.host})).launches == 1
     for session in sessions:
         session.close()
+
+
+def test_a_session_above_the_bound_is_refused_until_another_is_closed(site, tmp_path):
+    first, second = (task_set(tmp_path, site.url, sessions=1).environment() for _ in range(2))
+    first.reset(task())
+    with pytest.raises(CapacityError, match="all 1 sessions are in use"):
+        second.reset(task())
+    first.close()
+    second.reset(task())
+    second.close()
 
 
 def test_upstream_overwrites_the_addresses_of_sites_and_here_the_options_name_them(site, tmp_path):

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from agentrl_envs.errors import CapacityError
+from agentrl_envs.errors import CapacityError, SessionError
 
 if TYPE_CHECKING:
     from agentrl_envs.environments.sciworld.jvm import Jvm
@@ -104,7 +104,7 @@ class JvmPool:
             simulator = host.free.pop() if host.free else None
         try:
             return World(self, host, simulator or host.jvm.simulator())
-        except BaseException:
+        except SessionError:
             self.take_back(host, None)
             raise
 

@@ -178,3 +178,11 @@ def split_of(task_id: str) -> Split:
     disjoint by construction whatever else is generated later."""
     digest = int(task_id.rsplit("-", 1)[1], 16)
     return "heldout" if digest % HELDOUT_BUCKETS == 0 else "train"
+
+
+def in_split(task_id: str, split: Split) -> str:
+    """A task id whose content hash belongs to `split`: `task_id`, hashed again until it does. For
+    tasks whose split is given from outside, such as those of published data sets."""
+    while split_of(task_id) != split:
+        task_id = content_id(task_id.rpartition("-")[0], task_id)
+    return task_id

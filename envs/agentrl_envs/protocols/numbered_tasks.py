@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from itertools import pairwise
 
-from agentrl_envs.env import Split, Task, content_id, split_of
+from agentrl_envs.env import Split, Task, content_id, in_split
 from agentrl_envs.errors import OptionError, TaskError
 
 MAX_NUMBER = 2**31 - 1
@@ -88,7 +88,5 @@ class NumberedTasks:
         )
 
     def _task(self, number: int, split: Split) -> Task:
-        identity = content_id(self.name, {"number": number})
-        while split_of(identity) != split:  # the split is the user's: hash again until it fits
-            identity = content_id(self.name, identity)
+        identity = in_split(content_id(self.name, {"number": number}), split)
         return Task(id=identity, category=self._category(number), payload={"number": number})

@@ -6,7 +6,7 @@ import hashlib
 from importlib.metadata import version
 from typing import Any
 
-from agentrl_envs.env import Split, Task, content_id, split_of
+from agentrl_envs.env import Task, content_id, in_split
 from agentrl_envs.environments.babyai.field_of_view import Game
 from agentrl_envs.environments.babyai.options import LEVELS
 from agentrl_envs.errors import TaskError
@@ -53,13 +53,6 @@ class Levels:
 
     def close(self) -> None:
         self._games.clear()
-
-
-def in_split(identity: str, split: Split) -> str:
-    """`identity`, hashed again until `split_of` says `split`: for tasks whose split is given."""
-    while split_of(identity) != split:
-        identity = content_id("babyai", identity)
-    return identity
 
 
 def object_code(thing: Any) -> str:

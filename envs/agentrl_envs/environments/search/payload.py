@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agentrl_envs.env import Split, Task, content_id, split_of
+from agentrl_envs.env import Split, Task, content_id, in_split, split_of
 from agentrl_envs.environments.search.facts import Chain, FactWorld
 from agentrl_envs.errors import TaskError
 
@@ -40,12 +40,8 @@ class Question(BaseModel):
         return split_of(self._content_id())
 
     def id(self, split: Split) -> str:
-        """The content hash, hashed again until `split_of` says `split`: published data sets have
-        splits of their own."""
-        found = self._content_id()
-        while split_of(found) != split:
-            found = content_id(NAME, found)
-        return found
+        """The content hash in `split`: published data sets have splits of their own."""
+        return in_split(self._content_id(), split)
 
     def _content_id(self) -> str:
         return content_id(NAME, self.model_dump(mode="json"))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agentrl_envs.env import Split, Task, content_id, split_of
+from agentrl_envs.env import Split, Task, content_id, in_split
 from agentrl_envs.environments.textcraft.recipes import Book, Recipe
 from agentrl_envs.errors import TaskError
 
@@ -43,12 +43,9 @@ class Problem(BaseModel):
     """Members of each listed generic ingredient."""
 
     def id(self, split: Split) -> str:
-        """The content hash of everything here, hashed again until `split_of` says `split`. As the
-        split follows from the content (`Book.split`), so does the id."""
-        found = content_id(NAME, self.model_dump(mode="json"))
-        while split_of(found) != split:
-            found = content_id(NAME, found)
-        return found
+        """The content hash of everything here, in `split`. As the split follows from the content
+        (`Book.split`), so does the id."""
+        return in_split(content_id(NAME, self.model_dump(mode="json")), split)
 
     def task(self, split: Split) -> Task:
         """This problem as a task of `split`. Its category is the depth."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from agentrl_envs.env import Split, Task
-from agentrl_envs.environments.babyai.level import build, grid_code, in_split, task_id
+from agentrl_envs.env import Split, Task, in_split
+from agentrl_envs.environments.babyai.level import build, grid_code, task_id
 from agentrl_envs.environments.babyai.options import short_name
 from agentrl_envs.environments.babyai.published.ids import (
     FIRST_TEST,

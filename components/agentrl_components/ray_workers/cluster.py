@@ -135,12 +135,13 @@ def _join(address: str) -> Callable[[], None]:
 def _has_node(address: str) -> bool:
     """Whether a node of the cluster runs on this machine."""
     from ray._raylet import GcsClient  # type: ignore[attr-defined]  # a class of C++
+    from ray.exceptions import RayError
 
     host, port = _host_and_port(address)
     own = address_towards(host, port)
     try:
         nodes = GcsClient(address=address).get_all_node_info(timeout=ANSWER_S).values()
-    except (RuntimeError, OSError, ValueError):
+    except (RayError, RuntimeError, OSError, ValueError):
         return False  # joining it fails, too, and says why
     return any(one.node_manager_address == own and one.state == 0 for one in nodes)
 

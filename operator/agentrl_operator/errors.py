@@ -50,6 +50,12 @@ class MlflowError(DependencyError):
     dependency = "mlflow"
 
 
+class ServerMetricsError(DependencyError):
+    """An environment server did not answer a request for its metrics."""
+
+    dependency = "environment_server"
+
+
 class RunStoreError(DependencyError):
     """The object store of a run cannot be read or written."""
 

@@ -39,6 +39,7 @@ ORDER = (
     "test_install",
     "test_validation",
     "test_retention",
+    "test_worlds",
     "test_network",
     "test_deletion",
     "test_run",

@@ -171,10 +171,31 @@ def namespace(name: str) -> Manifest:
     return {"to": [{"namespaceSelector": {"matchLabels": labels}}]}
 
 
+SERVERS = {
+    "ports": [{"protocol": "TCP", "port": ENVIRONMENT_PORT}],
+    "to": [
+        {
+            "podSelector": labelled(labels.ENVIRONMENT),
+            "namespaceSelector": {
+                "matchExpressions": [
+                    {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["kubeflow"]}
+                ]
+            },
+        }
+    ],
+}
+"""Egress of the operator to environment servers."""
+OPERATOR = {
+    "app.kubernetes.io/name": "agentrl",
+    "app.kubernetes.io/instance": "agentrl",
+    "app.kubernetes.io/component": "operator",
+}
+
+
 def test_the_operator_can_reach_only_the_services_that_it_calls(render: Render) -> None:
     spec = policies(render())["kubeflow/agentrl"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
-    assert spec["egress"] == [DNS, API_SERVER, namespace("kubeflow")]
+    assert spec["egress"] == [DNS, API_SERVER, SERVERS, namespace("kubeflow")]
     assert spec["ingress"] == [{"ports": [{"protocol": "TCP", "port": "metrics"}]}]
 
 
@@ -194,10 +215,10 @@ def test_egress_allows_the_namespace_of_a_cluster_address_and_the_port_of_any_ot
 ) -> None:
     storage = {"url": "s3://models", "existingSecret": "keys", "endpoint": endpoint}
     spec = policies(render({"storage": storage}))["kubeflow/agentrl"]
-    assert spec["egress"] == [DNS, API_SERVER, namespace("kubeflow"), rule]
+    assert spec["egress"] == [DNS, API_SERVER, SERVERS, namespace("kubeflow"), rule]
 
 
-def test_environment_servers_accept_only_stages_and_samplers_and_have_no_egress(
+def test_environment_servers_accept_stages_samplers_and_the_operator_and_have_no_egress(
     render: Render,
 ) -> None:
     found = policies(render({"watchNamespaces": ["a", "b"]}))
@@ -209,6 +230,12 @@ def test_environment_servers_accept_only_stages_and_samplers_and_have_no_egress(
                 "from": [
                     {"podSelector": labelled(pipeline_spec.STAGE_LABEL)},
                     {"podSelector": labelled(RAY_LABEL)},
+                    {
+                        "podSelector": {"matchLabels": OPERATOR},
+                        "namespaceSelector": {
+                            "matchLabels": {"kubernetes.io/metadata.name": "kubeflow"}
+                        },
+                    },
                 ],
                 "ports": [{"protocol": "TCP", "port": ENVIRONMENT_PORT}],
             }

@@ -123,6 +123,7 @@ def test_exactly_the_calls_of_the_code_are_allowed(render: Render) -> None:
         ("operator", "dns", 5353),
         ("operator", "kfp", 8888),
         ("operator", "minio", 9000),
+        ("operator", "environment", 8080),
         ("stage", "environment", 8080),
         *((name, "operator", 8080) for name in METRICS),
         # allowed too, because a policy cannot exclude them: other servers on the API server's
@@ -186,4 +187,7 @@ def test_environments_are_isolated_in_every_namespace_with_runs(
 ) -> None:
     values = {"watchNamespaces": watched, "kfp": {"multiUser": True}}
     found = calls(render(values, namespace="agentrl-system"), runs="team-a")
-    assert {call for call in found if "environment" in call} == {("stage", "environment", 8080)}
+    assert {call for call in found if "environment" in call} == {
+        ("stage", "environment", 8080),
+        ("operator", "environment", 8080),
+    }

@@ -11,7 +11,7 @@ from agentrl_components.spec.fields.compute import (
     Toleration,
     Trainers,
 )
-from agentrl_components.spec.fields.environments import Environment
+from agentrl_components.spec.fields.environments import Environment, Scaling
 from agentrl_components.spec.fields.evaluation import Evaluation
 from agentrl_components.spec.fields.horizon import Alarm, Horizon, Phase
 from agentrl_components.spec.fields.model import Lora, Model, Tiny
@@ -43,6 +43,7 @@ __all__ = [
     "Rollout",
     "RunSpec",
     "Samplers",
+    "Scaling",
     "SecretVariable",
     "Storage",
     "Tiny",

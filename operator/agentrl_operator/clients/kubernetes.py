@@ -13,6 +13,7 @@ from agentrl_components.spec import GROUP, KIND, VERSION
 from agentrl_components.spec.crd.definition import PLURAL
 from agentrl_operator.api.resource import FINALIZER, Resource
 from agentrl_operator.clients import pods
+from agentrl_operator.clients.fleet import FleetApi
 from agentrl_operator.clients.kuberay import KubeRayApi
 from agentrl_operator.clients.kubernetes_connection import KubernetesConnection, login
 from agentrl_operator.clients.kueue import KueueApi
@@ -45,9 +46,14 @@ class KubernetesApi:
             login, gate, connections=connections, timeout_s=timeout_s
         )
         self.request = self._connection.request
-        self.close = self._connection.close
         self.kueue = KueueApi(self.request)
         self.kuberay = KubeRayApi(self.request)
+        self.fleet = FleetApi(self.request)
+
+    async def close(self) -> None:
+        """Close all connections; the next request opens new ones."""
+        await self._connection.close()
+        await self.fleet.close()
 
     @property
     def requests(self) -> int:
@@ -96,14 +102,17 @@ class KubernetesApi:
             return False
         return True
 
-    async def apply(self, manifest: Manifest) -> None:
+    async def apply(self, manifest: Manifest, *, keep_replicas: bool = False) -> None:
         # Server-side apply would do both, but costs the API server far more, and most Deployments
         # are created once and never changed.
         if await self.create(manifest):
             return
         path = f"{_collection_path(manifest)}/{manifest['metadata']['name']}"
         patch = "application/strategic-merge-patch+json"
-        await self.request("PATCH", path, _replacement(manifest), patch=patch, parse=False)
+        change = _replacement(manifest)
+        if keep_replicas:
+            del change["spec"]["replicas"]
+        await self.request("PATCH", path, change, patch=patch, parse=False)
 
     async def delete_deployment(self, namespace: str, name: str) -> None:
         path = f"apis/apps/v1/namespaces/{namespace}/deployments/{name}"

@@ -15,6 +15,7 @@ from agentrl_components.spec import AgentRLRun, Storage
 from agentrl_components.storage.records import RunState
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
+from agentrl_operator.clients.fleet import ServerPod
 from agentrl_operator.clients.pods import Pod
 from agentrl_operator.manifests.metadata import Manifest
 from agentrl_pipelines.platform.config import Platform
@@ -31,6 +32,11 @@ class Cluster(Protocol):
     @property
     def kueue(self) -> Kueue:
         """The objects of Kueue."""
+        ...
+
+    @property
+    def fleet(self) -> Fleet:
+        """Environment servers whose number changes."""
         ...
 
     @property
@@ -64,8 +70,9 @@ class Cluster(Protocol):
         """Create an object unless one of its name exists. Returns whether it was created."""
         ...
 
-    async def apply(self, manifest: Manifest) -> None:
-        """Create a Deployment or update the one of its name."""
+    async def apply(self, manifest: Manifest, *, keep_replicas: bool = False) -> None:
+        """Create a Deployment or update the one of its name, whose number of replicas stays with
+        `keep_replicas`."""
         ...
 
     async def delete_deployment(self, namespace: str, name: str) -> None:
@@ -99,6 +106,40 @@ class Cluster(Protocol):
 
     async def ping(self, namespace: str | None) -> None:
         """Return once Kubernetes has answered a request for AgentRLRuns."""
+        ...
+
+
+class Fleet(Protocol):
+    """Environment servers whose number changes. Every method may raise `KubernetesError`, and one
+    that writes `NotLeaderError`."""
+
+    async def ready_pods(self, namespace: str, uid: str) -> Sequence[ServerPod]:
+        """The pods of the run with this uid that are ready and not about to stop."""
+        ...
+
+    async def sessions(self, pod: ServerPod) -> tuple[int, int]:
+        """Open sessions of a server and their maximum number. Raises `ServerMetricsError` if the
+        server does not answer."""
+        ...
+
+    async def serves_metric(self, metric: str) -> bool:
+        """Whether the custom metrics API of the cluster has this metric of pods."""
+        ...
+
+    async def scale(self, namespace: str, name: str, replicas: int) -> None:
+        """Set the number of replicas of a Deployment, if it exists."""
+        ...
+
+    async def set_deletion_costs(self, namespace: str, costs: Mapping[str, int]) -> None:
+        """Let the pods with the least cost be removed first, by name."""
+        ...
+
+    async def apply_autoscaler(self, manifest: Manifest) -> None:
+        """Create a HorizontalPodAutoscaler or update the one of its name."""
+        ...
+
+    async def delete_autoscaler(self, namespace: str, name: str) -> None:
+        """Delete a HorizontalPodAutoscaler if it exists."""
         ...
 
 

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentrl_components.spec import AgentRLRun
+from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator.api.resource import Resource, stage_tracking_uri, tracking_uri
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.protocols import Clients, Submission
 from agentrl_operator.errors import KfpError, MlflowError, RunStoreError
 from agentrl_operator.manifests import (
+    autoscaling,
     environment_server,
     ray_cluster,
     workload,
@@ -53,6 +54,13 @@ class Executor:
                 await self._create_token_secret(resource, servers)
             case actions.ApplyEnvironment():
                 await self._apply_environment(resource, action)
+            case actions.ScaleEnvironment(deployment=name, replicas=replicas, sessions=sessions):
+                await cluster.fleet.set_deletion_costs(resource.namespace, sessions)
+                await cluster.fleet.scale(resource.namespace, name, replicas)
+            case actions.ApplyAutoscaler(environment=name):
+                await self._apply_autoscaler(resource, name)
+            case actions.DeleteAutoscaler(deployment=name):
+                await cluster.fleet.delete_autoscaler(resource.namespace, name)
             case actions.DeleteDeployment(deployment=name):
                 await cluster.delete_deployment(resource.namespace, name)
             case actions.CreateRayCluster(nodes=nodes):
@@ -99,12 +107,22 @@ class Executor:
     async def _apply_environment(
         self, resource: Resource, action: actions.ApplyEnvironment
     ) -> None:
-        run = _run(resource)
-        environment = next(one for one in run.spec.environments if one.name == action.environment)
-        await self.clients.cluster.create(environment_server.service(resource, environment))
-        await self.clients.cluster.apply(
-            environment_server.deployment(resource, run, environment, self.platform, action.nodes)
+        run, environment = _run(resource), _environment(resource, action.environment)
+        cluster, scaled = self.clients.cluster, environment.scaling is not None
+        await cluster.create(environment_server.service(resource, environment))
+        if scaled:
+            await cluster.create(autoscaling.disruption_budget(resource, environment))
+        deployment = environment_server.deployment(
+            resource, run, environment, self.platform, action.nodes
         )
+        await cluster.apply(deployment, keep_replicas=scaled)
+
+    async def _apply_autoscaler(self, resource: Resource, name: str) -> None:
+        environment = _environment(resource, name)
+        if environment.scaling is not None:
+            await self.clients.cluster.fleet.apply_autoscaler(
+                autoscaling.autoscaler(resource, environment, environment.scaling)
+            )
 
     async def _update_workload_status(
         self, resource: Resource, action: actions.UpdateWorkloadStatus
@@ -186,3 +204,7 @@ def _run(resource: Resource) -> AgentRLRun:
     if resource.run is None:
         raise TypeError("this action needs a valid manifest")
     return resource.run
+
+
+def _environment(resource: Resource, name: str) -> Environment:
+    return next(one for one in _run(resource).spec.environments if one.name == name)

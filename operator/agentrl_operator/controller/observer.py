@@ -15,6 +15,7 @@ from agentrl_operator.api.status import Status
 from agentrl_operator.clients.pods import problem_summary, working
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.error_guard import RunGuard
+from agentrl_operator.controller.fleet_reader import FleetReader
 from agentrl_operator.controller.kueue_reader import KueueReader
 from agentrl_operator.controller.ray_reader import read_ray_cluster
 from agentrl_operator.controller.workflow_health import WorkflowHealth
@@ -43,10 +44,12 @@ class Observer:
         self._clock = clock
         self._kueue = KueueReader(clients.cluster.kueue, platform, clock)
         self._health = WorkflowHealth(clients.cluster, clock)
+        self._fleet = FleetReader(clients.cluster.fleet, clock)
 
     def forget(self, uid: str) -> None:
         """Drop what is kept of a run that was deleted."""
         self._health.forget(uid)
+        self._fleet.forget(uid)
 
     async def observe(self, resource: Resource, status: Status) -> Observation:
         """The observation of a run. What KFP or a store did not answer is `Unknown` in it. If it
@@ -85,6 +88,8 @@ class Observer:
         never_started = resource.run is None and status.start_time is None
         if never_started:
             return observation
+        if observation.servers:
+            observation = replace(observation, fleets=await self._fleet.read(resource))
         observation = await self._with_kfp_run(resource, status, observation)
         return await self._with_stored_records(resource, status, observation)
 

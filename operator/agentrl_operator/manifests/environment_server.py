@@ -17,12 +17,16 @@ from agentrl_operator.manifests import metadata as owned
 from agentrl_operator.manifests.labels import ENVIRONMENT, FINGERPRINT, RUN_UID
 from agentrl_operator.manifests.metadata import Manifest, common_labels, metadata
 from agentrl_pipelines.labels import ENVIRONMENT_PORT, TOKEN_KEY, TOKEN_SECRET, TOKEN_VARIABLE
-from agentrl_pipelines.platform import kueue_pods
+from agentrl_pipelines.platform import kueue_pods, resolve
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
 USER = 65532
 """User id of distroless images; a number, because `runAsNonRoot` cannot check a name."""
+
+
+SHUTDOWN_S = 15
+"""Seconds from the end of the last session to the end of the process, at most."""
 
 
 def token_secret(resource: Resource, value: str) -> Manifest:
@@ -38,7 +42,7 @@ def token_secret(resource: Resource, value: str) -> Manifest:
 
 def service(resource: Resource, environment: Environment) -> Manifest:
     """The Service by which stages find an environment's servers."""
-    labels = _selector(resource, environment)
+    labels = selector(resource, environment)
     # Headless: a session lives on one server, so stages need the address of each server; and a
     # cluster has fewer addresses for Services than it may have runs.
     return {
@@ -96,14 +100,14 @@ def _deployment(
     platform: Platform,
     nodes: PodSetInfo,
 ) -> Manifest:
-    labels = _selector(resource, environment)
+    labels = selector(resource, environment)
     queue = kueue_pods.pod_labels(run.spec.compute, platform, resource.priority_class)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata(resource, environment.name, labels | queue),
         "spec": {
-            "replicas": environment.replicas,
+            "replicas": resolve.replicas(environment)[0],
             "revisionHistoryLimit": 1,
             "selector": {"matchLabels": labels},
             "template": {
@@ -113,7 +117,7 @@ def _deployment(
                 "spec": {
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
-                    "terminationGracePeriodSeconds": 15,
+                    "terminationGracePeriodSeconds": SHUTDOWN_S + _drain_s(environment),
                     "securityContext": {
                         "runAsNonRoot": True,
                         "runAsUser": USER,
@@ -184,12 +188,21 @@ def _serve_command(builtin: str, environment: Environment) -> list[str]:
     ]
     port = str(ENVIRONMENT_PORT)
     flags = ["--host", "0.0.0.0", "--port", port, "--token-env", TOKEN_VARIABLE]
+    if environment.scaling is not None:
+        flags += ["--drain", str(environment.scaling.drain_s)]
+        if environment.scaling.sessions_per_server is not None:
+            flags += ["--capacity", str(environment.scaling.sessions_per_server)]
     return ["agentrl", "envs", "serve", builtin, *options, *flags]
+
+
+def _drain_s(environment: Environment) -> int:
+    return environment.scaling.drain_s if environment.scaling is not None else 0
 
 
 def _probe(path: str, **numbers: int) -> Manifest:
     return {"httpGet": {"path": path, "port": "http"}, "timeoutSeconds": 5, **numbers}
 
 
-def _selector(resource: Resource, environment: Environment) -> dict[str, str]:
+def selector(resource: Resource, environment: Environment) -> dict[str, str]:
+    """The labels by which the pods of an environment are selected."""
     return {RUN_UID: resource.uid, ENVIRONMENT: environment.name}

@@ -126,7 +126,10 @@ def _constraints(compute: Compute) -> Manifest:
 
 def _environment_pod_sets(run: AgentRLRun) -> list[Manifest]:
     return [
-        _pod_set(environment_pod_set(one), one.replicas, environment_server.requests(one))
+        # With `scaling` the quota is that of the largest number of servers.
+        _pod_set(
+            environment_pod_set(one), resolve.replicas(one)[1], environment_server.requests(one)
+        )
         for one in run.spec.environments
         if resolve.is_managed(one)
     ]

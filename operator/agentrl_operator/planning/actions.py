@@ -53,6 +53,37 @@ class ApplyEnvironment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleEnvironment:
+    """Set the number of servers of an environment. Of the servers, those with the fewest sessions
+    are removed first."""
+
+    label: ClassVar[str] = "scale_environment"
+
+    deployment: str
+    replicas: int
+    sessions: Mapping[str, int]
+    """Open sessions by pod; empty if no server is removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyAutoscaler:
+    """Create or update the HorizontalPodAutoscaler of an environment."""
+
+    label: ClassVar[str] = "apply_autoscaler"
+
+    environment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteAutoscaler:
+    """Delete the HorizontalPodAutoscaler of an environment that is no longer scaled."""
+
+    label: ClassVar[str] = "delete_autoscaler"
+
+    deployment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteDeployment:
     """Delete the Deployment of an environment: idle servers occupy resources."""
 
@@ -193,6 +224,9 @@ Action = (
     | RemoveFinalizer
     | CreateTokenSecret
     | ApplyEnvironment
+    | ScaleEnvironment
+    | ApplyAutoscaler
+    | DeleteAutoscaler
     | DeleteDeployment
     | CreateRayCluster
     | DeleteRayCluster

@@ -11,13 +11,17 @@ from agentrl_operator.api.status import Status
 from agentrl_operator.manifests import environment_server, ray_cluster, workload
 from agentrl_operator.planning.actions import (
     Action,
+    ApplyAutoscaler,
     ApplyEnvironment,
     CreateTokenSecret,
+    DeleteAutoscaler,
     DeleteDeployment,
     DeleteRayCluster,
+    ScaleEnvironment,
 )
-from agentrl_operator.planning.observation import Observation, Unknown
+from agentrl_operator.planning.observation import FleetLoad, Observation, Unknown
 from agentrl_operator.planning.plan import Situation
+from agentrl_operator.planning.scaling import servers_wanted
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
@@ -48,7 +52,10 @@ def server_updates(
             resource, run, environment, situation.platform, _nodes(environment, observation)
         ):
             changed.append(environment)
-        ready, wanted = (servers.ready, servers.wanted) if servers else (0, environment.replicas)
+        wanted, _ = resolve.replicas(environment)  # with `scaling`, more may be on their way
+        if servers is not None and environment.scaling is None:
+            wanted = servers.wanted
+        ready = servers.ready if servers else 0
         if ready < wanted:
             not_ready.append(f"{environment.name}: {ready} of {wanted} servers are ready")
     kind = Kind.ENVIRONMENTS_READY
@@ -60,7 +67,37 @@ def server_updates(
     else:
         message = "all environment servers are ready"
         status = status.with_condition(kind, "True", Reason.READY, message, now)
-    return _updates(changed, observation), status
+    updates = [*_updates(changed, observation), *_scaling_updates(situation, environments, changed)]
+    return updates, status
+
+
+def _scaling_updates(
+    situation: Situation, environments: Sequence[Environment], changed: Sequence[Environment]
+) -> list[Action]:
+    """Actions that adapt the numbers of servers to the sessions in use."""
+    resource, observation = situation.resource, situation.observation
+    actions: list[Action] = []
+    for environment in environments:
+        name, scaling = resource.child(environment.name), environment.scaling
+        servers = observation.servers.get(name)
+        if servers is None:
+            continue
+        fleet = observation.fleets.get(environment.name, FleetLoad())
+        if scaling is None:
+            if environment in changed:  # it may have been scaled before
+                actions.append(DeleteAutoscaler(deployment=name))
+        elif fleet.autoscaler != "none":
+            if fleet.autoscaler == "due" or environment in changed:
+                actions.append(ApplyAutoscaler(environment=environment.name))
+        else:
+            replicas = servers_wanted(servers.wanted, fleet.samples, scaling)
+            loads = fleet.samples[-1].loads if replicas < servers.wanted and fleet.samples else ()
+            sessions = {load.pod: load.sessions for load in loads}
+            if replicas != servers.wanted:
+                actions.append(
+                    ScaleEnvironment(deployment=name, replicas=replicas, sessions=sessions)
+                )
+    return actions
 
 
 def all_server_updates(run: AgentRLRun, observation: Observation) -> list[Action]:

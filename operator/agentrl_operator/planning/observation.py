@@ -74,6 +74,35 @@ class Servers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLoad:
+    """The load of one server at one moment."""
+
+    pod: str
+    sessions: int
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSample:
+    """The loads of all servers of an environment at one moment."""
+
+    age_s: float
+    """Seconds since then."""
+    loads: tuple[ServerLoad, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetLoad:
+    """What is known of the load of an environment's servers."""
+
+    samples: tuple[FleetSample, ...] = ()
+    """The oldest first."""
+    autoscaler: Literal["none", "due", "there"] = "none"
+    """Whether the cluster has the metric for a HorizontalPodAutoscaler. due: create or update it
+    now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
     """A value that is unknown because a dependency did not answer or refused."""
 
@@ -107,6 +136,8 @@ class Observation:
     """Environment servers, by name of the Deployment."""
     ray_cluster: RayCluster | Unknown | None = None
     """The run's Ray cluster. None: it does not exist, or the run has none."""
+    fleets: Mapping[str, FleetLoad] = field(default_factory=lambda: MappingProxyType({}))
+    """The load of the environments with `scaling`, by name of the environment."""
     run_state: RunState | Unknown | None = None
     """The state that the stages keep in the run's store. None: not written yet, or not observed."""
     decision: Decision | Unknown | None = None

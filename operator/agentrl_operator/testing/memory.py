@@ -18,6 +18,7 @@ from agentrl_operator.errors import KfpError, KubernetesError
 from agentrl_operator.manifests.labels import FINGERPRINT
 from agentrl_operator.manifests.metadata import Manifest
 from agentrl_operator.planning.observation import Servers
+from agentrl_operator.testing.memory_fleet import MemoryFleet
 from agentrl_operator.testing.memory_kuberay import MemoryKubeRay
 from agentrl_operator.testing.memory_kueue import MemoryKueue
 
@@ -33,6 +34,7 @@ class MemoryCluster:
         """By kind, namespace and name."""
         self.kueue = MemoryKueue(self.children, self._check)
         self.kuberay = MemoryKubeRay(self.children, self._check)
+        self.fleet = MemoryFleet(self.children, self._check)
         self.events: list[tuple[str, str, str]] = []
         """Type, reason and message."""
         self.deleted_deployments: list[str] = []
@@ -135,8 +137,12 @@ class MemoryCluster:
         self._check()
         return self.children.setdefault(_child_key(manifest), manifest) is manifest
 
-    async def apply(self, manifest: Manifest) -> None:
+    async def apply(self, manifest: Manifest, *, keep_replicas: bool = False) -> None:
         self._check()
+        before = self.children.get(_child_key(manifest))
+        if keep_replicas and before is not None:
+            spec = manifest["spec"] | {"replicas": before["spec"]["replicas"]}
+            manifest = manifest | {"spec": spec}
         self.children[_child_key(manifest)] = manifest
 
     async def delete_deployment(self, namespace: str, name: str) -> None:

@@ -44,6 +44,13 @@ def is_managed(environment: Environment) -> bool:
     return environment.url is None and environment.replicas > 0
 
 
+def replicas(environment: Environment) -> tuple[int, int]:
+    """The number of servers of a managed environment at the start, and the largest one."""
+    if environment.scaling is None:
+        return environment.replicas, environment.replicas
+    return environment.scaling.min_replicas, environment.scaling.max_replicas
+
+
 def namespace(run: AgentRLRun, platform: Platform) -> str:
     """The namespace of the run's child objects and of its stages."""
     return run.metadata.namespace or platform.kfp.namespace
@@ -105,5 +112,6 @@ def _served(run: AgentRLRun, uid: str, environment: Environment, platform: Platf
             "token_env": TOKEN_VARIABLE,
             # The Deployment may be scaled up during the phase, behind the same Service.
             "replicas": max(environment.replicas, MIN_RESOLVED_REPLICAS),
+            "scaling": None,
         }
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentrl_components.spec import RunSpec
+from agentrl_components.spec import Environment, RunSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +12,7 @@ class PhaseLoad:
     """One phase."""
 
     turns: int
-    """Turn limit of an episode."""
+    """Turn limit of an episode, in the environment that allows most."""
     iterations: int
     episodes: int
     """Episodes of an iteration."""
@@ -33,10 +33,13 @@ def phase_loads(spec: RunSpec, tokens_per_turn: int | None = None) -> list[Phase
     `tokens_per_turn` counts a reply and the observation after it. Without it, an episode of the
     longest phase fills `model.context`, and episodes of shorter phases are shorter in proportion to
     their turns."""
-    longest = max(phase.max_turns for phase in spec.horizon.phases)
+    limits = [
+        max(_turn_limit(one, index, phase.max_turns) for one in spec.environments)
+        for index, phase in enumerate(spec.horizon.phases)
+    ]
+    longest = max(limits)
     loads = []
-    for phase in spec.horizon.phases:
-        turns = phase.max_turns
+    for phase, turns in zip(spec.horizon.phases, limits, strict=True):
         length = spec.model.context * turns // longest
         if tokens_per_turn is not None:
             length = min(spec.model.context, turns * tokens_per_turn)
@@ -50,3 +53,9 @@ def phase_loads(spec: RunSpec, tokens_per_turn: int | None = None) -> list[Phase
             )
         )
     return loads
+
+
+def _turn_limit(environment: Environment, phase: int, scheduled: int) -> int:
+    """The turn limit of an environment in a phase: its own, or the scheduled one."""
+    own = environment.max_turns
+    return own[min(phase, len(own) - 1)] if own else scheduled

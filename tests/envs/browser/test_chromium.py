@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import pytest
 from web_pages import PAGES, needs_chromium, running_site
 
-from agentrl_envs.browser.chromium import flags, host_of
+from agentrl_envs.browser.chromium import executable, flags, host_of
 from agentrl_envs.browser.session import BrowserSession, View
 from agentrl_envs.browser.thread import BrowserThread
-from agentrl_envs.errors import SessionError
+from agentrl_envs.errors import SessionError, TaskError
 
 
 @contextmanager
@@ -157,3 +157,9 @@ def test_a_page_that_never_rests_costs_a_bound_and_not_the_episode():
             assert int(view.elements[-1].name) > 0
         finally:
             thread.close()
+
+
+def test_missing_chromium_is_named_with_the_fix(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TaskError, match=r"no Chromium is on PATH; install Debian's chromium-"):
+        executable()

@@ -36,7 +36,13 @@ RULES = [
         "resources": ["deployments"],
         "verbs": ["list", "watch", "create", "patch", "delete"],
     },
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "patch"]},
+    {
+        "apiGroups": ["autoscaling"],
+        "resources": ["horizontalpodautoscalers"],
+        "verbs": ["create", "patch", "delete"],
+    },
+    {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["create"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     {"apiGroups": ["argoproj.io"], "resources": ["workflows"], "verbs": ["list", "delete"]},
     {

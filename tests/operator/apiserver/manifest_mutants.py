@@ -20,6 +20,7 @@ BASES: tuple[dict[str, Any], ...] = (
             {
                 "name": "rooms",
                 "image": "org/rooms:1",
+                "scaling": {"maxReplicas": 4},
                 "tokenEnv": "TOKEN",
                 "secretEnv": [{"name": "KEY", "secret": "judge", "key": "key"}],
             },

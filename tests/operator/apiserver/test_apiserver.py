@@ -21,7 +21,9 @@ from cluster_runs import (
 )
 from demo_run import SPEC
 
+from agentrl_operator.api import resource
 from agentrl_operator.errors import KubernetesError
+from agentrl_operator.manifests import autoscaling
 
 
 async def test_a_run_goes_from_created_to_succeeded_and_its_children_are_its_own(server, outside):
@@ -78,6 +80,38 @@ async def test_ready_servers_are_shown_in_the_status_at_once(server, outside):
         await until(
             server, "served", lambda run: condition(run, "EnvironmentsReady")["status"] == "True"
         )
+
+
+async def test_scaled_environment_has_a_budget_and_is_scaled(server, outside):
+    environment = SERVED["environments"][0] | {"scaling": {"minReplicas": 2, "maxReplicas": 5}}
+    async with outside.operating():
+        made = await asyncio.to_thread(
+            server.create, manifest("scaled", SERVED | {"environments": [environment]})
+        )
+        await until(server, "scaled", lambda run: state(run) == "Running")
+        name = f"scaled-{made['metadata']['uid'][:8]}-babyai"
+        base = f"namespaces/{NAMESPACE}"
+        deployment = f"apis/apps/v1/{base}/deployments/{name}"
+        found = await asyncio.to_thread(server.ask, "GET", deployment)
+        assert found["spec"]["replicas"] == 2
+        budget = f"apis/policy/v1/{base}/poddisruptionbudgets/{name}"
+        found = await asyncio.to_thread(server.ask, "GET", budget)
+        assert found["spec"]["maxUnavailable"] == 1
+
+        fleet, run = outside.cluster.fleet, resource.read(made, outside.platform)
+        await fleet.scale(NAMESPACE, name, 4)
+        found = await asyncio.to_thread(server.ask, "GET", deployment)
+        assert found["spec"]["replicas"] == 4
+        (scaled,) = run.run.spec.environments
+        wanted = autoscaling.autoscaler(run, scaled, scaled.scaling)
+        await fleet.apply_autoscaler(wanted)
+        await fleet.apply_autoscaler(wanted)
+        autoscaler = f"apis/autoscaling/v2/{base}/horizontalpodautoscalers/{name}"
+        found = await asyncio.to_thread(server.ask, "GET", autoscaler)
+        assert (found["spec"]["minReplicas"], found["spec"]["maxReplicas"]) == (2, 5)
+        assert not await fleet.serves_metric(autoscaling.METRIC)
+        await fleet.delete_autoscaler(NAMESPACE, name)
+        await until_gone(server, autoscaler)
 
 
 async def test_spec_suspend_stops_and_resumes_a_run(server, outside):

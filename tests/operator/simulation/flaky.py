@@ -6,6 +6,7 @@ ERRORS = {
     "cluster": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
     "kueue": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
     "kuberay": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
+    "fleet": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
     "pipelines": KfpError("KFP: 503 Service Unavailable", status=503),
     "stores": RunStoreError("s3://mlpipeline: 503 Service Unavailable", status=503),
     "tracking": MlflowError("MLflow: 503 Service Unavailable", status=503),
@@ -44,6 +45,10 @@ class Flaky:
     @property
     def kueue(self):
         return Flaky(self._client.kueue, "kueue", self._failures, self._broken)
+
+    @property
+    def fleet(self):
+        return Flaky(self._client.fleet, "fleet", self._failures, self._broken)
 
     @property
     def kuberay(self):

@@ -166,3 +166,20 @@ def test_on_four_gpus_three_hold_the_trainers():
     plan = make_plan(load(str(PAPER[3]), changes).spec, QWEN_7B, DEVICES["h100"])
     assert plan.layout.devices == 4
     assert plan.problems == ()
+
+
+def test_turn_limits_of_environments_take_the_place_of_the_schedule():
+    """Phases of 5 and 10 turns; one environment has limits of its own, 3 and then 7."""
+    own = {"name": "rooms", "builtin": "corridor", "maxTurns": [3, 7]}
+    first, second = phase_loads(_spec(environments=[own]), tokens_per_turn=100)
+    assert (first.turns, second.turns) == (3, 7)
+    assert (first.length, second.length) == (300, 700)
+
+    other = {"name": "walk", "builtin": "corridor"}
+    first, second = phase_loads(_spec(environments=[own, other]))
+    assert (first.turns, second.turns) == (5, 10)
+
+    longer = own | {"maxTurns": [20]}
+    first, second = phase_loads(_spec(environments=[longer, other]))
+    assert (first.turns, second.turns) == (20, 20)
+    assert (first.length, second.length) == (1000, 1000)

@@ -20,6 +20,24 @@ Reference = Annotated[
 ]
 
 
+class Scaling(SpecModel):
+    """How the number of servers follows the share of their sessions that are in use."""
+
+    min_replicas: int = Field(default=1, ge=1, le=1000)
+    """Least number of servers, and their number at the start."""
+    max_replicas: int = Field(default=8, ge=1, le=1000)
+    """Largest number of servers."""
+    target_share: float = Field(default=0.7, gt=0, le=1)
+    """Share of the servers' sessions in use that the number of servers is chosen for."""
+    down_after_s: int = Field(default=300, ge=0, le=3600)
+    """Seconds for which fewer servers must have been enough before some are removed. Longer than
+    an update, during which no session is open."""
+    drain_s: int = Field(default=300, ge=0, le=3600)
+    """Seconds that the live sessions of a server are given to end before it is removed."""
+    sessions_per_server: int | None = Field(default=None, ge=1, le=100_000)
+    """Most sessions of one server of a `builtin`. None: 256."""
+
+
 class Environment(SpecModel):
     """One environment. `builtin`, `image` or `url` says where it runs; a `builtin` with an `image`
     is served by that image."""
@@ -57,6 +75,9 @@ class Environment(SpecModel):
     replicas: int = Field(default=1, ge=0, le=1000)
     """On Kubernetes: number of servers of a `builtin` or an `image`. 0: a `builtin` runs inside the
     stages, without a server."""
+    scaling: Scaling | None = None
+    """On Kubernetes: bounds of the number of servers of a `builtin` or an `image`, which follows
+    the sessions in use. None: `replicas` servers."""
     cpu: Quantity = "250m"
     """On Kubernetes: CPU request of each server."""
     memory: Quantity | None = None

@@ -176,6 +176,71 @@ def protocols_need_url(spec: RunSpec) -> Iterator[Mistake]:
             )
 
 
+@rule(
+    "environments.*.scaling",
+    "environments.*.url",
+    "environments.*.replicas",
+    cel="self.environments.all(e, !has(e.scaling) || (!has(e.url) && e.replicas == 1))",
+)
+def scaling_needs_servers(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].scaling requires a builtin or an image without a url, and takes the place of
+    replicas."""
+    for index, environment in enumerate(spec.environments):
+        if environment.scaling is None:
+            continue
+        where = f"spec.environments[{index}]"
+        if environment.url is not None:
+            yield Mistake(
+                field=f"{where}.scaling",
+                reason="has no effect on a server at a url",
+                fix="leave it out, and scale that server where it runs",
+            )
+        if environment.replicas != 1:
+            yield Mistake(
+                field=f"{where}.replicas",
+                reason=f"is {environment.replicas}, and scaling chooses the number of servers",
+                fix="leave it out, and set scaling.minReplicas",
+            )
+
+
+@rule(
+    "environments.*.scaling.minReplicas",
+    "environments.*.scaling.maxReplicas",
+    cel="self.environments.all(e,"
+    " !has(e.scaling) || e.scaling.minReplicas <= e.scaling.maxReplicas)",
+)
+def scaling_has_room(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].scaling.minReplicas may not exceed maxReplicas."""
+    for index, environment in enumerate(spec.environments):
+        scaling = environment.scaling
+        if scaling is not None and scaling.min_replicas > scaling.max_replicas:
+            yield Mistake(
+                field=f"spec.environments[{index}].scaling.minReplicas",
+                reason=f"{scaling.min_replicas} is more than maxReplicas, {scaling.max_replicas}",
+                fix=f"set it to {scaling.max_replicas} or less, or raise maxReplicas",
+            )
+
+
+@rule(
+    "environments.*.scaling.sessionsPerServer",
+    "environments.*.builtin",
+    cel="self.environments.all(e, !has(e.scaling) || !has(e.scaling.sessionsPerServer)"
+    " || has(e.builtin))",
+)
+def sessions_per_server_needs_builtin(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].scaling.sessionsPerServer requires a builtin: the server of an image has its
+    own limit."""
+    for index, environment in enumerate(spec.environments):
+        scaling = environment.scaling
+        limited = scaling is not None and scaling.sessions_per_server is not None
+        if limited and environment.builtin is None:
+            yield Mistake(
+                field=f"spec.environments[{index}].scaling.sessionsPerServer",
+                reason="has no effect: only the server of a builtin is given its limit",
+                fix="leave it out, and set the limit in the image",
+            )
+
+
 RULES: tuple[Rule, ...] = (
     zero_replicas_need_builtin,
     zero_replicas_need_the_packages,
@@ -184,4 +249,7 @@ RULES: tuple[Rule, ...] = (
     secret_env_names_are_free,
     token_env_needs_server,
     protocols_need_url,
+    scaling_needs_servers,
+    scaling_has_room,
+    sessions_per_server_needs_builtin,
 )

@@ -11,6 +11,7 @@ ends.
 from __future__ import annotations
 
 import logging
+import shutil
 import subprocess
 import threading
 import time
@@ -46,6 +47,9 @@ EXIT_TIMEOUT_S = 5.0
 logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
+FIX = "install Java 17, such as openjdk-17-jre-headless, and check that `java -version` works"
+
+
 class Jvm:
     """A running JVM."""
 
@@ -53,6 +57,8 @@ class Jvm:
         """Start a JVM with memory for `worlds` loaded worlds, in about half a second. Raises
         `SessionError` if Java does not start."""
         heap_mb = BASE_HEAP_MB + WORLD_HEAP_MB * worlds
+        if shutil.which("java") is None:
+            raise SessionError(f"sciworld: there is no Java on PATH; {FIX}")
         try:
             port, token, process = launch_gateway(
                 classpath=str(JAR_PATH),
@@ -63,10 +69,7 @@ class Jvm:
                 return_proc=True,
             )
         except (OSError, ValueError, Py4JError) as error:
-            raise SessionError(
-                f"sciworld: Java did not start ({error}); install Java 17, such as "
-                "openjdk-17-jre-headless, and check that `java -version` works"
-            ) from error
+            raise SessionError(f"sciworld: Java did not start ({error}); {FIX}") from error
         self._process: subprocess.Popen[bytes] = process
         self._lock = threading.Lock()
         self._began = 0.0

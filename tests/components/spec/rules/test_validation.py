@@ -116,6 +116,28 @@ VIOLATIONS: list[tuple[str, tuple[str, ...], list[str]]] = [
         ],
     ),
     (
+        "scaling_needs_servers",
+        (
+            "environments[0].scaling={maxReplicas: 4}",
+            "environments[0].replicas=2",
+            "environments[1]={name: web, url: 'http://a:1', scaling: {maxReplicas: 4}}",
+        ),
+        ["spec.environments[0].replicas", "spec.environments[1].scaling"],
+    ),
+    (
+        "scaling_has_room",
+        ("environments[0].scaling={minReplicas: 5, maxReplicas: 4}",),
+        ["spec.environments[0].scaling.minReplicas"],
+    ),
+    (
+        "sessions_per_server_needs_builtin",
+        (
+            "environments[1]={name: web, image: 'org/web:1', scaling: {maxReplicas: 4, "
+            "sessionsPerServer: 8}}",
+        ),
+        ["spec.environments[1].scaling.sessionsPerServer"],
+    ),
+    (
         "babyai_text_fits_model",
         ("model.source=hf://org/name",),
         ["spec.environments[0].options.text"],

@@ -97,6 +97,7 @@ def test_ready_servers_are_kept_and_outdated_ones_updated():
     assert seen("older", 1).actions == (
         actions.CreateTokenSecret(servers=(name,)),
         actions.ApplyEnvironment(environment="babyai"),
+        actions.DeleteAutoscaler(deployment=name),  # it may have been scaled before
     )
 
 

@@ -225,7 +225,8 @@ def test_operator_reaches_what_it_needs(
         "environment": (at_work.environment.address(), 8080),
     }
     # the policy selects the namespace of KFP, not its pods
-    at_work.operator.assert_reaches_only(targets, {"kfp", "store", "api", "dns", "neighbour"})
+    needed = {"kfp", "store", "api", "dns", "environment"}
+    at_work.operator.assert_reaches_only(targets, {*needed, "neighbour"})
 
 
 def test_environment_server_reaches_nothing(

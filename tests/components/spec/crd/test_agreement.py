@@ -59,7 +59,11 @@ def test_the_schema_accepts_a_value_if_and_only_if_the_model_does(path, schema):
         try:
             RunSpec.model_validate_json(json.dumps(spec), strict=True, by_alias=True, by_name=False)
         except ValidationError as error:
-            if all(one["type"] == "extra_forbidden" for one in error.errors()):
+            # A list whose only item is invalid counts as too short, too.
+            direct = [
+                one for one in error.errors() if one["type"] != "too_short" or not one["input"]
+            ]
+            if all(one["type"] == "extra_forbidden" for one in direct):
                 continue  # unknown fields are pruned or rejected outside the schema
             assert not _schema_accepts(SPEC, spec), (path, value)
         else:

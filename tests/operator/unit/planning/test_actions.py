@@ -10,11 +10,13 @@ def test_labels_of_actions_in_metrics_are_distinct_and_stay_the_same():
     labels = sorted(action.label for action in get_args(Action))
     assert labels == [
         "add_finalizer",
+        "apply_autoscaler",
         "apply_environment",
         "create_mlflow_run",
         "create_ray_cluster",
         "create_token_secret",
         "create_workload",
+        "delete_autoscaler",
         "delete_deployment",
         "delete_kfp_runs",
         "delete_ray_cluster",
@@ -24,6 +26,7 @@ def test_labels_of_actions_in_metrics_are_distinct_and_stay_the_same():
         "delete_workload",
         "finish_mlflow_run",
         "remove_finalizer",
+        "scale_environment",
         "set_workload_priority",
         "start_kfp_run",
         "terminate_kfp_run",

@@ -39,7 +39,6 @@ ORDER = (
     "test_install",
     "test_validation",
     "test_retention",
-    "test_worlds",
     "test_network",
     "test_deletion",
     "test_run",

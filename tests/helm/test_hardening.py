@@ -175,7 +175,7 @@ SERVERS = {
     "ports": [{"protocol": "TCP", "port": ENVIRONMENT_PORT}],
     "to": [
         {
-            "podSelector": labelled(labels.ENVIRONMENT),
+            "podSelector": labelled(ENVIRONMENT),
             "namespaceSelector": {
                 "matchExpressions": [
                     {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["kubeflow"]}

@@ -80,13 +80,13 @@ COPY --from=code /code /opt/agentrl
 USER 65532:65532
 CMD ["agentrl", "envs", "--help"]
 
-# Chromium writes its profile and its cache to /tmp.
+# Chromium writes its profile and its cache to /tmp. The driver of Playwright needs libatomic1.
 FROM base AS envs-web
 ARG PIP_CERT
 ARG UV_CACHE_DIR=/var/cache/uv
 ENV XDG_CONFIG_HOME=/tmp/.config \
     XDG_CACHE_HOME=/tmp/.cache
-RUN sh /opt/agentrl/requirements/install.sh debian chromium-headless-shell fonts-liberation
+RUN sh /opt/agentrl/requirements/install.sh debian chromium-headless-shell fonts-liberation libatomic1
 COPY requirements/envs-web.txt /opt/agentrl/requirements/
 RUN --mount=type=cache,id=agentrl-tools,target=/opt/tools \
     --mount=type=cache,id=agentrl-wheels,target=/var/cache/uv \

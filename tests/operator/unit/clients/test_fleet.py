@@ -4,7 +4,7 @@ import pytest
 
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
-from agentrl_envs.server.executors import ThreadExecutor
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 from agentrl_operator.clients.fleet import FleetApi, ServerPod
 from agentrl_operator.errors import ServerMetricsError

@@ -3,6 +3,7 @@
     RunError
     ├── SpecError        the manifest is invalid                a user error: exit code 2
     ├── ModelError       weights or tokenizer cannot be used    a user error: exit code 2
+    │   └── ArchitectureError  no implementation for the model's architecture
     ├── EngineError      the inference engine failed
     ├── DriftError       the tokens to train differ from the sampled ones
     ├── WorkersLostError processes that hold the model died    resumed from the last checkpoint
@@ -32,6 +33,11 @@ class SpecError(RunError):
 
 class ModelError(RunError):
     """Weights, config or tokenizer cannot be used."""
+
+
+class ArchitectureError(ModelError):
+    """The model is not a causal language model, or the chosen implementation does not have its
+    architecture."""
 
 
 class EngineError(RunError):

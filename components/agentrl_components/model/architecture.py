@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentrl_components.errors import ModelError
+from agentrl_components.errors import ArchitectureError, ModelError
 
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
 """Supported values of `model_type`."""
@@ -49,8 +49,21 @@ class Rope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """Numbers of parameters of a model whose sizes do not determine them."""
+
+    total: int
+    embedding: int
+    """Of the token embedding."""
+    block: int
+    """Of the largest transformer block."""
+    linear: tuple[tuple[str, int, int], ...]
+    """Name and the two dimensions of every linear layer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """Sizes and options of a Llama-like decoder."""
+    """Sizes and options of a Llama-like decoder, and the sizes of any other."""
 
     family: str
     vocabulary: int
@@ -69,13 +82,16 @@ class Architecture:
     mlp_bias: bool
     normed: bool
     """Queries and keys are normalised per head (Qwen3)."""
+    counted: Counted | None = None
+    """None: the built-in decoder, whose parameters follow from the fields above."""
 
 
 def read(folder: Path) -> Architecture:
     """The architecture of a model folder.
 
     Raises:
-        ModelError: config.json is missing, malformed, or describes an unsupported model.
+        ArchitectureError: the built-in decoder does not have this architecture.
+        ModelError: config.json is missing or malformed.
     """
     path = folder / "config.json"
     try:
@@ -86,13 +102,15 @@ def read(folder: Path) -> Architecture:
         raise ModelError(f"{path}: is not a JSON object; use a folder saved by transformers")
     family = config.get("model_type")
     if family not in FAMILIES:
-        raise ModelError(f"{path}: model type {family!r} is not one of {', '.join(FAMILIES)}")
+        raise ArchitectureError(
+            f"{path}: model type {family!r} is not one of {', '.join(FAMILIES)}"
+        )
     # Mistral's default is a window of 4096 tokens, and Qwen's if `use_sliding_window` is set.
     window = config.get("sliding_window", 0 if family == "llama" else 4096)
     if window and config.get("use_sliding_window", family == "mistral"):
-        raise ModelError(f"{path}: sliding-window attention is not supported")
+        raise ArchitectureError(f"{path}: sliding-window attention is not supported")
     if config.get("hidden_act", "silu") != "silu":
-        raise ModelError(
+        raise ArchitectureError(
             f"{path}: hidden_act {config['hidden_act']!r} is not supported; only silu is"
         )
     try:
@@ -102,7 +120,7 @@ def read(folder: Path) -> Architecture:
     except TypeError as error:
         raise ModelError(f"{path}: a value has the wrong type: {error}") from error
     except ModelError as error:
-        raise ModelError(f"{path}: {error}") from error
+        raise type(error)(f"{path}: {error}") from error
 
 
 def _architecture(config: Mapping[str, Any]) -> Architecture:
@@ -141,7 +159,9 @@ def _rope(config: Mapping[str, Any]) -> Rope:
     if kind == "default":
         return Rope(theta=theta)
     if kind != "llama3":
-        raise ModelError(f"rotary scaling {kind!r} is not supported; only default and llama3 are")
+        raise ArchitectureError(
+            f"rotary scaling {kind!r} is not supported; only default and llama3 are"
+        )
     return Rope(
         theta=theta,
         factor=stated["factor"],

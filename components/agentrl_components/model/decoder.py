@@ -10,7 +10,7 @@ vocabulary.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
@@ -18,14 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from agentrl_components.model.architecture import Architecture
-
-
-class Attend(Protocol):
-    """Attention of the new queries over all keys."""
-
-    def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
-        """Attention output [N, H, D] of one layer."""
-        ...
+from agentrl_components.model.causal_model import Attend, CausalModel
 
 
 class Norm(nn.Module):
@@ -108,20 +101,20 @@ class Body(nn.Module):
         self.norm = Norm(shape.hidden, shape.eps)
 
 
-class Decoder(nn.Module):
-    """Causal language model. `forward` gives hidden states; `logits` is called separately for the
-    rows that need it."""
+class Decoder(CausalModel):
+    """Implements `CausalModel` for the families in `architecture.FAMILIES`."""
 
     def __init__(self, shape: Architecture) -> None:
         super().__init__()
         self.shape = shape
-        self.checkpointing = False
-        """Recompute each block's activations in the backward pass."""
         self.model = Body(shape)
         if not shape.tied:
             self.lm_head = nn.Linear(shape.hidden, shape.vocabulary, bias=False)
-        frequencies_D = torch.tensor(shape.rope.frequencies(shape.head_width))
-        self.register_buffer("frequencies", frequencies_D, persistent=False)
+        self.register_buffer(
+            "frequencies",
+            torch.tensor(shape.rope.frequencies(shape.head_width)),
+            persistent=False,
+        )
 
     def forward(self, ids_N: Tensor, positions_N: Tensor, attend: Attend) -> Tensor:
         """Final hidden states [N, E] of `ids_N` at `positions_N`."""
@@ -141,6 +134,21 @@ class Decoder(nn.Module):
         """Logits [N, V] of hidden states."""
         weight = self.model.embed_tokens.weight if self.shape.tied else self.lm_head.weight
         return F.linear(x_NE, weight)
+
+    def blocks(self) -> Iterable[nn.Module]:
+        return self.model.layers
+
+    def allocate(self, device: torch.device) -> None:
+        self.to_empty(device=device)
+        self.reset_frequencies(device)
+
+    def reset_frequencies(self, device: torch.device) -> None:
+        """Set the frequencies of the position embedding, which no file holds. They stay in float32:
+        a position times a bfloat16 frequency would be off by whole radians."""
+        frequencies_D = torch.tensor(
+            self.shape.rope.frequencies(self.shape.head_width), device=device
+        )
+        self.register_buffer("frequencies", frequencies_D, persistent=False)
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator) -> None:

@@ -7,27 +7,53 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from agentrl_components.errors import ModelError
+from agentrl_components.errors import ArchitectureError, ModelError
 from agentrl_components.model import architecture
+from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.lora import merged_state_dict
+from agentrl_components.spec.fields.model import Implementation
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
 
-def open_decoder(folder: Path, dtype: torch.dtype, device: torch.device) -> Decoder:
+def chosen_implementation(
+    folder: Path, implementation: Implementation
+) -> Literal["native", "transformers"]:
+    """Which implementation computes the model of `folder`. Raises `ModelError` if config.json
+    cannot be read, and `ArchitectureError` if `native` does not have the architecture."""
+    if implementation == "transformers":
+        return implementation
+    try:
+        architecture.read(folder)
+    except ArchitectureError:
+        if implementation == "native":
+            raise
+        return "transformers"
+    return "native"
+
+
+def open_decoder(
+    folder: Path, dtype: torch.dtype, device: torch.device, implementation: Implementation = "auto"
+) -> CausalModel:
     """The model of `folder` with its weights, in evaluation mode.
 
     Raises:
+        ArchitectureError: it is not a causal language model, or not one of this implementation.
         ModelError: a file is missing or damaged, or the weights do not fit config.json.
     """
+    if chosen_implementation(folder, implementation) == "transformers":
+        from agentrl_components.model.foreign import open_foreign
+
+        return open_foreign(folder, dtype, device)
     with torch.device("meta"):
         decoder = Decoder(architecture.read(folder))
     weights = read_weights(folder)
@@ -42,13 +68,10 @@ def open_decoder(folder: Path, dtype: torch.dtype, device: torch.device) -> Deco
             f"{folder}: weights do not fit config.json; "
             f"missing {missing[:3]}, unknown {unknown[:3]}"
         )
-    shape = decoder.shape
-    frequencies_D = torch.tensor(shape.rope.frequencies(shape.head_width), device=device)
-    decoder.register_buffer("frequencies", frequencies_D, persistent=False)
+    decoder.reset_frequencies(device)
     # Dropout is switched on for training passes only; sampling and scoring never drop.
     decoder = decoder.to(dtype=dtype, device=device).eval()
-    # Kept in float32: a position times a bfloat16 frequency would be off by whole radians.
-    decoder.register_buffer("frequencies", frequencies_D, persistent=False)
+    decoder.reset_frequencies(device)
     return decoder
 
 
@@ -74,9 +97,9 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return weights
 
 
-def export_weights(decoder: Decoder) -> dict[str, Tensor]:
+def export_weights(decoder: CausalModel) -> dict[str, Tensor]:
     """The state dict that transformers loads, on the CPU, with adapters merged."""
     return {
         name: tensor.detach().cpu().contiguous()
-        for name, tensor in merged_state_dict(decoder).items()
+        for name, tensor in decoder.saved(merged_state_dict(decoder)).items()
     }

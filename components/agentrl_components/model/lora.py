@@ -12,13 +12,13 @@ from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import Lora
 
 if TYPE_CHECKING:
-    from agentrl_components.model.decoder import Decoder
+    from agentrl_components.model.causal_model import CausalModel
 
 NAME = "default"
 """Name of the adapter in peft's modules."""
 
 
-def add(decoder: Decoder, lora: Lora, seed: int) -> None:
+def add(decoder: CausalModel, lora: Lora, seed: int) -> None:
     """Add adapters to the layers in `lora.targets` and freeze all other parameters.
 
     Adapters are initialised from `seed` such that their product is zero.
@@ -27,7 +27,7 @@ def add(decoder: Decoder, lora: Lora, seed: int) -> None:
         ModelError: no layer has one of the target names, or a target cannot have an adapter.
     """
     for name in lora.targets:
-        if name == "lm_head" or (name == "embed_tokens" and decoder.shape.tied):
+        if name in ("lm_head", "embed_out") or (name == "embed_tokens" and decoder.shape.tied):
             # `Decoder.logits` reads the weight itself, so an adapter would be left out there.
             raise ModelError(
                 f"spec.model.lora.targets: {name} cannot have an adapter, since its weight is the "
@@ -51,14 +51,14 @@ def add(decoder: Decoder, lora: Lora, seed: int) -> None:
     decoder.train(training)
 
 
-def merged_state_dict(decoder: Decoder) -> dict[str, Tensor]:
+def merged_state_dict(decoder: CausalModel) -> dict[str, Tensor]:
     """The state dict with every adapter's product added to the weight of its layer.
 
     Merged weights are float32: in bfloat16 most of a small change would be rounded away."""
     modules = dict(decoder.named_modules())
     out = {}
     for name, tensor in decoder.state_dict().items():
-        if ".lora_" in name:
+        if ".lora_" in name or name in decoder.tied_names:
             continue
         owner = name.removesuffix(".base_layer.weight")
         if owner != name:

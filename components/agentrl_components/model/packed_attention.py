@@ -40,6 +40,18 @@ class PackedCausal:
         out_NHD = out_BHTD.transpose(1, 2).reshape(-1, q_NHD.shape[1], q_NHD.shape[2])
         return out_NHD if self._unpadded else out_NHD.index_select(0, self._places_N)
 
+    def pad_tokens(self, ids_N: Tensor) -> Tensor:
+        """The episodes as rows [B, T], with token 0 after each."""
+        if not self._unpadded:
+            padded = ids_N.new_zeros(self.batch * self.longest)
+            ids_N = padded.index_copy(0, self._places_N, ids_N)
+        return ids_N.view(self.batch, self.longest)
+
+    def unpad(self, x_BTE: Tensor) -> Tensor:
+        """The packed tokens [N, E] of padded rows."""
+        x_NE = x_BTE.flatten(0, 1)
+        return x_NE if self._unpadded else x_NE.index_select(0, self._places_N)
+
     def _padded(self, x_NHD: Tensor) -> Tensor:
         """[B, H, T, D] with zeros after each episode."""
         if not self._unpadded:

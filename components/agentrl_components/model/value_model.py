@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.causal_model import CausalModel
 
 
 class Critic(nn.Module):
     """Estimates the expected return at each sampled token."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: CausalModel) -> None:
         super().__init__()
         self.decoder = decoder
-        weight = decoder.model.embed_tokens.weight
+        weight = next(decoder.parameters())
         self.head = nn.Linear(decoder.shape.hidden, 1, dtype=weight.dtype, device=weight.device)
         # Initial estimates are 0 instead of noise.
         nn.init.zeros_(self.head.weight)

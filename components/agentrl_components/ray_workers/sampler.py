@@ -39,8 +39,11 @@ class Sampler:
         )
         self._decoder = None
         if spec.rollout.engine == "torch":
-            self._decoder = open_decoder(folder, DTYPES[dtype], torch.device(device))
-            self._parameters = dict(self._decoder.named_parameters())
+            self._decoder = open_decoder(
+                folder, DTYPES[dtype], torch.device(device), spec.model.implementation
+            )
+            decoder = self._decoder
+            self._parameters = {decoder.saved_name(n): p for n, p in decoder.named_parameters()}
         self._folder = folder
         self._player = Player(spec, folder, options, self._decoder)
         self._weights: dict[str, Tensor] = {}

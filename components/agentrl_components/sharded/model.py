@@ -21,7 +21,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from agentrl_components.model import architecture, lora
+from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.load import chosen_implementation
 from agentrl_components.model.value_model import Critic
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.sharded.weight_files import WeightFiles
@@ -30,33 +32,35 @@ from agentrl_components.spec import RunSpec
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def open_policy(folder: Path, spec: RunSpec, mesh: DeviceMesh) -> Decoder:
+def open_policy(folder: Path, spec: RunSpec, mesh: DeviceMesh) -> CausalModel:
     """The sharded policy, with adapters if the manifest asks for LoRA. Raises `ModelError` if the
     folder's weights are missing or do not fit config.json."""
-    decoder = _on_meta(folder)
+    decoder = _on_meta(folder, spec)
     if spec.model.lora is not None:
-        decoder = decoder.to(DTYPES[spec.model.dtype])
+        for parameter in decoder.parameters():  # buffers keep their precision
+            parameter.data = parameter.data.to(DTYPES[spec.model.dtype])
         lora.add(decoder, spec.model.lora, spec.seed)
         for parameter in decoder.parameters():
             if parameter.requires_grad:
                 parameter.data = parameter.data.float()
     _shard(decoder, spec, mesh)
     load_rows(decoder, WeightFiles(folder), mesh, spec.seed)
-    _finish(decoder, spec, mesh)
+    _finish(decoder, spec)
     return decoder
 
 
 def open_critic(folder: Path, spec: RunSpec, mesh: DeviceMesh) -> Critic:
     """The sharded critic: the folder's decoder, and a head whose estimates are 0."""
+    trunk = _on_meta(folder, spec)
     with torch.device("meta"):
-        critic = Critic(_on_meta(folder))
+        critic = Critic(trunk)
     _shard(critic.decoder, spec, mesh)
     fully_shard(critic.head, mesh=mesh, mp_policy=_precision(spec))
     critic.head.to_empty(device=mesh.device_type)
     for parameter in critic.head.parameters():
         local_rows(parameter).zero_()
     load_rows(critic.decoder, WeightFiles(folder), mesh, spec.seed)
-    _finish(critic.decoder, spec, mesh)
+    _finish(critic.decoder, spec)
     return critic
 
 
@@ -74,12 +78,18 @@ def local_rows(parameter: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def load_rows(decoder: Decoder, files: WeightFiles, mesh: DeviceMesh, seed: int) -> None:
+def load_rows(decoder: CausalModel, files: WeightFiles, mesh: DeviceMesh, seed: int) -> None:
     """Read this rank's rows of every weight. Adapters are not in the files and are drawn."""
     parameters = dict(decoder.named_parameters())
-    names = {name: name.replace(".base_layer.", ".") for name in parameters if ".lora_" not in name}
+    names = {
+        name: decoder.saved_name(name.replace(".base_layer.", "."))
+        for name in parameters
+        if ".lora_" not in name
+    }
     shapes = {stored: tuple(parameters[name].shape) for name, stored in names.items()}
-    files.check(shapes, tied=decoder.shape.tied)
+    tied = {decoder.saved_name(name) for name in decoder.tied_names}
+    tied |= {"lm_head.weight"} if decoder.shape.tied else set()
+    files.check(shapes, tied=tied)
     for name, parameter in parameters.items():
         rows = rows_of(parameter.shape[0], mesh.get_local_rank(), mesh.size())
         if name in names:
@@ -99,7 +109,11 @@ def _adapter(name: str, shape: Iterable[int], seed: int) -> Tensor:
     return full
 
 
-def _on_meta(folder: Path) -> Decoder:
+def _on_meta(folder: Path, spec: RunSpec) -> CausalModel:
+    if chosen_implementation(folder, spec.model.implementation) == "transformers":
+        from agentrl_components.model.foreign import describe_foreign
+
+        return describe_foreign(folder)
     with torch.device("meta"):
         return Decoder(architecture.read(folder))
 
@@ -111,19 +125,16 @@ def _precision(spec: RunSpec) -> MixedPrecisionPolicy:
     return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
 
 
-def _shard(decoder: Decoder, spec: RunSpec, mesh: DeviceMesh) -> None:
+def _shard(decoder: CausalModel, spec: RunSpec, mesh: DeviceMesh) -> None:
     """Divide each layer by itself, and the rest of the decoder together."""
     precision = _precision(spec)
-    for layer in decoder.model.layers:
+    for layer in decoder.blocks():
         fully_shard(layer, mesh=mesh, mp_policy=precision)
     fully_shard(decoder, mesh=mesh, mp_policy=precision)
-    decoder.to_empty(device=mesh.device_type)
+    decoder.allocate(torch.device(mesh.device_type))
 
 
-def _finish(decoder: Decoder, spec: RunSpec, mesh: DeviceMesh) -> None:
-    shape = decoder.shape
-    frequencies_D = torch.tensor(shape.rope.frequencies(shape.head_width), device=mesh.device_type)
-    decoder.register_buffer("frequencies", frequencies_D, persistent=False)
+def _finish(decoder: CausalModel, spec: RunSpec) -> None:
     decoder.checkpointing = spec.update.gradient_checkpointing
     decoder.eval()
 

@@ -147,7 +147,8 @@ class Rank:
         if self._reference is not None:
             self._reference = self._copy_of_policy()
         if self.critic is not None:
-            trunk = dict(self.critic.decoder.named_parameters())
+            decoder = self.critic.decoder
+            trunk = {decoder.saved_name(n): p for n, p in decoder.named_parameters()}
             for name, tensor in self._full_weights():
                 rows = rows_of(len(tensor), self._setup.rank, self._setup.ranks)
                 local_rows(trunk[name]).copy_(tensor[rows])
@@ -199,7 +200,7 @@ class Rank:
                 b = _full(parameters[f"{owner}.lora_B.{lora.NAME}.weight"])
                 scaling = modules[owner].scaling[lora.NAME]
                 full = full.float() + (b @ a) * scaling
-            yield name.replace(".base_layer.", "."), full
+            yield self.policy.saved_name(name.replace(".base_layer.", ".")), full
 
     def _scores(
         self, share: Share, module: nn.Module, of: Callable[[Pack], Tensor]

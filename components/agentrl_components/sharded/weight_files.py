@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,12 @@ class WeightFiles:
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{folder}: weights cannot be read: {error}") from error
 
-    def check(self, shapes: Mapping[str, tuple[int, ...]], *, tied: bool) -> None:
-        """Raise `ModelError` unless the files hold exactly the weights `shapes`. `tied`: they may
-        also hold the head, which is a copy of the embedding."""
+    def check(self, shapes: Mapping[str, tuple[int, ...]], *, tied: Collection[str]) -> None:
+        """Raise `ModelError` unless the files hold exactly the weights `shapes`. `tied`: names of
+        copies of other weights, which they may also hold."""
         found = {name: tuple(f.get_slice(name).get_shape()) for name, f in self._files.items()}
         missing = sorted(shapes.keys() - found.keys())
-        unknown = sorted(found.keys() - shapes.keys() - ({"lm_head.weight"} if tied else set()))
+        unknown = sorted(found.keys() - shapes.keys() - set(tied))
         if missing or unknown:
             raise ModelError(
                 f"{self._folder}: weights do not fit config.json; "

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.packed_attention import PackedCausal
 from agentrl_components.update.packing import Pack
 
 
-def states(decoder: Decoder, pack: Pack) -> Tensor:
+def states(decoder: CausalModel, pack: Pack) -> Tensor:
     """Hidden states [S, E] that predict the sampled tokens of a pack."""
-    device = decoder.model.embed_tokens.weight.device
+    device = decoder.device
     attend = PackedCausal(pack.lengths, device)
     hidden_NE = decoder(torch.from_numpy(pack.ids_N).to(device), attend.positions_N, attend)
     hidden_SE: Tensor = hidden_NE.index_select(0, torch.from_numpy(pack.rows_S).to(device))
@@ -28,7 +28,7 @@ def states(decoder: Decoder, pack: Pack) -> Tensor:
 
 
 def score(
-    decoder: Decoder, pack: Pack, chunk: int, *, entropy_gradient: bool = False
+    decoder: CausalModel, pack: Pack, chunk: int, *, entropy_gradient: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Log-probability [S] of each sampled token and entropy [S] of its distribution, in nats.
 
@@ -66,7 +66,7 @@ def score(
 
 
 def _head(
-    decoder: Decoder,
+    decoder: CausalModel,
     hidden_CE: Tensor,
     targets_C: Tensor,
     temperature_C: Tensor,

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.value_model import Critic
 from agentrl_components.spec import Algorithm
 from agentrl_components.update.logprobs import score, states
@@ -50,7 +50,7 @@ class PolicyGradient:
     unmoved: bool
     """The policy's weights have not changed since the update began."""
 
-    def __call__(self, decoder: Decoder, pack: Pack) -> tuple[Tensor, Sums]:
+    def __call__(self, decoder: CausalModel, pack: Pack) -> tuple[Tensor, Sums]:
         """The pack's share of the loss, and sums.
 
         Columns of the pack: `advantage`; `sampler`, the sampler's log-probabilities; `old`, the
@@ -137,7 +137,7 @@ class Imitation:
     chunk: int
     """Tokens whose logits exist at one time."""
 
-    def __call__(self, decoder: Decoder, pack: Pack) -> tuple[Tensor, Sums]:
+    def __call__(self, decoder: CausalModel, pack: Pack) -> tuple[Tensor, Sums]:
         """The pack's share of the loss, and sums."""
         logprobs_S, _ = score(decoder, pack, self.chunk)
         weight_S = torch.from_numpy(pack.columns["weight"]).to(logprobs_S)

@@ -16,7 +16,7 @@ from agentrl_components.engines.random_policy import RandomEngine
 from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.engines.vllm_engine.engine import VllmEngine
 from agentrl_components.engines.vllm_engine.start import VllmOptions
-from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.rollout.token_rollout import TokenRollout
@@ -32,7 +32,7 @@ class Player:
     """Plays episodes. Everything it opens stays open until `close`. Not thread-safe."""
 
     def __init__(
-        self, spec: RunSpec, folder: Path, options: VllmOptions, decoder: Decoder | None
+        self, spec: RunSpec, folder: Path, options: VllmOptions, decoder: CausalModel | None
     ) -> None:
         """`folder` is the model folder. `decoder` is the model that the torch engine samples from;
         vLLM has its own, started with `options` when it is first needed."""

@@ -61,8 +61,10 @@ class PoolTrainers:
             policy.reference.copy_(policy.vector)
         if self._lead.critic is not None:
             trunk = self._lead.values.split(self._lead.values.shared.vector)
+            decoder = self._lead.critic.decoder
+            names = {decoder.saved_name(n): n for n, _ in decoder.named_parameters()}
             for name, weight in self.weights().items():
-                trunk[f"decoder.{name}"].copy_(weight)
+                trunk[f"decoder.{names[name]}"].copy_(weight)
 
     @torch.no_grad()
     def restore_reference(self, files: Mapping[str, bytes | Path]) -> None:

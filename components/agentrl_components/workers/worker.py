@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from agentrl_components.model import lora
-from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.load import export_weights, open_decoder
 from agentrl_components.model.value_model import Critic
 from agentrl_components.rollout.episode import Job, Rules
@@ -56,7 +56,7 @@ class Worker:
             # With one thread, results do not depend on the batch (docs/determinism.md).
             torch.set_num_threads(1)
         dtype = DTYPES[spec.model.dtype]
-        self.decoder = open_decoder(setup.folder, dtype, device)
+        self.decoder = open_decoder(setup.folder, dtype, device, spec.model.implementation)
         if spec.model.lora is not None:
             lora.add(self.decoder, spec.model.lora, spec.seed)
         self.decoder.checkpointing = spec.update.gradient_checkpointing
@@ -64,11 +64,13 @@ class Worker:
         self.policy = FlatParameters(self.decoder, setup.policy, reference=penalised)
         self.critic: Critic | None = None
         if spec.algorithm.traits.needs_critic:
-            self.critic = Critic(open_decoder(setup.folder, dtype, device))
+            self.critic = Critic(
+                open_decoder(setup.folder, dtype, device, spec.model.implementation)
+            )
             self.values = FlatParameters(self.critic, setup.critic)
         self.player = Player(spec, setup.folder, vllm_options(spec, setup.device), self.decoder)
         self.dialogue, self.worlds = self.player.dialogue, self.player.worlds
-        self._reference: tuple[Decoder, FlatParameters] | None = None
+        self._reference: tuple[CausalModel, FlatParameters] | None = None
         self._setup = setup
 
     def play(self, jobs: Sequence[Job], rules: Rules, version: int) -> list[Trajectory]:
@@ -126,15 +128,19 @@ class Worker:
         """Close sessions, environments and engines."""
         self.player.close()
 
-    def _reference_decoder(self) -> Decoder:
+    def _reference_decoder(self) -> CausalModel:
         """The reference policy. It is opened on first use; its trainable weights are those of the
         vector that all workers share."""
         if self._reference is None:
             vector = self.policy.shared.reference
             assert vector is not None  # the objective has a KL penalty
-            weight = self.decoder.model.embed_tokens.weight
             spec = self.spec
-            decoder = open_decoder(self._setup.folder, DTYPES[spec.model.dtype], weight.device)
+            decoder = open_decoder(
+                self._setup.folder,
+                DTYPES[spec.model.dtype],
+                self.decoder.device,
+                spec.model.implementation,
+            )
             if spec.model.lora is not None:
                 lora.add(decoder, spec.model.lora, spec.seed)
             self._reference = decoder, FlatParameters(decoder, Shared(vector, ()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentrl_components.model.architecture import Architecture
+from agentrl_components.model.architecture import Architecture, Counted
 from agentrl_components.spec import Lora
 
 
@@ -23,6 +23,8 @@ class ModelSize:
 
 def model_size(shape: Architecture, lora: Lora | None = None) -> ModelSize:
     """The parameters of a decoder of this architecture."""
+    if shape.counted is not None:
+        return _of_counted(shape.counted, lora)
     projections = _projections(shape)
     widths = sum(inputs * outputs for inputs, outputs in projections.values())
     biases = 0
@@ -46,6 +48,19 @@ def model_size(shape: Architecture, lora: Lora | None = None) -> ModelSize:
         trainable=total if lora is None else adapters,
         embedding=embedding,
         block=block,
+    )
+
+
+def _of_counted(counted: Counted, lora: Lora | None) -> ModelSize:
+    adapters = 0
+    if lora is not None:
+        sides = [one + other for name, one, other in counted.linear if name in lora.targets]
+        adapters = lora.rank * sum(sides)
+    return ModelSize(
+        total=counted.total + adapters,
+        trainable=counted.total if lora is None else adapters,
+        embedding=counted.embedding,
+        block=counted.block,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentrl_components.errors import ModelError
+from agentrl_components.errors import ArchitectureError, ModelError
 from agentrl_components.model.architecture import Architecture, Rope, read
 from agentrl_components.spec import Model
 
@@ -21,17 +21,35 @@ def shape_of(model: Model, config: Path | None = None) -> Architecture:
     """
     scheme, _, rest = model.source.partition("://")
     if config is not None:
-        return read(config)
+        return _read(config, model)
     if scheme == "tiny":
         return _tiny(model)
     if scheme == "file":
-        return read(Path(rest))
+        return _read(Path(rest), model)
     if scheme == "hf":
-        return read(_download(model, rest))
+        return _read(_download(model, rest), model)
     raise ModelError(
         f"{model.source}: its config.json is not read from there; give a folder that has it with "
         "--config"
     )
+
+
+def _read(folder: Path, model: Model) -> Architecture:
+    """The architecture of the built-in decoder, or the sizes that transformers states."""
+    if model.implementation != "transformers":
+        try:
+            return read(folder)
+        except ArchitectureError:
+            if model.implementation == "native":
+                raise
+    try:
+        from agentrl_components.model.foreign import counted
+    except ImportError as error:
+        raise ModelError(
+            f"{folder / 'config.json'}: only transformers has this architecture, and it is not "
+            "installed; install agentrl[train]"
+        ) from error
+    return counted(folder)
 
 
 def _download(model: Model, name: str) -> Path:

@@ -8,8 +8,7 @@ for bit: shapes are padded so that every number is computed by the same kernel c
 attention ignores padding exactly, and the random number of a token is a hash of the request's seed
 and the token's index (docs/determinism.md; `tests/components/engines/torch_engine/test_bits.py`).
 
-Legend: N packed new tokens, B rows, L new tokens of a row (padded), Q = L x query heads of a key
-head, T keys, V vocabulary, E hidden width.
+Legend: B rows, V vocabulary.
 """
 
 from __future__ import annotations
@@ -24,38 +23,34 @@ from torch import Tensor
 
 from agentrl_components.engines.action_trie import trie_of
 from agentrl_components.engines.engine import Generation, Request
-from agentrl_components.engines.torch_engine.batch import Batch, RowGroup, activation_step
-from agentrl_components.engines.torch_engine.kv_cache import Bucket, CachedAttention, SlotCache
+from agentrl_components.engines.torch_engine.passes import ForwardPasses
 from agentrl_components.engines.torch_engine.reply import PendingReply, Session
-from agentrl_components.engines.torch_engine.row_padding import row_counts
 from agentrl_components.engines.torch_engine.sampling import distribution, pick, uniforms
+from agentrl_components.engines.torch_engine.session_passes import SessionPasses
+from agentrl_components.engines.torch_engine.slot_passes import SlotPasses
 from agentrl_components.errors import EngineError
+from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.decoder import Decoder
 
 
 class TorchEngine:
-    """Implements `Engine` with a `Decoder` in this process. Serves one event loop."""
+    """Implements `Engine` with a `CausalModel` in this process. Serves one event loop."""
 
-    def __init__(self, decoder: Decoder, version: int = 0) -> None:
+    def __init__(self, decoder: CausalModel, version: int = 0) -> None:
         self._decoder = decoder
         self._version = version
         self._sessions: dict[int, Session] = {}
         self._free_slots: list[int] = []
         self._ready: list[PendingReply] = []
         self._stepping: asyncio.Task[None] | None = None
-        weight = decoder.model.embed_tokens.weight
-        self._device = weight.device
-        shape = decoder.shape
-        self._cache = SlotCache(
-            shape.layers, shape.kv_heads, shape.head_width, weight.dtype, weight.device
-        )
-        self._group = shape.heads // shape.kv_heads
-        self._rows = row_counts(shape, weight.dtype, weight.device).by(
-            activation_step(shape.intermediate)
+        self._device = decoder.device
+        self._passes: ForwardPasses = (
+            SlotPasses(decoder) if isinstance(decoder, Decoder) else SessionPasses(decoder)
         )
         self._loading: asyncio.Event | None = None
         """Set when new weights have been loaded; None while none are being loaded."""
-        self._slots = 1  # slot 0 holds the padding of small batches
+        self._slots = 1
+        """Slots given out so far; slot 0 holds the padding of small batches."""
 
     async def generate(self, request: Request) -> Generation:
         """One reply, which joins the batch at the next forward pass.
@@ -97,6 +92,7 @@ class TorchEngine:
         """Free the session's cache slot."""
         held = self._sessions.pop(session, None)
         if held is not None:
+            self._passes.release(held.slot)
             self._free_slots.append(held.slot)
 
     async def load(self, weights: Mapping[str, Tensor], version: int) -> None:
@@ -146,11 +142,14 @@ class TorchEngine:
 
     def _copy(self, weights: Mapping[str, Tensor]) -> None:
         try:
-            missing, unknown = self._decoder.load_state_dict(dict(weights), strict=False)
+            own = {self._decoder.saved_name(name): name for name in self._decoder.state_dict()}
+            named = {own.get(name, name): tensor for name, tensor in weights.items()}
+            missing, unknown = self._decoder.load_state_dict(named, strict=False)
         except RuntimeError as error:
             raise EngineError(f"the new weights do not fit the model: {error}") from error
         if self._decoder.shape.tied:
             unknown = [name for name in unknown if name != "lm_head.weight"]
+        missing = [name for name in missing if name not in self._decoder.tied_names]
         if missing or unknown:
             raise EngineError(
                 "the new weights do not fit the model: "
@@ -192,44 +191,10 @@ class TorchEngine:
     @torch.inference_mode()
     def _step(self, replies: Sequence[PendingReply]) -> None:
         """One forward pass over all new tokens, and one sampled token for every reply."""
-        hidden_BE = self._forward(replies)
-        chosen_B, logprobs_B = self._sample(replies, self._decoder.logits(hidden_BE))
+        logits_BV = self._passes.logits([r.fresh for r in replies], [r.session for r in replies])
+        chosen_B, logprobs_B = self._sample(replies, logits_BV)
         for reply, token, logprob in zip(replies, chosen_B, logprobs_B, strict=False):
             reply.append_sampled(token, logprob)
-
-    def _forward(self, replies: Sequence[PendingReply]) -> Tensor:
-        """Hidden states [B or more, E] of each reply's last token; further rows are padding."""
-        batch = Batch(
-            sizes_B=np.array([len(r.fresh) for r in replies]),
-            starts_B=np.array([r.session.cached for r in replies]),
-            slots_B=np.array([r.session.slot for r in replies]),
-            group=self._group,
-            rows=self._rows,
-        )
-        self._cache.fit(max(batch.slots, self._slots), batch.tokens)
-        ids = np.zeros(batch.size, dtype=np.int64)
-        ids[: batch.real] = np.concatenate([r.fresh for r in replies])
-        hidden_NE = self._decoder(
-            self._tensor(ids),
-            self._tensor(batch.positions_N),
-            CachedAttention(
-                self._cache,
-                self._tensor(batch.places(self._cache.tokens)),
-                [self._bucket(rows) for rows in batch.row_groups()],
-            ),
-        )
-        hidden_BE: Tensor = hidden_NE.index_select(0, self._tensor(batch.last_B))
-        return hidden_BE
-
-    def _bucket(self, rows: RowGroup) -> Bucket:
-        slots = rows.slots_B
-        return Bucket(
-            slots_B=slots if isinstance(slots, slice) else self._tensor(slots),
-            places_BL=self._tensor(rows.places_BL),
-            mask_B1QT=self._tensor(np.tile(rows.mask_BLT, (1, self._group, 1))[:, None]),
-            rows_N=self._tensor(rows.places_BL[rows.real_BL]),
-            picks_N=self._tensor(np.flatnonzero(rows.real_BL.reshape(-1))),
-        )
 
     def _sample(
         self, replies: Sequence[PendingReply], logits_BV: Tensor

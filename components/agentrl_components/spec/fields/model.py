@@ -12,6 +12,9 @@ from agentrl_components.spec.fields.base import SpecModel
 SOURCE = rf"^(tiny|hf://.+|s3://{BUCKET}/.+|models:/.+|file:///.+)$"
 
 
+Implementation = Literal["auto", "native", "transformers"]
+
+
 class Tiny(SpecModel):
     """A small Llama architecture with random weights and a word-level vocabulary taken from the
     environments."""
@@ -57,6 +60,10 @@ class Model(SpecModel):
     """Commit, tag or branch of an `hf://` source. None: its default branch."""
     tiny: Tiny = Tiny()
     """Architecture of a `tiny` model; ignored for other sources."""
+    implementation: Implementation = "auto"
+    """What computes the model in trainers and in the torch engine. `native`: the built-in decoder
+    (Llama, Mistral, Qwen2 and Qwen3). `transformers`: transformers' own code, for any causal
+    language model. `auto`: `native` where it has the architecture, else `transformers`."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Data type of weights and computation. Optimizer state is always float32."""
     context: int = Field(default=1024, ge=64, le=1048576)

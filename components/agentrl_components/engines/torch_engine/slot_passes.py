@@ -1,0 +1,76 @@
+"""Forward passes of the built-in decoder: new tokens of all sessions packed in one row.
+
+Legend: N packed new tokens, B rows, L new tokens of a row (padded), Q = L x query heads of a key
+head, T keys, V vocabulary, E hidden width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from agentrl_components.engines.torch_engine.batch import Batch, RowGroup, activation_step
+from agentrl_components.engines.torch_engine.kv_cache import Bucket, CachedAttention, SlotCache
+from agentrl_components.engines.torch_engine.reply import Session
+from agentrl_components.engines.torch_engine.row_padding import row_counts
+from agentrl_components.model.decoder import Decoder
+
+
+class SlotPasses:
+    """Implements `ForwardPasses` with a `Decoder` and a cache that all sessions share."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        weight = decoder.model.embed_tokens.weight
+        self._device = weight.device
+        shape = decoder.shape
+        self._cache = SlotCache(
+            shape.layers, shape.kv_heads, shape.head_width, weight.dtype, weight.device
+        )
+        self._group = shape.heads // shape.kv_heads
+        self._rows = row_counts(shape, weight.dtype, weight.device).by(
+            activation_step(shape.intermediate)
+        )
+
+    def logits(self, fresh: Sequence[Sequence[int]], sessions: Sequence[Session]) -> Tensor:
+        """As `ForwardPasses.logits`."""
+        batch = Batch(
+            sizes_B=np.array([len(ids) for ids in fresh]),
+            starts_B=np.array([session.cached for session in sessions]),
+            slots_B=np.array([session.slot for session in sessions]),
+            group=self._group,
+            rows=self._rows,
+        )
+        self._cache.fit(batch.slots, batch.tokens)
+        ids = np.zeros(batch.size, dtype=np.int64)
+        ids[: batch.real] = np.concatenate(fresh)
+        hidden_NE = self._decoder(
+            self._tensor(ids),
+            self._tensor(batch.positions_N),
+            CachedAttention(
+                self._cache,
+                self._tensor(batch.places(self._cache.tokens)),
+                [self._bucket(rows) for rows in batch.row_groups()],
+            ),
+        )
+        return self._decoder.logits(hidden_NE.index_select(0, self._tensor(batch.last_B)))
+
+    def release(self, slot: int) -> None:
+        """As `ForwardPasses.release`. The slot's keys are overwritten by its next session."""
+
+    def _bucket(self, rows: RowGroup) -> Bucket:
+        slots = rows.slots_B
+        return Bucket(
+            slots_B=slots if isinstance(slots, slice) else self._tensor(slots),
+            places_BL=self._tensor(rows.places_BL),
+            mask_B1QT=self._tensor(np.tile(rows.mask_BLT, (1, self._group, 1))[:, None]),
+            rows_N=self._tensor(rows.places_BL[rows.real_BL]),
+            picks_N=self._tensor(np.flatnonzero(rows.real_BL.reshape(-1))),
+        )
+
+    def _tensor(self, array: NDArray[np.generic]) -> Tensor:
+        return torch.from_numpy(array).to(self._device, non_blocking=True)

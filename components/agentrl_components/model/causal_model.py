@@ -1,0 +1,65 @@
+"""The interface of a policy's model, whichever implementation computes it.
+
+Legend: N tokens packed in a row, E hidden width, H query heads, K key heads, D head width, V
+vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from agentrl_components.model.architecture import Architecture
+
+
+class Attend(Protocol):
+    """Attention of the new queries over all keys."""
+
+    def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        """Attention output [N, H, D] of one layer."""
+        ...
+
+
+class CausalModel(nn.Module):
+    """A causal language model. Parameters are named as in transformers' modules.
+
+    `forward` gives hidden states; `logits` is called separately for the rows that need it."""
+
+    shape: Architecture
+    checkpointing: bool = False
+    """Recompute each block's activations in the backward pass."""
+    tied_names: frozenset[str] = frozenset()
+    """Names in the state dict of weights that are another one's weight as well."""
+
+    def forward(self, ids_N: Tensor, positions_N: Tensor, attend: Attend) -> Tensor:
+        """Final hidden states [N, E] of `ids_N` at `positions_N`."""
+        raise NotImplementedError
+
+    def logits(self, x_NE: Tensor) -> Tensor:
+        """Logits [N, V] of hidden states."""
+        raise NotImplementedError
+
+    def blocks(self) -> Iterable[nn.Module]:
+        """The transformer blocks, which are divided over ranks one by one."""
+        raise NotImplementedError
+
+    def allocate(self, device: torch.device) -> None:
+        """Allocate parameters that are on the meta device. Their values are undefined."""
+        raise NotImplementedError
+
+    def saved(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The state dict `weights` in the form that transformers saves."""
+        return weights
+
+    def saved_name(self, name: str) -> str:
+        """The name in files of transformers of the parameter `name`. Raises `ArchitectureError` if
+        it is saved in another form."""
+        return name
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device

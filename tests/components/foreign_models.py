@@ -1,0 +1,46 @@
+"""Tiny random models of architectures that the built-in decoder does not have."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SIZES = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 128,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+    "initializer_range": 0.2,
+}
+KEYS = {"num_key_value_heads": 2}
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "falcon": {},  # one key head, parallel blocks
+    "gemma2": KEYS | {"head_dim": 8, "sliding_window": 8},  # capped logits, windows
+    "gemma3_text": KEYS | {"head_dim": 8, "sliding_window": 8},
+    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128},  # learnt positions
+    "gpt_neox": {},
+    "granite": KEYS | {"logits_scaling": 3.0},
+    "olmo2": KEYS,
+    "phi3": KEYS,
+    "starcoder2": KEYS,
+}
+
+
+def save_model(family: str, folder: Path, **changes: Any) -> Any:
+    """Save a model of transformers with random weights to `folder`, and return it."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = SIZES | ARCHITECTURES.get(family, KEYS) | changes
+    if family == "gpt2":
+        sizes = {k: v for k, v in sizes.items() if not k.startswith(("hidden", "num_", "inter"))}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = AutoConfig.for_model(family, **sizes)
+        model = AutoModelForCausalLM.from_config(config).eval()
+    model.save_pretrained(folder)
+    return model

@@ -1,0 +1,106 @@
+"""One rank with a model of transformers: the bits of the model without FSDP."""
+
+import pytest
+import torch
+from foreign_models import save_model
+from learner_bench import episode, spec
+
+from agentrl_components.model.load import export_weights, open_decoder
+from agentrl_components.sharded.rank import Rank, RankSetup
+from agentrl_components.sharded.rounds import deal
+from agentrl_components.update.losses.normalise import Denominators
+from agentrl_components.update.objectives import Imitation, ValueRegression
+from agentrl_components.update.packing import example
+
+EPISODES = [episode(n, float(n % 2), group=n // 2, reply=(9 + n,) * (n + 1)) for n in range(6)]
+# Untied; tied with windows and an embedding that is scaled by a buffer; one key head and tied.
+FAMILIES = ("gpt_neox", "gemma3_text", "falcon")
+
+
+@pytest.fixture
+def open_rank():
+    opened = []
+
+    def start(folder, **changes):
+        setup = RankSetup(spec=spec(**changes), folder=folder, device="cpu", rank=0, ranks=1)
+        rank = Rank(setup)
+        rank.join(rank.free_address("127.0.0.1"))
+        opened.append(rank)
+        return rank
+
+    yield start
+    for rank in opened:
+        rank.leave()
+
+
+def examples():
+    return [example(e, {"weight": e.logprobs[e.mask] * 0 + 1}) for e in EPISODES]
+
+
+def weights(rank):
+    return {n: t for bucket in rank.buckets(1 << 20) for n, t in bucket.tensors()}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_rank_gives_the_bits_of_the_model_without_fsdp(family, open_rank, tmp_path):
+    save_model(family, tmp_path)
+    plain = open_decoder(tmp_path, torch.float32, torch.device("cpu"))
+    rank, some = open_rank(tmp_path, update={"gradientCheckpointing": True}), examples()
+    exported = export_weights(plain)
+    start = weights(rank)
+    assert start.keys() == exported.keys()
+    assert all(torch.equal(start[name], tensor) for name, tensor in exported.items())
+    asked = Imitation(total_weight=21.0, chunk=4)
+    for _ in range(2):
+        plain.zero_grad()
+        rank.differentiate(asked, deal(some, 16, 1)[0])
+        for pack in deal(some, 16, 1)[0].packs:
+            asked(plain, pack)[0].backward()
+        found = {n: p.grad.full_tensor() for n, p in rank.policy.named_parameters()}
+        for name, parameter in plain.named_parameters():
+            assert torch.equal(found[name], parameter.grad), name
+        rank.step("policy", 1e-2)
+        moved = dict(rank.policy.named_parameters())
+        for name, parameter in plain.named_parameters():
+            parameter.data.copy_(moved[name].full_tensor())
+
+
+def test_bfloat16_and_adapters_have_float32_masters_and_exact_buffers(open_rank, tmp_path):
+    save_model("gemma3_text", tmp_path)
+    adapters = {"rank": 2, "alpha": 4, "targets": ["q_proj", "down_proj"]}
+    for lora in (None, adapters):
+        rank = open_rank(tmp_path, model={"dtype": "bfloat16", "lora": lora})
+        exact = dict(open_decoder(tmp_path, torch.float32, torch.device("cpu")).named_buffers())
+        for name, buffer in rank.policy.named_buffers():
+            assert torch.equal(buffer, exact[name]), name
+        start, some = weights(rank), examples()
+        rank.differentiate(Imitation(total_weight=21.0, chunk=64), deal(some, 16, 1)[0])
+        assert rank.step("policy", 0.1) > 0
+        trained = [p for p in rank.policy.parameters() if p.requires_grad]
+        assert {p.dtype for p in trained} == {torch.float32}
+        after = weights(rank)
+        moved = {name for name in after if not torch.equal(after[name], start[name])}
+        assert moved
+        if lora is not None:
+            assert all(name.endswith(("q_proj.weight", "down_proj.weight")) for name in moved)
+        rank.leave()
+        rank.leave = lambda: None
+
+
+def test_a_critic_learns_and_takes_the_policy_as_its_trunk(open_rank, tmp_path):
+    save_model("gpt_neox", tmp_path)
+    rank = open_rank(tmp_path, algorithm={"name": "ppo"})
+    some = [
+        example(e, {"value": e.logprobs[e.mask] * 0, "return": e.logprobs[e.mask] * 0 + 1})
+        for e in EPISODES
+    ]
+    regression = ValueRegression(
+        value_clip=10.0, denominators=Denominators(tokens=21, episodes=6, token_limit=64)
+    )
+    for _ in range(2):
+        rank.differentiate(regression, deal(some, 16, 1)[0])
+        assert rank.step("critic", 0.1) > 0
+    rank.set_start()
+    trunk = dict(rank.critic.decoder.named_parameters())
+    policy = dict(rank.policy.named_parameters())
+    assert all(torch.equal(trunk[n].full_tensor(), p.full_tensor()) for n, p in policy.items())

@@ -51,7 +51,7 @@ class ForeignModel(CausalModel):
         self._ties = _ties(self)
         self.tied_names = frozenset(name for name, _ in self._ties)
         for block in self.blocks():
-            block.forward = _recomputed(block.forward, self)  # type: ignore[method-assign]
+            block.forward = _recomputed(block.forward, self)
 
     @property
     def body(self) -> nn.Module:
@@ -151,11 +151,10 @@ def open_foreign(folder: Path, dtype: torch.dtype, device: torch.device) -> Fore
     from transformers.utils.logging import disable_progress_bar
 
     _config(folder)
-    disable_progress_bar()
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    auto: Any = AutoModelForCausalLM
     try:
-        model, found = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, output_loading_info=True
-        )
+        model, found = auto.from_pretrained(folder, dtype=dtype, output_loading_info=True)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"{folder}: weights cannot be read: {error}") from error
     missing = sorted(map(str, found["missing_keys"]))
@@ -175,8 +174,9 @@ def describe_foreign(folder: Path) -> ForeignModel:
     from transformers import AutoModelForCausalLM
 
     config = _config(folder)
+    auto: Any = AutoModelForCausalLM
     with init_empty_weights(include_buffers=False):
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        model = auto.from_config(config, dtype=torch.float32)
     model.tie_weights()
     return ForeignModel(model).eval()
 

@@ -140,6 +140,30 @@ def test_a_checkpoint_of_four_ranks_goes_on_with_two(two, four, start, tmp_path)
     assert train(two, SPEC, 2, seed=5) == pytest.approx(train(four, SPEC, 2, seed=5), rel=1e-6)
 
 
+@pytest.mark.slow
+def test_a_checkpoint_of_four_ranks_goes_on_with_one_and_opens_in_transformers(
+    four, start, model, tmp_path
+):
+    from safetensors.torch import save_file
+    from transformers import AutoModelForCausalLM
+
+    four.restore(start)
+    train(four, SPEC, 2)
+    files, weights = four.state(tmp_path), four.weights()
+    one = open_trainers(SPEC, model, 1)
+    try:
+        one.restore(files)
+        assert all(torch.equal(one.weights()[name], tensor) for name, tensor in weights.items())
+        expected = train(four, SPEC, 2, seed=5)
+        assert train(one, SPEC, 2, seed=5) == pytest.approx(expected, rel=1e-6)
+    finally:
+        one.close()
+    (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    opened = AutoModelForCausalLM.from_pretrained(tmp_path).state_dict()
+    assert all(torch.equal(opened[name], tensor) for name, tensor in weights.items())
+
+
 def test_equal_states_give_equal_files(two, start):
     two.restore(start)
     assert two.state() == start

@@ -30,7 +30,7 @@ from agentrl_components.engines.torch_engine.session_passes import SessionPasses
 from agentrl_components.engines.torch_engine.slot_passes import SlotPasses
 from agentrl_components.errors import EngineError
 from agentrl_components.model.causal_model import CausalModel
-from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.foreign import ForeignModel
 
 
 class TorchEngine:
@@ -45,7 +45,7 @@ class TorchEngine:
         self._stepping: asyncio.Task[None] | None = None
         self._device = decoder.device
         self._passes: ForwardPasses = (
-            SlotPasses(decoder) if isinstance(decoder, Decoder) else SessionPasses(decoder)
+            SessionPasses(decoder) if isinstance(decoder, ForeignModel) else SlotPasses(decoder)
         )
         self._loading: asyncio.Event | None = None
         """Set when new weights have been loaded; None while none are being loaded."""

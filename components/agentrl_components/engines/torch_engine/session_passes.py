@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from agentrl_components.engines.torch_engine.reply import Session
-from agentrl_components.model.causal_model import CausalModel
+from agentrl_components.model.foreign import ForeignModel
 
 
 @dataclass(slots=True)
@@ -33,8 +33,8 @@ class _Kept:
 class SessionPasses:
     """Implements `ForwardPasses` with a `ForeignModel`."""
 
-    def __init__(self, model: CausalModel) -> None:
-        self._model: Any = model
+    def __init__(self, model: ForeignModel) -> None:
+        self._model = model
         self._caches = "past_key_values" in inspect.signature(self._model.body.forward).parameters
         self._kept: dict[int, _Kept] = {}
         """By slot."""

@@ -17,13 +17,15 @@ from agentrl_components.engines.torch_engine.batch import Batch, RowGroup, activ
 from agentrl_components.engines.torch_engine.kv_cache import Bucket, CachedAttention, SlotCache
 from agentrl_components.engines.torch_engine.reply import Session
 from agentrl_components.engines.torch_engine.row_padding import row_counts
+from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.decoder import Decoder
 
 
 class SlotPasses:
     """Implements `ForwardPasses` with a `Decoder` and a cache that all sessions share."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: CausalModel) -> None:
+        assert isinstance(decoder, Decoder)
         self._decoder = decoder
         weight = decoder.model.embed_tokens.weight
         self._device = weight.device

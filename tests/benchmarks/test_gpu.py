@@ -1,0 +1,29 @@
+"""The benchmark of GPUs in its form without one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GPU = ROOT / "benchmarks/gpu.py"
+
+
+def run(out, *options):
+    command = [sys.executable, str(GPU), "--out", str(out), *options]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    checks = json.loads(out.read_text())["checks"]
+    return ended.returncode, {one["name"]: one for one in checks}
+
+
+@pytest.mark.slow
+def test_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path):
+    names = "device,torch_engine,fsdp_one,fsdp_many,ipc,collective,mfu_16k,rollout,sleep"
+    code, found = run(tmp_path / "gpu.json", "--cpu", "--only", names)
+    assert {name: one["reason"] for name, one in found.items() if one["status"] == "failed"} == {}
+    assert code == 0
+    assert found["fsdp_many"]["figures"]["ranks"] == 2
+    assert found["fsdp_many"]["figures"]["gradient_difference"] <= 1e-5
+    assert found["sleep"]["status"] == "skipped"

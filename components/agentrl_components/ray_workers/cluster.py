@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
 
 from agentrl_components.errors import RunError
@@ -53,14 +53,13 @@ def connect(address: str, reserved: Reservations) -> Callable[[], None]:
             leave = _leave
         else:
             leave = _join(own_cluster() if address == "cluster" else address)
-    try:
+    with ExitStack() as connected:
+        connected.callback(leave)
         if address == "cluster":
             _wait_for_workers(reserved)
         else:
             reserved.check(ray.cluster_resources())
-    except BaseException:
-        leave()
-        raise
+        connected.pop_all()
     return leave
 
 

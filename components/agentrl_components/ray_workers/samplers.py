@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from agentrl_components.errors import WorkersLostError
@@ -44,11 +45,10 @@ class RaySamplers:
         """Samplers that were replaced so far."""
         self.size = reserved.samplers.count
         self._actors = [self._start() for _ in range(self.size)]
-        try:
+        with ExitStack() as opened:
+            opened.callback(self.close)
             results([actor.__ray_ready__.remote() for actor in self._actors])
-        except BaseException:
-            self.close()
-            raise
+            opened.pop_all()
 
     def play(
         self, shares: Sequence[Sequence[Job]], rules: Rules, version: int

@@ -6,6 +6,7 @@ Legend: S sampled tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -58,12 +59,11 @@ class RayTrainers:
             )
             for rank in range(self._ranks)
         ]
-        try:
+        with ExitStack() as opened:
+            opened.callback(self.close)
             (address,) = results([self._actors[0].meeting_point.remote()])
             self._all("join", address)
-        except BaseException:
-            self.close()
-            raise
+            opened.pop_all()
 
     def differentiate(self, objective: Objective, examples: Sequence[Example]) -> Sums:
         total: Sums = {}

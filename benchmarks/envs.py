@@ -24,11 +24,7 @@ import json
 import os
 import random
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -36,13 +32,13 @@ import click
 import httpx
 from rich.console import Console
 from rich.table import Table
+from served import processor_s, resident_kib, server
 
 from agentrl_envs import registry
 from agentrl_envs.client.remote_world import RemoteSession, RemoteWorld
 from agentrl_envs.env import Observation
 from agentrl_envs.needs import PYTHON_ONLY
 
-SERVE = "from agentrl_pipelines.cli.env_commands.group import envs; envs()"
 MOST_TURNS = 20
 OPTIONS = {
     "search": {"text": "terse"},
@@ -52,7 +48,6 @@ OPTIONS = {
 """Options with which an environment lists its actions, for the random policy."""
 ANY = "gymnasium"
 """Plays an environment that its options name, so it has no row of its own."""
-TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,25 +130,6 @@ def median_run(runs: list[Result]) -> Result:
     """The run of median throughput, with the throughput of all runs."""
     median = sorted(runs, key=lambda run: run.steps_per_s)[len(runs) // 2]
     return replace(median, repeats=tuple(run.steps_per_s for run in runs))
-
-
-@contextmanager
-def server(
-    name: str, *, workers: int, capacity: int, options: Mapping[str, str] | None = None
-) -> Iterator[tuple[str, int]]:
-    """Run a server process. Yields its URL and process id."""
-    flags = ["--port", "0", "--workers", str(workers), "--capacity", str(capacity)]
-    for option, value in (options or {}).items():
-        flags += ["--options", f"{option}={value}"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, "serve", name, *flags], stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    try:
-        yield process.stderr.readline().split()[2].rstrip(","), process.pid
-    finally:
-        process.terminate()
-        process.wait(timeout=120)  # calls that have begun end first
 
 
 async def measure(
@@ -247,30 +223,6 @@ def local_steps_per_s(name: str, *, seconds: float) -> float:
                 break
     environment.close()
     return steps / (time.monotonic() - began)
-
-
-def process_tree(pid: int) -> list[int]:
-    """Ids of a process and all its descendants, from /proc."""
-    # A process is listed with the thread that started it.
-    lists = Path(f"/proc/{pid}/task").glob("*/children")
-    children = [child for each in lists for child in each.read_text().split()]
-    return [pid, *(each for child in children for each in process_tree(int(child)))]
-
-
-def resident_kib(pid: int) -> int:
-    """Resident memory of a process and its descendants in KiB."""
-    page = os.sysconf("SC_PAGE_SIZE") // 1024
-    pages = (Path(f"/proc/{each}/statm").read_text().split()[1] for each in process_tree(pid))
-    return sum(int(count) * page for count in pages)
-
-
-def processor_s(pid: int) -> float:
-    """Processor seconds of a process and its running descendants."""
-    ticks = 0
-    for each in process_tree(pid):
-        fields = Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks * TICK_S
 
 
 def quantile(values: list[float], share: float) -> float:

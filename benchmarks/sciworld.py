@@ -28,10 +28,10 @@ from pathlib import Path
 
 import click
 import httpx
-from envs import process_tree, resident_kib
-from envs import server as our_server
 from rich.console import Console
 from rich.table import Table
+from served import process_tree, resident_kib
+from served import server as our_server
 
 from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.environments.sciworld import SciWorldOptions, SciWorldTasks
@@ -199,7 +199,7 @@ async def measured(
     return Result(
         server=name,
         sessions=count,
-        jvms=sum("java" in Path(f"/proc/{p}/comm").read_text() for p in process_tree(pid)),
+        jvms=sum("java" in each.name() for each in process_tree(pid)),
         open_s=open_s,
         steps=taken,
         steps_per_s=taken / took,

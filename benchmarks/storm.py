@@ -26,7 +26,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
-from envs import resident_kib, server
+from served import resident_kib, server
 
 from agentrl_envs import registry
 from agentrl_envs.client.http import ClientOptions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 from pathlib import Path
 
@@ -23,7 +22,6 @@ ROOT = Path("runs/learning/everything")
 @needs_chromium
 @pytest.mark.skipif(shutil.which("java") is None, reason="no Java: apt-get install openjdk-17-jre")
 def test_the_example_of_all_worlds_runs_two_iterations():
-    gc.collect()
     document = yaml.safe_load(EXAMPLE.read_text())
     document["spec"]["horizon"]["phases"] = [{"maxTurns": 4, "iterations": 2}]
     document["spec"]["rollout"] |= {"tasks": 15, "groupSize": 2}
@@ -36,4 +34,3 @@ def test_the_example_of_all_worlds_runs_two_iterations():
     assert after is not None
     assert set(after.environments) == {"babyai", "textcraft", "search", "sciworld", "web"}
     assert after.lost == 0
-    gc.collect()  # here, not in the next test

@@ -174,11 +174,10 @@ def test_openenvs_own_client_plays_our_server():
 
 @pytest.mark.slow
 def test_our_client_plays_openenvs_own_server():
+    command = [python(), "-c", THEIR_SERVER]  # skips without OpenEnv
     bound = socket.create_server(("127.0.0.1", 0))
     process = subprocess.Popen(
-        [python(), "-c", THEIR_SERVER, str(bound.fileno())],
-        pass_fds=[bound.fileno()],
-        stderr=subprocess.DEVNULL,
+        [*command, str(bound.fileno())], pass_fds=[bound.fileno()], stderr=subprocess.DEVNULL
     )
     try:
         with client(f"http://127.0.0.1:{bound.getsockname()[1]}", train="5-9") as tasks:

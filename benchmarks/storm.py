@@ -36,7 +36,7 @@ from agentrl_envs.errors import SessionError
 from agentrl_pipelines.cli.env_commands.source import parse_options
 
 MOST_TURNS = 12
-TASKS = 2_000
+TASKS = 500
 """Training tasks that are dealt. BabyAI builds every world up to an index, to tell equal ones."""
 SAMPLE_S = 5.0
 CHUNK = 1 << 16

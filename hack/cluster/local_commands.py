@@ -8,6 +8,7 @@
     python hack/cluster local load TAR...     import OCI image archives
     python hack/cluster local expose NAMESPACE NAME PORT...
                                               create a Service for processes of this machine
+    python hack/cluster local kuberay         start KubeRay; `hack/cluster build kuberay` builds it
     python hack/cluster local kill NAME       kill one process (see `status` for the names)
     python hack/cluster local restart NAME    start one process again with the same arguments
     python hack/cluster local down            stop everything and remove its files
@@ -28,6 +29,7 @@ from cluster.images import product_images
 from cluster.kubernetes import certificates, control_plane, node
 from cluster.programs import build
 from cluster.services import kubeflow_pipelines, storage
+from cluster.services import kuberay as ray_operator
 from cluster.settings import (
     DATA,
     DATA_SIZE,
@@ -126,6 +128,10 @@ def expose(namespace: str, name: str, *ports: str) -> None:
     print(f"{name}.{namespace}.svc leads to {IP}, ports {', '.join(ports)}")
 
 
+def kuberay() -> None:
+    ray_operator.start()
+
+
 def kill(name: str) -> None:
     processes.kill(name)
 
@@ -135,7 +141,7 @@ def restart(name: str) -> None:
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    up, images, status, load, expose, kill, restart, teardown.down,
+    up, images, status, load, expose, kuberay, kill, restart, teardown.down,
 )  # fmt: skip
 
 

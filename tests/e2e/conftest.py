@@ -18,15 +18,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 from forward import Forward
-from installed import NAMESPACE, ROOT, RUNS, Installed, manifest, tiny_manifest
+from installed import CACHE, NAMESPACE, ROOT, RUNS, Installed, manifest, tiny_manifest
 from xdist.scheduler import LoadScopeScheduling
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentrl"
 FOUND = "service/ml-pipeline\n"
 BUILT = CACHE / "cluster/bin/helm"
 FORWARDED = {
@@ -39,11 +37,13 @@ ORDER = (
     "test_install",
     "test_validation",
     "test_retention",
+    "test_worlds",
     "test_network",
     "test_deletion",
     "test_run",
     "test_suspension",
     "test_faults",
+    "test_ray",
 )
 """Order of the test files: those that wait for a run to end come last."""
 

@@ -23,9 +23,10 @@ from agentrl_components.storage.store import Store
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "hack/cluster"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentrl"
 NAMESPACE = "kubeflow"
 POLL_S = 0.5
-RUNS = ("calm", "storm", "pause", "gone", "swept", "load-", "bad")
+RUNS = ("calm", "storm", "pause", "gone", "swept", "search", "web", "ray", "load-", "bad")
 """Prefixes of the names of runs that these tests create."""
 AWAY_S = 4.0
 """Seconds between the kill and the restart of a process of the local cluster."""
@@ -270,6 +271,39 @@ def tiny_manifest(name: str, **changes: Any) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": spec,
     }
+
+
+def search_manifest(name: str) -> dict[str, Any]:
+    """`examples/search.yaml`, shortened to two iterations, whose searches another pod serves."""
+    example: dict[str, Any] = yaml.safe_load((ROOT / "examples/search.yaml").read_text())
+    example["metadata"] = {"name": name}
+    del example["spec"]["warmStart"]
+    short: dict[str, Any] = {
+        "model": tiny_manifest(name)["spec"]["model"] | {"context": 512},
+        "horizon": {"phases": [{"maxTurns": 4, "iterations": 2}]},
+        "rollout": {"tasks": 6, "groupSize": 4},
+        "update": {"miniBatch": 8},
+        "evaluation": {"tasks": 12},
+        "compute": {"workers": 1, "cpu": "50m", "memory": "900Mi"},
+    }
+    merge(example["spec"], short)
+    example["spec"]["environments"][0]["scaling"] = {"maxReplicas": 2, "drainS": 5}
+    return example
+
+
+def web_manifest(name: str) -> dict[str, Any]:
+    """A run of one iteration on the sites of environment `web`, in Chromium in another pod."""
+    options = {"text": "terse", "max_clicks": 1, "categories": ["shopping"], "turn_limit": 3}
+    return tiny_manifest(
+        name,
+        model={"context": 2048},
+        environments=[{"name": "web", "builtin": "web", "options": options, "cpu": "100m"}],
+        horizon={"phases": [{"maxTurns": 3, "iterations": 1}]},
+        rollout={"tasks": 2, "groupSize": 2, "maxTokensPerTurn": 12},
+        update={"microBatchTokens": 4096},
+        evaluation={"tasks": 4},
+        compute={"memory": "1200Mi"},
+    )
 
 
 def merge(spec: dict[str, Any], changes: dict[str, Any]) -> None:

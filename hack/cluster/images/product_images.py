@@ -22,9 +22,9 @@ from cluster.images.oci_layout import Layout
 from cluster.programs import debian
 from cluster.settings import BUILD, REPOSITORY, STATE, ClusterError
 
-TARGETS = ("operator", "envs", "stage")
-ON_REQUEST = ("envs-science", "envs-web")
-"""Targets that are built only when they are named: most tests do not need them."""
+TARGETS = ("operator", "envs", "stage", "envs-web")
+ON_REQUEST = ("envs-science",)
+"""Targets that are built only when they are named: no test on the cluster needs them."""
 FOLDERS = ("operator", "pipelines", "components", "envs", "requirements")
 FILES = ("Dockerfile", ".dockerignore", "pyproject.toml", "README.md", "LICENSE")
 BASE = "localhost/agentrl-base:1"

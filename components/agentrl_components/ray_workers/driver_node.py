@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from tempfile import TemporaryDirectory
 
 from agentrl_components.errors import RunError
@@ -61,11 +62,10 @@ class DriverNode:
             stderr=subprocess.STDOUT,
             text=True,
         )  # fmt: skip
-        try:
+        with ExitStack() as on_error:
+            on_error.callback(self.close)
             self._wait(f"{host}:{port}")
-        except BaseException:
-            self.close()
-            raise
+            on_error.pop_all()
 
     def close(self) -> None:
         """Leave the cluster: end the node's processes."""

@@ -8,28 +8,10 @@ from typing import Any
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import Compute, Samplers, Trainers
-from agentrl_components.spec.fields.compute import whole_cpus
+from agentrl_components.spec.fields.compute import quantity_value, whole_cpus
 
 TRAINERS, SAMPLERS = "trainers", "samplers"
 """Worker groups of the run's own cluster, and resources that their nodes have one of."""
-_UNITS = {
-    "": 1.0,
-    "m": 1e-3,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "Ki": 2.0**10,
-    "Mi": 2.0**20,
-    "Gi": 2.0**30,
-    "Ti": 2.0**40,
-}
-
-
-def amount(quantity: str) -> float:
-    """The number that a Kubernetes quantity stands for: 500m is 0.5, 2Gi is 2^31."""
-    number = quantity.rstrip("mkKMGTi")
-    return float(number) * _UNITS[quantity[len(number) :]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +87,11 @@ def reservations(compute: Compute) -> Reservations:
             trainer=_node(trainers.cpu, trainers.gpus, TRAINERS),
             sampler=_node(samplers.cpu, samplers.gpus, SAMPLERS),
         )
-    memory = 0 if compute.ray == "embedded" else int(amount(trainers.memory))
+    memory = 0 if compute.ray == "embedded" else int(quantity_value(trainers.memory))
     return Reservations(
         trainers=trainers,
         samplers=samplers,
-        trainer=Reservation(cpus=amount(trainers.cpu), gpus=trainers.gpus, memory=memory),
+        trainer=Reservation(cpus=quantity_value(trainers.cpu), gpus=trainers.gpus, memory=memory),
         sampler=Reservation(cpus=1.0, gpus=samplers.gpus, memory=0),
     )
 

@@ -13,7 +13,7 @@ import atexit
 import os
 import threading
 from collections.abc import Coroutine
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
 from playwright.async_api import Browser, BrowserContext, Error, Playwright, async_playwright
@@ -77,8 +77,9 @@ class BrowserThread:
                 "of memory for each, or lower rollout.concurrency"
             )
         self.contexts += 1
-        try:
-            return await (await self.browser()).new_context(
+        with ExitStack() as on_error:
+            on_error.callback(self._forget_context)
+            context = await (await self.browser()).new_context(
                 viewport={"width": width, "height": height},
                 service_workers="block",
                 accept_downloads=False,
@@ -86,15 +87,17 @@ class BrowserThread:
                 timezone_id="UTC",
                 reduced_motion="reduce",
             )
-        except BaseException:
-            self.contexts -= 1
-            raise
+            on_error.pop_all()
+        return context
 
     async def close_context(self, context: BrowserContext) -> None:
         """Close a context of `new_context`, with its tabs."""
-        self.contexts -= 1
+        self._forget_context()
         with suppress(Error, TimeoutError):  # a page that hangs may not answer
             await asyncio.wait_for(context.close(), CLOSE_CONTEXT_S)
+
+    def _forget_context(self) -> None:
+        self.contexts -= 1
 
     def close(self) -> None:
         """Stop the browser and the thread. May be called twice."""

@@ -151,6 +151,24 @@ class Waits(Protocol):
     def waits(self) -> bool: ...
 
 
+@runtime_checkable
+class StartsPrograms(Protocol):
+    """Optional capability of a task set: start the programs that its sessions share, such as a
+    browser, before there is a session. A server is ready only then, and a run begins only then."""
+
+    def start_programs(self) -> None:
+        """Start them, if they do not run yet. Raises `OptionError` if one does not start; the
+        message names it, the reason and the fix."""
+        ...
+
+
+def start_programs(task_set: TaskSet) -> None:
+    """Start the programs that the sessions of a task set share, if it has any. Raises
+    `OptionError` if one does not start."""
+    if isinstance(task_set, StartsPrograms):
+        task_set.start_programs()
+
+
 _REPLY_MARK = "\x1e"
 """ASCII record separator: precedes the reply in instructions that are an exchange."""
 

@@ -31,9 +31,18 @@ class Program:
 
     name: str
     commands: tuple[str, ...]
-    """Names under which it may be on PATH; one is enough."""
+    """Names under which it may be on PATH, the preferred first; one is enough."""
     debian: str
     """The package of Debian 12 that has it."""
+
+    def path(self) -> str | None:
+        """Where it is on PATH, by its first name that is there; None: it is not installed."""
+        return next(filter(None, map(shutil.which, self.commands)), None)
+
+    @property
+    def fix(self) -> str:
+        """The command that installs it."""
+        return f"apt-get install {self.debian}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +72,14 @@ class Needs:
             yield ", ".join(modules), f"pip install 'agentrl[{self.extra}]'"
         for program in self.programs:
             if not any(map(on_path, program.commands)):
-                yield program.name, f"apt-get install {program.debian}"
+                yield program.name, program.fix
 
 
 PYTHON_ONLY = Needs()
 JAVA = Program(name="Java 17", commands=("java",), debian="openjdk-17-jre-headless")
 CHROMIUM = Program(
     name="Chromium",
+    # Debian's headless shell takes half the processor time.
     commands=(
         "chromium-headless-shell",
         "chromium",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from agentrl_envs.browser.chromium import COMMANDS
+from agentrl_envs.needs import CHROMIUM
 
 needs_chromium = pytest.mark.skipif(
-    not any(map(shutil.which, COMMANDS)),
-    reason="no Chromium on PATH: apt-get install chromium-headless-shell",
+    CHROMIUM.path() is None,
+    reason=f"no Chromium on PATH: {CHROMIUM.fix}",
 )
 
 HOME = """<!doctype html><title>Home</title><h1>Small shop</h1>

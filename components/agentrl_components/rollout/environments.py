@@ -13,7 +13,7 @@ from agentrl_components.errors import SpecError
 from agentrl_components.spec import Environment
 from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.client.remote_world import RemoteWorld
-from agentrl_envs.env import Waits
+from agentrl_envs.env import Waits, start_programs
 from agentrl_envs.errors import OptionError, SessionError
 from agentrl_envs.protocols.connect import open_world as open_foreign
 from agentrl_envs.registry import needs, task_set
@@ -32,6 +32,7 @@ async def open_world(environment: Environment, index: int = 0) -> World:
         try:
             tasks = task_set(environment.builtin, environment.options)
             waits = isinstance(tasks, Waits) and tasks.waits
+            await asyncio.to_thread(start_programs, tasks)
             in_threads = waits or bool(needs(environment.builtin).programs)
             return LocalWorld(tasks, in_threads=in_threads)
         except OptionError as error:

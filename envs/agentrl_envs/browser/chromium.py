@@ -14,24 +14,18 @@ not see all of them. Downloads, service workers and background networking are of
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import os
-import shutil
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from playwright.async_api import Browser, Error, Playwright
 
-from agentrl_envs.errors import TaskError
+from agentrl_envs.browser.sandbox import sandbox_problem
+from agentrl_envs.errors import SessionError
+from agentrl_envs.needs import CHROMIUM
 
-COMMANDS = (
-    "chromium-headless-shell",
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-)
-"""Names on PATH, the preferred first: Debian's headless shell takes half the processor time."""
+LOG = logging.getLogger(__name__)
 
 NO_PROXY = "http://blocked.invalid:80"
 """A proxy whose name does not resolve."""
@@ -59,14 +53,6 @@ QUIET_FLAGS = (
 LAUNCH_TIMEOUT_S = 60.0
 
 
-def executable() -> str:
-    """Path of the Chromium on PATH. Raises `TaskError` if there is none."""
-    for command in COMMANDS:
-        if path := shutil.which(command):
-            return path
-    raise TaskError("browser: no Chromium is on PATH; install Debian's chromium-headless-shell")
-
-
 def host_of(url: str) -> str:
     """`host:port` of a URL, with the scheme's port if it names none."""
     parts = urlsplit(url)
@@ -88,30 +74,30 @@ def flags(hosts: Iterable[str]) -> list[str]:
 
 
 async def launch(playwright: Playwright, hosts: Iterable[str]) -> Browser:
-    """Start Chromium, with its sandbox where the system allows it.
-
-    Root cannot use the sandbox, nor can a container without user namespaces; there the container is
-    the boundary, and a warning says so. Raises `TaskError` if Chromium does not start."""
-    path, arguments = executable(), flags(hosts)
-    for sandboxed in (True, False) if os.geteuid() else (False,):
-        try:
-            browser = await playwright.chromium.launch(
-                executable_path=path,
-                args=arguments,
-                chromium_sandbox=sandboxed,
-                timeout=LAUNCH_TIMEOUT_S * 1e3,
-                handle_sigint=False,
-                handle_sigterm=False,
-                handle_sighup=False,
-            )
-        except Error as error:
-            failure = error
-            continue
-        if not sandboxed:
-            logging.getLogger(__name__).warning(
-                "Chromium runs without its sandbox: the user is root, or the system allows no user"
-                " namespaces"
-            )
-        return browser
-    reason = str(failure).strip().splitlines()[0]
-    raise TaskError(f"browser: {path} does not start: {reason}; run `{path} --headless` to see why")
+    """Start Chromium, with its sandbox unless the system prevents that (`sandbox_problem`); there
+    the container is the boundary, and a warning says so. Raises `SessionError` if Chromium is not
+    installed or does not start."""
+    path = CHROMIUM.path()
+    if path is None:
+        raise SessionError(f"browser: {CHROMIUM.name} is not installed; {CHROMIUM.fix}")
+    problem = await asyncio.to_thread(sandbox_problem)
+    try:
+        browser = await playwright.chromium.launch(
+            executable_path=path,
+            args=flags(hosts),
+            chromium_sandbox=problem is None,
+            timeout=LAUNCH_TIMEOUT_S * 1e3,
+            handle_sigint=False,
+            handle_sigterm=False,
+            handle_sighup=False,
+        )
+    except Error as error:
+        reason = str(error).strip().splitlines()[0]
+        raise SessionError(
+            f"browser: {path} does not start: {reason}; run `{path} --headless` to see why"
+        ) from error
+    if problem is None:
+        LOG.info("Chromium %s runs with its sandbox", browser.version)
+    else:
+        LOG.warning("Chromium %s runs without its sandbox: %s", browser.version, problem)
+    return browser

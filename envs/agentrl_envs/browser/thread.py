@@ -19,10 +19,11 @@ from typing import Any, TypeVar
 from playwright.async_api import Browser, BrowserContext, Error, Playwright, async_playwright
 
 from agentrl_envs.browser.chromium import launch
-from agentrl_envs.errors import CapacityError, SessionError
+from agentrl_envs.errors import CapacityError, OptionError, SessionError
 
 T = TypeVar("T")
 
+START_TIMEOUT_S = 90.0
 CLOSE_TIMEOUT_S = 10.0
 CLOSE_CONTEXT_S = 5.0
 
@@ -57,6 +58,10 @@ class BrowserThread:
             raise SessionError(f"the browser gave no answer within {timeout_s:g} s") from None
         except Error as error:
             raise SessionError(f"browser: {first_line(error)}") from error
+
+    def start(self) -> None:
+        """Start the browser if it is not running. Raises `SessionError` if it does not start."""
+        self.run(self.browser(), START_TIMEOUT_S)
 
     async def browser(self) -> Browser:
         """The browser, started if it is not running."""
@@ -141,6 +146,15 @@ def shared_browser(hosts: frozenset[str]) -> BrowserThread:
         if hosts not in _threads:
             _threads[hosts] = BrowserThread(hosts)
         return _threads[hosts]
+
+
+def start_browser(hosts: frozenset[str]) -> None:
+    """Start the browser of this process whose pages reach `hosts`. Raises `OptionError` if it does
+    not start."""
+    try:
+        shared_browser(hosts).start()
+    except SessionError as error:
+        raise OptionError(str(error)) from error
 
 
 def close_browsers() -> None:

@@ -32,6 +32,7 @@ from agentrl_envs.server.error_responses import (
     error_detail,
 )
 from agentrl_envs.server.execution.executor import Executor
+from agentrl_envs.server.execution.programs import Programs
 from agentrl_envs.server.leases import Clock
 from agentrl_envs.server.metrics import CONTENT_TYPE, Metrics
 from agentrl_envs.server.request_reading import (
@@ -91,6 +92,7 @@ class EnvironmentServer:
         self._options = options
         self._executor = executor
         self._task_service = TaskService(task_set, timeout_s=options.timeout_s)
+        self._programs = Programs(task_set, executor)
         self._running_steps: set[asyncio.Task[Step]] = set()
         self._metrics = Metrics(environment=task_set.name, capacity=options.capacity)
         self._sessions = Sessions(
@@ -127,14 +129,15 @@ class EnvironmentServer:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Deal the first tasks, close expired sessions while serving, and close every environment
-        on shutdown."""
+        """Start the programs, deal the first tasks, close expired sessions while serving, and close
+        every environment on shutdown."""
+        starting = asyncio.create_task(self._programs.start())
         preparing = asyncio.create_task(self._task_service.prepare())
         expiring = asyncio.create_task(self._close_expired_sessions())
         try:
             yield
         finally:
-            background = (preparing, expiring, *self._running_steps)
+            background = (starting, preparing, expiring, *self._running_steps)
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -145,7 +148,7 @@ class EnvironmentServer:
         return PlainTextResponse("ok")
 
     async def readyz(self, request: Request) -> Response:
-        problem = self._task_service.problem or self._executor.problem
+        problem = self._programs.problem or self._task_service.problem or self._executor.problem
         if self.draining.begun:
             problem = "draining: the server is stopping and opens no sessions"
         if problem is not None:
@@ -156,7 +159,9 @@ class EnvironmentServer:
         return Response(self._metrics.exposition(), headers={"content-type": CONTENT_TYPE})
 
     async def environment(self, request: Request) -> Response:
-        self.draining.check()  # clients use a server from the moment that this is answered
+        # Clients use a server from the moment that this is answered.
+        self.draining.check()
+        await self._programs.check()
         return _json_response(
             await self._task_service.description(
                 capacity=self._options.capacity,

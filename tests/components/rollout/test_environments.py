@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from agentrl_components.errors import SpecError
 from agentrl_components.rollout.environments import open_world, servers
 from agentrl_components.spec import Environment
 from agentrl_envs.environments.corridor import CorridorTasks
@@ -42,6 +43,35 @@ def test_an_environment_that_waits_for_a_service_does_not_hold_up_the_others(tmp
 
     assert asyncio.run(runs_in_threads(options))
     assert not asyncio.run(runs_in_threads({}))
+
+
+def test_a_program_that_does_not_start_is_an_error_of_the_manifest(monkeypatch, tmp_path):
+    """Regression: each session was lost, one after another."""
+    pytest.importorskip("scienceworld", reason="pip install 'agentrl[science]'")
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'no such option: --version' >&2; exit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    message = (
+        rf"spec\.environments\[2\]: sciworld: {java} does not run \(no such option: --version\); "
+        "check that `java --version` is Java 17 or newer; apt-get install openjdk-17-jre-headless"
+    )
+    with pytest.raises(SpecError, match=message):
+        asyncio.run(open_world(Environment(name="s", builtin="sciworld"), 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("sciworld", "Java 17 is not installed; apt-get install openjdk-17-jre-headless"),
+        ("web", "Chromium is not installed; apt-get install chromium-headless-shell"),
+        ("miniwob", "Chromium is not installed; apt-get install chromium-headless-shell"),
+    ],
+)
+def test_a_missing_program_is_an_error_of_the_manifest(name, missing, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SpecError, match=rf"spec\.environments\[0\]: {name}: {missing}"):
+        asyncio.run(open_world(Environment(name="e", builtin=name)))
 
 
 class Names(asyncio.SelectorEventLoop):

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import pytest
 from web_pages import PAGES, needs_chromium, running_site
 
-from agentrl_envs.browser.chromium import executable, flags, host_of
+from agentrl_envs.browser.chromium import flags, host_of
 from agentrl_envs.browser.session import BrowserSession, View
-from agentrl_envs.browser.thread import BrowserThread
-from agentrl_envs.errors import SessionError, TaskError
+from agentrl_envs.browser.thread import BrowserThread, start_browser
+from agentrl_envs.errors import OptionError, SessionError
 
 
 @contextmanager
@@ -161,5 +161,15 @@ def test_a_page_that_never_rests_costs_a_bound_and_not_the_episode():
 
 def test_missing_chromium_is_named_with_the_fix(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(TaskError, match=r"no Chromium is on PATH; install Debian's chromium-"):
-        executable()
+    with pytest.raises(OptionError, match="Chromium is not installed; apt-get install chromium-"):
+        start_browser(frozenset({"missing.test:80"}))
+
+
+def test_a_chromium_that_does_not_start_is_named_before_there_is_a_session(monkeypatch, tmp_path):
+    """Regression: the first session was lost, and each one after it."""
+    program = tmp_path / "chromium"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OptionError, match=f"{program} does not start: .*; run `{program} --head"):
+        start_browser(frozenset({"broken.test:80"}))

@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import chain, zip_longest
 
 from agentrl_envs.browser.session import BrowserSession
-from agentrl_envs.browser.thread import shared_browser
+from agentrl_envs.browser.thread import shared_browser, start_browser
 from agentrl_envs.env import Split, Task, split_of
 from agentrl_envs.environments.miniwob.environment import HEIGHT, WIDTH, MiniWobEnvironment
 from agentrl_envs.environments.miniwob.options import MiniWobOptions
@@ -51,6 +51,10 @@ class MiniWobTasks:
         if not tasks:
             raise TaskError(f"miniwob.options.tasks: no task falls into {split}; name more pages")
         return tasks[index % len(tasks)]
+
+    def start_programs(self) -> None:
+        """Start the browser."""
+        start_browser(frozenset())
 
     def environment(self) -> MiniWobEnvironment:
         """A new session."""

@@ -11,7 +11,6 @@ ends.
 from __future__ import annotations
 
 import logging
-import shutil
 import subprocess
 import threading
 import time
@@ -26,6 +25,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from scienceworld.constants import JAR_PATH
 
 from agentrl_envs.errors import SessionError
+from agentrl_envs.needs import JAVA
 
 BASE_HEAP_MB = 256
 """Heap of a JVM without a world: classes, and what a load allocates for a moment."""
@@ -46,8 +46,21 @@ EXIT_TIMEOUT_S = 5.0
 # py4j logs a traceback for each call into a JVM that has died; the error says it once.
 logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
+FIX = f"check that `java --version` is {JAVA.name} or newer; {JAVA.fix}"
 
-FIX = "install Java 17, such as openjdk-17-jre-headless, and check that `java -version` works"
+
+def _java() -> str:
+    """Path of Java, which runs. Raises `SessionError` if it is not installed or does not run."""
+    path = JAVA.path()
+    if path is None:
+        raise SessionError(f"sciworld: {JAVA.name} is not installed; {JAVA.fix}")
+    asked = subprocess.run(
+        [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if asked.returncode != 0:
+        said = asked.stderr.strip().splitlines() or [f"exit code {asked.returncode}"]
+        raise SessionError(f"sciworld: {path} does not run ({said[0]}); {FIX}")
+    return path
 
 
 class Jvm:
@@ -57,12 +70,12 @@ class Jvm:
         """Start a JVM with memory for `worlds` loaded worlds, in about half a second. Raises
         `SessionError` if Java does not start."""
         heap_mb = BASE_HEAP_MB + WORLD_HEAP_MB * worlds
-        if shutil.which("java") is None:
-            raise SessionError(f"sciworld: there is no Java on PATH; {FIX}")
+        java = _java()
         try:
             port, token, process = launch_gateway(
                 classpath=str(JAR_PATH),
                 javaopts=[f"-Xmx{heap_mb}m", *FLAGS],
+                java_path=java,
                 die_on_exit=True,
                 enable_auth=True,  # else any user of the machine could run Java code through it
                 cwd=str(Path(JAR_PATH).parent),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from agentrl_envs.env import Split, Task
 from agentrl_envs.environments.sciworld.catalogue import BY_NAME, of_item, variations
 from agentrl_envs.environments.sciworld.environment import SciWorldEnvironment
+from agentrl_envs.environments.sciworld.jvm_pool import shared_pool
 from agentrl_envs.environments.sciworld.options import SciWorldOptions
 from agentrl_envs.environments.sciworld.payload import NAME, task_of
 from agentrl_envs.environments.sciworld.text_agentgym import AgentGym
 from agentrl_envs.environments.sciworld.text_form import TextForm
 from agentrl_envs.environments.sciworld.text_terse import Terse
-from agentrl_envs.errors import TaskError
+from agentrl_envs.errors import CapacityError, OptionError, SessionError, TaskError
 
 
 class SciWorldTasks:
@@ -43,6 +44,16 @@ class SciWorldTasks:
             raise TaskError(f"index: {index} is negative; count from 0")
         dealt = self._dealt[split]
         return task_of(*dealt[index % len(dealt)], split)
+
+    def start_programs(self) -> None:
+        """Start a JVM and load ScienceWorld into it."""
+        pool = shared_pool(jvms=self.options.jvms, worlds=self.options.worlds)
+        try:
+            pool.lease().release()
+        except CapacityError:
+            return  # it runs, and is busy
+        except SessionError as error:
+            raise OptionError(str(error)) from error
 
     def environment(self) -> SciWorldEnvironment:
         return SciWorldEnvironment(self._form, self.options)

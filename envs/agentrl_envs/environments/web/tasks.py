@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from agentrl_envs.browser.chromium import host_of
-from agentrl_envs.browser.thread import shared_browser
+from agentrl_envs.browser.thread import shared_browser, start_browser
 from agentrl_envs.env import Split, Task, split_of
 from agentrl_envs.environments.web.environment import WebEnvironment
 from agentrl_envs.environments.web.judge import judge_of
@@ -52,6 +52,10 @@ class WebTasks:
         if not tasks:
             raise TaskError(f"web.options.tasks: no task falls into {split}; give more tasks")
         return tasks[index % len(tasks)]
+
+    def start_programs(self) -> None:
+        """Start the browser, and the sites if this process serves them."""
+        start_browser(self._hosts)
 
     def environment(self) -> WebEnvironment:
         """A new session. Starts the sites if this process serves them, but no browser."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentrl_envs.env import Environment, Observation, Step, Task, TaskSet
+from agentrl_envs.env import Environment, Observation, Step, Task, TaskSet, start_programs
 from agentrl_envs.errors import SessionError
 
 
@@ -14,6 +14,11 @@ class EnvironmentPool:
         self._task_set = task_set
         self._in_use: dict[str, Environment] = {}
         self._free: list[Environment] = []
+
+    def start_programs(self) -> None:
+        """Start the programs that the environments share. Raises `OptionError` if one does not
+        start."""
+        start_programs(self._task_set)
 
     def reset(self, session: str, task: Task) -> Observation:
         """Set up the task, in a free or new environment if the session has none yet."""

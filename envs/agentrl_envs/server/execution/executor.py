@@ -15,6 +15,11 @@ TaskSetFactory = Callable[[], TaskSet]
 class Executor(Protocol):
     """Runs sessions. Calls of one session must be sequential."""
 
+    async def start_programs(self) -> None:
+        """Start the programs that sessions share, in each process that runs sessions. Raises
+        `OptionError` if one does not start, `SessionError` if the process dies."""
+        ...
+
     async def reset(self, session: str, task: Task) -> Observation: ...
 
     async def step(self, session: str, action: str) -> Step: ...

@@ -52,6 +52,9 @@ class ProcessExecutor:
         self._worker_of: dict[str, _Worker] = {}
         self._last_call: dict[str, Future[Any]] = {}
 
+    async def start_programs(self) -> None:
+        await asyncio.gather(*map(self._start_programs_of, self._workers))
+
     async def reset(self, session: str, task: Task) -> Observation:
         if session not in self._worker_of:
             load = Counter(id(worker) for worker in self._worker_of.values())
@@ -98,8 +101,7 @@ class ProcessExecutor:
         if worker is None:
             raise SessionError(f"session {session!r} was lost when its worker process died")
         try:
-            if worker.pid is None:
-                worker.pid = await asyncio.wrap_future(worker.executor.submit(os.getpid))
+            await _started(worker)
             if worker not in self._workers:  # another call has replaced it meanwhile
                 raise BrokenProcessPool
             future = worker.executor.submit(call, *args, **kwargs)
@@ -109,6 +111,14 @@ class ProcessExecutor:
             self._replace(worker)
             message = f"session {session!r} was lost when its worker process died"
             raise SessionError(message) from None
+
+    async def _start_programs_of(self, worker: _Worker) -> None:
+        try:
+            await _started(worker)
+            await asyncio.wrap_future(worker.executor.submit(_start_programs))
+        except BrokenProcessPool:
+            self._replace(worker)
+            raise SessionError("a worker process died while its programs started") from None
 
     def _replace(self, broken: _Worker) -> None:
         """Replace a worker once, however many calls were waiting for it."""
@@ -142,6 +152,12 @@ class ProcessExecutor:
         )
 
 
+async def _started(worker: _Worker) -> None:
+    """Returns when the process has started. Raises `BrokenProcessPool` if it dies before."""
+    if worker.pid is None:
+        worker.pid = await asyncio.wrap_future(worker.executor.submit(os.getpid))
+
+
 def _kill(worker: _Worker) -> None:
     if worker.pid is not None:
         with suppress(ProcessLookupError):
@@ -166,6 +182,10 @@ def _exit_with_parent() -> None:
     if server is not None:
         server.join()
         os._exit(1)
+
+
+def _start_programs() -> None:
+    _pools[0].start_programs()
 
 
 def _reset(session: str, task: Task) -> Observation:

@@ -35,6 +35,9 @@ class ThreadExecutor:
         )
         self._last_call: dict[str, Future[Any]] = {}
 
+    async def start_programs(self) -> None:
+        await asyncio.wrap_future(self._threads.submit(self._pool.start_programs))
+
     async def reset(self, session: str, task: Task) -> Observation:
         return await self._run_in_thread(session, self._pool.reset, session, task)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 import click
@@ -86,6 +87,8 @@ def serve(
     from agentrl_envs.server.execution.process_executor import ProcessExecutor
     from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("agentrl_envs").setLevel(logging.INFO)
     token = os.environ.get(token_env) or None
     with usage_errors():
         server.check_exposure(host, has_token=token is not None)

@@ -54,9 +54,12 @@ def open_task_set(
     """The environment NAME, or the one that the server at `url` serves. `defaults` are options that
     the given ones override."""
     from agentrl_envs import registry
+    from agentrl_envs.env import start_programs
 
     if url is None:
-        yield registry.task_set(name, {**(defaults or {}), **parse_options(options)})
+        tasks = registry.task_set(name, {**(defaults or {}), **parse_options(options)})
+        start_programs(tasks)
+        yield tasks
         return
     from agentrl_envs.client.blocking import BlockingTaskSet
 

@@ -143,3 +143,29 @@ def test_sites_refuses_a_port_that_is_in_use():
         result = invoke("sites", "--port", str(port))
     assert result.exit_code == 2
     assert f"--port: cannot listen on {port}" in result.output
+
+
+@pytest.mark.parametrize("command", ["check", "play", "serve"])
+@pytest.mark.parametrize(("name", "missing"), [("sciworld", "Java 17"), ("web", "Chromium")])
+def test_a_missing_program_is_refused_before_there_is_a_session(
+    command, name, missing, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = invoke(command, name)
+    assert result.exit_code == 2
+    assert f"Error: {name}: {missing} is not installed; apt-get install" in result.output
+
+
+@pytest.mark.parametrize("command", ["check", "play"])
+def test_a_program_that_does_not_start_is_refused_before_there_is_a_session(
+    command, monkeypatch, tmp_path
+):
+    """Regression: the check reported lost sessions, rule by rule."""
+    pytest.importorskip("playwright", reason="pip install 'agentrl[web]'")
+    program = tmp_path / "chromium"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = invoke(command, "web", "-o", "seed=4")
+    assert result.exit_code == 2
+    assert f"Error: browser: {program} does not start" in result.output

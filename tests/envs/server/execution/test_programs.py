@@ -1,0 +1,86 @@
+"""A server is ready when the programs of its environment have started."""
+
+import asyncio
+from functools import partial
+
+import httpx
+import pytest
+
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.errors import OptionError, SessionError
+from agentrl_envs.server.app import ServerOptions, create_app
+from agentrl_envs.server.execution.executor import Executor
+from agentrl_envs.server.execution.process_executor import ProcessExecutor
+from agentrl_envs.server.execution.programs import Programs
+from agentrl_envs.server.execution.thread_executor import ThreadExecutor
+from agentrl_envs.server.run import running
+
+BROKEN = "corridor: the lamp does not start; install a lamp"
+
+
+class Lamp(CorridorTasks):
+    """Needs a program that starts at an attempt, counted from 1; None: never."""
+
+    def __init__(self, starts_at: int | None) -> None:
+        super().__init__()
+        self.starts_at = starts_at
+        self.attempts = 0
+
+    def start_programs(self) -> None:
+        self.attempts += 1
+        if self.starts_at is None or self.attempts < self.starts_at:
+            raise OptionError(BROKEN)
+
+
+def test_a_server_whose_program_does_not_start_is_not_ready_and_says_why():
+    tasks = Lamp(None)
+    with (
+        running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url,
+        httpx.Client(base_url=url) as http,
+    ):
+        assert http.get("/v1/environment").status_code == 500  # waits for the first attempt
+        ready = http.get("/readyz")
+        assert (ready.status_code, ready.text) == (503, BROKEN)
+        assert http.get("/healthz").status_code == 200
+
+
+def test_a_server_whose_program_has_started_is_ready():
+    tasks = Lamp(1)
+    with (
+        running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url,
+        httpx.Client(base_url=url) as http,
+    ):
+        assert http.get("/v1/environment").status_code == 200
+        assert http.get("/readyz").status_code == 200
+        assert tasks.attempts == 1
+
+
+async def test_a_program_that_does_not_start_is_started_again():
+    tasks = Lamp(3)
+    programs = Programs(tasks, ThreadExecutor(tasks), retry_s=0.01)
+    assert programs.problem == "the programs of the environment are starting"
+    starting = asyncio.create_task(programs.start())
+    with pytest.raises(SessionError, match="install a lamp"):
+        await programs.check()
+    await starting
+    await programs.check()
+    assert (programs.problem, tasks.attempts) == (None, 3)
+
+
+async def test_a_server_without_programs_is_ready_at_once():
+    tasks = CorridorTasks()
+    programs = Programs(tasks, ThreadExecutor(tasks))
+    await programs.check()
+    assert programs.problem is None
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+async def test_the_programs_start_in_the_processes_that_run_sessions(kind):
+    executor: Executor = (
+        ThreadExecutor(Lamp(None))
+        if kind == "threads"
+        else ProcessExecutor(partial(Lamp, None), workers=2)
+    )
+    with pytest.raises(OptionError, match="install a lamp"):
+        await executor.start_programs()
+    await executor.close()

@@ -151,7 +151,10 @@ def show(report: EvaluationReport, folder: Path, console: Console) -> None:
         )
     if found.lost:
         console.print(
-            Text(f"{found.lost} episodes were lost to environment failures and are not counted")
+            Text(
+                f"{found.lost} episodes were lost to failures of the environment or the endpoint "
+                "and are not counted"
+            )
         )
     if report.prompt_tokens or report.completion_tokens:
         resumed = f"; {report.resumed} episodes were there already" if report.resumed else ""

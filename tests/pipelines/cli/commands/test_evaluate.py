@@ -40,9 +40,16 @@ class Endpoint:
     """A chat completions API whose model solves every corridor. Records the requests."""
 
     def __init__(
-        self, unavailable: int = 0, key: str | None = None, breaks_after: int | None = None
+        self,
+        unavailable: int = 0,
+        key: str | None = None,
+        breaks_after: int | None = None,
+        fails_on: str | None = None,
     ) -> None:
+        """`fails_on`: each request whose last message contains it is answered with 503."""
         self.requests: list[dict] = []
+        self.failed = 0
+        self._fails_on = fails_on
         self._breaks_after = breaks_after
         self._unavailable = unavailable
         self._key = key
@@ -60,6 +67,9 @@ class Endpoint:
         if self._breaks_after is not None and len(self.requests) >= self._breaks_after:
             return JSONResponse({"error": {"message": "no such model"}}, 404)
         body = await request.json()
+        if self._fails_on is not None and self._fails_on in body["messages"][-1]["content"]:
+            self.failed += 1
+            return JSONResponse({"error": {"message": "overloaded"}}, 503, {"retry-after-ms": "1"})
         self.requests.append(body)
         message = {"role": "assistant", "content": solution(body["messages"][-1]["content"])}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
@@ -136,6 +146,52 @@ def test_an_interrupted_evaluation_of_an_endpoint_is_continued_by_the_same_comma
     )
     assert other.exit_code == 2
     assert "has the episodes of another evaluation" in other.stderr
+
+
+def test_upstreams_agent_retries_for_ever_and_here_an_episode_is_lost_and_reported(tmp_path):
+    """AgentGym's agent repeats a failed request in a loop without an end. Here a request is sent
+    five times, an episode begins three times, and then it is lost and not counted as failed."""
+    endpoint = Endpoint(fails_on="red door")
+    options = ("--tasks", "6", "--samples", "1", "--set", "rollout.maxLostShare=0.9")
+    with running(endpoint.app) as url:
+        result = run_eval(tmp_path, "--openai", f"{url}/v1", "--model-name", "walker", *options)
+    assert result.exit_code == 0, result.output
+    policy = json.loads((tmp_path / "out" / "eval.json").read_text())["policy"]
+    lost = policy["lost"]
+    assert 0 < lost < 6
+    assert (policy["success"], policy["n"]) == (1.0, 6 - lost)
+    assert endpoint.failed == lost * 5 * 3
+    reported = f"{lost} episodes were lost to failures of the environment or the endpoint"
+    assert reported in " ".join(result.output.split())
+    assert f"{lost} episodes lost to failures" in (tmp_path / "out" / "eval.html").read_text()
+
+
+def test_an_endpoint_that_never_answers_ends_the_evaluation_with_its_error(tmp_path):
+    endpoint = Endpoint(fails_on="door")
+    options = ("--tasks", "2", "--samples", "1", "--concurrency", "1")
+    with running(endpoint.app) as url:
+        result = run_eval(tmp_path, "--openai", f"{url}/v1", "--model-name", "walker", *options)
+    assert result.exit_code == 1
+    assert endpoint.failed == 2 * 5 * 3
+    assert "overloaded" in result.stderr
+
+
+def test_upstreams_evaluator_raises_on_several_episodes_and_here_each_task_has_several(tmp_path):
+    """AgentGym's `Evaluator.eval` takes the truth value of an array of rewards, which raises unless
+    there is one episode. Here the success of a task is the mean over its samples."""
+    with running(Endpoint().app) as url:
+        options = ("--tasks", "3", "--samples", "4", "--sweep", "2,5")
+        result = run_eval(tmp_path, "--openai", f"{url}/v1", "--model-name", "walker", *options)
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "out" / "eval.json").read_text())["policy"]
+    assert (found["n"], found["success"]) == (3, 1.0)
+    assert found["pass_at"] == {"1": 1.0, "2": 1.0, "4": 1.0}
+    # Its model always walks straight to the door, so the 4 samples of a task agree.
+    lines = (tmp_path / "out" / "episodes.jsonl").read_text().splitlines()
+    turns = [len(json.loads(line)["moves"]) for line in lines]
+    assert len(turns) == 3 * 4
+    within_2 = sum(number <= 2 for number in turns) / 12
+    assert found["turn_sweep"]["2"]["success"] == pytest.approx(within_2)
 
 
 def test_a_sweep_is_drawn_and_written_for_an_endpoint_and_played_once(tmp_path):

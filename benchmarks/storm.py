@@ -1,10 +1,13 @@
 """Load test of an environment server with faults: sessions at once, a third of the calls disturbed.
 
-    python benchmarks/storm.py sciworld --options worlds=256 --seconds 600 --out results/storm.json
+    python benchmarks/storm.py sciworld --options worlds=256 --seconds 600
+
+A run replaces the one of the same environment in `--out`, which has a run of each.
 
 Between the client and the server is a proxy. Of every nine requests it holds one back for
 `--slow-s`, breaks the connection before one, and breaks it after one, whose answer is then lost
-although the server has acted. Each session plays random admissible actions, episode after episode.
+although the server has acted. Each session plays random admissible actions, episode after episode,
+and waits `--think-s` before each, as for a model's reply.
 
 Afterwards some of the completed episodes are played again, alone and without the proxy: an episode
 that differs was polluted, by another session or by an action that was taken twice. The resident
@@ -124,6 +127,7 @@ class FaultyProxy:
 @click.option("--sessions", default=256, show_default=True)
 @click.option("--seconds", default=600.0, show_default=True)
 @click.option("--ramp-s", default=30.0, show_default=True, help="Time to open all sessions.")
+@click.option("--think-s", default=5.0, show_default=True, help="Pause before each action.")
 @click.option("--slow-s", default=1.0, show_default=True)
 @click.option("--replays", default=30, show_default=True, help="Episodes to play again.")
 @click.option("--out", "path", default="benchmarks/results/storm.json", show_default=True)
@@ -133,6 +137,7 @@ def main(
     sessions: int,
     seconds: float,
     ramp_s: float,
+    think_s: float,
     slow_s: float,
     replays: int,
     path: str,
@@ -141,13 +146,17 @@ def main(
     given, tally = parse_options(options), Tally()
     texts = {key: json.dumps(value) for key, value in given.items()}
     with server(name, workers=0, capacity=2 * sessions, options=texts) as (url, pid):
-        memory = asyncio.run(load(url, pid, sessions, seconds, ramp_s, slow_s, replays, tally))
+        memory = asyncio.run(
+            load(url, pid, sessions, seconds, ramp_s, think_s, slow_s, replays, tally)
+        )
     polluted = [each.task.id for each in tally.kept if differs(name, given, each)]
     third = len(memory) // 3
     counts = {key: value for key, value in asdict(tally).items() if key != "kept"}
     written = {
+        "environment": name,
         "command": f"python benchmarks/storm.py {name} --sessions {sessions} "
-        f"--seconds {seconds:g}" + "".join(f" --options {each}" for each in options),
+        f"--seconds {seconds:g} --think-s {think_s:g}"
+        + "".join(f" --options {each}" for each in options),
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
         **counts,
@@ -158,10 +167,17 @@ def main(
             "last third, most": max(memory[2 * third :], default=0),
         },
     }
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(json.dumps(written, indent=2) + "\n")
+    record(Path(path), written)
     click.echo(json.dumps(written, indent=2))
     raise SystemExit(1 if polluted else 0)
+
+
+def record(path: Path, run: dict[str, object]) -> None:
+    """Write the run to the file, in place of an earlier one of the same environment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    runs = json.loads(path.read_text())["runs"] if path.exists() else []
+    kept = [each for each in runs if each["environment"] != run["environment"]]
+    path.write_text(json.dumps({"runs": [*kept, run]}, indent=2) + "\n")
 
 
 async def load(
@@ -170,6 +186,7 @@ async def load(
     sessions: int,
     seconds: float,
     ramp_s: float,
+    think_s: float,
     slow_s: float,
     keep: int,
     tally: Tally,
@@ -182,7 +199,9 @@ async def load(
     patient = ClientOptions(call_s=120, retry_s=110)
     async with proxy, RemoteWorld.connected(address, options=patient) as world:
         pause_s = ramp_s / sessions
-        players = [play(world, i, i * pause_s, until, keep, tally) for i in range(sessions)]
+        players = [
+            play(world, i, i * pause_s, think_s, until, keep, tally) for i in range(sessions)
+        ]
         playing = asyncio.gather(*players)
         while not playing.done():
             memory.append(resident_kib(pid) / 1024)
@@ -192,7 +211,13 @@ async def load(
 
 
 async def play(
-    world: RemoteWorld, index: int, after_s: float, until: float, keep: int, tally: Tally
+    world: RemoteWorld,
+    index: int,
+    after_s: float,
+    think_s: float,
+    until: float,
+    keep: int,
+    tally: Tally,
 ) -> None:
     """Play episodes in one session, from `after_s` seconds on until `until`."""
     draws = random.Random(index)
@@ -205,6 +230,7 @@ async def play(
             episode = Episode(task, [seen.text])
             for _ in range(MOST_TURNS):
                 action = draws.choice(seen.admissible or ("look around",))
+                await asyncio.sleep(think_s)
                 step = await session.step(action)
                 seen = step.observation
                 tally.steps += 1

@@ -1,0 +1,143 @@
+"""Checks of the engines: log-probabilities, throughput, and vLLM asleep."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from gpu_checks.data import requests
+from gpu_checks.place import Place, Skipped, require
+
+from agentrl_components.engines.engine import Engine, Generation, Request
+from agentrl_components.engines.torch_engine.engine import TorchEngine
+from agentrl_components.engines.vllm_engine.start import VllmOptions
+from agentrl_components.model import architecture
+from agentrl_components.model.decoder import Decoder
+from agentrl_components.update.logprobs import score
+from agentrl_components.update.packing import Example, pack
+
+LOGPROB_TOLERANCE = {"float32": 2e-3, "bfloat16": 0.15}
+"""Largest difference of a token's log-probability between sampler and trainer, in nats."""
+LOOP = asyncio.new_event_loop()
+
+
+def played(engine: Engine, asked: Sequence[Request]) -> list[Generation]:
+    """The replies to all requests at the same time."""
+
+    async def all_of() -> list[Generation]:
+        return await asyncio.gather(*(engine.generate(one) for one in asked))
+
+    return LOOP.run_until_complete(all_of())
+
+
+@torch.no_grad()
+def difference(decoder: Decoder, asked: Sequence[Request], replies: Sequence[Generation]) -> float:
+    """The largest difference of a log-probability between engine and trainer, in nats."""
+    worst = 0.0
+    for request, reply in zip(asked, replies, strict=True):
+        start, ids = len(request.ids), [*request.ids, *reply.ids]
+        one = Example(
+            ids=np.array(ids, dtype=np.int32),
+            sampled=np.arange(start, len(ids)),
+            allowed=None,
+            temperature=1.0,
+            columns={},
+        )
+        found = score(decoder, pack([one], [0]), 1024)[0].cpu().numpy()
+        worst = max(worst, float(np.abs(found - np.array(reply.logprobs)).max()))
+    return worst
+
+
+def compare_engine(place: Place, engine: Engine, decoder: Decoder, dtype: str) -> dict[str, Any]:
+    """Raises `AssertionError` if log-probabilities differ by more than rounding."""
+    asked = requests(4, 32, 16, decoder.shape.vocabulary)
+    worst = difference(decoder, asked, played(engine, asked))
+    assert worst <= LOGPROB_TOLERANCE[dtype], f"log-probabilities differ by {worst:.3g} nats"
+    return {"dtype": dtype, "logprob_difference": worst}
+
+
+def check_torch_engine(place: Place) -> dict[str, Any]:
+    """The torch engine beside the trainer, in float32."""
+    decoder = place.decoder(torch.float32)
+    return compare_engine(place, TorchEngine(decoder), decoder, "float32")
+
+
+def vllm_options(place: Place, dtype: Literal["float32", "bfloat16"]) -> VllmOptions:
+    """vLLM beside a trainer."""
+    return VllmOptions(device=place.device, dtype=dtype, context=2048, memory_share=0.4)
+
+
+def check_vllm_engine(place: Place) -> dict[str, Any]:
+    """vLLM beside the trainer."""
+    require("vllm")
+    from agentrl_components.engines.vllm_engine.engine import VllmEngine
+
+    dtype: Literal["float32", "bfloat16"] = "float32" if place.cpu else "bfloat16"
+    engine = VllmEngine(place.folder, vllm_options(place, dtype))
+    decoder = place.decoder(getattr(torch, dtype))
+    return compare_engine(place, engine, decoder, dtype)
+
+
+def check_rollout(place: Place) -> dict[str, Any]:
+    """Replies of 128 tokens to prompts of 512, 256 at the same time."""
+    count, prompt, reply = (4, 16, 8) if place.cpu else (256, 512, 128)
+    if place.cpu:
+        engine: Engine = TorchEngine(place.decoder(torch.float32))
+    else:
+        require("vllm")
+        from agentrl_components.engines.vllm_engine.engine import VllmEngine
+
+        engine = VllmEngine(place.folder, vllm_options(place, "bfloat16"))
+    vocabulary = architecture.read(place.folder).vocabulary
+    asked = requests(count, prompt, reply, vocabulary)
+    played(engine, asked[:2])  # starts kernels
+    for one in asked[:2]:
+        LOOP.run_until_complete(engine.release(one.session))
+    began = time.perf_counter()
+    replies = played(engine, asked)
+    seconds = time.perf_counter() - began
+    sampled = sum(len(one.ids) for one in replies)
+    return {"sampled": sampled, "seconds": seconds, "tokens_per_second": sampled / seconds}
+
+
+def check_sleep(place: Place) -> dict[str, Any]:
+    """vLLM sleeps while a trainer works on the same GPU."""
+    require("vllm")
+    if place.cpu:
+        raise Skipped("vLLM's sleep mode needs CUDA")
+    from vllm import LLM, SamplingParams
+
+    model = LLM(
+        model=str(place.folder),
+        skip_tokenizer_init=True,
+        dtype="bfloat16",
+        max_model_len=2048,
+        gpu_memory_utilization=0.4,
+        enable_sleep_mode=True,
+        enforce_eager=True,
+    )
+    prompts: Any = [{"prompt_token_ids": list(one.ids)} for one in requests(4, 32, 1, 1000)]
+    greedy = SamplingParams(temperature=0, max_tokens=16, detokenize=False)
+
+    def replies() -> list[list[int]]:
+        return [list(one.outputs[0].token_ids) for one in model.generate(prompts, greedy)]
+
+    before, awake = replies(), torch.cuda.mem_get_info()[0]
+    began = time.perf_counter()
+    model.sleep(level=1)
+    slept, asleep = time.perf_counter() - began, torch.cuda.mem_get_info()[0]
+    torch.empty((asleep - awake) // 2, dtype=torch.uint8, device="cuda").fill_(1)
+    torch.cuda.empty_cache()
+    began = time.perf_counter()
+    model.wake_up()
+    woke = time.perf_counter() - began
+    assert replies() == before, "replies differ after waking up"
+    return {
+        "freed_gib": (asleep - awake) / 2**30,
+        "seconds_to_sleep": slept,
+        "seconds_to_wake": woke,
+    }

@@ -1,0 +1,103 @@
+"""Checks of the transfer of weights, between processes, GPUs and into vLLM."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from gpu_checks.engines import LOOP, compare_engine, vllm_options
+from gpu_checks.place import Place, Skipped, require, wait
+from rank_processes import on_ranks
+from torch import Tensor
+
+from agentrl_components.model.load import export_weights
+
+
+def check_ipc(place: Place) -> dict[str, Any]:
+    """CUDA IPC on one GPU; shared memory on the CPU."""
+    weights = {n: p.detach() for n, p in place.decoder(torch.bfloat16).named_parameters()}
+    began = time.perf_counter()
+    sums = on_ranks(1, sums_of, weights)[0]
+    seconds = time.perf_counter() - began  # with the start of the process
+    wrong = [name for name, total in sums_of(0, "", weights).items() if total != sums[name]]
+    assert not wrong, f"{wrong[0]} arrived changed"
+    return {"bytes": sum(w.nbytes for w in weights.values()), "seconds_with_start": seconds}
+
+
+def sums_of(rank: int, address: str, weights: Mapping[str, Tensor]) -> dict[str, float]:
+    """The sum of each tensor, which another process may share."""
+    return {name: float(tensor.double().sum()) for name, tensor in weights.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """What a rank found of weights that rank 0 sent."""
+
+    same: bool
+    seconds: float
+    bytes: int
+
+
+def broadcast(rank: int, address: str, place: Place) -> Broadcast:
+    """Send the weights of rank 0 to rank 1."""
+    if not place.cpu:
+        torch.cuda.set_device(rank)
+    dist.init_process_group(
+        "gloo" if place.cpu else "nccl",
+        init_method=f"tcp://{address}",
+        rank=rank,
+        world_size=2,
+    )
+    weights = [p.detach() for p in place.decoder(torch.bfloat16).parameters()]
+    expected = [float(w.double().sum()) for w in weights]
+    seconds = 0.0
+    for _ in range(2):  # the first time connects
+        if rank == 1:
+            for weight in weights:
+                weight.zero_()
+        wait(place)
+        dist.barrier()
+        began = time.perf_counter()
+        for weight in weights:
+            dist.broadcast(weight, 0)
+        wait(place)
+        seconds = time.perf_counter() - began
+    arrived = [float(w.double().sum()) for w in weights]
+    dist.destroy_process_group()
+    return Broadcast(arrived == expected, seconds, sum(w.nbytes for w in weights))
+
+
+def check_collective(place: Place) -> dict[str, Any]:
+    """NCCL between two GPUs; gloo on the CPU."""
+    if place.devices < 2:
+        raise Skipped("there is one GPU")
+    found: Broadcast = on_ranks(2, broadcast, place)[1]
+    assert found.same, "weights arrived changed"
+    speed = found.bytes / found.seconds / 1e9
+    return {"bytes": found.bytes, "seconds": found.seconds, "gigabytes_per_second": speed}
+
+
+def check_hand_over(place: Place) -> dict[str, Any]:
+    """From a trainer in this process to vLLM beside it, through the CPU."""
+    require("vllm")
+    from agentrl_components.engines.vllm_engine.engine import VllmEngine
+
+    engine = VllmEngine(place.folder, vllm_options(place, "bfloat16"))
+    decoder = place.decoder(torch.bfloat16)
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            parameter.mul_(1.01)
+    seconds = []
+    for version in (1, 2):
+        began = time.perf_counter()
+        weights = export_weights(decoder)
+        LOOP.run_until_complete(engine.load(weights, version))
+        wait(place)
+        seconds.append(time.perf_counter() - began)
+    found = compare_engine(place, engine, decoder, "bfloat16")
+    size = sum(w.nbytes for w in weights.values())
+    return found | {"bytes": size, "seconds": seconds}

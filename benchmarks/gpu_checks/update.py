@@ -1,0 +1,78 @@
+"""Model FLOPs utilisation of updates."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from gpu_checks.data import examples, likelihood
+from gpu_checks.place import Place, wait
+from rank_processes import free_address
+
+from agentrl_components.sharded.rank import POLICY, Rank, RankSetup
+from agentrl_components.sharded.rounds import deal
+
+AIMS = {"mfu_16k": 0.35, "mfu_65k": 0.45}
+
+
+def peak_flops() -> float | None:
+    """Peak operations per second of the GPU in bfloat16, by its name. None: not known."""
+    from agentrl_pipelines.sizing.devices import DEVICES
+
+    name = torch.cuda.get_device_name(0).lower()
+    for key, device in DEVICES.items():
+        if key.partition("-")[0] in name:
+            return device.flops
+    return None
+
+
+def measure_update(place: Place, tokens: int) -> dict[str, Any]:
+    """Updates of one pack of `tokens` tokens, as episodes of 4,096 tokens, with recomputed
+    activations. Recomputed operations do not count as the model's."""
+    longest = 64 if place.cpu else 4096
+    tokens = 256 if place.cpu else tokens
+    spec = place.spec("bfloat16", recompute=True)
+    rank = Rank(RankSetup(spec=spec, folder=place.folder, device=place.device, rank=0, ranks=1))
+    rank.join(free_address())
+    shape = rank.policy.shape
+    some = examples([longest] * (tokens // longest), shape.vocabulary)
+    asked, share = likelihood(some), deal(some, tokens, 1)[0]
+    assert len(share.packs) == 1
+    seconds = []
+    for _ in range(4):
+        wait(place)
+        began = time.perf_counter()
+        rank.differentiate(asked, share)
+        rank.step(POLICY, 1e-6)
+        wait(place)
+        seconds.append(time.perf_counter() - began)
+    rank.leave()
+    fastest = sorted(seconds[1:])[1]  # the median of three
+    parameters = sum(p.numel() for p in rank.policy.parameters())
+    heads = shape.hidden * shape.vocabulary
+    sampled = sum(len(e.sampled) for e in some)
+    # 6 operations a weight and token (arXiv 2001.08361), of the head for sampled tokens only;
+    # causal attention reads half of the keys on average.
+    attention = 6 * shape.layers * shape.heads * shape.head_width * longest * tokens
+    operations = 6 * (parameters - heads) * tokens + 6 * heads * sampled + attention
+    found: dict[str, Any] = {
+        "tokens": tokens,
+        "seconds": seconds,
+        "tokens_per_second": tokens / fastest,
+    }
+    if not place.cpu:
+        found["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+        peak = peak_flops()
+        found["mfu"] = None if peak is None else operations / fastest / peak
+    return found
+
+
+def check_mfu_16k(place: Place) -> dict[str, Any]:
+    """An update of 16,384 tokens."""
+    return measure_update(place, 16384) | {"aim": AIMS["mfu_16k"]}
+
+
+def check_mfu_65k(place: Place) -> dict[str, Any]:
+    """An update of 65,536 tokens."""
+    return measure_update(place, 65536) | {"aim": AIMS["mfu_65k"]}

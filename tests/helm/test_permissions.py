@@ -22,6 +22,7 @@ OPERATOR: Granted = {
     ("", "events"): {"create"},
     ("argoproj.io", "workflows"): {"list", "delete"},
     ("ray.io", "rayclusters"): {"get", "create", "delete"},
+    ("agents.x-k8s.io", "sandboxes"): {"list", "create", "delete", "deletecollection"},
 }
 OWN_LEASE: Granted = {("coordination.k8s.io", "leases"): {"get", "update", "create"}}
 EVERYWHERE: Granted = {

@@ -75,6 +75,10 @@ ROWS = (
         name="kuberay", module="kuberay", upstream="github.com/ray-project/kuberay/ray-operator",
         extra=True,
     ),
+    Recipe(
+        name="agent-sandbox", module="agent-sandbox", upstream="sigs.k8s.io/agent-sandbox",
+        path="cmd/agent-sandbox-controller", extra=True,
+    ),
     Recipe(name="kueue", upstream="sigs.k8s.io/kueue", path="cmd/kueue", extra=True),
 )  # fmt: skip
 RECIPES = {recipe.name: recipe for recipe in ROWS}
@@ -84,6 +88,7 @@ MANIFESTS = {
     "manifests/argo-crds": ("workflow-controller", "manifests/base/crds/minimal"),
     "manifests/kfp": ("kfp-apiserver", "manifests/kustomize/base"),
     "manifests/kueue-crds": ("kueue", "config/components/crd/bases"),
+    "manifests/agent-sandbox-crds": ("agent-sandbox", "k8s/crds"),
     "manifests/kuberay-crds": ("kuberay", "config/crd/bases"),
     "kfp-config/config.json": ("kfp-apiserver", "backend/src/apiserver/config/config.json"),
 }

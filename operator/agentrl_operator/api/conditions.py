@@ -52,6 +52,7 @@ class Reason(StrEnum):
     NONE_SERVED = "NoneServed"
     RAY_STARTING = "RayStarting"
     KUBERAY_UNAVAILABLE = "KubeRayUnavailable"
+    AGENT_SANDBOX_UNAVAILABLE = "AgentSandboxUnavailable"
 
     SUBMITTING = "Submitting"
     RUNNING = "Running"

@@ -13,8 +13,8 @@ from agentrl_components.spec import GROUP, KIND, VERSION
 from agentrl_components.spec.crd.definition import PLURAL
 from agentrl_operator.api.resource import FINALIZER, Resource
 from agentrl_operator.clients import pods
+from agentrl_operator.clients.addons import AgentSandboxApi, KubeRayApi
 from agentrl_operator.clients.fleet import FleetApi
-from agentrl_operator.clients.kuberay import KubeRayApi
 from agentrl_operator.clients.kubernetes_connection import KubernetesConnection, login
 from agentrl_operator.clients.kueue import KueueApi
 from agentrl_operator.clients.pods import Pod
@@ -48,6 +48,7 @@ class KubernetesApi:
         self.request = self._connection.request
         self.kueue = KueueApi(self.request)
         self.kuberay = KubeRayApi(self.request)
+        self.agent_sandbox = AgentSandboxApi(self.request)
         self.fleet = FleetApi(self.request)
 
     async def close(self) -> None:
@@ -227,4 +228,6 @@ def _run_path(namespace: str, name: str) -> str:
 def _collection_path(manifest: Manifest) -> str:
     version = manifest["apiVersion"]
     api = f"apis/{version}" if "/" in version else f"api/{version}"
-    return f"{api}/namespaces/{manifest['metadata']['namespace']}/{manifest['kind'].lower()}s"
+    kind = manifest["kind"].lower()
+    plural = f"{kind}es" if kind.endswith("x") else f"{kind}s"
+    return f"{api}/namespaces/{manifest['metadata']['namespace']}/{plural}"

@@ -44,6 +44,11 @@ class Cluster(Protocol):
         """The objects of KubeRay."""
         ...
 
+    @property
+    def agent_sandbox(self) -> AgentSandbox:
+        """The objects of agent-sandbox."""
+        ...
+
     async def add_finalizer(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Add our finalizer to the AgentRLRun with this metadata. Returns the updated object, an
         empty one if it no longer exists."""
@@ -191,6 +196,23 @@ class KubeRay(Protocol):
 
     async def delete_ray_cluster(self, namespace: str, name: str) -> None:
         """Delete a RayCluster if it exists."""
+        ...
+
+
+class AgentSandbox(Protocol):
+    """The objects of agent-sandbox. Every method may raise `KubernetesError`, and one that writes
+    `NotLeaderError`. Sandboxes are created with `Cluster.create`."""
+
+    async def list_sandboxes(self, namespace: str, uid: str) -> Sequence[Mapping[str, Any]] | None:
+        """The Sandboxes of the run with this uid; None if the cluster does not serve their API."""
+        ...
+
+    async def delete_sandbox(self, namespace: str, name: str) -> None:
+        """Delete a Sandbox if it exists."""
+        ...
+
+    async def delete_sandboxes(self, namespace: str, uid: str) -> None:
+        """Delete every Sandbox of the run with this uid."""
         ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,11 @@ from agentrl_operator.manifests import (
     autoscaling,
     environment_server,
     ray_cluster,
+    sandbox,
     workload,
     workload_status,
 )
+from agentrl_operator.manifests.metadata import Manifest
 from agentrl_operator.planning import actions, progress
 from agentrl_operator.planning.actions import Action
 from agentrl_pipelines.platform import resolve
@@ -63,6 +65,8 @@ class Executor:
                 await cluster.fleet.delete_autoscaler(resource.namespace, name)
             case actions.DeleteDeployment(deployment=name):
                 await cluster.delete_deployment(resource.namespace, name)
+            case actions.DeleteSandboxes():
+                await cluster.agent_sandbox.delete_sandboxes(resource.namespace, resource.uid)
             case actions.CreateRayCluster(nodes=nodes):
                 run = _run(resource)
                 made = ray_cluster.manifest(resource, run, self.platform, nodes)
@@ -100,9 +104,12 @@ class Executor:
 
     async def _create_token_secret(self, resource: Resource, servers: tuple[str, ...]) -> None:
         secret = environment_server.token_secret(resource, secrets.token_urlsafe(32))
-        if await self.clients.cluster.create(secret):
+        cluster = self.clients.cluster
+        if await cluster.create(secret):
             for name in servers:
-                await self.clients.cluster.delete_deployment(resource.namespace, name)
+                await cluster.delete_deployment(resource.namespace, name)
+            if sandbox.is_wanted(_run(resource)):
+                await cluster.agent_sandbox.delete_sandboxes(resource.namespace, resource.uid)
 
     async def _apply_environment(
         self, resource: Resource, action: actions.ApplyEnvironment
@@ -112,10 +119,29 @@ class Executor:
         await cluster.create(environment_server.service(resource, environment))
         if scaled:
             await cluster.create(autoscaling.disruption_budget(resource, environment))
+        if sandbox.is_sandboxed(environment):
+            wanted = sandbox.manifests(resource, run, environment, self.platform, action.nodes)
+            await self._apply_sandboxes(resource, environment, wanted)
+            return
         deployment = environment_server.deployment(
             resource, run, environment, self.platform, action.nodes
         )
         await cluster.apply(deployment, keep_replicas=scaled)
+
+    async def _apply_sandboxes(
+        self, resource: Resource, environment: Environment, wanted: Sequence[Manifest]
+    ) -> None:
+        """Delete the Sandboxes of an environment that differ from those that are wanted, and create
+        those that are missing; one that was deleted is missing as soon as it is gone."""
+        cluster, namespace = self.clients.cluster, resource.namespace
+        found = await cluster.agent_sandbox.list_sandboxes(namespace, resource.uid) or ()
+        expected = {one["metadata"]["name"]: sandbox.created_from(one) for one in wanted}
+        for one in sandbox.of_environment(found, environment):
+            name = one["metadata"]["name"]
+            if expected.get(name) != sandbox.created_from(one):
+                await cluster.agent_sandbox.delete_sandbox(namespace, name)
+        for manifest in wanted:
+            await cluster.create(manifest)
 
     async def _apply_autoscaler(self, resource: Resource, name: str) -> None:
         environment = _environment(resource, name)

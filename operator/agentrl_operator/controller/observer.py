@@ -14,10 +14,10 @@ from agentrl_operator.api.resource import Resource, tracking_uri
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.pods import problem_summary, working
 from agentrl_operator.clients.protocols import Clients
+from agentrl_operator.controller.addon_reader import read_ray_cluster, read_sandboxes
 from agentrl_operator.controller.error_guard import RunGuard
 from agentrl_operator.controller.fleet_reader import FleetReader
 from agentrl_operator.controller.kueue_reader import KueueReader
-from agentrl_operator.controller.ray_reader import read_ray_cluster
 from agentrl_operator.controller.workflow_health import WorkflowHealth
 from agentrl_operator.errors import KfpError, RunStoreError
 from agentrl_operator.manifests.workload import Workload
@@ -73,9 +73,11 @@ class Observer:
 
     async def _observe(self, resource: Resource, status: Status) -> Observation:
         kueue = await self._kueue.read(resource, status)
+        sandboxes, unavailable = await read_sandboxes(self._clients.cluster, resource)
         observation = Observation(
             attempt=status.attempt,
-            servers=self._servers(resource.uid),
+            servers={**self._servers(resource.uid), **sandboxes},
+            sandboxes_unavailable=unavailable,
             workload=kueue.workload,
             nodes=kueue.nodes,
             priority=kueue.priority,

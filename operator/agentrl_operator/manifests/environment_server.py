@@ -1,5 +1,5 @@
 """Manifests of the environment servers of a run: a Deployment and a Service for each environment,
-and one Secret for all.
+and one Secret for all. `sandbox` has another form of the Deployment.
 
 The pods comply with the `restricted` Pod Security Standard. The run owns all objects, so Kubernetes
 deletes them with it.
@@ -100,38 +100,56 @@ def _deployment(
     platform: Platform,
     nodes: PodSetInfo,
 ) -> Manifest:
-    labels = selector(resource, environment)
-    queue = kueue_pods.pod_labels(run.spec.compute, platform, resource.priority_class)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(resource, environment.name, labels | queue),
+        "metadata": metadata(
+            resource, environment.name, server_labels(resource, run, environment, platform)
+        ),
         "spec": {
             "replicas": resolve.replicas(environment)[0],
             "revisionHistoryLimit": 1,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": kueue_pods.pod_metadata(
-                    common_labels(resource) | labels | queue, nodes
-                ),
-                "spec": {
-                    "automountServiceAccountToken": False,
-                    "enableServiceLinks": False,
-                    "terminationGracePeriodSeconds": SHUTDOWN_S + _drain_s(environment),
-                    "securityContext": {
-                        "runAsNonRoot": True,
-                        "runAsUser": USER,
-                        "runAsGroup": USER,
-                        "fsGroup": USER,
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
-                    "containers": [_container(resource, environment, platform)],
-                    "volumes": [{"name": "tmp", "emptyDir": {}}],
-                    **_node_fields(nodes),
-                },
-            },
+            "selector": {"matchLabels": selector(resource, environment)},
+            "template": pod_template(resource, run, environment, platform, nodes),
         },
     }
+
+
+def server_labels(
+    resource: Resource, run: AgentRLRun, environment: Environment, platform: Platform
+) -> dict[str, str]:
+    """The labels of an environment's servers: those by which they are selected, and Kueue's."""
+    queue = kueue_pods.pod_labels(run.spec.compute, platform, resource.priority_class)
+    return selector(resource, environment) | queue
+
+
+def pod_template(
+    resource: Resource,
+    run: AgentRLRun,
+    environment: Environment,
+    platform: Platform,
+    nodes: PodSetInfo,
+) -> Manifest:
+    """The pod of one server."""
+    labels = common_labels(resource) | server_labels(resource, run, environment, platform)
+    spec = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": SHUTDOWN_S + _drain_s(environment),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(resource, environment, platform)],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+        **_node_fields(nodes),
+    }
+    if environment.runtime_class_name is not None:
+        spec["runtimeClassName"] = environment.runtime_class_name
+    return {"metadata": kueue_pods.pod_metadata(labels, nodes), "spec": spec}
 
 
 def _node_fields(nodes: PodSetInfo) -> Manifest:

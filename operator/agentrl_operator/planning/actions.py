@@ -43,7 +43,7 @@ class CreateTokenSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyEnvironment:
-    """Create or update the Deployment and the Service of an environment."""
+    """Create or update the Deployment or the Sandboxes, and the Service, of an environment."""
 
     label: ClassVar[str] = "apply_environment"
 
@@ -90,6 +90,13 @@ class DeleteDeployment:
     label: ClassVar[str] = "delete_deployment"
 
     deployment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteSandboxes:
+    """Delete every Sandbox of the run, and their pods with them."""
+
+    label: ClassVar[str] = "delete_sandboxes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +235,7 @@ Action = (
     | ApplyAutoscaler
     | DeleteAutoscaler
     | DeleteDeployment
+    | DeleteSandboxes
     | CreateRayCluster
     | DeleteRayCluster
     | CreateMlflowRun

@@ -8,7 +8,7 @@ from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.manifests import environment_server, ray_cluster, workload
+from agentrl_operator.manifests import environment_server, ray_cluster, sandbox, workload
 from agentrl_operator.planning.actions import (
     Action,
     ApplyAutoscaler,
@@ -17,6 +17,7 @@ from agentrl_operator.planning.actions import (
     DeleteAutoscaler,
     DeleteDeployment,
     DeleteRayCluster,
+    DeleteSandboxes,
     ScaleEnvironment,
 )
 from agentrl_operator.planning.observation import FleetLoad, Observation, Unknown
@@ -27,14 +28,26 @@ from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
 
 def possible_server_deletions(resource: Resource) -> list[Action]:
-    """Actions that delete every Deployment and the Ray cluster that the run may have, observed or
-    not. Used before quota is released: what was created a moment ago may not be observed yet."""
+    """Actions that delete all servers and the Ray cluster that the run may have, observed or not.
+    Used before quota is released: what was created a moment ago may not be observed yet."""
     run = resource.run
     if run is None:
         return []
+    deployments = [
+        DeleteDeployment(deployment=resource.child(one.name))
+        for one in _with_servers(run)
+        if not sandbox.is_sandboxed(one)
+    ]
+    sandboxes = [DeleteSandboxes()] if sandbox.is_wanted(run) else []
     ray = [DeleteRayCluster()] if ray_cluster.is_wanted(run) else []
-    servers = [DeleteDeployment(deployment=resource.child(one.name)) for one in _with_servers(run)]
-    return [*servers, *ray]
+    return [*deployments, *sandboxes, *ray]
+
+
+def missing(situation: Situation) -> tuple[Reason, str] | None:
+    """Why a phase cannot start for want of servers that nobody can make. None: it can; its stages
+    wait for servers that start."""
+    message = situation.observation.sandboxes_unavailable
+    return (Reason.AGENT_SANDBOX_UNAVAILABLE, message) if message else None
 
 
 def server_updates(
@@ -48,9 +61,10 @@ def server_updates(
     environments = _with_servers(run)
     for environment in environments:
         servers = observation.servers.get(resource.child(environment.name))
-        if servers is None or servers.manifest != environment_server.fingerprint(
-            resource, run, environment, situation.platform, _nodes(environment, observation)
-        ):
+        nodes = _nodes(environment, observation)
+        form = sandbox if sandbox.is_sandboxed(environment) else environment_server
+        up_to_date = form.fingerprint(resource, run, environment, situation.platform, nodes)
+        if servers is None or servers.manifest != up_to_date:
             changed.append(environment)
         wanted, _ = resolve.replicas(environment)  # with `scaling`, more may be on their way
         if servers is not None and environment.scaling is None:
@@ -62,6 +76,9 @@ def server_updates(
     if not environments:
         message = "no environment needs a server of its own"
         status = status.with_condition(kind, "True", Reason.NONE_SERVED, message, now)
+    elif observation.sandboxes_unavailable:
+        reason, message = Reason.AGENT_SANDBOX_UNAVAILABLE, observation.sandboxes_unavailable
+        status = status.with_condition(kind, "False", reason, message, now)
     elif not_ready:
         status = status.with_condition(kind, "False", Reason.STARTING, "; ".join(not_ready), now)
     else:
@@ -111,6 +128,8 @@ def _with_servers(run: AgentRLRun) -> list[Environment]:
 
 
 def _updates(environments: Sequence[Environment], observation: Observation) -> list[Action]:
+    if observation.sandboxes_unavailable:
+        environments = [one for one in environments if not sandbox.is_sandboxed(one)]
     if not environments:
         return []
     secret = CreateTokenSecret(servers=tuple(sorted(observation.servers)))

@@ -63,7 +63,7 @@ class RayCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """An environment's Deployment."""
+    """An environment's Deployment, or its Sandboxes."""
 
     manifest: str
     """Hash of the manifest that it was created from."""
@@ -71,6 +71,8 @@ class Servers:
     """Number of ready replicas."""
     wanted: int
     """Number of replicas in its spec."""
+    sandboxed: bool = False
+    """Whether they are Sandboxes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +135,9 @@ class Observation:
     restore_due: bool = False
     """Whether it is time to create Services and Secrets again that somebody may have deleted."""
     servers: Mapping[str, Servers] = field(default_factory=lambda: MappingProxyType({}))
-    """Environment servers, by name of the Deployment."""
+    """Environment servers, by name of the Deployment or, without the number, of the Sandboxes."""
+    sandboxes_unavailable: str = ""
+    """Why no Sandbox can be created; empty: they can, or the run has none."""
     ray_cluster: RayCluster | Unknown | None = None
     """The run's Ray cluster. None: it does not exist, or the run has none."""
     fleets: Mapping[str, FleetLoad] = field(default_factory=lambda: MappingProxyType({}))

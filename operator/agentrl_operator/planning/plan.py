@@ -14,6 +14,7 @@ from agentrl_operator.planning.actions import (
     Action,
     DeleteDeployment,
     DeleteRayCluster,
+    DeleteSandboxes,
     FinishMlflowRun,
 )
 from agentrl_operator.planning.observation import Observation, RayCluster, Unknown
@@ -117,9 +118,18 @@ def with_clock_stopped(status: Status, now: datetime) -> Status:
 
 
 def server_deletions(observation: Observation) -> list[Action]:
-    """Actions that delete every observed environment Deployment, and the Ray cluster."""
-    deployments = [DeleteDeployment(deployment=name) for name in sorted(observation.servers)]
-    return [*deployments, *ray_deletion(observation)]
+    """Actions that delete every observed environment server, and the Ray cluster."""
+    servers = sorted(observation.servers.items())
+    deployments = [DeleteDeployment(deployment=n) for n, one in servers if not one.sandboxed]
+    sandboxes = [DeleteSandboxes()] if any(one.sandboxed for _, one in servers) else []
+    return [*deployments, *sandboxes, *ray_deletion(observation)]
+
+
+def unwatched_are_left(observation: Observation) -> bool:
+    """Whether `server_deletions` deletes something that is not watched: look again whether it is
+    gone."""
+    sandboxes = any(one.sandboxed for one in observation.servers.values())
+    return sandboxes or bool(ray_deletion(observation))
 
 
 def ray_deletion(observation: Observation) -> list[Action]:

@@ -40,6 +40,7 @@ from agentrl_operator.planning.plan import (
     ray_deletion,
     server_deletions,
     unavailable_plan,
+    unwatched_are_left,
     waiting_plan,
 )
 from agentrl_pipelines.platform.config import Platform
@@ -205,10 +206,10 @@ def _start_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     nodes, poll_s = situation.observation.nodes, situation.platform.poll_seconds
     if status.retry_time is not None and situation.now < status.retry_time:
         return retries.backoff_plan(situation, run, status)
-    waits_for = ray.missing(situation, run)
+    waits_for = environments.missing(situation) or ray.missing(situation, run)
     if waits_for is not None:
         reason, message = waits_for
-        truth: Truth = "False" if reason == Reason.KUBERAY_UNAVAILABLE else "True"
+        truth: Truth = "True" if reason == Reason.RAY_STARTING else "False"
         status = _with_clock_running(situation, status)
         return waiting_plan(status, truth, reason, message, situation.now, requeue_s=poll_s)
     status = _with_kfp_run(situation, status)
@@ -259,10 +260,9 @@ def _finished_plan(situation: Situation, status: Status) -> Plan:
     run, since = situation.resource.run, status.completion_time
     actions = server_deletions(situation.observation) or admission.quota_release(situation, status)
     ended_s = (situation.now - since).total_seconds() if since is not None else 0.0
-    ray_is_there = bool(ray_deletion(situation.observation))
-    if not ray_is_there:
+    if not ray_deletion(situation.observation):
         status = ray.without_ray(status)
-    requeue_s = stopping.POLL_S if ray_is_there else None
+    requeue_s = stopping.POLL_S if unwatched_are_left(situation.observation) else None
     if status.mlflow_run and not status.mlflow_finished and ended_s < MLFLOW_TIMEOUT_S:
         outcome: Literal["FINISHED", "FAILED"] = (
             "FINISHED" if status.state == "Succeeded" else "FAILED"

@@ -29,6 +29,7 @@ from agentrl_operator.planning.plan import (
     final_plan,
     ray_deletion,
     server_deletions,
+    unwatched_are_left,
     waiting_plan,
     with_clock_stopped,
     with_servers_scaled_down,
@@ -95,7 +96,7 @@ def suspension_plan(situation: Situation, status: Status) -> Plan:
         return remaining_work_plan(situation, status, remaining, "suspending")
     message = "suspended; set spec.suspend to false to go on from the last checkpoint"
     before = status
-    ray_is_there = bool(ray_deletion(observation))
+    look_again_s = POLL_S if unwatched_are_left(observation) else None
     status = (
         with_clock_stopped(status, now)
         .with_(state="Suspended", retry_time=None)
@@ -111,8 +112,7 @@ def suspension_plan(situation: Situation, status: Status) -> Plan:
         now,
         actions=server_deletions(observation) or workload_deletion(situation),
         status_on_failure=before,
-        # RayClusters are not watched: look again whether it is gone.
-        requeue_s=(POLL_S if ray_is_there else None) if situation.resource.suspend else 0.0,
+        requeue_s=look_again_s if situation.resource.suspend else 0.0,
     )
 
 

@@ -21,6 +21,7 @@ from agentrl_operator.planning.observation import Servers
 from agentrl_operator.testing.memory_fleet import MemoryFleet
 from agentrl_operator.testing.memory_kuberay import MemoryKubeRay
 from agentrl_operator.testing.memory_kueue import MemoryKueue
+from agentrl_operator.testing.memory_sandboxes import MemoryAgentSandbox
 
 Key = tuple[str, str]
 
@@ -34,6 +35,7 @@ class MemoryCluster:
         """By kind, namespace and name."""
         self.kueue = MemoryKueue(self.children, self._check)
         self.kuberay = MemoryKubeRay(self.children, self._check)
+        self.agent_sandbox = MemoryAgentSandbox(self.children, self._check)
         self.fleet = MemoryFleet(self.children, self._check)
         self.events: list[tuple[str, str, str]] = []
         """Type, reason and message."""
@@ -135,6 +137,8 @@ class MemoryCluster:
 
     async def create(self, manifest: Manifest) -> bool:
         self._check()
+        if manifest["kind"] == "Sandbox" and not self.agent_sandbox.installed:
+            raise KubernetesError("Kubernetes: the server has no such resource", status=404)
         return self.children.setdefault(_child_key(manifest), manifest) is manifest
 
     async def apply(self, manifest: Manifest, *, keep_replicas: bool = False) -> None:

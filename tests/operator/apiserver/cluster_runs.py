@@ -50,6 +50,11 @@ RULES = [
         "resources": ["rayclusters"],
         "verbs": ["get", "create", "delete"],
     },
+    {
+        "apiGroups": ["agents.x-k8s.io"],
+        "resources": ["sandboxes"],
+        "verbs": ["list", "create", "delete", "deletecollection"],
+    },
 ]
 """The RBAC rules of the operator in the chart, without those for KFP itself."""
 

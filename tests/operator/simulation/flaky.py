@@ -6,6 +6,7 @@ ERRORS = {
     "cluster": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
     "kueue": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
     "kuberay": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
+    "agent_sandbox": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
     "fleet": KubernetesError("Kubernetes: 503 Service Unavailable", status=503),
     "pipelines": KfpError("KFP: 503 Service Unavailable", status=503),
     "stores": RunStoreError("s3://mlpipeline: 503 Service Unavailable", status=503),
@@ -25,6 +26,7 @@ WRITES = {
     ),
     "kueue": ("patch_workload_status", "patch_workload_spec", "delete_workload"),
     "kuberay": ("delete_ray_cluster",),
+    "agent_sandbox": ("delete_sandbox", "delete_sandboxes"),
     "pipelines": ("start_run", "terminate_run", "delete_experiment"),
     "stores": ("write_mlflow_run", "delete_run_data"),
     "tracking": ("ensure_run", "finish_run"),
@@ -53,6 +55,10 @@ class Flaky:
     @property
     def kuberay(self):
         return Flaky(self._client.kuberay, "kuberay", self._failures, self._broken)
+
+    @property
+    def agent_sandbox(self):
+        return Flaky(self._client.agent_sandbox, "agent_sandbox", self._failures, self._broken)
 
     def __getattr__(self, method):
         call = (self._name, method)

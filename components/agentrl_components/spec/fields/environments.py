@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue, StringConstraints
 
 from agentrl_components.spec.addresses import HttpUrl
 from agentrl_components.spec.fields.base import SpecModel
-from agentrl_components.spec.fields.compute import Quantity, SecretVariable
+from agentrl_components.spec.fields.compute import ObjectName, Quantity, SecretVariable
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
 
@@ -75,6 +75,12 @@ class Environment(SpecModel):
     replicas: int = Field(default=1, ge=0, le=1000)
     """On Kubernetes: number of servers of a `builtin` or an `image`. 0: a `builtin` runs inside the
     stages, without a server."""
+    backend: Literal["deployment", "sandbox"] = "deployment"
+    """On Kubernetes: what the servers of a `builtin` or an `image` are made as: pods of a
+    Deployment, or `Sandbox` objects of agent-sandbox (agents.x-k8s.io), which must be installed."""
+    runtime_class_name: ObjectName | None = None
+    """On Kubernetes: RuntimeClass of the servers' pods, such as one of gVisor or Kata for an
+    environment that executes code."""
     scaling: Scaling | None = None
     """On Kubernetes: bounds of the number of servers of a `builtin` or an `image`, which follows
     the sessions in use. None: `replicas` servers."""

@@ -204,6 +204,36 @@ def scaling_needs_servers(spec: RunSpec) -> Iterator[Mistake]:
 
 
 @rule(
+    "environments.*.backend",
+    "environments.*.runtimeClassName",
+    "environments.*.url",
+    "environments.*.replicas",
+    "environments.*.scaling",
+    cel="self.environments.all(e, (e.backend == 'deployment' && !has(e.runtimeClassName))"
+    " || (!has(e.url) && e.replicas > 0 && (e.backend == 'deployment' || !has(e.scaling))))",
+)
+def backends_need_servers(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].backend sandbox and runtimeClassName require servers that the run starts: no
+    url, and replicas above 0. The number of sandboxes does not follow scaling."""
+    for index, environment in enumerate(spec.environments):
+        where, sandbox = f"spec.environments[{index}]", environment.backend == "sandbox"
+        given = {"backend": sandbox, "runtimeClassName": environment.runtime_class_name is not None}
+        served = environment.url is None and environment.replicas > 0
+        for field in (name for name, is_given in given.items() if is_given and not served):
+            yield Mistake(
+                field=f"{where}.{field}",
+                reason="has no effect: this run starts no server of the environment",
+                fix="leave it out, or leave out url and set replicas to 1 or more",
+            )
+        if sandbox and environment.scaling is not None:
+            yield Mistake(
+                field=f"{where}.scaling",
+                reason="does not change the number of sandboxes",
+                fix="set replicas in its place, or leave out backend",
+            )
+
+
+@rule(
     "environments.*.scaling.minReplicas",
     "environments.*.scaling.maxReplicas",
     cel="self.environments.all(e,"
@@ -250,6 +280,7 @@ RULES: tuple[Rule, ...] = (
     token_env_needs_server,
     protocols_need_url,
     scaling_needs_servers,
+    backends_need_servers,
     scaling_has_room,
     sessions_per_server_needs_builtin,
 )

@@ -54,7 +54,7 @@ class SciWorldOptions(BaseModel):
         default=1,
         ge=1,
         le=64,
-        description="Java processes at most. One is started with the first session, another when "
+        description="Java processes at most. One is started before the first session, another when "
         "the others have 16 worlds each.",
     )
     worlds: int = Field(

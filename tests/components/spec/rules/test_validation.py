@@ -125,6 +125,25 @@ VIOLATIONS: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["spec.environments[0].replicas", "spec.environments[1].scaling"],
     ),
     (
+        "backends_need_servers",
+        (
+            "environments[0].backend=sandbox",
+            "environments[0].runtimeClassName=gvisor",
+            "environments[0].replicas=0",
+            "environments[1]={name: web, url: 'http://a:1', backend: sandbox}",
+        ),
+        [
+            "spec.environments[0].backend",
+            "spec.environments[0].runtimeClassName",
+            "spec.environments[1].backend",
+        ],
+    ),
+    (
+        "backends_need_servers",
+        ("environments[0].backend=sandbox", "environments[0].scaling={maxReplicas: 4}"),
+        ["spec.environments[0].scaling"],
+    ),
+    (
         "scaling_has_room",
         ("environments[0].scaling={minReplicas: 5, maxReplicas: 4}",),
         ["spec.environments[0].scaling.minReplicas"],

@@ -22,6 +22,7 @@ def test_labels_of_actions_in_metrics_are_distinct_and_stay_the_same():
         "delete_ray_cluster",
         "delete_resource",
         "delete_run_data",
+        "delete_sandboxes",
         "delete_workflow",
         "delete_workload",
         "finish_mlflow_run",

@@ -1,23 +1,34 @@
-"""Reads the RayCluster of a run, and which of its pods are ready."""
+"""Reads what optional controllers keep for a run: KubeRay its RayCluster, and agent-sandbox its
+Sandboxes. Neither is watched."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.pods import problem_summary
 from agentrl_operator.clients.protocols import Cluster
 from agentrl_operator.errors import KubernetesError
-from agentrl_operator.manifests import ray_cluster
+from agentrl_operator.manifests import ray_cluster, sandbox
 from agentrl_operator.manifests.labels import FINGERPRINT
-from agentrl_operator.planning.observation import RayCluster, Unknown, may_have_ray_cluster
+from agentrl_operator.planning.observation import (
+    RayCluster,
+    Servers,
+    Unknown,
+    may_have_ray_cluster,
+)
 
 CLUSTER_LABEL = "ray.io/cluster"
 """KubeRay's label of the pods of a RayCluster."""
 NOT_INSTALLED = (
     "spec.compute.ray: cluster needs KubeRay, and this Kubernetes does not serve ray.io/v1; "
     "install KubeRay 1.6, or set the field to embedded"
+)
+NO_AGENT_SANDBOX = (
+    "backend: sandbox needs agent-sandbox, and this Kubernetes does not serve "
+    f"{sandbox.GROUP}/{sandbox.VERSION}; install agent-sandbox 0.5, or leave the field out"
 )
 
 
@@ -53,3 +64,35 @@ async def read_ray_cluster(
         ready=ready,
         problem=problem_summary(pods),
     )
+
+
+async def read_sandboxes(cluster: Cluster, resource: Resource) -> tuple[Mapping[str, Servers], str]:
+    """The servers of a run's environments that are Sandboxes, by the name that a Deployment would
+    have, without those of which no Sandbox exists; and why none can be created: agent-sandbox is
+    not installed, or Kubernetes refuses to show them. Empty: they can.
+
+    Raises:
+        KubernetesError: A request failed and may succeed later without anybody acting.
+    """
+    if resource.run is None or not sandbox.is_wanted(resource.run):
+        return {}, ""
+    environments = resource.run.spec.environments
+    try:
+        found = await cluster.agent_sandbox.list_sandboxes(resource.namespace, resource.uid)
+    except KubernetesError as error:
+        if error.retryable:
+            raise
+        return {}, str(error)
+    if found is None:
+        first = next(i for i, one in enumerate(environments) if sandbox.is_sandboxed(one))
+        return {}, f"spec.environments[{first}].{NO_AGENT_SANDBOX}"
+    servers = {}
+    for environment in filter(sandbox.is_sandboxed, environments):
+        if own := sandbox.of_environment(found, environment):
+            servers[resource.child(environment.name)] = Servers(
+                manifest=sandbox.found_fingerprint(own),
+                ready=sum(map(sandbox.is_ready, own)),
+                wanted=environment.replicas,
+                sandboxed=True,
+            )
+    return servers, ""

@@ -29,7 +29,7 @@ LAYERS: dict[str, list[list[str]]] = {
         ["run", "reporting"],
         ["tracking", "ray_workers"],
         ["workers", "sharded"],
-        ["evaluation", "rollout", "warmstart"],
+        ["evaluation", "rollout", "streaming", "warmstart"],
         ["engines", "update", "model"],
         ["exchange", "dialogue", "trajectory", "storage"],
         ["schedule", "spec"],

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from agentrl_components.engines.engine import Generation, Request, Stop
+from agentrl_components.spec.fields.rollout import Interrupt
 
 
 class ScriptedEngine:
@@ -35,8 +36,13 @@ class ScriptedEngine:
     async def release(self, session: int) -> None:
         self.released.append(session)
 
-    async def load(self, weights: Mapping[str, torch.Tensor], version: int) -> None:
-        del weights, version
+    async def load(
+        self,
+        weights: Mapping[str, torch.Tensor],
+        version: int,
+        interrupt: Interrupt = "finish",
+    ) -> None:
+        del weights, version, interrupt
 
     async def close(self) -> None:
         return

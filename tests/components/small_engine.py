@@ -8,6 +8,7 @@ from agentrl_components.engines.engine import Request, Sampling
 from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.model.architecture import Architecture, Rope
 from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.packed_attention import PackedCausal
 
 STOP = 1
 FREE = Sampling(temperature=1.0, top_p=1.0, max_tokens=9, stop=(STOP,))
@@ -55,3 +56,10 @@ async def once(engine, *arguments, **named):
 
 def answer(made, ids, **named):
     return asyncio.run(once(TorchEngine(made), 1, ids, **named))
+
+
+def first_logits(made, ids):
+    """Logits after `ids`, computed without a cache."""
+    with torch.no_grad():
+        attend = PackedCausal([len(ids)], torch.device("cpu"))
+        return made.logits(made(torch.tensor(ids), attend.positions_N, attend))[-1]

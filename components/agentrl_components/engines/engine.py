@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from agentrl_components.spec.fields.rollout import Interrupt
+
 if TYPE_CHECKING:
     import torch
 
@@ -63,7 +65,9 @@ class Generation:
     allowed: tuple[tuple[int, ...], ...] | None  # [R] token ids that were possible; None: all
     stop: Stop
     version: int
-    """Version of the weights that sampled the reply."""
+    """Version of the weights that sampled the first token."""
+    versions: tuple[int, ...] | None = None  # [R]
+    """Version of the weights that sampled each token. None: `version`, for all of them."""
 
 
 class Engine(Protocol):
@@ -77,9 +81,14 @@ class Engine(Protocol):
         """Free the cache of a session whose episode has ended."""
         ...
 
-    async def load(self, weights: Mapping[str, torch.Tensor], version: int) -> None:
+    async def load(
+        self,
+        weights: Mapping[str, torch.Tensor],
+        version: int,
+        interrupt: Interrupt = "finish",
+    ) -> None:
         """Use these weights, named as transformers names them, for all later replies. Caches of
-        older weights are dropped."""
+        older weights are dropped. Replies under way are treated as `rollout.interrupt` says."""
         ...
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentrl_components.engines.engine import Engine, Generation, Request
 from agentrl_components.errors import DriftError
+from agentrl_components.spec.fields.rollout import Interrupt
 
 if TYPE_CHECKING:
     import torch
@@ -58,8 +59,13 @@ class CheckedEngine:
         self._seen.pop(session, None)
         await self._engine.release(session)
 
-    async def load(self, weights: Mapping[str, torch.Tensor], version: int) -> None:
-        await self._engine.load(weights, version)
+    async def load(
+        self,
+        weights: Mapping[str, torch.Tensor],
+        version: int,
+        interrupt: Interrupt = "finish",
+    ) -> None:
+        await self._engine.load(weights, version, interrupt)
 
     async def close(self) -> None:
         self._seen.clear()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentrl_components.engines.engine import Generation, Request, Stop
 from agentrl_components.errors import EngineError
+from agentrl_components.spec.fields.rollout import Interrupt
 
 if TYPE_CHECKING:
     import torch
@@ -35,8 +36,13 @@ class RandomEngine:
     async def release(self, session: int) -> None:
         del session
 
-    async def load(self, weights: Mapping[str, torch.Tensor], version: int) -> None:
-        del weights, version
+    async def load(
+        self,
+        weights: Mapping[str, torch.Tensor],
+        version: int,
+        interrupt: Interrupt = "finish",
+    ) -> None:
+        del weights, version, interrupt
 
     async def close(self) -> None:
         return

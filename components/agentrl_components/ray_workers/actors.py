@@ -8,11 +8,12 @@ from contextlib import ExitStack
 from agentrl_components.errors import ModelError
 from agentrl_components.model import architecture
 from agentrl_components.ray_workers.cluster import connect
+from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Reservation, reservations
 from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.ray_workers.trainers import RayTrainers
-from agentrl_components.ray_workers.weight_transfer import HandOver, ObjectStoreTransfer
+from agentrl_components.ray_workers.weight_transfer import ObjectStoreTransfer
 from agentrl_components.spec import RunSpec
 
 
@@ -38,13 +39,25 @@ class Actors:
                 transfer = ObjectStoreTransfer(self.trainers)
             device = _device(reserved.sampler)
             self.samplers = RaySamplers(spec, model, reserved, device, transfer)
+            self.groups = RayGroupSamplers(self.samplers)
             opened.callback(self.samplers.close)
             self._close: Callable[[], None] = opened.pop_all().close
 
-    def take_hand_overs(self) -> list[HandOver]:
-        """The hand-overs of weights since the last call."""
+    def measurements(self) -> dict[str, float]:
+        """What hand-overs took since the last call, and how busy samplers were: metrics by name."""
+        metrics: dict[str, float] = {}
         done, self.samplers.handed_over = self.samplers.handed_over, []
-        return done
+        if done:
+            metrics["seconds/hand_over"] = sum(one.seconds for one in done)
+            metrics["train/hand_over_bytes"] = float(sum(one.bytes for one in done))
+        loads = self.samplers.take_loads()
+        seconds = sum(load.seconds for load in loads)
+        if seconds:
+            metrics["rollout/idle_share"] = 1 - sum(load.busy_s for load in loads) / seconds
+        asked = sum(load.prompt_tokens for load in loads)
+        if asked:
+            metrics["rollout/prefix_hits"] = sum(load.cached_tokens for load in loads) / asked
+        return metrics
 
     def close(self) -> None:
         """End the actors, and Ray if this process started it."""

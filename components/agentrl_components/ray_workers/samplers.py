@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from agentrl_components.errors import WorkersLostError
@@ -13,10 +13,15 @@ from agentrl_components.ray_workers.resources import Reservations
 from agentrl_components.ray_workers.weight_transfer import HandOver, WeightTransfer
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.spec import RunSpec
+from agentrl_components.streaming.samplers import SamplerLoad
 from agentrl_components.trajectory.record import Trajectory
 
 REPLACEMENTS = 3
 """How often the sampler of one share is replaced. A share that kills every sampler ends the run."""
+
+CALLS = 10_000
+"""Calls that a sampler works on at the same time: a call per group, which is limited by
+`rollout.tasks`, plays `rollout.concurrency` episodes at most."""
 
 
 class RaySamplers:
@@ -41,13 +46,15 @@ class RaySamplers:
         """Version of the weights that the samplers hold; -1: those of the model folder."""
         self.handed_over: list[HandOver] = []
         """All hand-overs so far that nobody has taken from the list."""
+        self._taking: list[Any] = []
+        """Calls that take the weights of the last hand-over into use."""
         self.replaced = 0
         """Samplers that were replaced so far."""
         self.size = reserved.samplers.count
-        self._actors = [self._start() for _ in range(self.size)]
+        self.actors = [self._start() for _ in range(self.size)]
         with ExitStack() as opened:
             opened.callback(self.close)
-            results([actor.__ray_ready__.remote() for actor in self._actors])
+            results([actor.__ray_ready__.remote() for actor in self.actors])
             opened.pop_all()
 
     def play(
@@ -58,12 +65,10 @@ class RaySamplers:
         Raises:
             WorkersLostError: a trainer died during the hand-over, or a share killed its samplers.
         """
-        if version >= 0 and version != self._version and self._transfer is not None:
-            self.handed_over.append(self._transfer.send(self._actors))
-            self._version = version
+        self.hand_over(version)
         places = [number % self.size for number in range(len(shares))]
         calls = [
-            self._actors[place].play.remote(share, rules, version)
+            self.actors[place].play.remote(share, rules, version)
             for place, share in zip(places, shares, strict=True)
         ]
         out = []
@@ -71,11 +76,38 @@ class RaySamplers:
             out.append(self._result(place, (share, rules, version), call))
         return out
 
+    def hand_over(self, version: int) -> None:
+        """Have the samplers play with the trainers' weights, which are those of `version`, from now
+        on; nothing, if they do already. Raises `WorkersLostError` if a trainer has died."""
+        if version < 0 or version == self._version or self._transfer is None:
+            return
+        self.finish_hand_over()
+        self.handed_over.append(self._transfer.send(self.actors))
+        self._version = version
+        # Not waited for: with `interrupt: finish` the engines finish replies first. Later calls of
+        # an actor begin after this one.
+        self._taking = [actor.use.remote(version) for actor in self.actors]
+
+    def finish_hand_over(self) -> None:
+        """Wait until the samplers use the weights of the last hand-over, or have died."""
+        taking, self._taking = self._taking, []
+        for call in taking:
+            with suppress(WorkersLostError):
+                results([call])
+
+    def take_loads(self) -> list[SamplerLoad]:
+        """What the samplers did since the last call; those that have died are left out."""
+        loads = []
+        for call in [actor.take_load.remote() for actor in self.actors]:
+            with suppress(WorkersLostError):
+                loads += results([call])
+        return loads
+
     def close(self) -> None:
         """End the samplers."""
         import ray
 
-        for actor in self._actors:
+        for actor in self.actors:
             ray.kill(actor)
 
     def _result(self, place: int, arguments: tuple[Any, ...], call: Any) -> list[Trajectory]:
@@ -84,28 +116,30 @@ class RaySamplers:
             try:
                 (played,) = results([call])
             except WorkersLostError:
-                self._replace(place)
-                call = self._actors[place].play.remote(*arguments)
+                self.replace(place)
+                call = self.actors[place].play.remote(*arguments)
             else:
                 return list(played)
         raise WorkersLostError(
             f"a sampler process died {REPLACEMENTS} times with the same episodes (out of memory?)"
         )
 
-    def _replace(self, place: int) -> None:
+    def replace(self, place: int) -> None:
         """Start a sampler in the place of one that died, unless that was done already."""
         try:
-            results([self._actors[place].__ray_ready__.remote()])
+            results([self.actors[place].__ray_ready__.remote()])
         except WorkersLostError:
             self.replaced += 1
-            self._actors[place] = self._start()
+            self.actors[place] = self._start()
             if self._version >= 0 and self._transfer is not None:
-                self._transfer.send_again(self._actors[place])
+                self._transfer.send_again(self.actors[place])
+                self.actors[place].use.remote(self._version)
 
     def _start(self) -> Any:
         import ray
 
         from agentrl_components.ray_workers.sampler import Sampler
 
-        actor = ray.remote(Sampler).options(**self._reserved.sampler.options())
+        options = self._reserved.sampler.options()
+        actor = ray.remote(Sampler).options(**options, max_concurrency=CALLS)
         return actor.remote(self._spec, self._model, self._device)

@@ -6,8 +6,9 @@ environment that failed for a moment leaves no trace in the results.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.rollout.request import CollectRequest
@@ -64,3 +65,18 @@ class Collector:
         shares = [[job for job in jobs if part_of[job.group] == part] for part in range(parts)]
         played = self._samplers.play(shares, rules, version)
         return sorted((e for share in played for e in share), key=lambda e: (e.group, e.sample))
+
+
+async def replay_lost(
+    jobs: Sequence[Job], play: Callable[[Sequence[Job]], Awaitable[list[Trajectory]]]
+) -> list[Trajectory]:
+    """The trajectories of `jobs`. Those that are lost are replayed as `Collector.collect` does."""
+    episodes = await play(jobs)
+    for replay in range(REPLAYS):
+        lost = [i for i, e in enumerate(episodes) if e.ending is Ending.LOST]
+        if not lost:
+            break
+        await asyncio.sleep(PAUSE_S * 2**replay)
+        for i, episode in zip(lost, await play([jobs[i] for i in lost]), strict=True):
+            episodes[i] = episode
+    return episodes

@@ -160,6 +160,7 @@ def _turn(
         achieved=step.achieved,
         started_s=times[0],
         duration_s=times[1] - times[0],
+        versions=reply.versions or (),
     )
 
 

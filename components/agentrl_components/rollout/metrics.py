@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentrl_components.errors import RunError
 from agentrl_components.trajectory.record import Ending, Trajectory
@@ -90,11 +91,14 @@ def environment_metrics(episodes: Sequence[Trajectory], names: Sequence[str]) ->
     return metrics
 
 
-def mean_staleness(episodes: Sequence[Trajectory], version: int) -> float:
-    """Updates between the weights that sampled a reply and `version`; the mean over replies."""
-    return mean([version - turn.version for e in completed(episodes) for turn in e.turns])
+def staleness(episodes: Sequence[Trajectory], version: int) -> NDArray[np.int64]:
+    """[S] updates between the weights that sampled a token and `version`, for each sampled token of
+    all completed episodes."""
+    versions = [e.versions for e in completed(episodes)]
+    versions_S: NDArray[np.int64] = np.concatenate([np.empty(0, dtype=np.int64), *versions])
+    return version - versions_S
 
 
-def mean(values: Sequence[float]) -> float:
+def mean(values: Sequence[float] | NDArray[np.int64]) -> float:
     """The arithmetic mean; 0 for an empty sequence."""
-    return float(np.mean(values)) if values else 0.0
+    return float(np.mean(values)) if len(values) else 0.0

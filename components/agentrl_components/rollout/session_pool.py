@@ -26,7 +26,7 @@ class SessionPool:
     def __init__(self, worlds: Mapping[str, World], retries: int, concurrency: int) -> None:
         self._worlds = worlds
         self._retries = retries
-        self._concurrency = concurrency
+        self._gate = asyncio.Semaphore(concurrency)
         self._idle: dict[str, list[Session]] = {name: [] for name in worlds}
         self._open: set[Session] = set()
         """All open sessions: idle, in use, or left behind by an episode that was cancelled."""
@@ -35,10 +35,9 @@ class SessionPool:
         self, jobs: Sequence[Job], rules: Rules, play_episode: PlayEpisode
     ) -> list[Trajectory]:
         """The trajectories of `jobs`, in their order, each played by `play_episode`."""
-        gate = asyncio.Semaphore(self._concurrency)
 
         async def limited(job: Job) -> Trajectory:
-            async with gate:
+            async with self._gate:
                 return await self._play_with_retries(job, rules, play_episode)
 
         try:
@@ -48,7 +47,7 @@ class SessionPool:
             # Episodes fail for the same cause (a broken contract, token drift): report one.
             raise failed.exceptions[0] from None
         if not rules.purpose.startswith("train"):
-            await self.close()  # frees server capacity that the next iteration does not need
+            await self._close_idle()  # frees server capacity that the next iteration does not need
         return [task.result() for task in tasks]
 
     async def close(self) -> None:
@@ -57,6 +56,14 @@ class SessionPool:
         await asyncio.gather(*(session.close() for session in sessions))
         for idle in self._idle.values():
             idle.clear()
+
+    async def _close_idle(self) -> None:
+        """Close the sessions that no episode uses."""
+        sessions = [session for idle in self._idle.values() for session in idle]
+        for idle in self._idle.values():
+            idle.clear()
+        self._open.difference_update(sessions)
+        await asyncio.gather(*(session.close() for session in sessions))
 
     async def _play_with_retries(
         self, job: Job, rules: Rules, play_episode: PlayEpisode
@@ -74,6 +81,10 @@ class SessionPool:
                 self._open.discard(session)
                 await session.close()
                 continue
+            except asyncio.CancelledError:
+                self._open.discard(session)
+                await session.close()
+                raise
             idle.append(session)
             return trajectory
         return lost_trajectory(job, rules, f"{reason} (tried {self._retries + 1} times)")

@@ -95,6 +95,10 @@ class RemoteRollouts:
         self._heartbeat.wait_for(lambda: self._queue.has(it.number, it.policy) or None)
         return self._queue.take(it.number, it.policy)
 
+    def measurements(self) -> dict[str, float]:
+        """None: this side does not play."""
+        return {}
+
     def load_weights(self, decision: Decision) -> None:
         """Publish the weights, and drop episodes in the store that checkpoints cover."""
         context = self._context

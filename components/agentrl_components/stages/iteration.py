@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from agentrl_components.rollout.metrics import (
     completed,
     environment_metrics,
-    mean_staleness,
+    mean,
+    staleness,
     training_metrics,
 )
 from agentrl_components.run.context import RunContext
@@ -54,7 +55,7 @@ def iteration_record(
         **training_metrics(episodes, len(silent)),
         **environment_metrics(episodes, [e.name for e in context.spec.environments]),
         **updated.metrics,
-        "train/staleness": mean_staleness(episodes, context.training.version),
+        "train/staleness": mean(staleness(episodes, context.training.version)),
     }
     if not updated.steps:
         metrics["update/grad_norm"] = None

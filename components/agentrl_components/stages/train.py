@@ -16,6 +16,7 @@ from agentrl_components.schedule.record import Decision
 from agentrl_components.stages.colocated import ColocatedRollouts
 from agentrl_components.stages.evaluate import with_heldout
 from agentrl_components.stages.iteration import NextIteration, iteration_record, next_iteration
+from agentrl_components.stages.streamed import StreamedRollouts
 from agentrl_components.trajectory.record import Trajectory
 
 
@@ -34,12 +35,16 @@ class Rollouts(Protocol):
         """Hand the learner's weights to whoever plays next; `decision` is what follows."""
         ...
 
+    def measurements(self) -> dict[str, float]:
+        """Metrics of the rollouts since the last call that differ from run to run."""
+        ...
+
 
 def train(context: RunContext, phase: int, rollouts: Rollouts | None = None) -> Decision:
     """Run iterations until the schedule or an alarm ends `phase`, and return the decision that
     ended it. Every iteration is durable before the next one starts. Returns at once if the phase is
     over already."""
-    rollouts = rollouts or ColocatedRollouts(context)
+    rollouts = rollouts or open_rollouts(context, phase)
     spec = context.spec
     decision = decide(spec.horizon, context.history, context.training.rolled_back)
     rollouts.resume()
@@ -60,9 +65,8 @@ def train(context: RunContext, phase: int, rollouts: Rollouts | None = None) -> 
         decision = decide(spec.horizon, history, context.training.rolled_back)
         record = context.commit(record, decision)  # journal, rollback, checkpoint
         seconds = {"rollout": played - began, "update": learned - played}
-        measured = hand_over_metrics(context)
         # Before the hand-over: the playing process reads the last episodes once the phase is over.
-        report_iteration(context, record, episodes, seconds, measured)
+        report_iteration(context, record, episodes, seconds, rollouts.measurements())
         rollouts.load_weights(decision)
         try:
             context.check_stop()
@@ -72,14 +76,10 @@ def train(context: RunContext, phase: int, rollouts: Rollouts | None = None) -> 
     return decision
 
 
-def hand_over_metrics(context: RunContext) -> dict[str, float]:
-    """Seconds and bytes of the weights that were handed over since the last call, from trainers to
-    samplers on Ray. Empty where they share the weights."""
+def open_rollouts(context: RunContext, phase: int) -> Rollouts:
+    """The rollouts of this process: streamed by samplers on Ray if they may be stale, else played
+    between two updates."""
     actors = context.workers.actors
-    done = actors.take_hand_overs() if actors is not None else []
-    if not done:
-        return {}
-    return {
-        "seconds/hand_over": sum(one.seconds for one in done),
-        "train/hand_over_bytes": float(sum(one.bytes for one in done)),
-    }
+    if actors is None or not context.spec.rollout.max_staleness:
+        return ColocatedRollouts(context)
+    return StreamedRollouts(context, phase, actors)

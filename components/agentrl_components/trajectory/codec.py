@@ -120,8 +120,14 @@ def _restored(
                 mask=tensors["mask"][tokens].astype(np.bool_),
                 logprobs=tensors["logprobs"][tokens].copy(),
                 allowed=None if choices is None else allowed,
-                turns=tuple(Turn(**turn | {"achieved": tuple(turn["achieved"])}) for turn in turns),
+                turns=tuple(_turn(turn) for turn in turns),
             )
         )
         token, choice = tokens.stop, rows.stop
     return restored
+
+
+def _turn(fields: dict[str, Any]) -> Turn:
+    """A turn, whose tuples JSON has stored as lists."""
+    tuples = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return Turn(**fields | tuples)

@@ -41,7 +41,7 @@ class Turn:
     observation: str
     """The observation before the reply."""
     version: int
-    """Policy version that sampled the reply."""
+    """Policy version that sampled the reply, or its first token."""
     state: str | None = None
     """Hash of the environment's state before the reply, if the environment reports it. GiGPO groups
     turns by it."""
@@ -54,6 +54,8 @@ class Turn:
     duration_s: float = field(default=0.0, compare=False)
     """Seconds from the request of the reply to the environment's answer, for display only. 0: not
     known, as in records of earlier versions."""
+    versions: tuple[int, ...] = ()
+    """Policy version that sampled each token of the reply. Empty: `version`, for all of them."""
 
 
 CONTEXT_FULL = "the episode filled the context"
@@ -114,6 +116,14 @@ class Trajectory:
     def num_sampled(self) -> int:
         """Number of sampled tokens."""
         return int(self.mask.sum())
+
+    @property
+    def versions(self) -> NDArray[np.int64]:
+        """[S] the policy version that sampled each sampled token."""
+        versions_T = np.zeros(len(self.ids), dtype=np.int64)
+        for turn in self.turns:
+            versions_T[turn.start : turn.end] = turn.versions or turn.version
+        return versions_T[self.mask]
 
     def without_times(self) -> Trajectory:
         """The episode without its turns' times, which differ each time that it is played."""

@@ -1,4 +1,4 @@
-"""A thread with an asyncio event loop, for callers that have none.
+"""Event loops for callers that have none.
 
 Connections belong to the loop they were opened on, so every call to an environment has to run on
 one loop.
@@ -9,13 +9,39 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
 
+class Loop(Protocol):
+    """Runs coroutines, all on one event loop."""
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run `coroutine` on the loop, wait for it and return its result."""
+        ...
+
+    def close(self) -> None:
+        """Stop the loop. May be called twice."""
+        ...
+
+
+class CallersLoop:
+    """Implements `Loop` on the thread that calls it: one call at a time."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(coroutine)
+
+    def close(self) -> None:
+        self._loop.close()
+
+
 class LoopThread:
-    """Runs coroutines for callers on any other thread."""
+    """Implements `Loop` on a thread of its own: callers on any other thread, many at a time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -23,11 +49,14 @@ class LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run `coroutine` on the loop, wait for it and return its result."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return self.submit(coroutine).result()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run `coroutine` on the loop, and return its result to come. Coroutines begin in the order
+        in which they were submitted."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
-        """Stop the thread. May be called twice."""
         if self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +20,9 @@ from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.spec import RunSpec
+from agentrl_components.spec.fields.rollout import Interrupt
 from agentrl_components.trajectory.record import Trajectory
+from agentrl_components.workers.loop_thread import CallersLoop, Loop
 from agentrl_envs.world import World
 
 Weights = Callable[[], Mapping[str, Tensor]]
@@ -29,21 +30,25 @@ Weights = Callable[[], Mapping[str, Tensor]]
 
 
 class Player:
-    """Plays episodes. Everything it opens stays open until `close`. Not thread-safe."""
+    """Plays episodes on one event loop. Everything it opens stays open until `close`."""
 
     def __init__(
-        self, spec: RunSpec, folder: Path, options: VllmOptions, decoder: CausalModel | None
+        self,
+        spec: RunSpec,
+        folder: Path,
+        options: VllmOptions,
+        decoder: CausalModel | None,
+        loop: Loop | None = None,
     ) -> None:
         """`folder` is the model folder. `decoder` is the model that the torch engine samples from;
-        vLLM has its own, started with `options` when it is first needed."""
+        vLLM has its own, started with `options` when it is first needed. `loop` defaults to one on
+        the calling thread."""
         self._spec, self._folder, self._options = spec, folder, options
         self.dialogue = open_dialogue(folder, spec.model.template, spec.model.source == "tiny")
-        self._loop = asyncio.new_event_loop()
+        self._loop = loop or CallersLoop()
         with ExitStack() as opened:
             opened.callback(self._loop.close)
-            self.worlds: dict[str, World] = self._loop.run_until_complete(
-                open_worlds(spec.environments)
-            )
+            self.worlds: dict[str, World] = self._loop.run(open_worlds(spec.environments))
             opened.pop_all()
         self._rollout = TokenRollout(
             self.worlds, self.dialogue, spec.rollout.retries, spec.rollout.concurrency
@@ -52,38 +57,68 @@ class Player:
         self._torch = TorchEngine(decoder) if decoder is not None else None
         self._vllm: VllmEngine | None = None
         self._loaded = -1
-        """Policy version loaded in vLLM."""
+        """Policy version that the engine has loaded."""
 
     def play(
-        self, jobs: Sequence[Job], rules: Rules, version: int, weights: Weights
+        self, jobs: Sequence[Job], rules: Rules, version: int, weights: Weights | None
     ) -> list[Trajectory]:
-        """The trajectories of `jobs`, played by policy `version`: its weights are in the decoder,
-        or are what `weights` returns. `RANDOM_POLICY` (-1) plays the random policy."""
-        engine = self._random if version < 0 else self._engine(version, weights)
-        return self._loop.run_until_complete(self._rollout.play(jobs, rules, CheckedEngine(engine)))
+        """`episodes`, for callers without an event loop."""
+        return self._loop.run(self.episodes(jobs, rules, version, weights))
 
-    def _engine(self, version: int, weights: Weights) -> Engine:
-        """The engine of the manifest, loaded with the weights of `version`."""
-        if self._spec.rollout.engine == "torch":
+    async def episodes(
+        self, jobs: Sequence[Job], rules: Rules, version: int, weights: Weights | None
+    ) -> list[Trajectory]:
+        """The trajectories of `jobs`, played by policy `version`, whose weights are as in `load`.
+        `RANDOM_POLICY` (-1) plays the random policy."""
+        if version < 0:
+            return await self._play(jobs, rules, self._random)
+        await self.load(version, weights)
+        return await self.more_episodes(jobs, rules)
+
+    async def more_episodes(self, jobs: Sequence[Job], rules: Rules) -> list[Trajectory]:
+        """The trajectories of `jobs`, played by the policy that is loaded, whichever it is at each
+        token."""
+        return await self._play(jobs, rules, self._engine())
+
+    async def load(
+        self, version: int, weights: Weights | None, interrupt: Interrupt = "finish"
+    ) -> None:
+        """Have the engine sample with the weights of `version`: those that `weights` returns, or,
+        if it is None, those that have been written to the decoder of the torch engine. Replies
+        under way are treated as `rollout.interrupt` says."""
+        before, self._loaded = self._loaded, version
+        if weights is None:
             assert self._torch is not None
             self._torch.reset_caches(version)
-            return self._torch
-        if self._vllm is None:
-            # Started on first use: a worker that only computes gradients never needs it.
-            self._vllm = VllmEngine(self._folder, self._options, version=-1)
-        if self._loaded != version:
-            self._loop.run_until_complete(self._vllm.load(weights(), version))
-            self._loaded = version
-        return self._vllm
+        elif before != version:
+            # Requests that come from now on wait in the engine.
+            await self._engine().load(weights(), version, interrupt)
+
+    def tokens(self) -> tuple[int, int]:
+        """Tokens of all requests to the engine so far, and those of them that its cache held."""
+        engine = self._torch or self._vllm
+        return (0, 0) if engine is None else (engine.prompt_tokens, engine.cached_tokens)
 
     def close(self) -> None:
         """Close sessions, environments and engines."""
         if self._vllm is not None:
-            self._loop.run_until_complete(self._vllm.close())
-        self._loop.run_until_complete(self._rollout.close())
+            self._loop.run(self._vllm.close())
+        self._loop.run(self._rollout.close())
         for world in self.worlds.values():
-            self._loop.run_until_complete(world.close())
+            self._loop.run(world.close())
         self._loop.close()
+
+    async def _play(self, jobs: Sequence[Job], rules: Rules, engine: Engine) -> list[Trajectory]:
+        return await self._rollout.play(jobs, rules, CheckedEngine(engine))
+
+    def _engine(self) -> Engine:
+        """The engine of the manifest."""
+        if self._torch is not None:
+            return self._torch
+        if self._vllm is None:
+            # Started on first use: a worker that only computes gradients never needs it.
+            self._vllm = VllmEngine(self._folder, self._options, version=-1)
+        return self._vllm
 
 
 def vllm_options(spec: RunSpec, device: str) -> VllmOptions:

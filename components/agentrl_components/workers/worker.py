@@ -78,7 +78,9 @@ class Worker:
         `RANDOM_POLICY` (-1) plays the random policy."""
         if version >= 0:
             self.policy.refresh()
-        return self.player.play(jobs, rules, version, lambda: export_weights(self.decoder))
+        in_place = self.spec.rollout.engine == "torch"
+        weights = None if in_place else lambda: export_weights(self.decoder)
+        return self.player.play(jobs, rules, version, weights)
 
     def differentiate(self, objective: Objective, packs: Sequence[Pack], lane: int) -> Sums:
         """Set gradient lane `lane` to the sum of the gradients of `packs`, and return the sums of

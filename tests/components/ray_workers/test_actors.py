@@ -15,6 +15,7 @@ from ray_bench import gradients, objective, open_trainers, reserved, skewed_exam
 from agentrl_components.errors import RunError, SpecError, StoreError, WorkersLostError
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.ray_workers.cluster import connect
+from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.ray_workers.weight_transfer import ObjectStoreTransfer
@@ -207,9 +208,41 @@ def test_samplers_play_the_trainers_weights_and_a_dead_one_is_replaced(two, star
         assert_equal(samplers.play(shares, RULES, 1), expected)
         (hand_over,) = samplers.handed_over
         assert hand_over.bytes == sum(t.nbytes for t in two.weights().values())
-        os.kill(pid(samplers._actors[1]), signal.SIGKILL)
+        os.kill(pid(samplers.actors[1]), signal.SIGKILL)
         assert_equal(samplers.play(shares, RULES, 1), expected)
         assert samplers.replaced == 1
+    finally:
+        samplers.close()
+
+
+def test_groups_go_on_over_a_hand_over_and_those_of_a_dead_sampler_are_played_again(
+    two, start, model
+):
+    two.restore(start)
+    samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", ObjectStoreTransfer(two))
+    try:
+        samplers.hand_over(1)
+        groups = RayGroupSamplers(samplers)
+        for number, job in enumerate(jobs(4)):
+            groups.start(number, [job], RULES)
+        os.kill(pid(samplers.actors[0]), signal.SIGKILL)
+        ended = {}
+        while len(ended) < 4:
+            ended.update(groups.wait())
+        assert samplers.replaced == 1
+        expected = samplers.play([jobs(4)], RULES, 1)[0]
+        assert_equal([[ended[number][0] for number in range(4)]], [expected])
+        train(two, SPEC, 1)
+        samplers.hand_over(2)
+        groups.start(4, jobs(1), RULES)
+        ((number, (episode,)),) = groups.wait()
+        assert (number, set(episode.versions.tolist())) == (4, {2})
+        groups.start(5, jobs(1), RULES)
+        groups.cancel()
+        assert groups.wait() == []
+        first, _ = samplers.take_loads()
+        assert first.prompt_tokens > first.cached_tokens > 0
+        assert 0 < first.busy_s < first.seconds
     finally:
         samplers.close()
 

@@ -1,7 +1,8 @@
-"""Too many lost episodes are no result; staleness is measured over completed episodes."""
+"""Too many lost episodes are no result; staleness is measured over sampled tokens."""
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from corridor_rules import RULES
 
@@ -10,7 +11,7 @@ from agentrl_components.rollout.episode import EpisodeState, Job, lost_trajector
 from agentrl_components.rollout.metrics import (
     check_lost,
     completed,
-    mean_staleness,
+    staleness,
     training_metrics,
 )
 from agentrl_components.trajectory.record import Turn
@@ -54,10 +55,20 @@ def test_lost_episodes_count_in_no_metric_but_their_number():
     assert len(completed(episodes(whole=1, gone=3))) == 1
 
 
-def test_staleness_is_the_mean_age_of_replies_in_updates():
-    """Three replies of version 4 and one of version 6, trained at version 7: 2.5 updates."""
-    turn = Turn(start=0, end=1, reward=0.0, wellformed=True, action="go", observation="", version=4)
-    one, two = episodes(whole=2, gone=0)
-    lagging = [replace(one, turns=(turn,) * 3), replace(two, turns=(replace(turn, version=6),))]
-    assert mean_staleness([*lagging, *episodes(whole=0, gone=1)], version=7) == 2.5
-    assert mean_staleness([], version=7) == 0.0
+def test_staleness_is_counted_for_each_sampled_token():
+    """A reply of versions 4, 4, 6, whose second token was forced, trained at version 7."""
+    turn = Turn(
+        start=0,
+        end=3,
+        reward=0.0,
+        wellformed=True,
+        action="go",
+        observation="",
+        version=4,
+        versions=(4, 4, 6),
+    )
+    (one,) = episodes(whole=1, gone=0)
+    tokens = {"ids": np.array([5, 6, 7], dtype=np.int32), "mask": np.array([True, False, True])}
+    lagging = [replace(one, turns=(turn,), **tokens), *episodes(whole=0, gone=1)]
+    assert staleness(lagging, version=7).tolist() == [3, 1]
+    assert staleness([], version=7).tolist() == []

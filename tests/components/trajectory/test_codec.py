@@ -47,8 +47,17 @@ EPISODE = Trajectory(
 FREE = dataclasses.replace(EPISODE, allowed=None, ending=Ending.TRUNCATED, note="tokens", turns=())
 
 
+def test_the_versions_of_the_tokens_of_a_reply_come_back() -> None:
+    mixed = dataclasses.replace(EPISODE, turns=(dataclasses.replace(TURN, versions=(7, 8)),))
+    (restored,) = decode(encode([mixed]))
+    assert restored.turns == mixed.turns
+    assert restored.versions.tolist() == [7, 8]
+    assert EPISODE.versions.tolist() == [7, 7]
+
+
 def test_turns_of_earlier_versions_have_no_times() -> None:
-    earlier = [getattr(TURN, name) for name in codec.TURN if not name.endswith("_s")]
+    later = ("started_s", "duration_s", "versions")
+    earlier = [getattr(TURN, name) for name in codec.TURN if name not in later]
     content = encode([EPISODE])
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])

@@ -1,4 +1,5 @@
-"""A run on an embedded Ray: the same results again, and after actors were killed."""
+"""A run on an embedded Ray: the same results again, and after actors were killed; episodes that
+stream while the learner works."""
 
 import os
 import signal
@@ -9,6 +10,8 @@ from corridor_run import manifest
 from local_run import results, run_to_end
 
 from agentrl_components.run.progress import SilentProgressView
+from agentrl_components.tracking.tracker import MemoryTracker
+from agentrl_pipelines.local.run import run_local
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("ray")
@@ -50,6 +53,28 @@ def processes(name):
         if above == os.getpid() and line.startswith(name):
             found.append(process)
     return sorted(found)
+
+
+@pytest.mark.parametrize(("lag", "interrupt"), [(1, "finish"), (2, "continue")])
+def test_a_run_whose_episodes_stream_learns_and_no_token_is_too_old(tmp_path, lag, interrupt):
+    tracker = MemoryTracker()
+    run = manifest(
+        compute=RAY | {"trainers": {"count": 1}},
+        horizon={"phases": [{"maxTurns": 4, "iterations": 16}]},
+        rollout={"maxStaleness": lag, "interrupt": interrupt},
+        evaluation={"every": 0, "tasks": 40},
+    )
+    report = run_local(run, tmp_path, SilentProgressView(), tracker)
+    training = [tracker.recorded[number] for number in range(1, 17)]
+    assert max(metrics["train/staleness_max"] for metrics in training) <= lag
+    assert sum(metrics["train/staleness"] for metrics in training) > 0
+    for metrics in training:
+        assert metrics["rollout/queue_depth"] + metrics["rollout/groups_under_way"] <= 6 * lag
+        assert 0 <= metrics["rollout/idle_share"] <= 1
+        assert 0 <= metrics["update/idle_share"] <= 1
+        assert 0 < metrics["rollout/prefix_hits"] < 1
+        assert metrics["rollout/groups_dropped"] == 0
+    assert report.heldout.after.success > report.heldout.before.success + 0.3
 
 
 def test_results_are_the_same_again_and_after_actors_were_killed(tmp_path):

@@ -31,6 +31,7 @@ from agentrl_components.engines.torch_engine.slot_passes import SlotPasses
 from agentrl_components.errors import EngineError
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.foreign import ForeignModel
+from agentrl_components.spec.fields.rollout import Interrupt
 
 
 class TorchEngine:
@@ -51,6 +52,10 @@ class TorchEngine:
         """Set when new weights have been loaded; None while none are being loaded."""
         self._slots = 1
         """Slots given out so far; slot 0 holds the padding of small batches."""
+        self.prompt_tokens = 0
+        """Prompt tokens of all requests so far."""
+        self.cached_tokens = 0
+        """Those of them whose keys were in the cache."""
 
     async def generate(self, request: Request) -> Generation:
         """One reply, which joins the batch at the next forward pass.
@@ -66,6 +71,8 @@ class TorchEngine:
             session = self._sessions[request.session] = Session(self._take_slot())
         fresh = list(request.ids[session.cached :])
         self._check(request.session, fresh)
+        self.prompt_tokens += len(request.ids)
+        self.cached_tokens += session.cached
         trie = node = None
         if request.admissible is not None:
             stop = request.sampling.stop[0]
@@ -95,9 +102,12 @@ class TorchEngine:
             self._passes.release(held.slot)
             self._free_slots.append(held.slot)
 
-    async def load(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """Copy weights into the decoder. Pending replies are finished with the old version first;
-        requests that arrive meanwhile wait for the new one.
+    async def load(
+        self, weights: Mapping[str, Tensor], version: int, interrupt: Interrupt = "finish"
+    ) -> None:
+        """Copy weights into the decoder. Pending replies are finished with the old version first,
+        go on with the new one, or start again with it, as `interrupt` says. Requests that arrive
+        meanwhile wait for the new version.
 
         Raises:
             EngineError: the weights do not fit the model.
@@ -106,23 +116,25 @@ class TorchEngine:
             await self._loading.wait()
         self._loading = asyncio.Event()
         try:
-            if self._stepping is not None:
+            if self._stepping is not None and interrupt == "finish":
                 await asyncio.wait([self._stepping])
             self._copy(weights)
-            self.reset_caches(version)
+            self.reset_caches(version, start_again=interrupt == "abort")
         finally:
             self._loading.set()
             self._loading = None
 
-    def reset_caches(self, version: int) -> None:
+    def reset_caches(self, version: int, *, start_again: bool = False) -> None:
         """Invalidate all cached keys and values. Call it after the decoder's weights have changed
-        in place to those of `version`."""
+        in place to those of `version`. Pending replies go on with them, or `start_again`."""
         self._version = version
         for session in self._sessions.values():
             session.cached = 0
         for reply in self._ready:
-            reply.fresh = [*reply.request.ids, *reply.ids]
-            reply.version = version
+            if start_again:
+                reply.start_again(version)
+            else:
+                reply.go_on(version)
 
     async def close(self) -> None:
         """Stop sampling; pending replies fail with `EngineError`."""

@@ -26,7 +26,7 @@ class PendingReply:
     session: Session
     result: asyncio.Future[Generation]
     version: int
-    """Policy version that samples it."""
+    """Policy version that samples the next token."""
     fresh: list[int]
     """Tokens that are not cached yet; the next token is sampled from the last one."""
     trie: Trie | None
@@ -37,12 +37,27 @@ class PendingReply:
     logprobs: list[float] = field(default_factory=list)
     sampled: list[bool] = field(default_factory=list)
     allowed: list[tuple[int, ...]] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+    """Policy version that sampled each token."""
 
     def choices(self) -> tuple[int, ...] | None:
         """Tokens that may come next. None: the whole vocabulary."""
         if self.trie is None or self.node is None:
             return None
         return self.trie.allowed(self.node)
+
+    def go_on(self, version: int) -> None:
+        """Sample the next token with weights of `version`; nothing is cached for them."""
+        self.version = version
+        self.fresh = [*self.request.ids, *self.ids]
+
+    def start_again(self, version: int) -> None:
+        """Drop the tokens sampled so far, and sample the whole reply with weights of `version`."""
+        for tokens in (self.ids, self.logprobs, self.sampled, self.allowed, self.versions):
+            tokens.clear()
+        self.node = None if self.trie is None else self.trie.root
+        self.go_on(version)
+        self.append_forced()
 
     def append_sampled(self, token: int, logprob: float) -> None:
         """Append a sampled token, and the tokens after it that leave no choice."""
@@ -69,6 +84,7 @@ class PendingReply:
         self.ids.append(token)
         self.logprobs.append(logprob)
         self.sampled.append(sampled)
+        self.versions.append(self.version)
         if choices is not None and self.trie is not None and self.node is not None:
             self.allowed.append(choices)
             self.node = self.trie.advance(self.node, token)
@@ -83,6 +99,7 @@ class PendingReply:
                 sampled=tuple(self.sampled),
                 allowed=None if self.trie is None else tuple(self.allowed),
                 stop=Stop.STOP if stopped else Stop.LENGTH,
-                version=self.version,
+                version=self.versions[0],
+                versions=tuple(self.versions) if len(set(self.versions)) > 1 else None,
             )
         )

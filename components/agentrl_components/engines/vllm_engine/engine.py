@@ -24,6 +24,7 @@ from agentrl_components.engines.vllm_engine.loop import VllmLoop
 from agentrl_components.engines.vllm_engine.start import VllmOptions, start_vllm, stop_vllm
 from agentrl_components.engines.vllm_engine.weights import LOAD_ERRORS, check, reload, shapes_in
 from agentrl_components.errors import EngineError
+from agentrl_components.spec.fields.rollout import Interrupt
 
 if TYPE_CHECKING:
     import torch
@@ -64,8 +65,14 @@ class VllmEngine:
         """Does nothing: vLLM reuses the least recently used cache blocks."""
         del session
 
-    async def load(self, weights: Mapping[str, torch.Tensor], version: int) -> None:
-        """Copy weights into vLLM. Waits for pending replies, which use the old version.
+    async def load(
+        self,
+        weights: Mapping[str, torch.Tensor],
+        version: int,
+        interrupt: Interrupt = "finish",
+    ) -> None:
+        """Copy weights into vLLM. Waits for pending replies, which use the old version: only
+        `finish` is implemented, which a rule of the manifest enforces.
 
         `weights` has every weight under the name that transformers uses. The tensors may be changed
         after the call.
@@ -74,6 +81,7 @@ class VllmEngine:
             EngineError: names or shapes do not fit, and the old weights stay in use; or vLLM failed
                 to load them, and every later request fails.
         """
+        assert interrupt == "finish"
         check(self._shapes, weights, version)
         async with self._load_lock:
             if self._pending:

@@ -8,6 +8,9 @@ from pydantic import Field
 
 from agentrl_components.spec.fields.base import SpecModel
 
+Interrupt = Literal["finish", "continue", "abort"]
+"""What new weights do to replies under way."""
+
 
 class Rollout(SpecModel):
     """Tasks, sampling settings and limits of one iteration."""
@@ -44,6 +47,14 @@ class Rollout(SpecModel):
     compute.placement `disaggregated`, they run concurrently. The lag is a function of the schedule,
     so results do not depend on placement or speed: it is 0 in the first iteration of a phase and
     after a rollback, then grows by 1 per iteration up to this limit. Episodes sampled ahead for a
-    phase that ends early are dropped. importanceSampling corrects for the lag."""
+    phase that ends early are dropped. importanceSampling corrects for the lag. With compute.ray
+    and above 0, episodes stream: an iteration trains on the groups that were completed first,
+    episodes under way go on with new weights, no token is older than this limit, and results depend
+    on speed."""
+    interrupt: Interrupt = "finish"
+    """What new weights do to replies under way, with compute.ray and maxStaleness above 0.
+    `finish`: the engine finishes them with the old weights first. `continue`: they go on with the
+    new weights; the version is kept for each token. `abort`: they are sampled again from their
+    first token (torch engine only, like `continue`)."""
     concurrency: int = Field(default=256, ge=1, le=65536)
     """Episodes in flight at the same time in each worker process."""

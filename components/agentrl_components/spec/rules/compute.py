@@ -38,25 +38,69 @@ def workers_are_not_for_ray(spec: RunSpec) -> Iterator[Mistake]:
 
 @rule(
     "compute",
-    "rollout.maxStaleness",
-    cel="!has(self.compute.ray)"
-    " || (self.compute.placement == 'colocated' && self.rollout.maxStaleness == 0)",
+    cel="!has(self.compute.ray) || self.compute.placement == 'colocated'",
 )
-def ray_is_lock_step(spec: RunSpec) -> Iterator[Mistake]:
-    """compute.ray requires compute.placement colocated and rollout.maxStaleness 0."""
-    if spec.compute.ray is None:
-        return
-    if spec.compute.placement != "colocated":
+def ray_has_one_driver(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.ray requires compute.placement colocated."""
+    if spec.compute.ray is not None and spec.compute.placement != "colocated":
         yield Mistake(
             field="spec.compute.placement",
             reason="is disaggregated, but on Ray one process drives trainers and samplers",
-            fix="set it to colocated",
+            fix="set it to colocated; with rollout.maxStaleness above 0 they work at the same time",
         )
-    if spec.rollout.max_staleness:
+
+
+@rule(
+    "compute",
+    "rollout.maxStaleness",
+    "algorithm.refillRounds",
+    cel="!has(self.compute.ray) || self.rollout.maxStaleness == 0"
+    " || self.algorithm.refillRounds == 0",
+)
+def streams_are_not_refilled(spec: RunSpec) -> Iterator[Mistake]:
+    """With compute.ray, rollout.maxStaleness above 0 requires algorithm.refillRounds 0."""
+    refills = spec.algorithm.refill_rounds
+    if spec.compute.ray is not None and spec.rollout.max_staleness and refills:
         yield Mistake(
-            field="spec.rollout.maxStaleness",
-            reason=f"is {spec.rollout.max_staleness}, but on Ray rollout and update alternate",
-            fix="set it to 0",
+            field="spec.algorithm.refillRounds",
+            reason=f"is {refills}, but with rollout.maxStaleness {spec.rollout.max_staleness} on "
+            "Ray an update takes the groups that were completed first",
+            fix="set it to 0, or rollout.maxStaleness to 0",
+        )
+
+
+@rule(
+    "compute",
+    "rollout.maxStaleness",
+    "rollout.interrupt",
+    cel="self.rollout.interrupt == 'finish'"
+    " || (has(self.compute.ray) && self.rollout.maxStaleness > 0)",
+)
+def interrupt_needs_streaming(spec: RunSpec) -> Iterator[Mistake]:
+    """rollout.interrupt other than finish requires compute.ray and rollout.maxStaleness above 0."""
+    rollout = spec.rollout
+    if rollout.interrupt != "finish" and not (spec.compute.ray and rollout.max_staleness):
+        yield Mistake(
+            field="spec.rollout.interrupt",
+            reason=f"is {rollout.interrupt}, but no reply is under way when weights are handed "
+            "over, without compute.ray and rollout.maxStaleness above 0",
+            fix="set it to finish",
+        )
+
+
+@rule(
+    "rollout.engine",
+    "rollout.interrupt",
+    cel="self.rollout.interrupt == 'finish' || self.rollout.engine == 'torch'",
+)
+def interrupt_needs_torch_engine(spec: RunSpec) -> Iterator[Mistake]:
+    """rollout.interrupt other than finish requires rollout.engine torch."""
+    rollout = spec.rollout
+    if rollout.interrupt != "finish" and rollout.engine != "torch":
+        yield Mistake(
+            field="spec.rollout.interrupt",
+            reason=f"is {rollout.interrupt}, but {rollout.engine} can only finish replies",
+            fix="set it to finish, or rollout.engine to torch",
         )
 
 
@@ -118,7 +162,10 @@ def tensor_parallel_divides_heads(spec: RunSpec) -> Iterator[Mistake]:
 RULES: tuple[Rule, ...] = (
     trainers_and_samplers_need_ray,
     workers_are_not_for_ray,
-    ray_is_lock_step,
+    ray_has_one_driver,
+    streams_are_not_refilled,
+    interrupt_needs_streaming,
+    interrupt_needs_torch_engine,
     tensor_parallel_needs_vllm,
     sampler_gpus_are_its_tensor_parallel_size,
     tensor_parallel_divides_heads,

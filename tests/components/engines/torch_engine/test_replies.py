@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from small_engine import STOP, answer, decoder
+from small_engine import STOP, answer, decoder, first_logits
 
 from agentrl_components.engines.engine import Sampling, Stop
 from agentrl_components.update.logprobs import score
@@ -32,15 +32,6 @@ def test_logprobs_are_those_that_training_computes(admissible):
     expected = [reply.logprobs[i] for i in sampled]
     assert len(expected) > 0
     torch.testing.assert_close(logprobs.detach(), torch.tensor(expected), atol=1e-5, rtol=1e-5)
-
-
-def first_logits(made, ids):
-    """Logits after `ids`, computed without a cache."""
-    from agentrl_components.model.packed_attention import PackedCausal
-
-    with torch.no_grad():
-        attend = PackedCausal([len(ids)], torch.device("cpu"))
-        return made.logits(made(torch.tensor(ids), attend.positions_N, attend))[-1]
 
 
 def test_admissible_replies_have_renormalised_probabilities():

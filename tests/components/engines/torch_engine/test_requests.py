@@ -1,9 +1,10 @@
 """Requests to the torch engine while weights, callers and caches come and go."""
 
 import asyncio
+from itertools import product
 
 import pytest
-from small_engine import decoder, request
+from small_engine import decoder, first_logits, request
 
 from agentrl_components.engines.engine import Sampling
 from agentrl_components.engines.torch_engine.engine import TorchEngine
@@ -38,6 +39,49 @@ async def test_weights_that_come_while_replies_are_under_way_wait_for_them_and_t
     fresh = await TorchEngine(decoder(seed=6)).generate(request(1, (3, 4), 1, long))
     assert old.logprobs == alone.logprobs
     assert new.logprobs == fresh.logprobs
+
+
+LONG = Sampling(temperature=1.0, top_p=1.0, max_tokens=12, stop=(0,))
+
+
+async def interrupted(how, admissible=None):
+    """A reply during which weights of version 3 came, after five tokens."""
+    engine = TorchEngine(decoder(seed=5))
+    under_way = asyncio.create_task(engine.generate(request(1, (3, 4), 1, LONG, admissible)))
+    for _ in range(6):
+        await asyncio.sleep(0)
+    await engine.load(decoder(seed=6).state_dict(), 3, how)
+    return await under_way
+
+
+async def test_a_reply_that_goes_on_with_new_weights_keeps_the_version_of_each_token():
+    reply = await interrupted("continue")
+    old = reply.versions.count(0)
+    assert 0 < old < 12
+    assert reply.versions == (0,) * old + (3,) * (12 - old)
+    assert reply.version == 0
+    before = await TorchEngine(decoder(seed=5)).generate(request(1, (3, 4), 1, LONG))
+    assert reply.logprobs[:old] == before.logprobs[:old]
+    # The first token under the new weights has the probability that they give it, all tokens read.
+    read = (3, 4, *reply.ids[:old])
+    expected = first_logits(decoder(seed=6), read).log_softmax(0)[reply.ids[old]]
+    assert reply.logprobs[old] == pytest.approx(float(expected), abs=1e-5)
+
+
+@pytest.mark.parametrize("admissible", [None, list(product((5, 6), repeat=9))])
+async def test_a_reply_that_is_aborted_is_that_of_the_new_weights(admissible):
+    reply = await interrupted("abort", admissible)
+    fresh = await TorchEngine(decoder(seed=6), 3).generate(request(1, (3, 4), 1, LONG, admissible))
+    assert reply == fresh
+
+
+async def test_the_engine_counts_the_prompt_tokens_that_its_cache_held():
+    engine = TorchEngine(decoder())
+    first = await engine.generate(request(1, (3, 4, 5), 1))
+    await engine.generate(request(1, (3, 4, 5, *first.ids, 9), 2))
+    # The last sampled token has not been read yet when the second request comes.
+    assert engine.prompt_tokens == 3 + 3 + len(first.ids) + 1
+    assert engine.cached_tokens == 3 + len(first.ids) - 1
 
 
 async def test_weights_of_another_model_are_refused():

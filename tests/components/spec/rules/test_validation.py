@@ -364,12 +364,31 @@ VIOLATIONS: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["spec.compute.workers"],
     ),
     (
-        "ray_is_lock_step",
+        "ray_has_one_driver",
+        ("compute={ray: 'head:6379', placement: disaggregated}",),
+        ["spec.compute.placement"],
+    ),
+    (
+        "streams_are_not_refilled",
         (
-            "compute={ray: 'head:6379', placement: disaggregated}",
+            "compute.ray=embedded",
             "rollout.maxStaleness=1",
+            "algorithm={refillRounds: 1}",
         ),
-        ["spec.compute.placement", "spec.rollout.maxStaleness"],
+        ["spec.algorithm.refillRounds"],
+    ),
+    (
+        "interrupt_needs_streaming",
+        ("compute.ray=embedded", "rollout.interrupt=continue"),
+        ["spec.rollout.interrupt"],
+    ),
+    (
+        "interrupt_needs_torch_engine",
+        (
+            "compute.ray=embedded",
+            "rollout={maxStaleness: 1, interrupt: abort, engine: vllm}",
+        ),
+        ["spec.rollout.interrupt"],
     ),
     (
         "tensor_parallel_needs_vllm",

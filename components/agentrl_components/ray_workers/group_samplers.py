@@ -1,0 +1,87 @@
+"""Groups of episodes on the samplers of a run, while the driver does something else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentrl_components.errors import WorkersLostError
+from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.samplers import REPLACEMENTS, RaySamplers
+from agentrl_components.rollout.episode import Job, Rules
+from agentrl_components.trajectory.record import Trajectory
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group that is being played."""
+
+    number: int
+    jobs: Sequence[Job]
+    rules: Rules
+    place: int
+    """Index of its sampler."""
+    attempts: int = 0
+    """How often its sampler has died."""
+
+
+class RayGroupSamplers:
+    """Implements `streaming.samplers.StreamingSamplers`: one call of an actor for each group.
+
+    A group goes to the sampler with the fewest episodes under way, and stays there. If the sampler
+    dies, it is replaced, and its groups are played again."""
+
+    def __init__(self, samplers: RaySamplers) -> None:
+        self._samplers = samplers
+        self._calls: dict[Any, _Group] = {}
+
+    def start(self, number: int, jobs: Sequence[Job], rules: Rules) -> None:
+        """As `StreamingSamplers.start`."""
+        self._call(_Group(number, jobs, rules, self._least_loaded()))
+
+    def wait(self) -> list[tuple[int, list[Trajectory]]]:
+        """As `StreamingSamplers.wait`. Raises `WorkersLostError` if a group killed its samplers."""
+        import ray
+
+        ended: list[tuple[int, list[Trajectory]]] = []
+        while not ended and self._calls:
+            first, others = ray.wait(list(self._calls), num_returns=1)
+            more, _ = ray.wait(others, num_returns=len(others), timeout=0) if others else ([], [])
+            for call in [*first, *more]:
+                group = self._calls.pop(call)
+                try:
+                    (played,) = results([call])
+                except WorkersLostError:
+                    self._play_again(group)
+                else:
+                    ended.append((group.number, list(played)))
+        return ended
+
+    def cancel(self) -> None:
+        """As `StreamingSamplers.cancel`."""
+        import ray
+
+        for call in self._calls:
+            ray.cancel(call)
+        self._calls.clear()
+
+    def _least_loaded(self) -> int:
+        load = [0] * self._samplers.size
+        for group in self._calls.values():
+            load[group.place] += len(group.jobs)
+        return load.index(min(load))
+
+    def _play_again(self, group: _Group) -> None:
+        group.attempts += 1
+        if group.attempts == REPLACEMENTS:
+            raise WorkersLostError(
+                f"a sampler process died {REPLACEMENTS} times with the same episodes (out of "
+                "memory?)"
+            )
+        self._samplers.replace(group.place)
+        self._call(group)
+
+    def _call(self, group: _Group) -> None:
+        actor = self._samplers.actors[group.place]
+        self._calls[actor.play_group.remote(group.jobs, group.rules)] = group

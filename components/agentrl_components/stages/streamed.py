@@ -1,0 +1,122 @@
+"""Rollouts that go on while the learner works: samplers on Ray play groups, and an update learns
+from those that are completed first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agentrl_components.rollout.metrics import check_lost, staleness
+from agentrl_components.rollout.request import CollectRequest
+from agentrl_components.run.context import RunContext
+from agentrl_components.schedule.record import Decision
+from agentrl_components.schedule.turn_limits import turn_limits
+from agentrl_components.stages.iteration import NextIteration
+from agentrl_components.stages.rollout import (
+    find_environments_that_are_back,
+    note_environments_down,
+)
+from agentrl_components.streaming.group_stream import GroupStream
+from agentrl_components.trajectory.record import Trajectory
+
+if TYPE_CHECKING:
+    from agentrl_components.ray_workers.actors import Actors
+
+
+class StreamedRollouts:
+    """Keeps as many groups under way as `rollout.maxStaleness` permits: those of the iterations
+    that may be played before the next update (`schedule.staleness`). Groups that were under way
+    when a run was interrupted are played anew."""
+
+    def __init__(self, context: RunContext, phase: int, actors: Actors) -> None:
+        self._context, self._phase, self._actors = context, phase, actors
+        rollout = context.spec.rollout
+        self._stream = GroupStream(
+            actors.groups, size=rollout.tasks, max_staleness=rollout.max_staleness
+        )
+        self._waited_s = 0.0
+        self._measured_at = time.monotonic()
+        self._measured: dict[str, float] = {}
+        self._dropped = 0
+
+    def resume(self) -> None:
+        """Nothing to find: no episode outlives its process."""
+
+    def collect(self, it: NextIteration) -> Sequence[Trajectory]:
+        """The episodes of the groups that the iteration learns from."""
+        context = self._context
+        began = time.monotonic()
+        groups = self._stream.take()
+        self._waited_s += time.monotonic() - began
+        episodes = [
+            replace(episode, group=group, iteration=it.number)
+            for group, members in enumerate(groups)
+            for episode in members
+        ]
+        lags_S = staleness(episodes, context.training.version)
+        self._measured = {
+            "train/staleness_max": float(lags_S.max(initial=0)),
+            "rollout/queue_depth": float(self._stream.waiting),
+            "rollout/groups_under_way": float(self._stream.under_way),
+        }
+        note_environments_down(context, episodes)
+        check_lost(episodes, context.spec.rollout.max_lost_share, of=f" of iteration {it.number}")
+        return episodes
+
+    def load_weights(self, decision: Decision) -> None:
+        """Hand the weights to the samplers, and start the groups that may be played now. Groups
+        that no update of the phase can learn from are dropped."""
+        context = self._context
+        over = decision.ends_phase(self._phase)
+        if over or decision.action == "rollback":
+            self._drop(decision)
+        if over:
+            return
+        self._actors.samplers.hand_over(context.training.version)
+        find_environments_that_are_back(context)
+        self._fill(decision)
+
+    def measurements(self) -> dict[str, float]:
+        """Idle shares, the depth of the queue, the oldest token, and the groups dropped, since the
+        last call."""
+        now = time.monotonic()
+        seconds, waited = now - self._measured_at, self._waited_s
+        self._measured_at, self._waited_s = now, 0.0
+        dropped, self._dropped = self._dropped, 0
+        return {
+            **self._actors.measurements(),
+            **self._measured,
+            "rollout/groups_dropped": float(dropped),
+            "update/idle_share": waited / max(seconds, 1e-9),
+        }
+
+    def _fill(self, decision: Decision) -> None:
+        """Start the groups of the iterations that may be played, but for those that were started
+        already. The tasks and seeds of a group are those of the iteration that it is started for,
+        whichever iteration learns from it."""
+        context, spec = self._context, self._context.spec
+        window, size = context.play_window(), spec.rollout.tasks
+        started = (self._stream.under_way + self._stream.waiting) // size
+        for iteration in range(window.number + started, window.last + 1):
+            request = CollectRequest(
+                tasks=context.tasks.take(iteration),
+                samples=spec.rollout.group_size,
+                max_turns=decision.max_turns,
+                turn_limits=turn_limits(spec, decision.phase),
+                temperature=spec.rollout.temperature,
+                iteration=iteration,
+                purpose="train/0",
+            )
+            for index in range(size):
+                jobs = request.jobs(context.workers.instructions, [index])
+                self._stream.start(jobs, request.rules(spec))
+
+    def _drop(self, decision: Decision) -> None:
+        dropped = self._stream.drop()
+        self._dropped += dropped
+        if dropped:
+            self._context.view.note(
+                f"{dropped} groups that were played ahead are dropped: {decision.reason}"
+            )

@@ -20,6 +20,8 @@ class _Group:
     number: int
     jobs: Sequence[Job]
     rules: Rules
+    oldest: int
+    """The first version that may play it."""
     place: int
     """Index of its sampler."""
     attempts: int = 0
@@ -38,7 +40,7 @@ class RayGroupSamplers:
 
     def start(self, number: int, jobs: Sequence[Job], rules: Rules) -> None:
         """As `StreamingSamplers.start`."""
-        self._call(_Group(number, jobs, rules, self._least_loaded()))
+        self._call(_Group(number, jobs, rules, self._samplers.version, self._least_loaded()))
 
     def wait(self) -> list[tuple[int, list[Trajectory]]]:
         """As `StreamingSamplers.wait`. Raises `WorkersLostError` if a group killed its samplers."""
@@ -84,4 +86,4 @@ class RayGroupSamplers:
 
     def _call(self, group: _Group) -> None:
         actor = self._samplers.actors[group.place]
-        self._calls[actor.play_group.remote(group.jobs, group.rules)] = group
+        self._calls[actor.play_group.remote(group.jobs, group.rules, group.oldest)] = group

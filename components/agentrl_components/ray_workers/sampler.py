@@ -58,6 +58,10 @@ class Sampler:
         self._player = Player(spec, folder, options, decoder, self._loop)
         self._weights: dict[str, Tensor] = {}
         """Weights that were handed over and that the engine has not loaded yet."""
+        self._version = -1
+        """The version in use; -1: that of the model folder."""
+        self._newer = asyncio.Event()
+        """Set when another version is in use."""
         self._calls = 0
         """Calls that play episodes now."""
         self._busy_s = 0.0
@@ -71,17 +75,24 @@ class Sampler:
 
     async def use(self, version: int) -> None:
         """Sample with the weights that were taken, from now on. They are those of `version`."""
-        await self._on_loop(
-            self._player.load(version, self._take_weights, self._spec.rollout.interrupt)
-        )
+        interrupt = self._spec.rollout.interrupt
+        # Requests that come after this line wait in the engine for the new weights.
+        loading = self._loop.submit(self._player.load(version, self._take_weights, interrupt))
+        self._version = version
+        self._newer.set()
+        self._newer = asyncio.Event()
+        await asyncio.wrap_future(loading)
 
     async def play(self, jobs: Sequence[Job], rules: Rules, version: int) -> list[Trajectory]:
         """The trajectories of `jobs`, as `Samplers.play` has them."""
         return await self._playing(self._player.episodes(jobs, rules, version, self._take_weights))
 
-    async def play_group(self, jobs: Sequence[Job], rules: Rules) -> list[Trajectory]:
-        """The trajectories of `jobs`, played by the version that is in use at each token. Lost
-        episodes are played again, as the collector does."""
+    async def play_group(self, jobs: Sequence[Job], rules: Rules, oldest: int) -> list[Trajectory]:
+        """The trajectories of `jobs`, played by the version that is in use at each token, from
+        version `oldest` on: Ray may begin this call before an earlier call of `use`. Lost episodes
+        are played again, as the collector does."""
+        while self._version < oldest:
+            await self._newer.wait()
         return await self._playing(
             replay_lost(jobs, lambda some: self._player.more_episodes(some, rules))
         )

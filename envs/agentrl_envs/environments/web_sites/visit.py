@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,6 +10,8 @@ from agentrl_envs.environments.web_sites.state import State
 
 LONGEST_TEXT = 500
 """Characters of a form field that are kept."""
+MOST_FOUND = 12
+"""Results on the page of a search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,16 @@ def whole_number(text: str, low: int, high: int) -> int | None:
     return None
 
 
-def found(query: str, name: str) -> bool:
-    """Whether a search finds a name: it contains every word of the query."""
-    return all(word in name.lower().split() for word in query.lower().split())
+def search_results(
+    visit: Visit, template: str, name: str, entries: Iterable[tuple[str, object]]
+) -> Page:
+    """The page of a search: under `name`, the first of `entries`, each with its title, whose title
+    contains every word of the query. An empty query finds nothing."""
+    query = visit.query.get("q", "").strip()
+    words = query.lower().split()
+    shown = [each for title, each in entries if words and _has_all(title, words)]
+    return Page(template, {"query": query, name: shown[:MOST_FOUND]})
+
+
+def _has_all(title: str, words: Sequence[str]) -> bool:
+    return all(word in title.lower().split() for word in words)

@@ -12,9 +12,9 @@ from agentrl_envs.environments.web_sites.visit import (
     Route,
     Site,
     Visit,
-    found,
     missing,
     refused,
+    search_results,
     whole_number,
 )
 
@@ -141,13 +141,8 @@ def comment(visit: Visit) -> Page | Redirect:
 
 
 def search(visit: Visit) -> Page:
-    query = visit.query.get("q", "").strip()
-    projects = {
-        key: each
-        for key, each in visit.state.code_host.projects.items()
-        if query and found(query, each.name)
-    }
-    return Page("code_host/search.html", {"query": query, "projects": projects})
+    projects = ((item[1].name, item) for item in visit.state.code_host.projects.items())
+    return search_results(visit, "code_host/search.html", "projects", projects)
 
 
 def _project(visit: Visit) -> tuple[str, Project | None]:

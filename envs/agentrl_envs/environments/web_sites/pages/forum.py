@@ -11,9 +11,9 @@ from agentrl_envs.environments.web_sites.visit import (
     Route,
     Site,
     Visit,
-    found,
     missing,
     refused,
+    search_results,
     whole_number,
 )
 
@@ -116,9 +116,8 @@ def author(visit: Visit) -> Page:
 
 
 def search(visit: Visit) -> Page:
-    query = visit.query.get("q", "").strip()
-    posts = [each for each in visit.state.forum.posts.values() if found(query, each.title)]
-    return Page("forum/search.html", {"query": query, "posts": posts[:12] if query else []})
+    posts = ((each.title, each) for each in visit.state.forum.posts.values())
+    return search_results(visit, "forum/search.html", "posts", posts)
 
 
 def _post(visit: Visit) -> Post | None:

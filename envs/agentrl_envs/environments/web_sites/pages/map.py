@@ -16,8 +16,8 @@ from agentrl_envs.environments.web_sites.visit import (
     Route,
     Site,
     Visit,
-    found,
     missing,
+    search_results,
 )
 
 
@@ -77,9 +77,8 @@ def directions(visit: Visit) -> Page:
 
 
 def search(visit: Visit) -> Page:
-    query = visit.query.get("q", "").strip()
-    places = [each for each in visit.state.town.places.values() if found(query, each.name)]
-    return Page("map/search.html", {"query": query, "places": places[:12] if query else []})
+    places = ((each.name, each) for each in visit.state.town.places.values())
+    return search_results(visit, "map/search.html", "places", places)
 
 
 def _named(visit: Visit, name: str) -> Place | None:

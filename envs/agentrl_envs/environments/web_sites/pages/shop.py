@@ -11,9 +11,9 @@ from agentrl_envs.environments.web_sites.visit import (
     Route,
     Site,
     Visit,
-    found,
     missing,
     refused,
+    search_results,
     whole_number,
 )
 
@@ -40,9 +40,8 @@ def category(visit: Visit) -> Page:
 
 
 def search(visit: Visit) -> Page:
-    query = visit.query.get("q", "").strip()
-    products = [each for each in visit.state.shop.products.values() if found(query, each.name)]
-    return Page("shop/search.html", {"query": query, "products": products[:12] if query else []})
+    products = ((each.name, each) for each in visit.state.shop.products.values())
+    return search_results(visit, "shop/search.html", "products", products)
 
 
 def product(visit: Visit) -> Page:

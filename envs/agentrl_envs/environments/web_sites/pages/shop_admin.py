@@ -13,9 +13,9 @@ from agentrl_envs.environments.web_sites.visit import (
     Route,
     Site,
     Visit,
-    found,
     missing,
     refused,
+    search_results,
     whole_number,
 )
 
@@ -68,11 +68,8 @@ def products(visit: Visit) -> Page:
 
 
 def search(visit: Visit) -> Page:
-    query = visit.query.get("q", "").strip()
-    shown = [
-        each for each in visit.state.shop.products.values() if query and found(query, each.name)
-    ]
-    return Page("shop_admin/search.html", {"query": query, "products": shown[:12]})
+    products = ((each.name, each) for each in visit.state.shop.products.values())
+    return search_results(visit, "shop_admin/search.html", "products", products)
 
 
 def product(visit: Visit) -> Page:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from agentrl_envs.environments.web_sites.content.wiki import TOPICS
-from agentrl_envs.environments.web_sites.visit import Page, Route, Site, Visit, found, missing
+from agentrl_envs.environments.web_sites.visit import (
+    Page,
+    Route,
+    Site,
+    Visit,
+    missing,
+    search_results,
+)
 
 
 def home(visit: Visit) -> Page:
@@ -30,9 +37,8 @@ def article(visit: Visit) -> Page:
 
 
 def search(visit: Visit) -> Page:
-    query = visit.query.get("q", "").strip()
-    articles = [each for each in visit.state.wiki.values() if found(query, each.title)]
-    return Page("wiki/search.html", {"query": query, "articles": articles[:12] if query else []})
+    articles = ((each.title, each) for each in visit.state.wiki.values())
+    return search_results(visit, "wiki/search.html", "articles", articles)
 
 
 SITE = Site(

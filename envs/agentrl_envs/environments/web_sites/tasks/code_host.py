@@ -18,23 +18,22 @@ from agentrl_envs.environments.web_sites.tasks.form import (
     Click,
     Fill,
     Move,
+    OneSite,
     SiteTask,
     base,
-    site_task,
 )
 
 SITE = "gitlab"
 BASE = base(SITE)
+task = OneSite(SITE).task
 TABS = ("issues", "commits", "members")
 
 
 def open_tab(state: State) -> Iterator[SiteTask]:
     """One or two clicks: a tab of a project."""
     for (slug, project), tab in pairs(state.code_host.projects.items(), TABS):
-        yield site_task(
+        yield task(
             "code/open-tab",
-            [SITE],
-            f"{BASE}/",
             "show the {{tab}} of the {{project}}",
             {"tab": tab, "project": project.name},
             [Click(project.name), Click(tab.capitalize())],
@@ -45,10 +44,8 @@ def open_tab(state: State) -> Iterator[SiteTask]:
 def open_issue(state: State) -> Iterator[SiteTask]:
     """Three or four clicks: project, issues, issue."""
     for issue in state.code_host.issues.values():
-        yield site_task(
+        yield task(
             "code/open-issue",
-            [SITE],
-            f"{BASE}/",
             "open the {{state}} issue {{title}} of the {{project}}",
             {
                 "state": "open" if issue.open else "closed",
@@ -63,10 +60,8 @@ def open_issue(state: State) -> Iterator[SiteTask]:
 def tell_license(state: State) -> Iterator[SiteTask]:
     """One click and an answer."""
     for project in state.code_host.projects.values():
-        yield site_task(
+        yield task(
             "code/tell-license",
-            [SITE],
-            f"{BASE}/",
             "what is the license of the {{project}} ?",
             {"project": project.name},
             [Click(project.name)],
@@ -79,10 +74,8 @@ def tell_commits(state: State) -> Iterator[SiteTask]:
     for project in state.code_host.projects.values():
         counts = Counter(commit.author for commit in project.commits)
         for member in project.members:
-            yield site_task(
+            yield task(
                 "code/tell-commit-count",
-                [SITE],
-                f"{BASE}/",
                 "how many commits has {{member}} made to the {{project}} ?",
                 {"member": member, "project": project.name},
                 [Click(project.name), Click("Members")],
@@ -93,10 +86,8 @@ def tell_commits(state: State) -> Iterator[SiteTask]:
 def star(state: State) -> Iterator[SiteTask]:
     """Two clicks."""
     for project in state.code_host.projects.values():
-        yield site_task(
+        yield task(
             "code/star",
-            [SITE],
-            f"{BASE}/",
             "give a star to the {{project}}",
             {"project": project.name},
             [Click(project.name), Click("Star")],
@@ -108,10 +99,8 @@ def close(state: State) -> Iterator[SiteTask]:
     """Four clicks."""
     for issue in state.code_host.issues.values():
         if issue.open:
-            yield site_task(
+            yield task(
                 "code/close-issue",
-                [SITE],
-                f"{BASE}/",
                 "close the issue {{title}} of the {{project}}",
                 {"title": issue.title, "project": _project(state, issue)},
                 [*_way(state, issue), Click("Close issue")],
@@ -124,10 +113,8 @@ def assign(state: State) -> Iterator[SiteTask]:
     for issue in state.code_host.issues.values():
         for member in state.code_host.projects[issue.project].members:
             if member != issue.assignee:
-                yield site_task(
+                yield task(
                     "code/assign-issue",
-                    [SITE],
-                    f"{BASE}/",
                     "assign the {{state}} issue {{title}} of the {{project}} to {{member}}",
                     {
                         "state": "open" if issue.open else "closed",
@@ -154,10 +141,8 @@ def file(state: State) -> Iterator[SiteTask]:
         title = f"{fault} after update"
         number = ISSUES_PER_PROJECT + 1
         page = f"{BASE}/{slug}/issues/{number}"
-        yield site_task(
+        yield task(
             "code/file-issue",
-            [SITE],
-            f"{BASE}/",
             "file an issue {{title}} with the label {{label}} for the {{project}}",
             {"title": title, "label": label, "project": project.name},
             [

@@ -122,6 +122,38 @@ def site_task(
     return SiteTask(config=config, category=category, template=template, moves=(*moves, ending))
 
 
+@dataclass(frozen=True, slots=True)
+class OneSite:
+    """Makes the tasks on one site."""
+
+    site: str
+
+    def task(
+        self,
+        template: str,
+        intent: str,
+        values: Mapping[str, str],
+        moves: Sequence[Move],
+        *,
+        start: str | None = None,
+        answer: str | None = None,
+        url: str | None = None,
+        program: Sequence[Expected] = (),
+    ) -> SiteTask:
+        """A `site_task` on this site. `start`: the site's first page by default."""
+        return site_task(
+            template,
+            [self.site],
+            f"{base(self.site)}/" if start is None else start,
+            intent,
+            values,
+            moves,
+            answer=answer,
+            url=url,
+            program=program,
+        )
+
+
 def base(site: str) -> str:
     """What a task writes for the base URL of a site."""
     return placeholder(site)

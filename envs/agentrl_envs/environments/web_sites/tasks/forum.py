@@ -8,10 +8,11 @@ from itertools import product as pairs
 from agentrl_envs.environments.web_sites.accounts import ACCOUNTS
 from agentrl_envs.environments.web_sites.content.forum import BOARDS, FIRST_POST
 from agentrl_envs.environments.web_sites.state import State
-from agentrl_envs.environments.web_sites.tasks.form import Click, Fill, SiteTask, base, site_task
+from agentrl_envs.environments.web_sites.tasks.form import Click, Fill, OneSite, SiteTask, base
 
 SITE = "reddit"
 BASE = base(SITE)
+task = OneSite(SITE).task
 COMMENTS = ("thank you", "well done", "not true")
 TITLES = ("good morning", "a short story", "my first post")
 
@@ -19,13 +20,12 @@ TITLES = ("good morning", "a short story", "my first post")
 def open_listed(state: State) -> Iterator[SiteTask]:
     """One click: a post in the list of its board."""
     for post in state.forum.posts.values():
-        yield site_task(
+        yield task(
             "forum/open-listed",
-            [SITE],
-            f"{BASE}/board/{post.board}",
             "open the post {{title}}",
             {"title": post.title},
             [Click(post.title)],
+            start=f"{BASE}/board/{post.board}",
             url=f"{BASE}/post/{post.number}",
         )
 
@@ -33,10 +33,8 @@ def open_listed(state: State) -> Iterator[SiteTask]:
 def open_post(state: State) -> Iterator[SiteTask]:
     """Two clicks: board and post."""
     for post in state.forum.posts.values():
-        yield site_task(
+        yield task(
             "forum/open-post",
-            [SITE],
-            f"{BASE}/",
             "open the post {{title}} in {{board}}",
             {"title": post.title, "board": post.board},
             [Click(post.board), Click(post.title)],
@@ -47,10 +45,8 @@ def open_post(state: State) -> Iterator[SiteTask]:
 def tell_author(state: State) -> Iterator[SiteTask]:
     """Two clicks and an answer."""
     for post in state.forum.posts.values():
-        yield site_task(
+        yield task(
             "forum/tell-author",
-            [SITE],
-            f"{BASE}/",
             "who wrote the post {{title}} in {{board}} ?",
             {"title": post.title, "board": post.board},
             [Click(post.board), Click(post.title)],
@@ -62,10 +58,8 @@ def tell_top(state: State) -> Iterator[SiteTask]:
     """Two clicks and an answer: the first in the order of votes."""
     for board in BOARDS:
         top = max(state.forum.of_board(board), key=lambda post: post.votes)
-        yield site_task(
+        yield task(
             "forum/tell-top",
-            [SITE],
-            f"{BASE}/",
             "which post in {{board}} has most votes ?",
             {"board": board},
             [Click(board), Click("Sort by votes")],
@@ -77,10 +71,8 @@ def open_top(state: State) -> Iterator[SiteTask]:
     """Three clicks and an answer: the first in the order of votes, and its author."""
     for board in BOARDS:
         top = max(state.forum.of_board(board), key=lambda post: post.votes)
-        yield site_task(
+        yield task(
             "forum/open-top",
-            [SITE],
-            f"{BASE}/",
             "open the post in {{board}} that has most votes and say who wrote it",
             {"board": board},
             [Click(board), Click("Sort by votes"), Click(top.title)],
@@ -93,10 +85,8 @@ def subscribe(state: State) -> Iterator[SiteTask]:
     """Two clicks."""
     del state
     for board in BOARDS:
-        yield site_task(
+        yield task(
             "forum/subscribe",
-            [SITE],
-            f"{BASE}/",
             "subscribe to the board {{board}}",
             {"board": board},
             [Click(board), Click("Subscribe")],
@@ -107,10 +97,8 @@ def subscribe(state: State) -> Iterator[SiteTask]:
 def upvote(state: State) -> Iterator[SiteTask]:
     """Three clicks."""
     for post in state.forum.posts.values():
-        yield site_task(
+        yield task(
             "forum/upvote",
-            [SITE],
-            f"{BASE}/",
             "upvote the post {{title}} in {{board}}",
             {"title": post.title, "board": post.board},
             [Click(post.board), Click(post.title), Click("Upvote")],
@@ -121,10 +109,8 @@ def upvote(state: State) -> Iterator[SiteTask]:
 def comment(state: State) -> Iterator[SiteTask]:
     """Four moves."""
     for post, text in pairs(state.forum.posts.values(), COMMENTS):
-        yield site_task(
+        yield task(
             "forum/comment",
-            [SITE],
-            f"{BASE}/",
             "comment {{text}} on the post {{title}} in {{board}}",
             {"text": text, "title": post.title, "board": post.board},
             [
@@ -148,10 +134,8 @@ def write(state: State) -> Iterator[SiteTask]:
     """Five moves: board, new post, title, text, create. The page at the end is checked too."""
     page = f"{BASE}/post/{FIRST_POST + len(state.forum.posts)}"
     for board, title, text in pairs(BOARDS, TITLES, COMMENTS):
-        yield site_task(
+        yield task(
             "forum/write-post",
-            [SITE],
-            f"{BASE}/",
             "write a post in {{board}} with the title {{title}} and the text {{text}}",
             {"board": board, "title": title, "text": text},
             [

@@ -8,22 +8,22 @@ from itertools import product as pairs
 
 from agentrl_envs.environments.web_sites.content.map import KINDS, SPEEDS, blocks, minutes
 from agentrl_envs.environments.web_sites.state import State
-from agentrl_envs.environments.web_sites.tasks.form import Click, Fill, SiteTask, base, site_task
+from agentrl_envs.environments.web_sites.tasks.form import Click, Fill, OneSite, SiteTask, base
 
 SITE = "map"
 BASE = base(SITE)
+task = OneSite(SITE).task
 
 
 def open_listed(state: State) -> Iterator[SiteTask]:
     """One click: a place in the list of its kind."""
     for place in state.town.places.values():
-        yield site_task(
+        yield task(
             "map/open-listed",
-            [SITE],
-            f"{BASE}/kind/{place.kind}",
             "open the page of the {{place}}",
             {"place": place.name},
             [Click(place.name)],
+            start=f"{BASE}/kind/{place.kind}",
             url=f"{BASE}/place/{place.slug}",
         )
 
@@ -32,13 +32,12 @@ def open_kind(state: State) -> Iterator[SiteTask]:
     """Two clicks: from a place to the places of a kind."""
     for place, kind in pairs(state.town.places.values(), KINDS):
         if place.kind != kind:
-            yield site_task(
+            yield task(
                 "map/open-kind",
-                [SITE],
-                f"{BASE}/place/{place.slug}",
                 "show all places of the kind {{kind}}",
                 {"kind": kind},
                 [Click("Map"), Click(kind)],
+                start=f"{BASE}/place/{place.slug}",
                 url=f"{BASE}/kind/{kind}",
             )
 
@@ -46,10 +45,8 @@ def open_kind(state: State) -> Iterator[SiteTask]:
 def open_place(state: State) -> Iterator[SiteTask]:
     """Two clicks: the kind and the place."""
     for place in state.town.places.values():
-        yield site_task(
+        yield task(
             "map/open-place",
-            [SITE],
-            f"{BASE}/",
             "open the page of the {{place}}",
             {"place": place.name},
             [Click(place.kind), Click(place.name)],
@@ -60,10 +57,8 @@ def open_place(state: State) -> Iterator[SiteTask]:
 def tell_phone(state: State) -> Iterator[SiteTask]:
     """Two clicks and an answer."""
     for place in state.town.places.values():
-        yield site_task(
+        yield task(
             "map/tell-phone",
-            [SITE],
-            f"{BASE}/",
             "what is the phone number of the {{place}} ?",
             {"place": place.name},
             [Click(place.kind), Click(place.name)],
@@ -74,10 +69,8 @@ def tell_phone(state: State) -> Iterator[SiteTask]:
 def save(state: State) -> Iterator[SiteTask]:
     """Three clicks."""
     for place in state.town.places.values():
-        yield site_task(
+        yield task(
             "map/save-place",
-            [SITE],
-            f"{BASE}/",
             "save the {{place}}",
             {"place": place.name},
             [Click(place.kind), Click(place.name), Click("Save place")],
@@ -88,10 +81,8 @@ def save(state: State) -> Iterator[SiteTask]:
 def tell_time(state: State) -> Iterator[SiteTask]:
     """Five moves and an answer."""
     for (start, end), by in pairs(permutations(state.town.places.values(), 2), SPEEDS):
-        yield site_task(
+        yield task(
             "map/tell-time",
-            [SITE],
-            f"{BASE}/",
             "how many minutes does it take from the {{start}} to the {{end}} by {{by}} ?",
             {"start": start.name, "end": end.name, "by": by},
             [
@@ -108,10 +99,8 @@ def tell_time(state: State) -> Iterator[SiteTask]:
 def tell_distance(state: State) -> Iterator[SiteTask]:
     """Four moves and an answer."""
     for start, end in permutations(state.town.places.values(), 2):
-        yield site_task(
+        yield task(
             "map/tell-distance",
-            [SITE],
-            f"{BASE}/",
             "how far is it from the {{start}} to the {{end}} ?",
             {"start": start.name, "end": end.name},
             [

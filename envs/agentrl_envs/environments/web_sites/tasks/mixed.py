@@ -7,11 +7,13 @@ from itertools import product as pairs
 
 from agentrl_envs.environments.web_sites.accounts import ACCOUNTS
 from agentrl_envs.environments.web_sites.content.forum import BOARDS, FIRST_POST
+from agentrl_envs.environments.web_sites.content.map import Place
 from agentrl_envs.environments.web_sites.state import State
 from agentrl_envs.environments.web_sites.tasks.form import (
     Click,
     Fill,
     Goto,
+    Move,
     SiteTask,
     base,
     site_task,
@@ -22,50 +24,49 @@ MAP, WIKI, SHOP, FORUM, CODE = (
 )
 
 
-def tell_phone_of_museum(state: State) -> Iterator[SiteTask]:
-    """Five moves: the wiki tells the museum, the map its phone number."""
+def _museums(state: State) -> Iterator[tuple[str, Place, list[Move]]]:
+    """The architect of each museum, the museum's place on the map, and the five moves from the
+    wiki, which names the museum by its architect, to that place."""
     for article in state.wiki.values():
         if article.topic == "museums":
-            museum = state.town.places[article.slug]
-            yield site_task(
-                "mixed/tell-phone-of-museum",
-                ["map", "wikipedia"],
-                f"{WIKI}/",
-                "what is the phone number of the museum whose architect was {{architect}} ?",
-                {"architect": article.fact("architect")},
-                [
-                    Click("people"),
-                    Click(article.fact("architect")),
-                    Goto(f"{MAP}/"),
-                    Click("museum"),
-                    Click(museum.name),
-                ],
-                answer=str(museum.phone),
-            )
+            architect, place = article.fact("architect"), state.town.places[article.slug]
+            moves: list[Move] = [
+                Click("people"),
+                Click(architect),
+                Goto(f"{MAP}/"),
+                Click("museum"),
+                Click(place.name),
+            ]
+            yield architect, place, moves
+
+
+def tell_phone_of_museum(state: State) -> Iterator[SiteTask]:
+    """Five moves: the wiki tells the museum, the map its phone number."""
+    for architect, place, moves in _museums(state):
+        yield site_task(
+            "mixed/tell-phone-of-museum",
+            ["map", "wikipedia"],
+            f"{WIKI}/",
+            "what is the phone number of the museum whose architect was {{architect}} ?",
+            {"architect": architect},
+            moves,
+            answer=str(place.phone),
+        )
 
 
 def save_museum(state: State) -> Iterator[SiteTask]:
     """Six moves: the wiki tells the museum, the map saves it."""
-    for article in state.wiki.values():
-        if article.topic == "museums":
-            museum = state.town.places[article.slug]
-            yield site_task(
-                "mixed/save-museum",
-                ["map", "wikipedia"],
-                f"{WIKI}/",
-                "save the museum on the map whose architect was {{architect}}",
-                {"architect": article.fact("architect")},
-                [
-                    Click("people"),
-                    Click(article.fact("architect")),
-                    Goto(f"{MAP}/"),
-                    Click("museum"),
-                    Click(museum.name),
-                    Click("Save place"),
-                ],
-                url=f"{MAP}/place/{museum.slug}",
-                program=[(f"{MAP}/saved", "#places", "must_include", museum.name)],
-            )
+    for architect, place, moves in _museums(state):
+        yield site_task(
+            "mixed/save-museum",
+            ["map", "wikipedia"],
+            f"{WIKI}/",
+            "save the museum on the map whose architect was {{architect}}",
+            {"architect": architect},
+            [*moves, Click("Save place")],
+            url=f"{MAP}/place/{place.slug}",
+            program=[(f"{MAP}/saved", "#places", "must_include", place.name)],
+        )
 
 
 def post_price(state: State) -> Iterator[SiteTask]:

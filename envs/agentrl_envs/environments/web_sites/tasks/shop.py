@@ -8,23 +8,23 @@ from itertools import product as pairs
 from agentrl_envs.environments.web_sites.accounts import ACCOUNTS
 from agentrl_envs.environments.web_sites.content.shop import CATEGORIES, Product
 from agentrl_envs.environments.web_sites.state import State
-from agentrl_envs.environments.web_sites.tasks.form import Click, Fill, SiteTask, base, site_task
+from agentrl_envs.environments.web_sites.tasks.form import Click, Fill, OneSite, SiteTask, base
 
 SITE = "shopping"
 BASE = base(SITE)
+task = OneSite(SITE).task
 STREETS = ("7 mill street", "12 park street", "30 lake street")
 
 
 def open_listed(state: State) -> Iterator[SiteTask]:
     """One click: a product in the list of its category."""
     for product in state.shop.products.values():
-        yield site_task(
+        yield task(
             "shop/open-listed",
-            [SITE],
-            f"{BASE}/category/{product.category}",
             "open the page of the {{product}}",
             {"product": product.name},
             [Click(product.name)],
+            start=f"{BASE}/category/{product.category}",
             url=_page(product),
         )
 
@@ -33,13 +33,12 @@ def open_category(state: State) -> Iterator[SiteTask]:
     """Two clicks: from the page of a product to another category."""
     for product, category in pairs(state.shop.products.values(), CATEGORIES):
         if product.category != category:
-            yield site_task(
+            yield task(
                 "shop/open-category",
-                [SITE],
-                _page(product),
                 "show the products of {{category}}",
                 {"category": category},
                 [Click("Home"), Click(category)],
+                start=_page(product),
                 url=f"{BASE}/category/{category}",
             )
 
@@ -47,10 +46,8 @@ def open_category(state: State) -> Iterator[SiteTask]:
 def open_product(state: State) -> Iterator[SiteTask]:
     """Two clicks: category and product."""
     for product in state.shop.products.values():
-        yield site_task(
+        yield task(
             "shop/open-product",
-            [SITE],
-            f"{BASE}/",
             "open the page of the {{product}} in {{category}}",
             {"product": product.name, "category": product.category},
             [Click(product.category), Click(product.name)],
@@ -61,10 +58,8 @@ def open_product(state: State) -> Iterator[SiteTask]:
 def tell_price(state: State) -> Iterator[SiteTask]:
     """Two clicks and an answer."""
     for product in state.shop.products.values():
-        yield site_task(
+        yield task(
             "shop/tell-price",
-            [SITE],
-            f"{BASE}/",
             "what is the price of the {{product}} in {{category}} ?",
             {"product": product.name, "category": product.category},
             [Click(product.category), Click(product.name)],
@@ -76,10 +71,8 @@ def tell_cheapest(state: State) -> Iterator[SiteTask]:
     """Two clicks and an answer: the first in the order of prices."""
     for category in CATEGORIES:
         cheapest = min(state.shop.of_category(category), key=lambda each: each.price)
-        yield site_task(
+        yield task(
             "shop/tell-cheapest",
-            [SITE],
-            f"{BASE}/",
             "what is the cheapest product in {{category}} ?",
             {"category": category},
             [Click(category), Click("Sort by price")],
@@ -93,10 +86,8 @@ def tell_reviewers(state: State) -> Iterator[SiteTask]:
         for stars in range(1, 6):
             authors = [review.author for review in product.reviews if review.stars == stars]
             if len(authors) == 1:
-                yield site_task(
+                yield task(
                     "shop/tell-reviewer",
-                    [SITE],
-                    f"{BASE}/",
                     "who gave {{stars}} stars to the {{product}} ?",
                     {"stars": str(stars), "product": product.name},
                     [Fill("Search products", product.name), Click("Search"), Click(product.name)],
@@ -107,13 +98,12 @@ def tell_reviewers(state: State) -> Iterator[SiteTask]:
 def add_listed(state: State) -> Iterator[SiteTask]:
     """Two clicks: a product of the list, into the cart."""
     for product in state.shop.products.values():
-        yield site_task(
+        yield task(
             "shop/add-listed",
-            [SITE],
-            f"{BASE}/category/{product.category}",
             "put the {{product}} into the cart",
             {"product": product.name},
             [Click(product.name), Click("Add to cart")],
+            start=f"{BASE}/category/{product.category}",
             program=[(f"{BASE}/cart", f"#quantity-{product.slug}", "exact_match", "1")],
         )
 
@@ -121,10 +111,8 @@ def add_listed(state: State) -> Iterator[SiteTask]:
 def add_several(state: State) -> Iterator[SiteTask]:
     """Four moves: category, product, quantity, cart."""
     for product, count in pairs(state.shop.products.values(), (2, 3, 4)):
-        yield site_task(
+        yield task(
             "shop/add-several",
-            [SITE],
-            f"{BASE}/",
             "put {{count}} pieces of the {{product}} in {{category}} into the cart",
             {"count": str(count), "product": product.name, "category": product.category},
             [
@@ -140,10 +128,8 @@ def add_several(state: State) -> Iterator[SiteTask]:
 def wish(state: State) -> Iterator[SiteTask]:
     """Three clicks: category, product, wish list. Its page and its content are checked."""
     for product in state.shop.products.values():
-        yield site_task(
+        yield task(
             "shop/wish",
-            [SITE],
-            f"{BASE}/",
             "add the {{product}} in {{category}} to my wish list and show the list",
             {"product": product.name, "category": product.category},
             [Click(product.category), Click(product.name), Click("Add to wish list")],
@@ -157,10 +143,8 @@ def review(state: State) -> Iterator[SiteTask]:
     for product, (stars, text) in pairs(
         state.shop.products.values(), (("5", "very good"), ("1", "very bad"))
     ):
-        yield site_task(
+        yield task(
             "shop/review",
-            [SITE],
-            f"{BASE}/",
             "review the {{product}} in {{category}} with {{stars}} stars and the text {{text}}",
             {
                 "product": product.name,
@@ -191,10 +175,8 @@ def order(state: State) -> Iterator[SiteTask]:
     number = max(state.shop.orders) + 1
     for product, street in pairs(state.shop.products.values(), STREETS):
         page = f"{BASE}/orders/{number}"
-        yield site_task(
+        yield task(
             "shop/order",
-            [SITE],
-            f"{BASE}/",
             "order the {{product}} in {{category}} to {{address}}",
             {"product": product.name, "category": product.category, "address": street},
             [
@@ -217,10 +199,8 @@ def tell_order(state: State) -> Iterator[SiteTask]:
     user = ACCOUNTS[SITE].username
     for each in state.shop.orders.values():
         if each.customer == user:
-            yield site_task(
+            yield task(
                 "shop/tell-order-address",
-                [SITE],
-                f"{BASE}/",
                 "where was my order {{number}} sent ?",
                 {"number": str(each.number)},
                 [Click("My orders"), Click(f"Order {each.number}")],

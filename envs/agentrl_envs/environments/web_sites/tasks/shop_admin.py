@@ -8,22 +8,22 @@ from itertools import product as pairs
 
 from agentrl_envs.environments.web_sites.content.words import STATUSES
 from agentrl_envs.environments.web_sites.state import State
-from agentrl_envs.environments.web_sites.tasks.form import Click, Fill, SiteTask, base, site_task
+from agentrl_envs.environments.web_sites.tasks.form import Click, Fill, OneSite, SiteTask, base
 
 SITE = "shopping_admin"
 BASE = base(SITE)
+task = OneSite(SITE).task
 
 
 def open_status(state: State) -> Iterator[SiteTask]:
     """Two clicks: from the page of an order to the orders with a status."""
     for order, status in pairs(state.shop.orders.values(), STATUSES):
-        yield site_task(
+        yield task(
             "admin/open-status",
-            [SITE],
-            f"{BASE}/orders/{order.number}",
             "show all orders that are {{status}}",
             {"status": status},
             [Click("Orders"), Click(status)],
+            start=f"{BASE}/orders/{order.number}",
             url=f"{BASE}/orders?status={status}",
         )
 
@@ -31,10 +31,8 @@ def open_status(state: State) -> Iterator[SiteTask]:
 def open_order(state: State) -> Iterator[SiteTask]:
     """Two clicks: the list and the order."""
     for order in state.shop.orders.values():
-        yield site_task(
+        yield task(
             "admin/open-order",
-            [SITE],
-            f"{BASE}/",
             "open order {{number}}",
             {"number": str(order.number)},
             [Click("Orders"), Click(f"Order {order.number}")],
@@ -45,10 +43,8 @@ def open_order(state: State) -> Iterator[SiteTask]:
 def tell_customer(state: State) -> Iterator[SiteTask]:
     """One click and an answer."""
     for order in state.shop.orders.values():
-        yield site_task(
+        yield task(
             "admin/tell-customer",
-            [SITE],
-            f"{BASE}/",
             "who made order {{number}} ?",
             {"number": str(order.number)},
             [Click("Orders")],
@@ -60,10 +56,8 @@ def tell_count(state: State) -> Iterator[SiteTask]:
     """One click and an answer."""
     counts = Counter(order.customer for order in state.shop.orders.values())
     for customer, count in sorted(counts.items()):
-        yield site_task(
+        yield task(
             "admin/tell-order-count",
-            [SITE],
-            f"{BASE}/",
             "how many orders has {{customer}} made ?",
             {"customer": customer},
             [Click("Customers")],
@@ -76,10 +70,8 @@ def set_status(state: State) -> Iterator[SiteTask]:
     for order, status in pairs(state.shop.orders.values(), STATUSES):
         if order.status != status:
             page = f"{BASE}/orders/{order.number}"
-            yield site_task(
+            yield task(
                 "admin/set-status",
-                [SITE],
-                f"{BASE}/",
                 "set the status of order {{number}} to {{status}}",
                 {"number": str(order.number), "status": status},
                 [
@@ -96,10 +88,8 @@ def set_price(state: State) -> Iterator[SiteTask]:
     """Five moves: list, category, product, price, save. The shop shows the new price."""
     for product, price in pairs(state.shop.products.values(), (11, 33, 77)):
         if product.price != price:
-            yield site_task(
+            yield task(
                 "admin/set-price",
-                [SITE],
-                f"{BASE}/",
                 "set the price of the {{product}} in {{category}} to {{price}} dollars",
                 {
                     "product": product.name,

@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 from agentrl_envs.environments.web_sites.content.wiki import Article
 from agentrl_envs.environments.web_sites.state import State
-from agentrl_envs.environments.web_sites.tasks.form import Click, SiteTask, base, site_task
+from agentrl_envs.environments.web_sites.tasks.form import Click, OneSite, SiteTask, base
 
 SITE = "wikipedia"
 BASE = base(SITE)
+task = OneSite(SITE).task
 
 
 def open_listed(state: State) -> Iterator[SiteTask]:
     """One click: an article in the list of its topic."""
     for article in state.wiki.values():
-        yield site_task(
+        yield task(
             "wiki/open-listed",
-            [SITE],
-            f"{BASE}/topic/{article.topic}",
             "open the article {{title}}",
             {"title": article.title},
             [Click(article.title)],
+            start=f"{BASE}/topic/{article.topic}",
             url=_page(article),
         )
 
@@ -29,10 +29,8 @@ def open_listed(state: State) -> Iterator[SiteTask]:
 def open_article(state: State) -> Iterator[SiteTask]:
     """Two clicks: topic and article."""
     for article in state.wiki.values():
-        yield site_task(
+        yield task(
             "wiki/open-article",
-            [SITE],
-            f"{BASE}/",
             "open the article {{title}} in {{topic}}",
             {"title": article.title, "topic": article.topic},
             [Click(article.topic), Click(article.title)],
@@ -44,10 +42,8 @@ def tell_fact(state: State) -> Iterator[SiteTask]:
     """Two clicks and an answer."""
     for article in state.wiki.values():
         for name, value in article.facts:
-            yield site_task(
+            yield task(
                 "wiki/tell-fact",
-                [SITE],
-                f"{BASE}/",
                 "what does the article {{title}} in {{topic}} say under {{name}} ?",
                 {"title": article.title, "topic": article.topic, "name": name},
                 [Click(article.topic), Click(article.title)],
@@ -59,10 +55,8 @@ def open_linked(state: State) -> Iterator[SiteTask]:
     """Three clicks: to an article that another one names."""
     for article in state.wiki.values():
         for name, linked in _links(state, article):
-            yield site_task(
+            yield task(
                 "wiki/open-linked",
-                [SITE],
-                f"{BASE}/",
                 "open the article about the {{name}} of {{title}} in {{topic}}",
                 {"name": name, "title": article.title, "topic": article.topic},
                 [Click(article.topic), Click(article.title), Click(linked.title)],
@@ -75,10 +69,8 @@ def tell_linked(state: State) -> Iterator[SiteTask]:
     for article in state.wiki.values():
         for name, linked in _links(state, article):
             for asked, value in linked.facts:
-                yield site_task(
+                yield task(
                     "wiki/tell-linked",
-                    [SITE],
-                    f"{BASE}/",
                     "what does the article about the {{name}} of {{title}} in {{topic}} say "
                     "under {{asked}} ?",
                     {
@@ -98,10 +90,8 @@ def tell_twice_linked(state: State) -> Iterator[SiteTask]:
         for first, middle in _links(state, article):
             for second, last in _links(state, middle):
                 if last != article:
-                    yield site_task(
+                    yield task(
                         "wiki/tell-twice-linked",
-                        [SITE],
-                        f"{BASE}/",
                         "what is the first fact about the {{second}} of the {{first}} of "
                         "{{title}} in {{topic}} ?",
                         {

@@ -96,11 +96,11 @@ e2e: cluster images kueue ## Run the end-to-end tests on the test cluster, with 
 load: cluster images ## Run the load test on the test cluster: 30 concurrent runs, 20 minutes on two cores
 	OMP_NUM_THREADS=1 $(BIN)/pytest --maxfail 1 -m load tests/e2e
 
-# Kueue and KubeRay for the tests with a real one.
+# Kueue, KubeRay and agent-sandbox for the tests with a real one.
 .PHONY: kueue
 kueue: services
-	@if command -v go >/dev/null; then $(BIN)/python hack/cluster build kueue kuberay; \
-	else echo "go is not on PATH: tests with a real Kueue or KubeRay are skipped."; fi
+	@if command -v go >/dev/null; then $(BIN)/python hack/cluster build kueue kuberay agent-sandbox; \
+	else echo "go is not on PATH: tests with a real Kueue, KubeRay or agent-sandbox are skipped."; fi
 
 clean: ## Remove the virtual environments, build outputs and runs
 	rm -rf $(VENV) .venv-docs build dist runs

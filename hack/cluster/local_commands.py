@@ -9,6 +9,7 @@
     python hack/cluster local expose NAMESPACE NAME PORT...
                                               create a Service for processes of this machine
     python hack/cluster local kuberay         start KubeRay; `hack/cluster build kuberay` builds it
+    python hack/cluster local sandboxes       start agent-sandbox, built like KubeRay
     python hack/cluster local kill NAME       kill one process (see `status` for the names)
     python hack/cluster local restart NAME    start one process again with the same arguments
     python hack/cluster local down            stop everything and remove its files
@@ -28,7 +29,7 @@ from cluster import command, processes, teardown
 from cluster.images import product_images
 from cluster.kubernetes import certificates, control_plane, node
 from cluster.programs import build
-from cluster.services import kubeflow_pipelines, storage
+from cluster.services import agent_sandbox, kubeflow_pipelines, storage
 from cluster.services import kuberay as ray_operator
 from cluster.settings import (
     DATA,
@@ -132,6 +133,10 @@ def kuberay() -> None:
     ray_operator.start()
 
 
+def sandboxes() -> None:
+    agent_sandbox.start()
+
+
 def kill(name: str) -> None:
     processes.kill(name)
 
@@ -141,7 +146,7 @@ def restart(name: str) -> None:
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    up, images, status, load, expose, kuberay, kill, restart, teardown.down,
+    up, images, status, load, expose, kuberay, sandboxes, kill, restart, teardown.down,
 )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ ORDER = (
     "test_suspension",
     "test_faults",
     "test_ray",
+    "test_sandboxes",
 )
 """Order of the test files: those that wait for a run to end come last."""
 

@@ -26,7 +26,7 @@ CLUSTER = ROOT / "hack/cluster"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentrl"
 NAMESPACE = "kubeflow"
 POLL_S = 0.5
-RUNS = ("calm", "storm", "pause", "gone", "swept", "search", "web", "ray", "load-", "bad")
+RUNS = ("calm", "storm", "pause", "gone", "swept", "search", "web", "ray", "boxed", "load-", "bad")
 """Prefixes of the names of runs that these tests create."""
 AWAY_S = 4.0
 """Seconds between the kill and the restart of a process of the local cluster."""

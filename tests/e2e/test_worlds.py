@@ -58,6 +58,17 @@ def test_server_runs_as_a_numeric_user_with_a_read_only_root(
     assert "Read-only file system" in refused
 
 
+def test_chromium_has_no_sandbox_under_the_runtimes_seccomp_profile(
+    installed: Installed, worlds: dict[str, str]
+) -> None:
+    """docs/environments/web.md says so, and why."""
+    if "web" not in worlds:
+        pytest.skip("the image with Chromium is loaded into the local cluster only")
+    log = installed.kubectl("logs", server_pod(installed, "web")["metadata"]["name"])
+    assert "runs without its sandbox: user namespaces are not allowed here" in log
+    assert "Operation not permitted" in log
+
+
 def test_server_is_admitted_where_pod_security_is_restricted(
     installed: Installed, run: str
 ) -> None:

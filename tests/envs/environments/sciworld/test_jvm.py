@@ -9,6 +9,9 @@ import signal
 import pytest
 
 from agentrl_envs.environments.sciworld.jvm import Jvm
+from agentrl_envs.environments.sciworld.jvm_pool import shared_pool
+from agentrl_envs.environments.sciworld.options import SciWorldOptions
+from agentrl_envs.environments.sciworld.tasks import SciWorldTasks
 from agentrl_envs.errors import SessionError
 
 pytestmark = pytest.mark.usefixtures("java")
@@ -45,3 +48,14 @@ def test_an_object_of_a_dead_jvm_is_freed_without_a_new_connection(
     del simulator
     gc.collect()
     assert not caplog.messages
+
+
+def test_a_jvm_starts_before_there_is_a_session_and_only_once():
+    tasks, pool = SciWorldTasks(SciWorldOptions(worlds=3)), shared_pool(jvms=1, worlds=3)
+    try:
+        tasks.start_programs()
+        (pid,) = pool.pids
+        tasks.start_programs()
+        assert pool.pids == (pid,)
+    finally:
+        pool.close()

@@ -113,5 +113,7 @@ def _served(run: AgentRLRun, uid: str, environment: Environment, platform: Platf
             # The Deployment may be scaled up during the phase, behind the same Service.
             "replicas": max(environment.replicas, MIN_RESOLVED_REPLICAS),
             "scaling": None,
+            "backend": "deployment",
+            "runtime_class_name": None,
         }
     )

@@ -52,3 +52,21 @@ def test_child_names_fit_and_differ():
     assert len(long) == MAX_NAME_LENGTH
     assert long != child_name("a" * 52, UID, "b" * 39 + "c")
     assert child_name("walk", UID, "rooms") == "walk-6f1e2d3c-rooms"
+
+
+def test_what_the_stages_get_of_a_served_environment_is_a_valid_manifest():
+    """Regression: stages refused their own manifest, since `backend` needs servers of the run."""
+    served = {
+        "name": "code",
+        "builtin": "corridor",
+        "options": {"turns": 3},
+        "secretEnv": [{"name": "KEY", "secret": "judge", "key": "key"}],
+        "backend": "sandbox",
+        "runtimeClassName": "gvisor",
+        "memory": "1Gi",
+    }
+    scaled = {"name": "walk", "builtin": "corridor", "scaling": {"maxReplicas": 4}}
+    content = manifest().model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    content["spec"]["environments"] = [served, scaled]
+    stages = cluster_manifest(parse(content), UID, Platform())
+    assert parse(json.loads(stages.model_dump_json(by_alias=True, exclude_defaults=True))) == stages

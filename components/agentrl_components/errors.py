@@ -50,8 +50,8 @@ class DriftError(RunError):
 
 
 class WorkersLostError(RunError):
-    """Processes that hold weights or optimizer state died. The run resumes from its last
-    checkpoint with new ones."""
+    """Processes that hold weights or optimizer state died, or vLLM in one of them. A sampler on Ray
+    is replaced; otherwise the run resumes from its last checkpoint with new processes."""
 
 
 class StoreError(RunError):

@@ -9,12 +9,14 @@ from agentrl_components.errors import ModelError
 from agentrl_components.model import architecture
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
+from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
+from agentrl_components.ray_workers.hand_over.nccl import NcclTransfer
+from agentrl_components.ray_workers.hand_over.transfer import WeightTransfer
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Reservation, reservations
 from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.ray_workers.trainers import RayTrainers
-from agentrl_components.ray_workers.weight_transfer import ObjectStoreTransfer
-from agentrl_components.spec import RunSpec
+from agentrl_components.spec import RunSpec, Samplers
 
 
 class Actors:
@@ -31,12 +33,12 @@ class Actors:
         _check_heads(spec, model)
         with ExitStack() as opened:
             opened.callback(connect(spec.compute.ray, reserved))
-            transfer = None
+            transfer: WeightTransfer | None = None
             if trains:
                 device = _device(reserved.trainer)
                 self.trainers = RayTrainers(spec, model, reserved, device)
                 opened.callback(self.trainers.close)
-                transfer = ObjectStoreTransfer(self.trainers)
+                transfer = _transfer(spec, self.trainers)
             device = _device(reserved.sampler)
             self.samplers = RaySamplers(spec, model, reserved, device, transfer)
             self.groups = RayGroupSamplers(self.samplers)
@@ -62,6 +64,14 @@ class Actors:
     def close(self) -> None:
         """End the actors, and Ray if this process started it."""
         self._close()
+
+
+def _transfer(spec: RunSpec, trainers: RayTrainers) -> WeightTransfer:
+    """The way for weights to get to the samplers."""
+    adapters = spec.model.lora is not None
+    if spec.compute.hands_over_by_nccl(spec.rollout.engine, lora=adapters):
+        return NcclTransfer(trainers, (spec.compute.samplers or Samplers()).tensor_parallel)
+    return BucketTransfer(trainers, adapters=adapters)
 
 
 def _device(reservation: Reservation) -> str:

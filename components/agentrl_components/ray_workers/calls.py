@@ -11,7 +11,7 @@ AFTER_ERROR_S = 10.0
 """After an error, how long to wait for the other results. An actor that died makes the others fail
 with errors of their own, and its death is the cause to report."""
 
-DIED = "a trainer process died; the run resumes from its last checkpoint"
+DIED = "a process of the run died on Ray; the run resumes from its last checkpoint"
 
 
 def results(references: Sequence[Any]) -> list[Any]:

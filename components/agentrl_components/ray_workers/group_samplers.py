@@ -24,6 +24,8 @@ class _Group:
     """The first version that may play it."""
     place: int
     """Index of its sampler."""
+    actor: Any = None
+    """The sampler that plays it there."""
     attempts: int = 0
     """How often its sampler has died."""
 
@@ -40,7 +42,8 @@ class RayGroupSamplers:
 
     def start(self, number: int, jobs: Sequence[Job], rules: Rules) -> None:
         """As `StreamingSamplers.start`."""
-        self._call(_Group(number, jobs, rules, self._samplers.version, self._least_loaded()))
+        least = self.loads.index(min(self.loads))
+        self._call(_Group(number, jobs, rules, self._samplers.version, least))
 
     def wait(self) -> list[tuple[int, list[Trajectory]]]:
         """As `StreamingSamplers.wait`. Raises `WorkersLostError` if a group killed its samplers."""
@@ -54,8 +57,8 @@ class RayGroupSamplers:
                 group = self._calls.pop(call)
                 try:
                     (played,) = results([call])
-                except WorkersLostError:
-                    self._play_again(group)
+                except WorkersLostError as death:
+                    self._play_again(group, death)
                 else:
                     ended.append((group.number, list(played)))
         return ended
@@ -68,22 +71,22 @@ class RayGroupSamplers:
             ray.cancel(call)
         self._calls.clear()
 
-    def _least_loaded(self) -> int:
-        load = [0] * self._samplers.size
+    @property
+    def loads(self) -> list[int]:
+        """Episodes of the groups that each sampler plays, or has played and that were not returned
+        yet."""
+        loads = [0] * self._samplers.size
         for group in self._calls.values():
-            load[group.place] += len(group.jobs)
-        return load.index(min(load))
+            loads[group.place] += len(group.jobs)
+        return loads
 
-    def _play_again(self, group: _Group) -> None:
+    def _play_again(self, group: _Group, death: WorkersLostError) -> None:
         group.attempts += 1
+        self._samplers.replace(group.place, group.actor, death)
         if group.attempts == REPLACEMENTS:
-            raise WorkersLostError(
-                f"a sampler process died {REPLACEMENTS} times with the same episodes (out of "
-                "memory?)"
-            )
-        self._samplers.replace(group.place)
+            raise self._samplers.given_up()
         self._call(group)
 
     def _call(self, group: _Group) -> None:
-        actor = self._samplers.actors[group.place]
-        self._calls[actor.play_group.remote(group.jobs, group.rules, group.oldest)] = group
+        group.actor = self._samplers.actors[group.place]
+        self._calls[group.actor.play_group.remote(group.jobs, group.rules, group.oldest)] = group

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import ray
 
+from agentrl_components.ray_workers.hand_over.nccl_sender import SamplersClient, Sender
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.workers.pool import keep_freed_memory
@@ -20,10 +21,22 @@ class RankActor(Rank):
     def __init__(self, setup: RankSetup, model: ModelFolder) -> None:
         keep_freed_memory()
         super().__init__(replace(setup, folder=model.open(setup.spec)))
+        self._sender: Sender | None = None
 
     def meeting_point(self) -> str:
         """An address at which the ranks can meet."""
         return self.free_address(ray.util.get_node_ip_address())
+
+    def open_nccl(self, address: str, client: SamplersClient) -> None:
+        """Form the process group of a hand-over from GPU to GPU, in the place of an earlier one."""
+        if self._sender is not None:
+            self._sender.close()
+        self._sender = Sender(self, self._setup.rank, address, client)
+
+    def send_nccl(self, version: int) -> int:
+        """Send all weights to the samplers. Returns their bytes."""
+        assert self._sender is not None
+        return self._sender.send(version)
 
     def write_files(self, folder: Path, node: str) -> dict[str, bytes | None]:
         """Write this rank's part of a checkpoint. Returns the content of its files by path under

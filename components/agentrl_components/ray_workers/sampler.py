@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from agentrl_components.engines.vllm_engine.adapters import write_adapters
 from agentrl_components.engines.vllm_engine.start import VllmOptions
-from agentrl_components.model.load import open_decoder, read_weights
+from agentrl_components.model.load import open_decoder
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.rollout.collector import replay_lost
 from agentrl_components.rollout.episode import Job, Rules
+from agentrl_components.sharded.adapters import AdapterMerge
 from agentrl_components.sharded.bucket import Bucket
 from agentrl_components.sharded.model import DTYPES
 from agentrl_components.spec import RunSpec, Samplers
@@ -29,35 +33,33 @@ T = TypeVar("T")
 
 class Sampler:
     """Plays episodes, several calls at the same time: an asynchronous actor, whose episodes are on
-    the event loop of another thread. Merged adapters are part of the weights, which are then
-    float32."""
+    the event loop of another thread.
 
-    def __init__(self, spec: RunSpec, model: ModelFolder, device: str) -> None:
+    With LoRA and `trains`, adapters alone are handed over. The torch engine has them merged into
+    its weights, which are then float32; vLLM keeps its weights and adds the adapters' output."""
+
+    def __init__(self, spec: RunSpec, model: ModelFolder, device: str, *, trains: bool) -> None:
+        """`trains`: weights are handed over. Otherwise the engine has those of the model folder."""
         keep_freed_memory()
         self._loop = LoopThread()
         if device == "cpu":
             torch.set_num_threads(1)  # as in `workers.worker`
             self._loop.run(_one_thread())
         folder = model.open(spec)
-        samplers = spec.compute.samplers or Samplers()
-        dtype = "float32" if spec.model.lora is not None else spec.model.dtype
-        options = VllmOptions(
-            device="cuda" if device == "cuda" else "cpu",
-            dtype=dtype,
-            context=spec.model.context,
-            replies=samplers.max_batch,
-            memory_share=samplers.memory_share,
-            tensor_parallel=samplers.tensor_parallel,
-        )
         decoder = None
+        self._merge: AdapterMerge | None = None
+        self._vllm_lora = spec.model.lora if trains and spec.rollout.engine == "vllm" else None
         if spec.rollout.engine == "torch":
+            dtype = "float32" if spec.model.lora is not None else spec.model.dtype
             decoder = open_decoder(
                 folder, DTYPES[dtype], torch.device(device), spec.model.implementation
             )
-        self._spec, self._folder = spec, folder
-        self._player = Player(spec, folder, options, decoder, self._loop)
-        self._weights: dict[str, Tensor] = {}
-        """Weights that were handed over and that the engine has not loaded yet."""
+            if trains and spec.model.lora is not None:
+                self._merge = AdapterMerge(folder, spec)
+        self._spec = spec
+        self._player = Player(spec, folder, _options(spec, device, trains), decoder, self._loop)
+        self._adapters: dict[str, Tensor] = {}
+        """Adapters for vLLM, which takes all of them at once."""
         self._version = -1
         """The version in use; -1: that of the model folder."""
         self._newer = asyncio.Event()
@@ -68,29 +70,65 @@ class Sampler:
         self._counted_from = self._asked = time.monotonic()
         self._tokens = (0, 0)
 
-    def load(self, bucket: Bucket) -> int:
-        """Take some of the weights of the next version. Returns their bytes."""
-        self._weights.update(bucket.tensors())
+    async def open(self) -> None:
+        """Start the engine. Raises `ModelError` or `EngineError` if it cannot run the model."""
+        await self._on_loop(self._player.open_engine())
+
+    async def start_update(self) -> int:
+        """Begin to take the weights of the next version. Replies under way are treated as
+        `rollout.interrupt` says; later ones wait for `finish_update`. Returns 0."""
+        if self._vllm_lora is None:
+            partial = self._merge is not None
+            await self._on_loop(self._player.start_update(partial=partial))
+        return 0
+
+    async def load(self, bucket: Bucket) -> int:
+        """Take some of the weights, or of the adapters. Returns their bytes."""
+        if self._vllm_lora is not None:
+            self._adapters |= dict(bucket.tensors())
+        else:
+            weights = bucket.tensors()
+            if self._merge is not None:
+                weights = self._merge.merged(weights)
+            await self._on_loop(self._player.update(weights))
         return bucket.content.nbytes
 
-    async def use(self, version: int) -> None:
-        """Sample with the weights that were taken, from now on. They are those of `version`."""
-        interrupt = self._spec.rollout.interrupt
-        # Requests that come after this line wait in the engine for the new weights.
-        loading = self._loop.submit(self._player.load(version, self._take_weights, interrupt))
+    async def finish_update(self, version: int) -> int:
+        """Sample with the weights that were taken, from now on. They are those of `version`.
+        Returns 0."""
+        if self._vllm_lora is None:
+            await self._on_loop(self._player.finish_update(version))
+        else:
+            adapters, self._adapters = self._adapters, {}
+            with TemporaryDirectory(prefix="agentrl-") as folder:
+                write_adapters(Path(folder), self._vllm_lora, adapters)
+                await self._on_loop(self._player.vllm.use_adapters(Path(folder), version))
         self._version = version
         self._newer.set()
         self._newer = asyncio.Event()
-        await asyncio.wrap_future(loading)
+        return 0
+
+    async def join_nccl(self, group: Mapping[str, Any]) -> None:
+        """Join the process group of a hand-over from GPU to GPU."""
+        await self._on_loop(self._player.vllm.join_nccl(group))
+
+    async def receive(self, described: Mapping[str, Any]) -> None:
+        """Take the weights that are `described`, as `VllmEngine.receive_update` does."""
+        await self._on_loop(self._player.vllm.receive_update(described))
 
     async def play(self, jobs: Sequence[Job], rules: Rules, version: int) -> list[Trajectory]:
-        """The trajectories of `jobs`, as `Samplers.play` has them."""
-        return await self._playing(self._player.episodes(jobs, rules, version, self._take_weights))
+        """The trajectories of `jobs`, as `Samplers.play` has them. The engine has the weights of
+        `version`. Raises `WorkersLostError` if vLLM has died; then this sampler is of no use."""
+        if 0 <= version == self._version:
+            return await self._playing(self._player.more_episodes(jobs, rules))
+        if version >= 0:  # no weights have been handed over: those of the folder have this version
+            self._version = version
+        return await self._playing(self._player.episodes(jobs, rules, version, None))
 
     async def play_group(self, jobs: Sequence[Job], rules: Rules, oldest: int) -> list[Trajectory]:
         """The trajectories of `jobs`, played by the version that is in use at each token, from
-        version `oldest` on: Ray may begin this call before an earlier call of `use`. Lost episodes
-        are played again, as the collector does."""
+        version `oldest` on: a sampler that replaces another one may have no weights yet. Lost
+        episodes are played again, as the collector does."""
         while self._version < oldest:
             await self._newer.wait()
         return await self._playing(
@@ -129,11 +167,20 @@ class Sampler:
     async def _on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(self._loop.submit(coroutine))
 
-    def _take_weights(self) -> dict[str, Tensor]:
-        """The weights that were handed over, or those of the model folder if none were. They are
-        not kept: the engine has a copy from now on."""
-        taken, self._weights = self._weights, {}
-        return taken or read_weights(self._folder)
+
+def _options(spec: RunSpec, device: str, trains: bool) -> VllmOptions:
+    """The settings of vLLM in a process without a trainer."""
+    samplers, lora = spec.compute.samplers or Samplers(), spec.model.lora
+    return VllmOptions(
+        device="cuda" if device == "cuda" else "cpu",
+        # Merged adapters are small changes of the weights, which bfloat16 would round away.
+        dtype=spec.model.dtype if lora is None or trains else "float32",
+        context=spec.model.context,
+        replies=samplers.max_batch,
+        memory_share=samplers.memory_share,
+        tensor_parallel=samplers.tensor_parallel,
+        adapter_rank=lora.rank if lora is not None and trains else None,
+    )
 
 
 async def _one_thread() -> None:

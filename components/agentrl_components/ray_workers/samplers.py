@@ -8,9 +8,9 @@ from typing import Any
 
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTransfer
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Reservations
-from agentrl_components.ray_workers.weight_transfer import HandOver, WeightTransfer
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.spec import RunSpec
 from agentrl_components.streaming.samplers import SamplerLoad
@@ -46,15 +46,15 @@ class RaySamplers:
         """Version of the weights that the samplers hold; -1: those of the model folder."""
         self.handed_over: list[HandOver] = []
         """All hand-overs so far that nobody has taken from the list."""
-        self._taking: list[Any] = []
-        """Calls that take the weights of the last hand-over into use."""
         self.replaced = 0
         """Samplers that were replaced so far."""
+        self.last_death = ""
+        """Why the last of them had died."""
         self.size = reserved.samplers.count
         self.actors = [self._start() for _ in range(self.size)]
         with ExitStack() as opened:
             opened.callback(self.close)
-            results([actor.__ray_ready__.remote() for actor in self.actors])
+            results([actor.open.remote() for actor in self.actors])
             opened.pop_all()
 
     def play(
@@ -67,13 +67,14 @@ class RaySamplers:
         """
         self.hand_over(version)
         places = [number % self.size for number in range(len(shares))]
+        actors = [self.actors[place] for place in places]
         calls = [
-            self.actors[place].play.remote(share, rules, version)
-            for place, share in zip(places, shares, strict=True)
+            actor.play.remote(share, rules, version)
+            for actor, share in zip(actors, shares, strict=True)
         ]
         out = []
-        for place, share, call in zip(places, shares, calls, strict=True):
-            out.append(self._result(place, (share, rules, version), call))
+        for place, actor, share, call in zip(places, actors, shares, calls, strict=True):
+            out.append(self._result(place, actor, (share, rules, version), call))
         return out
 
     def hand_over(self, version: int) -> None:
@@ -81,19 +82,8 @@ class RaySamplers:
         on; nothing, if they do already. Raises `WorkersLostError` if a trainer has died."""
         if version < 0 or version == self.version or self._transfer is None:
             return
-        self.finish_hand_over()
-        self.handed_over.append(self._transfer.send(self.actors))
+        self.handed_over.append(self._transfer.send(self.actors, version))
         self.version = version
-        # Not waited for: with `interrupt: finish` the engines finish replies first. Later calls of
-        # an actor begin after this one.
-        self._taking = [actor.use.remote(version) for actor in self.actors]
-
-    def finish_hand_over(self) -> None:
-        """Wait until the samplers use the weights of the last hand-over, or have died."""
-        taking, self._taking = self._taking, []
-        for call in taking:
-            with suppress(WorkersLostError):
-                results([call])
 
     def take_loads(self) -> list[SamplerLoad]:
         """What the samplers did since the last call; those that have died are left out."""
@@ -110,30 +100,42 @@ class RaySamplers:
         for actor in self.actors:
             ray.kill(actor)
 
-    def _result(self, place: int, arguments: tuple[Any, ...], call: Any) -> list[Trajectory]:
-        """The result of a call; played again on another sampler if its own has died."""
+    def replace(self, place: int, actor: Any, death: WorkersLostError) -> None:
+        """Start a sampler in the place of `actor`, which has died, or vLLM in it. All of its calls
+        fail: only the first replaces it."""
+        import ray
+
+        if self.actors[place] is not actor:
+            return
+        ray.kill(actor)  # its process lives on if only vLLM has died
+        self.replaced += 1
+        # Ray's error quotes what an actor that could not be opened had raised.
+        self.last_death = str(death.__cause__ or death).strip().splitlines()[-1]
+        self.actors[place] = self._start()
+        if self.version >= 0 and self._transfer is not None:
+            self._transfer.send_again(self.actors[place], self.version)
+
+    def given_up(self) -> WorkersLostError:
+        """The error of episodes whose samplers died `REPLACEMENTS` times."""
+        return WorkersLostError(
+            f"a sampler process died {REPLACEMENTS} times with the same episodes (out of memory?); "
+            f"the last time: {self.last_death}"
+        )
+
+    def _result(
+        self, place: int, actor: Any, arguments: tuple[Any, ...], call: Any
+    ) -> list[Trajectory]:
+        """The result of a call of `actor`; played again on another sampler if it has died."""
         for _ in range(REPLACEMENTS):
             try:
                 (played,) = results([call])
-            except WorkersLostError:
-                self.replace(place)
-                call = self.actors[place].play.remote(*arguments)
+            except WorkersLostError as death:
+                self.replace(place, actor, death)
+                actor = self.actors[place]
+                call = actor.play.remote(*arguments)
             else:
                 return list(played)
-        raise WorkersLostError(
-            f"a sampler process died {REPLACEMENTS} times with the same episodes (out of memory?)"
-        )
-
-    def replace(self, place: int) -> None:
-        """Start a sampler in the place of one that died, unless that was done already."""
-        try:
-            results([self.actors[place].__ray_ready__.remote()])
-        except WorkersLostError:
-            self.replaced += 1
-            self.actors[place] = self._start()
-            if self.version >= 0 and self._transfer is not None:
-                self._transfer.send_again(self.actors[place])
-                self.actors[place].use.remote(self.version)
+        raise self.given_up()
 
     def _start(self) -> Any:
         import ray
@@ -142,4 +144,5 @@ class RaySamplers:
 
         options = self._reserved.sampler.options()
         actor = ray.remote(Sampler).options(**options, max_concurrency=CALLS)
-        return actor.remote(self._spec, self._model, self._device)
+        trains = self._transfer is not None
+        return actor.remote(self._spec, self._model, self._device, trains=trains)

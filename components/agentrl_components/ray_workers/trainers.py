@@ -16,6 +16,7 @@ from torch import Tensor
 
 from agentrl_components.errors import StoreError
 from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.hand_over.buckets import BUCKETS_AHEAD
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Reservations
 from agentrl_components.sharded.rank import POLICY, RankSetup
@@ -95,12 +96,15 @@ class RayTrainers:
 
         return dict(item for part in self.buckets() for item in ray.get(part).tensors())
 
-    def buckets(self) -> Iterator[Any]:
-        """References to buckets that hold all weights, each as soon as it is there."""
+    def buckets(self, *, adapters: bool = False, limit: int = BUCKET_BYTES) -> Iterator[Any]:
+        """References to buckets that hold all weights, or the adapters alone, each as soon as it is
+        there; of `limit` bytes, or of one weight that is larger. The ranks gather at most
+        `BUCKETS_AHEAD` buckets that were not asked for yet."""
         from ray.exceptions import RayError
 
+        ahead = {"num_returns": "streaming", "_generator_backpressure_num_objects": BUCKETS_AHEAD}
         streams = [
-            actor.buckets.options(num_returns="streaming").remote(BUCKET_BYTES)
+            actor.buckets.options(**ahead).remote(limit, adapters=adapters)
             for actor in self._actors
         ]
         try:
@@ -110,6 +114,18 @@ class RayTrainers:
             self.check()
             raise
         self.check()
+
+    def open_nccl(self, samplers: Sequence[Any], tensor_parallel: int) -> None:
+        """Form the process group of a hand-over from GPU to GPU with `samplers`."""
+        from agentrl_components.ray_workers.hand_over.nccl_sender import SamplersClient
+
+        (address,) = results([self._actors[0].meeting_point.remote()])
+        self._all("open_nccl", address, SamplersClient(samplers, tensor_parallel))
+
+    def send_nccl(self, version: int) -> int:
+        """Send all weights to the samplers of the process group. Returns their bytes."""
+        size: int = self._all("send_nccl", version)[0]
+        return size
 
     def state(self, spool: Path | None = None) -> Files:
         if spool is None:

@@ -62,7 +62,7 @@ class Rank:
     """Computes gradients of its packs and updates its rows of the weights."""
 
     def __init__(self, setup: RankSetup) -> None:
-        self._setup = setup
+        self._setup, self.spec = setup, setup.spec
         if setup.device == "cpu":
             torch.set_num_threads(1)  # as in `workers.worker`
 
@@ -149,7 +149,7 @@ class Rank:
         if self.critic is not None:
             decoder = self.critic.decoder
             trunk = {decoder.saved_name(n): p for n, p in decoder.named_parameters()}
-            for name, tensor in self._full_weights():
+            for name, tensor in self.full_weights():
                 rows = rows_of(len(tensor), self._setup.rank, self._setup.ranks)
                 local_rows(trunk[name]).copy_(tensor[rows])
 
@@ -174,17 +174,19 @@ class Rank:
         self._load_rows(now)
 
     @torch.no_grad()
-    def buckets(self, limit: int) -> Iterator[Bucket]:
-        """The policy's weights, named as transformers names them, with adapters merged. Gathered
-        weight by weight; only the first rank yields them."""
+    def buckets(self, limit: int, *, adapters: bool = False) -> Iterator[Bucket]:
+        """The policy's weights, named as transformers names them, with adapters merged; or the
+        `adapters` alone, named as peft names them. Gathered weight by weight; only the first rank
+        yields them."""
         first = self._setup.rank == 0
-        weights = ((name, tensor.cpu()) for name, tensor in self._full_weights())
+        gathered = self._full_adapters() if adapters else self.full_weights()
+        weights = ((name, tensor.cpu()) for name, tensor in gathered)
         if first:
             yield from buckets(weights, limit)
         for _ in weights:  # the other ranks take part in gathering
             pass
 
-    def _full_weights(self) -> Iterator[tuple[str, Tensor]]:
+    def full_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Each weight of the policy in the model's type; merged ones are float32, as in
         `lora.merged_state_dict`."""
         dtype = DTYPES[self._setup.spec.model.dtype]
@@ -201,6 +203,19 @@ class Rank:
                 scaling = modules[owner].scaling[lora.NAME]
                 full = full.float() + (b @ a) * scaling
             yield self.policy.saved_name(name.replace(".base_layer.", ".")), full
+
+    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of what `full_weights` yields without LoRA."""
+        parameters = self.policy.named_parameters()
+        return {self.policy.saved_name(name): tuple(p.shape) for name, p in parameters}
+
+    def _full_adapters(self) -> Iterator[tuple[str, Tensor]]:
+        """Each adapter of the policy, in the type it is trained in."""
+        for name, parameter in self.policy.named_parameters():
+            layer, found, adapter = name.partition(".lora_")
+            if found:
+                layer = self.policy.saved_name(f"{layer}.weight").removesuffix(".weight")
+                yield f"{layer}.lora_{adapter}", _full(parameter)
 
     def _scores(
         self, share: Share, module: nn.Module, of: Callable[[Pack], Tensor]

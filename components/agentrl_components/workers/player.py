@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -56,7 +56,7 @@ class Player:
         self._random = RandomEngine()
         self._torch = TorchEngine(decoder) if decoder is not None else None
         self._vllm: VllmEngine | None = None
-        self._loaded = -1
+        self._version = -1
         """Policy version that the engine has loaded."""
 
     def play(
@@ -78,21 +78,58 @@ class Player:
     async def more_episodes(self, jobs: Sequence[Job], rules: Rules) -> list[Trajectory]:
         """The trajectories of `jobs`, played by the policy that is loaded, whichever it is at each
         token."""
-        return await self._play(jobs, rules, self._engine())
+        return await self._play(jobs, rules, self.engine)
 
     async def load(
         self, version: int, weights: Weights | None, interrupt: Interrupt = "finish"
     ) -> None:
         """Have the engine sample with the weights of `version`: those that `weights` returns, or,
-        if it is None, those that have been written to the decoder of the torch engine. Replies
-        under way are treated as `rollout.interrupt` says."""
-        before, self._loaded = self._loaded, version
+        if it is None, those that it has, or that have been written to the decoder of the torch
+        engine. Replies under way are treated as `rollout.interrupt` says."""
+        before, self._version = self._version, version
         if weights is None:
-            assert self._torch is not None
-            self._torch.reset_caches(version)
+            self.engine.use_as(version)
         elif before != version:
             # Requests that come from now on wait in the engine.
-            await self._engine().load(weights(), version, interrupt)
+            await self.engine.load(weights(), version, interrupt)
+
+    async def open_engine(self) -> None:
+        """Start the engine of the manifest. Raises what `VllmEngine` raises."""
+        if self._torch is None:
+            self._open_vllm()
+
+    @property
+    def engine(self) -> TorchEngine | VllmEngine:
+        """The engine of the manifest, which is started if need be."""
+        return self._torch if self._torch is not None else self.vllm
+
+    @property
+    def vllm(self) -> VllmEngine:
+        """vLLM, started on first use: a worker that only computes gradients never needs it. It
+        begins with the weights of the model folder. Raises what `VllmEngine` raises."""
+        return self._vllm or self._open_vllm()
+
+    async def start_update(self, *, partial: bool) -> None:
+        """Begin to give the engine new weights in parts: all, or with `partial` (torch engine only)
+        some. Replies under way are treated as `rollout.interrupt` says."""
+        interrupt = self._spec.rollout.interrupt
+        if self._torch is not None:
+            await self._torch.start_update(interrupt, partial=partial)
+        else:
+            await self.vllm.start_update(interrupt)
+
+    async def update(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """Give the engine some of the new weights. Raises `EngineError` if they do not fit."""
+        if self._torch is None:
+            await self.vllm.update(dict(weights))
+            return
+        for name, tensor in weights:
+            await self._torch.update({name: tensor})
+
+    async def finish_update(self, version: int) -> None:
+        """Use the new weights, which are those of `version`, from now on."""
+        await self.engine.finish_update(version)
+        self._version = version
 
     def tokens(self) -> tuple[int, int]:
         """Tokens of all requests to the engine so far, and those of them that its cache held."""
@@ -108,17 +145,13 @@ class Player:
             self._loop.run(world.close())
         self._loop.close()
 
-    async def _play(self, jobs: Sequence[Job], rules: Rules, engine: Engine) -> list[Trajectory]:
-        return await self._rollout.play(jobs, rules, CheckedEngine(engine))
-
-    def _engine(self) -> Engine:
-        """The engine of the manifest."""
-        if self._torch is not None:
-            return self._torch
+    def _open_vllm(self) -> VllmEngine:
         if self._vllm is None:
-            # Started on first use: a worker that only computes gradients never needs it.
             self._vllm = VllmEngine(self._folder, self._options, version=-1)
         return self._vllm
+
+    async def _play(self, jobs: Sequence[Job], rules: Rules, engine: Engine) -> list[Trajectory]:
+        return await self._rollout.play(jobs, rules, CheckedEngine(engine))
 
 
 def vllm_options(spec: RunSpec, device: str) -> VllmOptions:

@@ -16,9 +16,9 @@ from agentrl_components.errors import RunError, SpecError, StoreError, WorkersLo
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
+from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.samplers import RaySamplers
-from agentrl_components.ray_workers.weight_transfer import ObjectStoreTransfer
 from agentrl_components.rollout.episode import Job
 from agentrl_envs.environments.corridor import CorridorTasks
 
@@ -189,6 +189,32 @@ def jobs(count):
     ]
 
 
+def open_samplers(model, source):
+    transfer = BucketTransfer(source, adapters=False)
+    return RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer)
+
+
+class CountedBuckets:
+    """Trainers that hand over small buckets, and the bytes of those that exist at the same time."""
+
+    def __init__(self, trainers, limit):
+        self.trainers, self.limit = trainers, limit
+        self.sizes = []
+        self.most = 0
+
+    def buckets(self, *, adapters):
+        import ray
+
+        worker = ray._private.worker.global_worker.core_worker
+        sizes = {}
+        for reference in self.trainers.buckets(adapters=adapters, limit=self.limit):
+            sizes[reference.hex()] = ray.get(reference).content.nbytes
+            alive = worker.get_all_reference_counts().keys() & sizes.keys()
+            self.most = max(self.most, sum(sizes[number] for number in alive))
+            yield reference
+        self.sizes = list(sizes.values())
+
+
 def pid(actor):
     import ray
 
@@ -203,7 +229,9 @@ def test_samplers_play_the_trainers_weights_and_a_dead_one_is_replaced(two, star
     )
     shares = [jobs(4)[:2], jobs(4)[2:]]
     expected = [plain.worker.play(share, RULES, 1) for share in shares]
-    samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", ObjectStoreTransfer(two))
+    samplers = RaySamplers(
+        SPEC, model, reserved(samplers=2), "cpu", BucketTransfer(two, adapters=False)
+    )
     try:
         assert_equal(samplers.play(shares, RULES, 1), expected)
         (hand_over,) = samplers.handed_over
@@ -219,7 +247,9 @@ def test_groups_go_on_over_a_hand_over_and_those_of_a_dead_sampler_are_played_ag
     two, start, model
 ):
     two.restore(start)
-    samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", ObjectStoreTransfer(two))
+    samplers = RaySamplers(
+        SPEC, model, reserved(samplers=2), "cpu", BucketTransfer(two, adapters=False)
+    )
     try:
         samplers.hand_over(1)
         groups = RayGroupSamplers(samplers)
@@ -243,6 +273,51 @@ def test_groups_go_on_over_a_hand_over_and_those_of_a_dead_sampler_are_played_ag
         first, _ = samplers.take_loads()
         assert first.prompt_tokens > first.cached_tokens > 0
         assert 0 < first.busy_s < first.seconds
+    finally:
+        samplers.close()
+
+
+def test_no_more_than_three_buckets_of_a_hand_over_exist_at_the_same_time(two, start, model):
+    two.restore(start)
+    source = CountedBuckets(two, limit=8_000)
+    samplers = open_samplers(model, source)
+    try:
+        samplers.play([jobs(1)], RULES, 1)
+    finally:
+        samplers.close()
+    (hand_over,) = samplers.handed_over
+    # Two that the samplers load, and the next one.
+    assert len(source.sizes) > 6
+    assert hand_over.bytes == sum(source.sizes)
+    assert source.most <= 3 * 8_000
+    assert source.most <= max(
+        sum(source.sizes[first : first + 3]) for first in range(len(source.sizes) - 2)
+    )
+
+
+def test_a_group_goes_to_the_sampler_with_the_fewest_episodes_and_stays_there(two, start, model):
+    two.restore(start)
+    samplers = open_samplers(model, two)
+    try:
+        samplers.hand_over(1)
+        groups, loads = RayGroupSamplers(samplers), []
+        for number, count in enumerate((3, 1, 1, 2, 1)):
+            groups.start(number, jobs(count), RULES)
+            loads.append(groups.loads)
+        assert loads == [[3, 0], [3, 1], [3, 2], [3, 4], [4, 4]]
+        ended = {}
+        while len(ended) < 5:
+            ended.update(groups.wait())
+        assert groups.loads == [0, 0]
+        # Every turn but the first finds the turn before in the cache of its sampler, but for the
+        # last sampled token, which has not been read yet.
+        places = [[0, 4], [1, 2, 3]]
+        for load, numbers in zip(samplers.take_loads(), places, strict=True):
+            episodes = [episode for number in numbers for episode in ended[number]]
+            asked = sum(turn.start for e in episodes for turn in e.turns)
+            held = sum(turn.end - 1 for e in episodes for turn in e.turns[:-1])
+            assert (load.prompt_tokens, load.cached_tokens) == (asked, held)
+            assert held > 0
     finally:
         samplers.close()
 

@@ -9,6 +9,7 @@ from learner_bench import EIGHT, GROUP, Bench, as_sampled, spec
 from agentrl_components.errors import ModelError
 from agentrl_components.model.load import open_decoder
 from agentrl_components.model.sources import fetch_model
+from agentrl_components.sharded.adapters import AdapterMerge
 from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.sharded.rounds import deal
 from agentrl_components.sharded.weight_files import WeightFiles
@@ -166,6 +167,10 @@ def test_lora_moves_adapters_alone_and_exports_merged_weights(open_rank, folder,
     moved = {name for name in after if not torch.equal(after[name], merged[name])}
     assert moved
     assert all(name.endswith("_proj.weight") for name in moved)
+    adapters = [item for b in rank.buckets(1 << 20, adapters=True) for item in b.tensors()]
+    again = dict(AdapterMerge(folder, rank.spec).merged(adapters))
+    assert again.keys() >= moved
+    assert all(torch.equal(again[name], after[name]) for name in again)
 
 
 def test_the_reference_policy_stays_where_the_policy_started(open_rank):

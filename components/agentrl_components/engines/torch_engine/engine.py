@@ -14,7 +14,8 @@ Legend: B rows, V vocabulary.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from agentrl_components.engines.action_trie import trie_of
 from agentrl_components.engines.engine import Generation, Request
+from agentrl_components.engines.torch_engine.loading import Loading
 from agentrl_components.engines.torch_engine.passes import ForwardPasses
 from agentrl_components.engines.torch_engine.reply import PendingReply, Session
 from agentrl_components.engines.torch_engine.sampling import distribution, pick, uniforms
@@ -48,8 +50,8 @@ class TorchEngine:
         self._passes: ForwardPasses = (
             SessionPasses(decoder) if isinstance(decoder, ForeignModel) else SlotPasses(decoder)
         )
-        self._loading: asyncio.Event | None = None
-        """Set when new weights have been loaded; None while none are being loaded."""
+        self._loading: Loading | None = None
+        """New weights that are being loaded."""
         self._slots = 1
         """Slots given out so far; slot 0 holds the padding of small batches."""
         self.prompt_tokens = 0
@@ -65,7 +67,7 @@ class TorchEngine:
                 forward pass failed.
         """
         while self._loading is not None:
-            await self._loading.wait()
+            await self._loading.ended.wait()
         session = self._sessions.get(request.session)
         if session is None:
             session = self._sessions[request.session] = Session(self._take_slot())
@@ -105,28 +107,43 @@ class TorchEngine:
     async def load(
         self, weights: Mapping[str, Tensor], version: int, interrupt: Interrupt = "finish"
     ) -> None:
-        """Copy weights into the decoder. Pending replies are finished with the old version first,
-        go on with the new one, or start again with it, as `interrupt` says. Requests that arrive
-        meanwhile wait for the new version.
+        """`start_update`, `update` and `finish_update` in one call. Raises `EngineError` if the
+        weights do not fit the model."""
+        await self.start_update(interrupt)
+        await self.update(weights)
+        await self.finish_update(version)
 
-        Raises:
-            EngineError: the weights do not fit the model.
-        """
+    async def start_update(self, interrupt: Interrupt = "finish", *, partial: bool = False) -> None:
+        """Begin to load new weights in parts: all weights, or with `partial` only some. Pending
+        replies are finished with the old weights first; or they wait for the new ones, and then go
+        on or start again, as `interrupt` says. Requests that arrive before `finish_update` wait for
+        it."""
         while self._loading is not None:
-            await self._loading.wait()
-        self._loading = asyncio.Event()
-        try:
-            if self._stepping is not None and interrupt == "finish":
-                await asyncio.wait([self._stepping])
-            self._copy(weights)
-            self.reset_caches(version, start_again=interrupt == "abort")
-        finally:
-            self._loading.set()
-            self._loading = None
+            await self._loading.ended.wait()
+        self._loading = Loading(self._decoder, interrupt, partial=partial)
+        if self._stepping is not None and interrupt == "finish":
+            await asyncio.wait([self._stepping])
 
-    def reset_caches(self, version: int, *, start_again: bool = False) -> None:
-        """Invalidate all cached keys and values. Call it after the decoder's weights have changed
-        in place to those of `version`. Pending replies go on with them, or `start_again`."""
+    async def update(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy some of the new weights into the decoder. Raises `EngineError` if they do not fit
+        the model, which ends the update."""
+        assert self._loading is not None
+        with self._ended_by_error(self._loading):
+            self._loading.copy(weights)
+
+    async def finish_update(self, version: int) -> None:
+        """Use the new weights, which are those of `version`, from now on. Raises `EngineError` if
+        some are missing."""
+        loading = self._loading
+        assert loading is not None
+        with self._ended_by_error(loading):
+            loading.check_complete()
+        self.use_as(version, start_again=loading.interrupt == "abort")
+        self._end_update(loading)
+
+    def use_as(self, version: int, *, start_again: bool = False) -> None:
+        """Use the decoder's weights, which may have been changed in place, as those of `version`:
+        cached keys and values are dropped. Pending replies go on with them, or `start_again`."""
         self._version = version
         for session in self._sessions.values():
             session.cached = 0
@@ -152,21 +169,17 @@ class TorchEngine:
                 f"model's vocabulary of {vocabulary}"
             )
 
-    def _copy(self, weights: Mapping[str, Tensor]) -> None:
+    @contextmanager
+    def _ended_by_error(self, loading: Loading) -> Iterator[None]:
         try:
-            own = {self._decoder.saved_name(name): name for name in self._decoder.state_dict()}
-            named = {own.get(name, name): tensor for name, tensor in weights.items()}
-            missing, unknown = self._decoder.load_state_dict(named, strict=False)
-        except RuntimeError as error:
-            raise EngineError(f"the new weights do not fit the model: {error}") from error
-        if self._decoder.shape.tied:
-            unknown = [name for name in unknown if name != "lm_head.weight"]
-        missing = [name for name in missing if name not in self._decoder.tied_names]
-        if missing or unknown:
-            raise EngineError(
-                "the new weights do not fit the model: "
-                f"missing {missing[:3]}, unknown {unknown[:3]}"
-            )
+            yield
+        except EngineError:
+            self._end_update(loading)
+            raise
+
+    def _end_update(self, loading: Loading) -> None:
+        self._loading = None
+        loading.ended.set()
 
     def _take_slot(self) -> int:
         if self._free_slots:
@@ -175,8 +188,11 @@ class TorchEngine:
         return self._slots - 1
 
     async def _run(self) -> None:
-        """Run forward passes while there are pending replies, and yield to the loop after each."""
+        """Run forward passes while there are pending replies, and yield to the loop after each.
+        Pauses while new weights are loaded that pending replies wait for."""
         while self._ready:
+            while self._loading is not None and self._loading.interrupt != "finish":
+                await self._loading.ended.wait()
             # A cancelled request's slot may already belong to another session.
             replies = self._ready = [r for r in self._ready if not r.result.done()]
             if not replies:

@@ -13,16 +13,16 @@ are forced at its beginning or end are appended without vLLM.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentrl_components.engines.engine import Generation, Request, Sampling, Stop
+from agentrl_components.engines.vllm_engine import weights as loading
 from agentrl_components.engines.vllm_engine.draft import Draft, open_trie
 from agentrl_components.engines.vllm_engine.loop import VllmLoop
 from agentrl_components.engines.vllm_engine.start import VllmOptions, start_vllm, stop_vllm
-from agentrl_components.engines.vllm_engine.weights import LOAD_ERRORS, check, reload, shapes_in
 from agentrl_components.errors import EngineError
 from agentrl_components.spec.fields.rollout import Interrupt
 
@@ -43,9 +43,13 @@ class VllmEngine:
         `start_vllm` raises.
         """
         self._loop = VllmLoop(partial(start_vllm, folder, options))
-        self._shapes = shapes_in(folder)
+        self._shapes = loading.shapes_in(folder)
         self._version = version
         self._load_lock = asyncio.Lock()
+        self._updated: set[str] = set()
+        """Weights that have been loaded since `start_update`."""
+        self._adapter_sets = 0
+        """Sets of adapters so far."""
         self._pending: set[asyncio.Task[Generation]] = set()
         self.prompt_tokens = 0
         """Prompt tokens of all requests to vLLM so far."""
@@ -81,16 +85,67 @@ class VllmEngine:
             EngineError: names or shapes do not fit, and the old weights stay in use; or vLLM failed
                 to load them, and every later request fails.
         """
+        loading.check(self._shapes, weights)
+        await self.start_update(interrupt)
+        await self.update(weights)
+        await self.finish_update(version)
+
+    async def start_update(self, interrupt: Interrupt = "finish") -> None:
+        """Begin to load new weights in parts. Waits for pending replies; new requests wait until
+        `finish_update`."""
         assert interrupt == "finish"
-        check(self._shapes, weights, version)
-        async with self._load_lock:
-            if self._pending:
-                await asyncio.wait(self._pending)
-            try:
-                await self._loop.call(partial(reload, weights))
-            except LOAD_ERRORS as error:
-                raise EngineError(f"vLLM cannot load version {version}: {error!r}") from error
-            self._version = version
+        await self._load_lock.acquire()
+        if self._pending:
+            await asyncio.wait(self._pending)
+        self._updated = set()
+        await self._load_step(loading.start)
+
+    async def update(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Copy some of the new weights into vLLM. Raises `EngineError` if they do not fit; then
+        every later request fails too."""
+        self._updated |= weights.keys()
+        await self._load_step(partial(loading.load_part, self._shapes, weights))
+
+    async def receive_update(self, described: Mapping[str, Any]) -> None:
+        """Receive the new weights over NCCL, as vLLM's NCCL backend describes them."""
+        self._updated |= set(described["names"])
+        await self._load_step(partial(loading.receive, described))
+
+    async def finish_update(self, version: int) -> None:
+        """Use the new weights from now on. Raises `EngineError` if some were not loaded; then every
+        later request fails too."""
+        await self._load_step(partial(loading.finish, self._shapes, self._updated))
+        self._version = version
+        self._load_lock.release()
+
+    def use_as(self, version: int) -> None:
+        """Call the weights that are loaded now `version`."""
+        self._version = version
+
+    async def use_adapters(self, folder: Path, version: int) -> None:
+        """Add the adapters in `folder`, which has peft's layout, to the weights from now on. Waits
+        for pending replies. Raises `EngineError` if they do not fit; then every later request fails
+        too."""
+        await self._load_lock.acquire()
+        if self._pending:
+            await asyncio.wait(self._pending)
+        self._adapter_sets += 1
+        await self._load_step(partial(self._loop.use_adapters, folder, self._adapter_sets))
+        self._version = version
+        self._load_lock.release()
+
+    async def join_nccl(self, group: Mapping[str, Any]) -> None:
+        """Join the process group over which weights are received."""
+        await self._loop.call(partial(loading.join, group))
+
+    async def _load_step(self, step: Callable[[Any], None]) -> None:
+        try:
+            await self._loop.call(step)
+        except (*loading.LOAD_ERRORS, EngineError) as error:
+            failure = EngineError(f"vLLM cannot load new weights: {error}")
+            self._loop.fail(failure)
+            self._load_lock.release()
+            raise failure from error
 
     async def close(self) -> None:
         """Stop vLLM and its thread. Pending replies fail with `EngineError`."""

@@ -10,9 +10,10 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
-from agentrl_components.errors import EngineError, RunError
+from agentrl_components.errors import EngineError, RunError, WorkersLostError
 
 R = TypeVar("R")
 
@@ -28,7 +29,9 @@ class VllmLoop:
         self._cancelled: list[str] = []
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self._stepping: asyncio.Task[None] | None = None
-        self._failure: EngineError | None = None
+        self._failure: RunError | None = None
+        self._adapters: Any = None
+        """vLLM's `LoRARequest` that later requests use."""
         try:
             self._engine = self._thread.submit(start).result()
         except RunError:
@@ -39,7 +42,8 @@ class VllmLoop:
         """vLLM's `RequestOutput` for the prompt `ids`. Cancelling the call aborts the request.
 
         Raises:
-            EngineError: vLLM refuses the request or has failed.
+            EngineError: vLLM refuses the request.
+            WorkersLostError: vLLM has failed, or a process of it has died.
         """
         if self._failure is not None:
             raise self._failure
@@ -67,6 +71,22 @@ class VllmLoop:
             return action(self._engine)
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, act)
+
+    def use_adapters(self, folder: Path, number: int, engine: Any) -> None:
+        """In the thread: use the adapters in `folder` for later requests. `number` is another one
+        at each call: vLLM keeps cached keys and values apart by it."""
+        from vllm.lora.request import LoRARequest
+
+        before = self._adapters
+        self._adapters = LoRARequest(f"adapters-{number}", number, str(folder))
+        if not engine.add_lora(self._adapters):
+            raise RuntimeError(f"vLLM did not load the adapters in {folder}")
+        if before is not None:
+            engine.remove_lora(before.lora_int_id)
+
+    def fail(self, failure: RunError) -> None:
+        """Answer every later request with `failure`."""
+        self._failure = failure
 
     async def close(self, stop: Callable[[Any], None]) -> None:
         """Fail pending requests with `EngineError`; call `stop` with the engine in its thread."""
@@ -105,7 +125,8 @@ class VllmLoop:
         ended: list[tuple[str, Any]] = []
         for key, ids, params in new:
             try:
-                self._engine.add_request(key, {"prompt_token_ids": ids}, params)
+                prompt = {"prompt_token_ids": ids}
+                self._engine.add_request(key, prompt, params, lora_request=self._adapters)
             except (ValueError, VLLMClientError) as error:
                 ended.append((key, EngineError(f"vLLM refused a request: {error}")))
         if cancelled:
@@ -118,10 +139,11 @@ class VllmLoop:
 
     def _stepping_ended(self, task: asyncio.Task[None]) -> None:
         """Fail all pending requests if stepping ended with an error or was cancelled."""
+        error: RunError
         if task.cancelled():
             error = EngineError("the engine was closed")
         elif (cause := task.exception()) is not None:
-            error = self._failure = EngineError(f"vLLM failed: {cause!r}")
+            error = self._failure = WorkersLostError(f"vLLM failed: {cause!r}")
             error.__cause__ = cause
         else:
             return

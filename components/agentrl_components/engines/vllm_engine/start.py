@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import torch
 
+from agentrl_components.engines.vllm_engine.adapters import room_for
 from agentrl_components.errors import EngineError, ModelError
 
 CPU_BLOCK = 32
@@ -48,6 +49,8 @@ class VllmOptions:
     """Share of the device's memory that vLLM may use. The trainer on the device needs the rest."""
     tensor_parallel: int = 1
     """Devices over which each layer is split."""
+    adapter_rank: int | None = None
+    """Rank of adapters that are added to the weights at run time. None: there are none."""
     eager: bool | None = None
     """Disable CUDA graphs and compilation. None: disabled on CPU, enabled on CUDA."""
 
@@ -65,7 +68,7 @@ def start_vllm(folder: Path, options: VllmOptions) -> Any:
         raise ModelError(f"{folder} has no config.json; use a folder saved by transformers")
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    # Otherwise the model runs in a child process on CPU, where `reload_weights` cannot reach it.
+    # Otherwise the model runs in a child process on CPU, to which weights would be copied.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     try:
         with _torch_restored(), _modules_that_vllm_can_scan():
@@ -93,11 +96,13 @@ def _start(folder: Path, options: VllmOptions) -> Any:
         # first token: that takes 20 s, or fails without a compiler.
         current_platform.simple_compile_backend = "eager"
 
+    from vllm.config import WeightTransferConfig
     from vllm.engine.arg_utils import EngineArgs
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.llm_engine import LLMEngine
 
-    arguments = EngineArgs(**_arguments(folder, options))
+    transfer = WeightTransferConfig(backend="agentrl")
+    arguments = EngineArgs(**_arguments(folder, options), weight_transfer_config=transfer)
     if on_cpu:
         _prepare_model(folder)
     return LLMEngine.from_engine_args(arguments, usage_context=UsageContext.ENGINE_CONTEXT)
@@ -120,7 +125,10 @@ def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
         "kv_cache_memory_bytes": options.cache_bytes,
         "disable_log_stats": True,
         "logits_processors": [f"{__package__}.admissible:AdmissibleReplies"],
+        "worker_extension_cls": f"{__package__}.weight_backend.Registration",
     }
+    if options.adapter_rank is not None:
+        arguments |= room_for(options.adapter_rank)
     if on_cpu:
         arguments |= {
             "block_size": CPU_BLOCK,

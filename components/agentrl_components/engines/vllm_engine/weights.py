@@ -1,8 +1,8 @@
-"""Load new weights into a running vLLM from memory, on CPU and on one GPU."""
+"""Load new weights into a running vLLM, in one call or bucket by bucket."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,39 +27,71 @@ def shapes_in(folder: Path) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def check(
-    shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, torch.Tensor], version: int
-) -> None:
-    """Check that `weights` fit `shapes`. vLLM itself would fail halfway, or ignore missing weights.
+def check(shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, torch.Tensor]) -> None:
+    """Check that `weights` are all of the weights that a model of `shapes` has. vLLM itself would
+    fail halfway, or ignore missing weights.
 
     Raises:
         EngineError: names every weight that is missing, unknown or has another shape.
     """
-    mistakes = [f"{name} is missing" for name in sorted(shapes.keys() - weights.keys())]
+    refuse(missing(shapes, weights.keys()) + misfits(shapes, weights))
+
+
+def missing(shapes: Mapping[str, tuple[int, ...]], names: Collection[str]) -> list[str]:
+    """What is wrong if only the weights `names` are there."""
+    return [f"{name} is missing" for name in sorted(shapes.keys() - set(names))]
+
+
+def misfits(
+    shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, torch.Tensor]
+) -> list[str]:
+    """What is wrong with some weights."""
+    mistakes = []
     for name, tensor in weights.items():
         if name in shapes and tuple(tensor.shape) != shapes[name]:
             mistakes.append(f"{name} has shape {tuple(tensor.shape)}, not {shapes[name]}")
         if name not in shapes and name != TIED_HEAD:
             mistakes.append(f"{name} is unknown")
+    return mistakes
+
+
+def refuse(mistakes: list[str]) -> None:
+    """Raise `EngineError` if there are mistakes."""
     if mistakes:
-        raise EngineError(f"version {version} does not fit the model: {'; '.join(mistakes)}")
+        raise EngineError(f"the new weights do not fit the model: {'; '.join(mistakes)}")
 
 
-def reload(weights: Mapping[str, torch.Tensor], engine: Any) -> None:
-    """Copy `weights` into the engine's model and reset its prefix cache. Call it between two steps
-    and without pending replies."""
-    # `model.load_weights` alone fails on CPU, where layers keep only a packed copy.
-    engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights.items())})
-    engine.apply_model(_repack_head)
+def start(engine: Any) -> None:
+    """Begin to load weights. Call this and the following functions between two steps, without
+    pending replies."""
+    engine.collective_rpc("start_weight_update")
+
+
+def load_part(
+    shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, torch.Tensor], engine: Any
+) -> None:
+    """Load some weights. They are copied when all weights of their layer are there. Raises
+    `EngineError` if they do not fit."""
+    refuse(misfits(shapes, weights))
+    # A literal, because importing `weight_backend` imports vLLM.
+    receive({"weights": list(weights.items())}, engine)
+
+
+def receive(update: Mapping[str, Any], engine: Any) -> None:
+    """Have the workers load what `update` brings or describes."""
+    engine.collective_rpc("update_weights", kwargs={"update_info": update})
+
+
+def finish(shapes: Mapping[str, tuple[int, ...]], loaded: Collection[str], engine: Any) -> None:
+    """End loading and drop cached keys and values of the old weights. Raises `EngineError` if some
+    weights were not loaded."""
+    refuse(missing(shapes, loaded))
+    engine.collective_rpc("finish_weight_update")
     if not engine.reset_prefix_cache():
         raise RuntimeError("the prefix cache is in use and still has keys of the old version")
 
 
-def _repack_head(model: torch.nn.Module) -> None:
-    """Repack a head that is tied to the embedding. `reload_weights` skips it, so on CPU it would
-    keep the packed copy of the old weights."""
-    from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
-
-    for module in model.modules():
-        if isinstance(module, ParallelLMHead):
-            module.quant_method.process_weights_after_loading(module)
+def join(group: Mapping[str, Any], engine: Any) -> None:
+    """Join a process group of the NCCL backend, in the place of an earlier one."""
+    engine.collective_rpc("shutdown_weight_transfer_engine")
+    engine.collective_rpc("init_weight_transfer_engine", kwargs={"init_info": dict(group)})

@@ -114,6 +114,10 @@ class Compute(SpecModel):
     """Ranks of the update. Needs `ray`. None: the defaults, if `ray` is set."""
     samplers: Samplers | None = None
     """Samplers of the rollout. Needs `ray`. None: the defaults, if `ray` is set."""
+    hand_over: Literal["auto", "ray", "nccl"] = "auto"
+    """How weights get from trainers to samplers. Needs `ray`. `ray`: bucket by bucket through
+    shared memory and the network. `nccl`: from GPU to GPU, by vLLM's weight-transfer engines; not
+    with LoRA, whose adapters are small. `auto`: `nccl` where it is possible."""
     placement: Literal["colocated", "disaggregated"] = "colocated"
     """`colocated`: rollout and update alternate in one pod and share its device. `disaggregated`:
     one pod each; they exchange data through the object store. Results do not depend on it."""
@@ -139,6 +143,12 @@ class Compute(SpecModel):
     """Environment variables of the stages from Secrets, such as a model hub token."""
     retries: int = Field(default=3, ge=0, le=20)
     """How often a failed pod of a stage is restarted before the phase counts as failed."""
+
+    def hands_over_by_nccl(self, engine: str, *, lora: bool) -> bool:
+        """Whether weights go from GPU to GPU over NCCL. `engine` is `rollout.engine`."""
+        trainers, samplers = self.trainers or Trainers(), self.samplers or Samplers()
+        possible = trainers.gpus and samplers.gpus and engine == "vllm" and not lora
+        return bool(possible) and self.hand_over != "ray"
 
     @property
     def devices(self) -> int:

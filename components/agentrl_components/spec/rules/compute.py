@@ -10,13 +10,20 @@ from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 
 @rule(
     "compute",
-    cel="has(self.compute.ray) || (!has(self.compute.trainers) && !has(self.compute.samplers))",
+    cel="has(self.compute.ray) || (!has(self.compute.trainers) && !has(self.compute.samplers)"
+    " && self.compute.handOver == 'auto')",
 )
 def trainers_and_samplers_need_ray(spec: RunSpec) -> Iterator[Mistake]:
-    """compute.trainers and compute.samplers require compute.ray."""
+    """compute.trainers, compute.samplers and compute.handOver require compute.ray."""
     if spec.compute.ray is None:
-        for name in ("trainers", "samplers"):
-            if getattr(spec.compute, name) is not None:
+        compute = spec.compute
+        found = {
+            "trainers": compute.trainers is not None,
+            "samplers": compute.samplers is not None,
+            "handOver": compute.hand_over != "auto",
+        }
+        for name, is_set in found.items():
+            if is_set:
                 yield Mistake(
                     field=f"spec.compute.{name}",
                     reason="has no effect without spec.compute.ray",
@@ -159,6 +166,27 @@ def tensor_parallel_divides_heads(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
+@rule(
+    "compute",
+    "rollout.engine",
+    "model.lora",
+    cel="self.compute.handOver != 'nccl' || (self.rollout.engine == 'vllm'"
+    " && !has(self.model.lora) && has(self.compute.trainers) && self.compute.trainers.gpus > 0"
+    " && has(self.compute.samplers) && self.compute.samplers.gpus > 0)",
+)
+def nccl_hand_over_needs_gpus_and_vllm(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.handOver nccl requires trainers and samplers on GPUs, vllm, and no LoRA."""
+    lora = spec.model.lora is not None
+    possible = spec.compute.hands_over_by_nccl(spec.rollout.engine, lora=lora)
+    if spec.compute.hand_over == "nccl" and not possible:
+        yield Mistake(
+            field="spec.compute.handOver",
+            reason="is nccl, which needs trainers.gpus and samplers.gpus, rollout.engine vllm and "
+            "no model.lora",
+            fix="set it to auto",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     trainers_and_samplers_need_ray,
     workers_are_not_for_ray,
@@ -169,4 +197,5 @@ RULES: tuple[Rule, ...] = (
     tensor_parallel_needs_vllm,
     sampler_gpus_are_its_tensor_parallel_size,
     tensor_parallel_divides_heads,
+    nccl_hand_over_needs_gpus_and_vllm,
 )

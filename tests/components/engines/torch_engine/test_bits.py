@@ -112,7 +112,7 @@ def test_cached_and_uncached_forward_passes_agree():
         for turn in range(3):
             ids += script.said[4][turn]
             if renewed:
-                engine.reset_caches(0)
+                engine.use_as(0)
             reply = await engine.generate(request(1, tuple(ids), turn))
             ids += reply.ids
             replies.append(reply)

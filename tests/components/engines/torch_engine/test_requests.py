@@ -68,6 +68,37 @@ async def test_a_reply_that_goes_on_with_new_weights_keeps_the_version_of_each_t
     assert reply.logprobs[old] == pytest.approx(float(expected), abs=1e-5)
 
 
+@pytest.mark.parametrize("how", ["finish", "continue", "abort"])
+async def test_weights_in_parts_give_the_replies_of_weights_at_once(how):
+    whole = await interrupted(how)
+    engine = TorchEngine(decoder(seed=5))
+    under_way = asyncio.create_task(engine.generate(request(1, (3, 4), 1, LONG)))
+    for _ in range(6):
+        await asyncio.sleep(0)
+    await engine.start_update(how)
+    later = asyncio.create_task(engine.generate(request(2, (3, 4), 1, LONG)))
+    for name, tensor in decoder(seed=6).state_dict().items():
+        await engine.update({name: tensor})
+        await asyncio.sleep(0)
+    await engine.finish_update(3)
+    assert await under_way == whole
+    fresh = await TorchEngine(decoder(seed=6), 3).generate(request(1, (3, 4), 1, LONG))
+    assert await later == fresh
+
+
+async def test_weights_that_change_in_part_leave_the_others_as_they_are():
+    made, other = decoder(seed=5), decoder(seed=6)
+    engine = TorchEngine(made)
+    await engine.start_update(partial=True)
+    await engine.update({"model.norm.weight": other.state_dict()["model.norm.weight"] * 2})
+    await engine.finish_update(4)
+    expected = decoder(seed=5)
+    expected.state_dict()["model.norm.weight"].copy_(made.state_dict()["model.norm.weight"])
+    reply = await engine.generate(request(1, (3, 4), 1))
+    fresh = await TorchEngine(expected, 4).generate(request(1, (3, 4), 1))
+    assert (reply.ids, reply.logprobs, reply.version) == (fresh.ids, fresh.logprobs, 4)
+
+
 @pytest.mark.parametrize("admissible", [None, list(product((5, 6), repeat=9))])
 async def test_a_reply_that_is_aborted_is_that_of_the_new_weights(admissible):
     reply = await interrupted("abort", admissible)
@@ -87,9 +118,11 @@ async def test_the_engine_counts_the_prompt_tokens_that_its_cache_held():
 async def test_weights_of_another_model_are_refused():
     engine = TorchEngine(decoder())
     weights = dict(decoder().state_dict())
-    weights["model.other"] = weights.pop("model.norm.weight")
+    norm = weights.pop("model.norm.weight")
     with pytest.raises(EngineError, match=r"missing \['model\.norm\.weight'\]"):
         await engine.load(weights, version=1)
+    with pytest.raises(EngineError, match=r"unknown \['model\.other'\]"):
+        await engine.load(weights | {"model.other": norm}, version=1)
     with pytest.raises(EngineError, match="do not fit"):
         await engine.load(decoder(hidden=64).state_dict(), version=1)
     await engine.generate(request(1, (3, 4)))  # and it goes on

@@ -333,10 +333,22 @@ async def test_mismatched_weights_are_rejected_and_the_current_ones_kept(bench: 
     with pytest.raises(EngineError) as refusal:
         await bench.engine.load(weights, 9)
     assert str(refusal.value) == (
-        "version 9 does not fit the model: model.norm.weight is missing; "
+        "the new weights do not fit the model: model.norm.weight is missing; "
         "model.embed_tokens.weight has shape (3, 4), not (96, 128); model.extra is unknown"
     )
     assert await bench.engine.generate(ask([5], 0)) == before
+
+
+async def test_weights_can_be_loaded_in_parts(bench: Bench):
+    other = make_model(2)
+    await bench.engine.start_update()
+    for name, tensor in weights_of(other).items():
+        await bench.engine.update({name: tensor})
+    await bench.engine.finish_update(6)
+    reply = await bench.engine.generate(ask([5, 6, 7], 0, LOOSE))
+    await bench.engine.load(weights_of(bench.model), 7)
+    assert reply.version == 6
+    assert reply.logprobs == pytest.approx(expected(other, [5, 6, 7], reply.ids), abs=1e-4)
 
 
 async def test_a_folder_without_a_model_is_rejected(tmp_path: Path):

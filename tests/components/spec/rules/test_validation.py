@@ -408,6 +408,16 @@ VIOLATIONS: list[tuple[str, tuple[str, ...], list[str]]] = [
         ),
         ["spec.compute.samplers.tensorParallel"],
     ),
+    (
+        "trainers_and_samplers_need_ray",
+        ("compute.handOver=ray",),
+        ["spec.compute.handOver"],
+    ),
+    (
+        "nccl_hand_over_needs_gpus_and_vllm",
+        ("compute={ray: embedded, handOver: nccl, trainers: {gpus: 1}, samplers: {gpus: 1}}",),
+        ["spec.compute.handOver"],
+    ),
 ]
 
 

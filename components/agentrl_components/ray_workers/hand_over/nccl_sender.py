@@ -1,0 +1,109 @@
+"""The trainers' side of a hand-over from GPU to GPU (`nccl.NcclTransfer`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agentrl_components.ray_workers.calls import results
+from agentrl_components.sharded.model import DTYPES
+from agentrl_components.sharded.rank import Rank
+
+
+class SamplersClient:
+    """Implements vLLM's `VLLMWeightSyncClient`: what the trainers' side asks of the engines."""
+
+    version = 0
+    """Version of the weights that are sent."""
+
+    def __init__(self, samplers: Sequence[Any], tensor_parallel: int) -> None:
+        self._samplers, self._tensor_parallel = list(samplers), tensor_parallel
+
+    @property
+    def members(self) -> int:
+        """Size of the process group: the sender, and the workers of all engines."""
+        return 1 + len(self._samplers) * self._tensor_parallel
+
+    def init_weight_transfer_engine(self, init_info: Mapping[str, Any]) -> None:
+        """Have every engine join the process group, with ranks of its own."""
+        offsets = [1 + n * self._tensor_parallel for n in range(len(self._samplers))]
+        results(
+            [
+                sampler.join_nccl.remote({**init_info, "rank_offset": offset})
+                for sampler, offset in zip(self._samplers, offsets, strict=True)
+            ]
+        )
+
+    def start_weight_update(self) -> None:
+        """Have every engine wait for new weights."""
+        results([sampler.start_update.remote() for sampler in self._samplers])
+
+    def update_weights(self, update_info: Mapping[str, Any]) -> None:
+        """Have every engine receive the weights that `update_info` describes."""
+        results([sampler.receive.remote(update_info) for sampler in self._samplers])
+
+    def finish_weight_update(self, weight_version: str | None = None) -> None:
+        """Have every engine use the new weights."""
+        del weight_version  # versions are numbers here
+        results([sampler.finish_update.remote(self.version) for sampler in self._samplers])
+
+
+class Sender:
+    """A rank's side of the transfer. All ranks make the same calls."""
+
+    def __init__(self, rank: Rank, number: int, address: str, client: SamplersClient) -> None:
+        """Form the process group. `number` is that of the rank; `address` is where rank 0 and the
+        vLLM workers meet."""
+        from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
+        from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
+
+        host, _, port = address.rpartition(":")
+        self._client, self._source = client, RankWeights(rank)
+        group = NCCLTrainerInitInfo(
+            rank=number, master_address=host, master_port=int(port), world_size=client.members
+        )
+        self._engine = WeightTransferTrainerFactory.trainer_init(
+            group, client=client, source=self._source
+        )
+
+    def send(self, version: int) -> int:
+        """Send all weights. Returns their bytes."""
+        self._client.version = version
+        self._engine.send_weights()
+        return self._source.bytes
+
+    def close(self) -> None:
+        """Leave the process group."""
+        self._engine.shutdown()
+
+
+class RankWeights:
+    """Implements vLLM's `WeightSource` over the shards of a rank."""
+
+    def __init__(self, rank: Rank) -> None:
+        self._rank = rank
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all weights."""
+        sizes = [math.prod(shape) for shape in self._rank.weight_shapes().values()]
+        return sum(sizes) * self._dtype.itemsize
+
+    def metadata(self) -> list[Any]:
+        """Name, type and shape of every weight."""
+        from vllm.distributed.weight_transfer.base import ParamMeta
+
+        shapes = self._rank.weight_shapes()
+        return [ParamMeta(name, self._dtype, shape) for name, shape in shapes.items()]
+
+    @torch.no_grad()
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        yield from self._rank.full_weights()
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return DTYPES[self._rank.spec.model.dtype]

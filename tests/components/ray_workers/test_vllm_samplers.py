@@ -1,0 +1,146 @@
+"""Samplers on Ray whose engine is vLLM: hand-over of weights and of adapters, and dead engines.
+
+One vLLM runs at a time. Slow: each takes 10 s to start."""
+
+import importlib.util
+import os
+import signal
+
+import pytest
+from learner_bench import spec
+from ray_bench import open_trainers, reserved, train
+
+from agentrl_components.model.sources import fetch_model
+from agentrl_components.ray_workers.cluster import connect
+from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
+from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.samplers import RaySamplers
+from agentrl_components.rollout.episode import Job, Rules
+from agentrl_components.trajectory.record import Ending
+from agentrl_envs.environments.corridor import CorridorTasks
+
+pytest.importorskip("ray")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.vllm,
+    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vllm is not installed"),
+]
+
+TASKS = CorridorTasks()
+TINY = {"layers": 2, "hidden": 64, "heads": 2, "kvHeads": 2, "intermediate": 64}
+MODEL = {"source": "tiny", "context": 64, "tiny": TINY}
+ADAPTERS = {"rank": 4, "targets": ("q_proj", "v_proj", "down_proj")}
+GREEDY = Rules(
+    max_turns=4,
+    context=64,
+    max_tokens_per_turn=4,
+    temperature=0.0,
+    top_p=1.0,
+    admissible=True,
+    seed=3,
+    purpose="train/0",
+)
+JOBS = [
+    Job(
+        environment="corridor",
+        instructions="walk",
+        task=TASKS.task("train", index),
+        group=index,
+        sample=0,
+        iteration=0,
+    )
+    for index in range(4)
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    disconnect = connect("embedded", reserved(trainers=2, samplers=2))
+    place = tmp_path_factory.mktemp("model")
+    path = fetch_model(spec(model=MODEL).model, TASKS.vocabulary(), 0, place)
+    yield ModelFolder(path=path, vocabulary=TASKS.vocabulary())
+    disconnect()
+
+
+def play(manifest, model, trainers, adapters, break_engine=None):
+    """Episodes before and after the engine was broken, and the samplers' numbers."""
+    transfer = BucketTransfer(trainers, adapters=adapters)
+    samplers = RaySamplers(manifest, model, reserved(), "cpu", transfer)
+    try:
+        played = [samplers.play([JOBS], GREEDY, 1)]
+        if break_engine is not None:
+            break_engine(samplers.actors[0])
+            played.append(samplers.play([JOBS], GREEDY, 1))
+        return played, samplers
+    finally:
+        samplers.close()
+
+
+def expected(manifest, model, trainers, adapters):
+    torch_engine = manifest.model_copy(
+        update={"rollout": manifest.rollout.model_copy(update={"engine": "torch"})}
+    )
+    (played,), samplers = play(torch_engine, model, trainers, adapters)
+    return played, samplers
+
+
+def assert_same(played, wanted):
+    for share, other in zip(played, wanted, strict=True):
+        for one, two in zip(share, other, strict=True):
+            assert one.ending is not Ending.LOST
+            assert one.ids.tolist() == two.ids.tolist()
+            assert one.logprobs.tolist() == pytest.approx(two.logprobs.tolist(), abs=1e-4)
+            assert [turn.version for turn in one.turns] == [1] * len(one.turns)
+
+
+def kill_the_process_of_the_engine_core(actor):
+    import ray
+
+    pid = ray.get(actor.__ray_call__.remote(lambda _: __import__("os").getpid()))
+    os.kill(pid, signal.SIGKILL)
+
+
+def shut_the_executor_down(actor):
+    """What is left when a worker process of vLLM dies: every later step of the engine fails."""
+    import ray
+
+    def shut_down(sampler):
+        core = sampler._player.vllm._loop._engine.engine_core.engine_core
+        core.model_executor.driver_worker = None
+
+    ray.get(actor.__ray_call__.remote(shut_down))
+
+
+@pytest.mark.parametrize(
+    "broken", [kill_the_process_of_the_engine_core, shut_the_executor_down], ids=["kill", "fail"]
+)
+def test_a_dead_vllm_engine_is_replaced_and_its_episodes_are_played_again(folder, broken):
+    manifest = spec(model=MODEL, rollout={"engine": "vllm"})
+    trainers = open_trainers(manifest, folder, 1)
+    try:
+        train(trainers, manifest, 2)
+        wanted, _ = expected(manifest, folder, trainers, adapters=False)
+        played, samplers = play(manifest, folder, trainers, False, broken)
+        for once in played:
+            assert_same(once, wanted)
+        assert samplers.replaced == 1, samplers.last_death
+        (hand_over,) = samplers.handed_over
+        assert hand_over.bytes == sum(t.nbytes for t in trainers.weights().values())
+    finally:
+        trainers.close()
+
+
+def test_with_lora_only_the_adapters_are_handed_over(folder):
+    manifest = spec(model=MODEL | {"lora": ADAPTERS}, rollout={"engine": "vllm"})
+    trainers = open_trainers(manifest, folder, 1)
+    try:
+        train(trainers, manifest, 3)
+        wanted, torch_samplers = expected(manifest, folder, trainers, adapters=True)
+        (played,), samplers = play(manifest, folder, trainers, True)
+        assert_same(played, wanted)
+        # Two layers; A is [4, in], B is [out, 4]: q and v 64 to 64, down 64 to 64; float32.
+        adapters = 2 * 3 * 4 * (64 + 64) * 4
+        for one in (samplers, torch_samplers):
+            assert [h.bytes for h in one.handed_over] == [adapters]
+    finally:
+        trainers.close()

@@ -2,19 +2,25 @@
 and a bare copy of as many bytes.
 
     .venv/bin/python benchmarks/hand_over.py --size 24M --engine vllm
+    .venv/bin/python benchmarks/hand_over.py --size 0.5B --engine torch
 
-One trainer, one sampler, random weights, float32. The three take turns. `direct` is the product's
-hand-over: gathered, sent and loaded bucket by bucket. `store` gathers all weights, writes them to a
-store in a folder, reads them in the sampler's process and loads them. `copy` is a memcpy into
-memory that is mapped already.
+One trainer, one sampler, random weights, float32. The three take turns.
+
+- direct: the product's hand-over. Gathered, sent and loaded bucket by bucket.
+- store: the way of a checkpoint. All weights are gathered and written to a file, the file is put
+  into a store in a folder, and the sampler's process gets it, reads it and loads it.
+- copy: as many bytes are copied from one array to another, both mapped already, 64 MiB at a time.
+
+`held` is how much the resident memory of each process grew at most during the first hand-over.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -25,49 +31,89 @@ import torch
 from models import SIZES, Size, make
 from peer import machine
 
-from agentrl_components.exchange.weight_channel import Published, WeightChannel
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
+from agentrl_components.ray_workers.hand_over.transfer import HandOver
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import reservations
+from agentrl_components.ray_workers.sampler import Sampler
 from agentrl_components.ray_workers.samplers import RaySamplers
-from agentrl_components.ray_workers.trainers import RayTrainers
-from agentrl_components.schedule.staleness import PlayWindow
+from agentrl_components.ray_workers.trainers import BUCKET_BYTES, RayTrainers
 from agentrl_components.spec import RunSpec
+from agentrl_components.storage import tensors
 from agentrl_components.storage.directory import DirectoryStore
+from agentrl_components.workers.player import Player
 
-ALL = SIZES | {"0.5B": Size(name="0.5B", hidden=1536, layers=25, heads=24)}
+ALL = SIZES | {"0.5B": Size(name="0.5B", hidden=1536, layers=30, heads=24)}
 OUT = Path(__file__).parent / "results" / "hand_over.json"
+KEY = "weights.safetensors"
 
 
-def through_store(trainers: RayTrainers, sampler: Any, store: Path, number: int) -> None:
-    """Publish all weights as the disaggregated form does, and have the sampler fetch them."""
+def through_store(trainers: RayTrainers, sampler: Any, folder: Path, version: int) -> None:
+    """Write all weights to the store as a checkpoint is written, and have the sampler load them."""
     import ray
 
-    weights = trainers.weights()
-    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    published = Published(
-        window=PlayWindow(number=number, lag=0, last=number, max_lag=0),
-        version=number,
-        phase=0,
-        max_turns=1,
-        finished=False,
+    store, spool = DirectoryStore(folder / "store"), folder / "spool"
+    path = tensors.pack(trainers.weights(), KEY, spool)
+    assert isinstance(path, Path)
+    store.put_file(f"{version}/{KEY}", path)
+    path.unlink()
+    ray.get(sampler.__ray_call__.remote(partial(fetch, folder, version)))
+    store.delete(f"{version}/{KEY}")
+
+
+def fetch(folder: Path, version: int, sampler: Sampler) -> None:
+    """In the sampler's process: read the weights of a version and load them."""
+    path = folder / "fetched"
+    DirectoryStore(folder / "store").get_file(f"{version}/{KEY}", path)
+    weights = tensors.unpack(path)
+    path.unlink()
+    sampler._loop.run(load(sampler._player, weights, version))
+
+
+async def load(player: Player, weights: Mapping[str, torch.Tensor], version: int) -> None:
+    """Have the player's engine use weights."""
+    await player.start_update(partial=False)
+    await player.update(weights.items())
+    await player.finish_update(version)
+
+
+def copy(source: torch.Tensor, target: torch.Tensor, size: int) -> None:
+    """Copy `size` bytes, in blocks of a bucket."""
+    blocks = len(source) // BUCKET_BYTES
+    for number in range(-(-size // BUCKET_BYTES)):
+        start = number % blocks * BUCKET_BYTES
+        part = slice(start, start + min(BUCKET_BYTES, size - number * BUCKET_BYTES))
+        target[part].copy_(source[part])
+
+
+def resident(*_: object) -> tuple[int, int]:
+    """Bytes of this process's resident memory: now, and at most since `forget_peak`."""
+    status = Path("/proc/self/status").read_text()
+    now, peak = (
+        int(found.group(1)) * 1024
+        for found in (re.search(rf"{name}:\s+(\d+) kB", status) for name in ("VmRSS", "VmHWM"))
+        if found
     )
-    vector_P = torch.cat([tensor.flatten() for tensor in weights.values()])
-    WeightChannel(DirectoryStore(store)).publish(published, vector_P)
-    ray.get(sampler.__ray_call__.remote(partial(fetch, store, number, shapes)))
+    return now, peak
 
 
-def fetch(store: Path, number: int, shapes: dict[str, tuple[int, ...]], sampler: Any) -> None:
-    """In the sampler's process: read the weights of a policy and load them."""
-    vector_P = WeightChannel(DirectoryStore(store)).fetch(number)
-    parts = vector_P.split([int(torch.Size(shape).numel()) for shape in shapes.values()])
-    weights = {
-        name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)
-    }
-    sampler._player.start_update()
-    sampler._player.update(weights)
-    sampler._player.finish_update(number)
+def forget_peak(*_: object) -> int:
+    """Count the peak of resident memory from now. Returns the bytes that are resident."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return resident()[0]
+
+
+def growth(actors: Mapping[str, Any], action: Callable[[], object]) -> dict[str, int]:
+    """How many bytes the resident memory of this process and of actors grew at most meanwhile."""
+    import ray
+
+    calls = {name: actor.__ray_call__.remote(forget_peak) for name, actor in actors.items()}
+    before = {"driver": forget_peak()} | {name: ray.get(call) for name, call in calls.items()}
+    action()
+    calls = {name: actor.__ray_call__.remote(resident) for name, actor in actors.items()}
+    peaks = {"driver": resident()[1]} | {name: ray.get(call)[1] for name, call in calls.items()}
+    return {name: peaks[name] - size for name, size in before.items()}
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -77,26 +123,32 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def measure(spec: RunSpec, model: ModelFolder, rounds: int, store: Path) -> dict[str, Any]:
-    """Seconds of the three ways, and the bytes they move."""
+def measure(spec: RunSpec, model: ModelFolder, rounds: int, scratch: Path) -> dict[str, Any]:
+    """Seconds of the three ways, the bytes they move, and what the direct one holds."""
     reserved = reservations(spec.compute)
     disconnect = connect("embedded", reserved)
     trainers = RayTrainers(spec, model, reserved, "cpu")
     transfer = BucketTransfer(trainers, adapters=False)
     samplers = RaySamplers(spec, model, reserved, "cpu", transfer)
-    (sampler,) = samplers.actors
-    size = transfer.send([sampler], 0).bytes
-    source = torch.ones(size, dtype=torch.uint8)
-    target = torch.zeros(size, dtype=torch.uint8)
+    (sampler,), (trainer,) = samplers.actors, trainers._actors
+    sent: list[HandOver] = []
+    # Not timed: freed memory stays mapped, so only the first hand-over shows what one needs.
+    actors = {"trainer": trainer, "sampler": sampler}
+    held = growth(actors, lambda: sent.append(transfer.send([sampler], 0)))
+    size = sent[0].bytes
+    blocks = min(8, -(-size // BUCKET_BYTES))
+    source = torch.ones(blocks * BUCKET_BYTES, dtype=torch.uint8)
+    target = torch.zeros_like(source)
     taken: dict[str, list[float]] = {"direct": [], "store": [], "copy": []}
     for number in range(1, rounds + 1):
-        taken["copy"].append(seconds(partial(target.copy_, source)))
-        taken["direct"].append(seconds(partial(transfer.send, [sampler], number)))
-        taken["store"].append(seconds(partial(through_store, trainers, sampler, store, number)))
+        taken["copy"].append(seconds(partial(copy, source, target, size)))
+        taken["direct"].append(seconds(partial(transfer.send, [sampler], 2 * number)))
+        store = partial(through_store, trainers, sampler, scratch, 2 * number + 1)
+        taken["store"].append(seconds(store))
     samplers.close()
     trainers.close()
     disconnect()
-    return {"bytes": size, "seconds": taken}
+    return {"bytes": size, "seconds": taken, "held": held}
 
 
 @click.command()
@@ -119,7 +171,7 @@ def main(size: str, engine: str, rounds: int, out: Path) -> None:
             }
         )
         model = ModelFolder(path=folder, vocabulary=())
-        result = measure(spec, model, rounds, Path(scratch) / "store")
+        result = measure(spec, model, rounds, Path(scratch))
     middle = {way: median(taken) for way, taken in result["seconds"].items()}
     result |= {
         "parameters": parameters,
@@ -128,10 +180,12 @@ def main(size: str, engine: str, rounds: int, out: Path) -> None:
         "store / direct": middle["store"] / middle["direct"],
         "direct / copy": middle["direct"] / middle["copy"],
     }
+    held = ", ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in result["held"].items())
     click.echo(
         f"{size}, {engine}: {result['bytes'] / 1e6:,.0f} MB, direct {middle['direct']:.2f} s, "
         f"store {middle['store']:.2f} s ({result['store / direct']:.1f} times as long), "
-        f"copy {middle['copy']:.3f} s (direct takes {result['direct / copy']:.1f} times as long)"
+        f"copy {middle['copy']:.3f} s (direct takes {result['direct / copy']:.1f} times as long); "
+        f"memory grew by at most: {held}"
     )
     report = json.loads(out.read_text()) if out.is_file() else {}
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -102,10 +102,11 @@ class RaySamplers:
 
     def replace(self, place: int, actor: Any, death: WorkersLostError) -> None:
         """Start a sampler in the place of `actor`, which has died, or vLLM in it. All of its calls
-        fail: only the first replaces it."""
+        fail: only the first replaces it. One whose connection broke, and that answers again, stays.
+        """
         import ray
 
-        if self.actors[place] is not actor:
+        if self.actors[place] is not actor or _answers_again(actor, death):
             return
         ray.kill(actor)  # its process lives on if only vLLM has died
         self.replaced += 1
@@ -146,3 +147,16 @@ class RaySamplers:
         actor = ray.remote(Sampler).options(**options, max_concurrency=CALLS)
         trains = self._transfer is not None
         return actor.remote(self._spec, self._model, self._device, trains=trains)
+
+
+def _answers_again(actor: Any, death: WorkersLostError) -> bool:
+    """Whether an actor lives that could not be reached for a moment."""
+    from ray.exceptions import ActorUnavailableError
+
+    if not isinstance(death.__cause__, ActorUnavailableError):
+        return False
+    try:
+        results([actor.__ray_ready__.remote()])
+    except WorkersLostError:
+        return False
+    return True

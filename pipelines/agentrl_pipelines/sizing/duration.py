@@ -75,8 +75,14 @@ class Estimate:
         return Duration(
             rollout=self._rollout(load),
             update=self._update(load),
-            hand_over=self.engine.weights * self.layout.tensor_parallel / self.assumed.hand_over,
+            hand_over=self.handed_over() / self.assumed.hand_over,
         )
+
+    def handed_over(self) -> int:
+        """Bytes of a weight hand-over: on Ray with LoRA of the adapters alone, in float32."""
+        if self.spec.compute.ray is not None and self.spec.model.lora is not None:
+            return 4 * self.size.trainable
+        return self.engine.weights * self.layout.tensor_parallel
 
     def operations(self, length: int) -> float:
         """Operations of a forward pass per token, in episodes of `length` tokens."""

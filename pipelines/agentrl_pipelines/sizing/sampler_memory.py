@@ -41,10 +41,13 @@ def sampler_memory(
     spec: RunSpec, shape: Architecture, size: ModelSize, layout: Layout, device: Device
 ) -> SamplerMemory:
     """Memory on each device of an engine."""
-    # With LoRA the engine plays merged weights in float32 (`workers.worker`).
-    width = 4 if spec.model.lora is not None else WIDTHS[spec.model.dtype]
-    merged = size.total if spec.model.lora is None else size.total - size.trainable
-    weights = -(-merged * width // layout.tensor_parallel)
+    # With LoRA the engine plays merged weights in float32 (`workers.player`), but vLLM on Ray keeps
+    # adapters beside the model's weights (`ray_workers.sampler`).
+    beside = spec.compute.ray is not None and spec.rollout.engine == "vllm"
+    merges = spec.model.lora is not None and not beside
+    width = 4 if merges else WIDTHS[spec.model.dtype]
+    parameters = size.total - size.trainable if merges else size.total
+    weights = -(-parameters * width // layout.tensor_parallel)
     shared_heads = max(1, shape.kv_heads // layout.tensor_parallel)
     share = int(device.memory * layout.memory_share)
     return SamplerMemory(

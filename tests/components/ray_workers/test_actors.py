@@ -17,6 +17,7 @@ from agentrl_components.model.sources import fetch_model
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
+from agentrl_components.ray_workers.hand_over.nccl_sender import SamplersClient
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.rollout.episode import Job
@@ -320,6 +321,31 @@ def test_a_group_goes_to_the_sampler_with_the_fewest_episodes_and_stays_there(tw
             assert held > 0
     finally:
         samplers.close()
+
+
+class RecordingSampler:
+    """Takes the calls of a sampler, and keeps what it was told about its process group."""
+
+    def __init__(self):
+        self.group = None
+        self.join_nccl = self
+
+    def remote(self, group):
+        import ray
+
+        self.group = group
+        return ray.put(None)
+
+
+def test_every_worker_of_every_engine_has_a_rank_of_its_own_in_the_process_group(ray):
+    samplers = [RecordingSampler(), RecordingSampler()]
+    client = SamplersClient(samplers, tensor_parallel=2)
+    assert client.members == 5  # the sender, and two engines of two workers
+    client.init_weight_transfer_engine({"world_size": 5, "rank_offset": 1})
+    assert [s.group for s in samplers] == [
+        {"world_size": 5, "rank_offset": 1},
+        {"world_size": 5, "rank_offset": 3},
+    ]
 
 
 def assert_equal(played, expected):

@@ -173,6 +173,14 @@ def test_lora_moves_adapters_alone_and_exports_merged_weights(open_rank, folder,
     assert all(torch.equal(again[name], after[name]) for name in again)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_shapes_of_the_weights_are_those_that_are_gathered_in_the_same_order(open_rank, dtype):
+    rank = open_rank(model={"dtype": dtype})
+    gathered = [(name, tuple(t.shape), t.dtype) for name, t in rank.full_weights()]
+    kind = getattr(torch, dtype)
+    assert gathered == [(name, shape, kind) for name, shape in rank.weight_shapes().items()]
+
+
 def test_the_reference_policy_stays_where_the_policy_started(open_rank):
     rank, some = open_rank(algorithm={"kl": {"coefficient": 0.1}}), examples()
     before = rank.logprobs(share(some), False)

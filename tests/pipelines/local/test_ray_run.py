@@ -1,6 +1,7 @@
 """A run on an embedded Ray: the same results again, and after actors were killed; episodes that
 stream while the learner works."""
 
+import importlib.util
 import os
 import signal
 from pathlib import Path
@@ -80,6 +81,28 @@ def test_a_run_whose_episodes_stream_learns_and_no_token_is_too_old(tmp_path, la
         assert metrics["rollout/groups_dropped"] == 0
     success = [metrics["train/success"] for metrics in training]
     assert fmean(success[-10:]) > fmean(success[:5]) + 0.1
+
+
+@pytest.mark.vllm
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vllm is not installed")
+def test_adapters_reach_vllm_after_each_update_and_turns_find_their_prefix_in_its_cache(tmp_path):
+    tracker = MemoryTracker()
+    tiny = {"layers": 2, "hidden": 64, "heads": 2, "kvHeads": 2, "intermediate": 64}
+    lora = {"rank": 4, "targets": ["q_proj", "v_proj"]}
+    run = manifest(
+        model={"source": "tiny", "context": 128, "tiny": tiny, "lora": lora},
+        compute=RAY | {"trainers": {"count": 1}, "samplers": {"count": 1}},
+        warmStart={"episodes": 40},
+        horizon={"phases": [{"maxTurns": 8, "iterations": 4}]},
+        rollout={"tasks": 4, "groupSize": 2, "maxStaleness": 1, "engine": "vllm"},
+        evaluation={"every": 0, "tasks": 8},
+    )
+    run_local(run, tmp_path, SilentProgressView(), tracker)
+    training = [tracker.recorded[number] for number in range(1, 5)]
+    # Two layers; A is [4, 64] and B [64, 4], for q and v; float32.
+    assert {metrics["train/hand_over_bytes"] for metrics in training} == {2 * 2 * 2 * 4 * 64 * 4}
+    assert max(metrics["train/staleness_max"] for metrics in training) <= 1
+    assert max(metrics.get("rollout/prefix_hits", 0) for metrics in training) > 0.2
 
 
 def test_results_are_the_same_again_and_after_actors_were_killed(tmp_path):

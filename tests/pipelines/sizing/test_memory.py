@@ -105,3 +105,16 @@ def test_tensor_parallel_divides_weights_and_keys():
     engine = sampler_memory(spec, QWEN_7B, size, FOUR, DEVICES["h100"])
     assert engine.weights == size.total
     assert engine.token == 57_344 // 2
+
+
+def test_adapters_are_merged_in_float32_or_beside_the_weights_in_vllm_on_ray():
+    lora = {"rank": 4, "targets": ("q_proj",)}
+    fields = {"model": {"dtype": "bfloat16", "lora": lora}, "rollout": {"engine": "vllm"}}
+    alone, on_ray = _spec(**fields), _spec(**fields, compute={"ray": "embedded"})
+    size = model_size(QWEN_7B, alone.model.lora)
+    # 28 layers, rank x (inputs + outputs) of the queries.
+    assert size.trainable == 28 * 4 * (3584 + 3584)
+    merged = sampler_memory(alone, QWEN_7B, size, ONE, DEVICES["h100"])
+    beside = sampler_memory(on_ray, QWEN_7B, size, ONE, DEVICES["h100"])
+    assert merged.weights == 4 * 7_615_616_512
+    assert beside.weights == 2 * (7_615_616_512 + size.trainable)

@@ -100,7 +100,8 @@ def test_adapters_reach_vllm_after_each_update_and_turns_find_their_prefix_in_it
     run_local(run, tmp_path, SilentProgressView(), tracker)
     training = [tracker.recorded[number] for number in range(1, 5)]
     # Two layers; A is [4, 64] and B [64, 4], for q and v; float32.
-    assert {metrics["train/hand_over_bytes"] for metrics in training} == {2 * 2 * 2 * 4 * 64 * 4}
+    sent = [metrics["train/hand_over_bytes"] for metrics in training]
+    assert sent[1:] == [2 * 2 * 2 * 4 * 64 * 4] * 3
     assert max(metrics["train/staleness_max"] for metrics in training) <= 1
     assert max(metrics.get("rollout/prefix_hits", 0) for metrics in training) > 0.2
 

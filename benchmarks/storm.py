@@ -150,7 +150,7 @@ def main(
             load(url, pid, sessions, seconds, ramp_s, think_s, slow_s, replays, tally)
         )
     polluted = [each.task.id for each in tally.kept if differs(name, given, each)]
-    third = len(memory) // 3
+    third, tenth = len(memory) // 3, max(1, len(memory) // 10)
     counts = {key: value for key, value in asdict(tally).items() if key != "kept"}
     written = {
         "environment": name,
@@ -165,6 +165,10 @@ def main(
         "mib": {
             "second third, most": max(memory[third : 2 * third], default=0),
             "last third, most": max(memory[2 * third :], default=0),
+            "each tenth, most": [
+                round(max(memory[start : start + tenth]), 1)
+                for start in range(0, len(memory), tenth)
+            ],
         },
     }
     record(Path(path), written)

@@ -47,16 +47,22 @@ ANYWHERE = [
     },
 ]
 CLASS = "kueue.x-k8s.io/priority-class"
-ONE = [
-    {"name": "cpu", "nominalQuota": "1250m"},
-    {"name": "memory", "nominalQuota": "4Gi"},
-]
+ONE = {"cpu": "1250m", "memory": "4Gi"}
 """Quota for one trainer (1 core, 2 GiB) and one environment server (250m, 256 MiB)."""
 
 
+def resource_group(*flavors, **quota):
+    """The same quota of each flavor."""
+    given = [{"name": name, "nominalQuota": amount} for name, amount in quota.items()]
+    return {
+        "coveredResources": list(quota),
+        "flavors": [{"name": flavor, "resources": given} for flavor in flavors],
+    }
+
+
 def queues():
-    """Three LocalQueues with quota (any nodes; spot nodes, then owned ones; nodes with an admission
-    check) and two WorkloadPriorityClasses."""
+    """Four LocalQueues with quota (any nodes, for one run; spot nodes, then owned ones; nodes with
+    an admission check; any nodes, for a Ray cluster but 250m) and two WorkloadPriorityClasses."""
     spot = {
         "nodeLabels": {"kind": "spot"},
         "nodeTaints": [{"key": "spot", "value": "true", "effect": "NoSchedule"}],
@@ -66,16 +72,16 @@ def queues():
     yield kind("ResourceFlavor", {"name": "spot"}, spec=spot)
     yield kind("ResourceFlavor", {"name": "owned"}, spec={"nodeLabels": {"kind": "owned"}})
     yield kind("AdmissionCheck", {"name": "room"}, spec={"controllerName": "agentrl.dev/lab"})
-    for local, name, flavors, checks in (
-        ("training", "team", ("default",), []),
-        ("mixed", "nodes", ("spot", "owned"), []),
-        ("checked", "checked", ("default",), [{"name": "room"}]),
+    for local, name, flavors, quota, checks in (
+        ("training", "team", ("default",), ONE, []),
+        ("mixed", "nodes", ("spot", "owned"), ONE, []),
+        ("checked", "checked", ("default",), ONE, [{"name": "room"}]),
+        ("rays", "rays", ("default",), {"cpu": "3500m", "memory": "8Gi"}, []),
     ):
-        given = [{"name": one, "resources": ONE} for one in flavors]
         cluster_queue = {
             "namespaceSelector": {},
             "preemption": {"withinClusterQueue": "LowerPriority"},
-            "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": given}],
+            "resourceGroups": [resource_group(*flavors, **quota)],
         }
         if checks:
             cluster_queue["admissionChecksStrategy"] = {"admissionChecks": checks}
@@ -140,12 +146,12 @@ class Lab:
     async def ask(self, method, path, body=None, content=MERGE):
         return await asyncio.to_thread(self.server.ask, method, path, body, content)
 
-    async def create(self, name, queue="training", **labels):
+    async def create(self, name, queue="training", compute=None, **labels):
         manifest = {
             "apiVersion": "agentrl.dev/v1alpha1",
             "kind": "AgentRLRun",
             "metadata": {"name": name, "namespace": LAB, "labels": labels},
-            "spec": QUEUED | {"compute": {"queue": queue}},
+            "spec": QUEUED | {"compute": {"queue": queue} | (compute or {})},
         }
         return await asyncio.to_thread(self.server.create, manifest)
 

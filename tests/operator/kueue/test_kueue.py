@@ -4,7 +4,7 @@ import asyncio
 
 import kueue
 import pytest
-from apiserver import PATIENCE_S, Refused
+from apiserver import PATIENCE_S, Refused, binary
 from cluster_runs import condition, state, until_gone
 from kueue import Kueue
 from kueue_lab import (
@@ -19,6 +19,7 @@ from kueue_lab import (
     kind,
     named,
     queues,
+    resource_group,
     waits,
     works,
 )
@@ -187,6 +188,35 @@ async def test_node_selectors_of_an_admission_check_reach_the_pods(lab):
         for carried in await lab.carried(run):
             assert carried["annotations"] == room["annotations"]
             assert carried["labels"]["cost-center"] == "7"
+
+
+@pytest.mark.skipif(binary("kuberay") is None, reason="python hack/cluster build kuberay")
+async def test_the_quota_counts_the_pods_of_a_ray_cluster(lab):
+    crd = binary("kuberay").parents[1] / "manifests/kuberay-crds/ray.io_rayclusters.yaml"
+    await asyncio.to_thread(lab.server.install, crd)
+    queue = f"{kueue.API}/clusterqueues/rays"
+    compute = {
+        "ray": "cluster",
+        "cpu": "1",
+        "memory": "2Gi",
+        "trainers": {"count": 1, "cpu": "1", "memory": "1Gi"},
+        "samplers": {"count": 2, "cpu": "500m", "memory": "1Gi"},
+    }
+    async with lab.operating():
+        await lab.create("rays", queue="rays", compute=compute)
+        run = await lab.until("rays", waits)
+        names = [one["name"] for one in (await lab.workload(run))["spec"]["podSets"]]
+        assert names == ["train", "ray-head", "ray-trainers", "ray-samplers", "environment-babyai"]
+        # train 1, head 0.5, trainer 1, samplers 2 x 0.5, environment server 0.25
+        run = await lab.until(
+            "rays", lambda run: "250m more needed" in condition(run, "Admitted").get("message", "")
+        )
+
+        more = {"resourceGroups": [resource_group("default", cpu="3750m", memory="7424Mi")]}
+        await lab.ask("PATCH", queue, {"spec": more})
+        run = await lab.until("rays", lambda run: condition(run, "Admitted")["status"] == "True")
+        used = (await lab.ask("GET", queue))["status"]["flavorsUsage"][0]["resources"]
+        assert {one["name"]: one["total"] for one in used} == {"cpu": "3750m", "memory": "7424Mi"}
 
 
 async def test_a_run_of_a_high_priority_class_is_admitted_first(lab):

@@ -61,7 +61,7 @@ class SciWorldOptions(BaseModel):
         default=64,
         ge=1,
         le=1024,
-        description="Sessions in one Java process at most; it may use 256 MB and 12 MB a session. "
+        description="Sessions in one Java process at most; it may use 256 MB and 14 MB a session. "
         "Further sessions are refused until one closes.",
     )
 

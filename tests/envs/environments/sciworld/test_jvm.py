@@ -59,3 +59,13 @@ def test_a_jvm_starts_before_there_is_a_session_and_only_once():
         assert pool.pids == (pid,)
     finally:
         pool.close()
+
+
+@pytest.mark.parametrize("worlds", [1, 64, 256])
+def test_what_lives_long_has_room_for_all_worlds(worlds: int):
+    jvm = Jvm(worlds)
+    with jvm.calls():
+        pools = jvm._gateway.jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+        most = {pool.getName(): pool.getUsage().getMax() for pool in pools}
+    jvm.kill()
+    assert most["Tenured Gen"] >= worlds * 12 * 2**20

@@ -209,7 +209,11 @@ async def test_the_quota_counts_the_pods_of_a_ray_cluster(lab):
         assert names == ["train", "ray-head", "ray-trainers", "ray-samplers", "environment-babyai"]
         # train 1, head 0.5, trainer 1, samplers 2 x 0.5, environment server 0.25
         run = await lab.until(
-            "rays", lambda run: "250m more needed" in condition(run, "Admitted").get("message", "")
+            "rays",
+            lambda run: (
+                "(3500m) + current podset request (250m)"
+                in condition(run, "Admitted").get("message", "")
+            ),
         )
 
         more = {"resourceGroups": [resource_group("default", cpu="3750m", memory="7424Mi")]}

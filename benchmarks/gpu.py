@@ -13,7 +13,7 @@ stop the others. The model has the shape of Qwen3-0.6B and random weights; nothi
 - ipc: weights that one process shares arrive in another on the same GPU.
 - collective: weights that one rank broadcasts arrive on another GPU, and how fast.
 - hand_over: seconds and bytes of a hand-over from the trainer to vLLM.
-- sleep: vLLM gives its memory back while a trainer works, and plays the same after it wakes.
+- sleep: vLLM gives its memory back while a trainer works, and wakes with the trainer's weights.
 - mfu_16k, mfu_65k: model FLOPs utilisation of an update of as many tokens (aims: 35 % and 45 %).
 - rollout: sampled tokens a second.
 

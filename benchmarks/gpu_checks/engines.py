@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.model import architecture
 from agentrl_components.model.decoder import Decoder
+from agentrl_components.model.load import export_weights
 from agentrl_components.update.logprobs import score
 from agentrl_components.update.packing import Example, pack
 
@@ -105,39 +107,29 @@ def check_rollout(place: Place) -> dict[str, Any]:
 
 
 def check_sleep(place: Place) -> dict[str, Any]:
-    """vLLM sleeps while a trainer works on the same GPU."""
+    """vLLM sleeps while a trainer works on the same GPU, and wakes with the trainer's weights."""
     require("vllm")
     if place.cpu:
         raise Skipped("vLLM's sleep mode needs CUDA")
-    from vllm import LLM, SamplingParams
+    from agentrl_components.engines.vllm_engine.engine import VllmEngine
 
-    model = LLM(
-        model=str(place.folder),
-        skip_tokenizer_init=True,
-        dtype="bfloat16",
-        max_model_len=2048,
-        gpu_memory_utilization=0.4,
-        enable_sleep_mode=True,
-        enforce_eager=True,
-    )
-    prompts: Any = [{"prompt_token_ids": list(one.ids)} for one in requests(4, 32, 1, 1000)]
-    greedy = SamplingParams(temperature=0, max_tokens=16, detokenize=False)
-
-    def replies() -> list[list[int]]:
-        return [list(one.outputs[0].token_ids) for one in model.generate(prompts, greedy)]
-
-    before, awake = replies(), torch.cuda.mem_get_info()[0]
+    engine = VllmEngine(place.folder, replace(vllm_options(place, "bfloat16"), sleeps=True))
+    decoder = place.decoder(torch.bfloat16)
+    asked = requests(4, 32, 16, decoder.shape.vocabulary)
+    before, awake = played(engine, asked), torch.cuda.mem_get_info()[0]
     began = time.perf_counter()
-    model.sleep(level=1)
+    LOOP.run_until_complete(engine.sleep())
     slept, asleep = time.perf_counter() - began, torch.cuda.mem_get_info()[0]
     torch.empty((asleep - awake) // 2, dtype=torch.uint8, device="cuda").fill_(1)
-    torch.cuda.empty_cache()
     began = time.perf_counter()
-    model.wake_up()
+    LOOP.run_until_complete(engine.load(export_weights(decoder), 0))
     woke = time.perf_counter() - began
-    assert replies() == before, "replies differ after waking up"
+    worst = difference(decoder, asked, played(engine, asked))
+    assert worst <= LOGPROB_TOLERANCE["bfloat16"], f"log-probabilities differ by {worst:.3g} nats"
     return {
         "freed_gib": (asleep - awake) / 2**30,
         "seconds_to_sleep": slept,
         "seconds_to_wake": woke,
+        "logprob_difference": worst,
+        "same_replies": played(engine, asked) == before,
     }

@@ -93,6 +93,13 @@ class Player:
             # Requests that come from now on wait in the engine.
             await self.engine.load(weights(), version, interrupt)
 
+    def rest(self) -> None:
+        """Free the memory of a vLLM that shares its GPU with a trainer, until the next `load`. Does
+        nothing elsewhere."""
+        if self._vllm is not None and self._options.sleeps and self._version >= 0:
+            self._loop.run(self._vllm.sleep())
+            self._version = -1  # weights are loaded anew, although they may be the same
+
     async def open_engine(self) -> None:
         """Start the engine of the manifest. Raises what `VllmEngine` raises."""
         if self._torch is None:
@@ -162,4 +169,5 @@ def vllm_options(spec: RunSpec, device: str) -> VllmOptions:
         # Merged adapters are small changes of the weights, which bfloat16 would round away.
         dtype=model.dtype if model.lora is None else "float32",
         context=model.context,
+        sleeps=device.startswith("cuda"),
     )

@@ -85,6 +85,7 @@ class Worker:
     def differentiate(self, objective: Objective, packs: Sequence[Pack], lane: int) -> Sums:
         """Set gradient lane `lane` to the sum of the gradients of `packs`, and return the sums of
         the objective's metrics."""
+        self.player.rest()
         values = objective.model == "critic"
         flat = self.values if values else self.policy
         module: nn.Module | None = self.critic if values else self.decoder
@@ -114,6 +115,7 @@ class Worker:
     def logprobs(self, packs: Sequence[Pack], reference: bool) -> list[Tensor]:
         """Log-probabilities [S] of the sampled tokens of each pack, under the policy or under the
         reference policy."""
+        self.player.rest()
         decoder = self._reference_decoder() if reference else self.decoder
         if not reference:
             self.policy.refresh()
@@ -123,6 +125,7 @@ class Worker:
     def estimates(self, packs: Sequence[Pack]) -> list[Tensor]:
         """The critic's values [S] at the sampled tokens of each pack."""
         assert self.critic is not None
+        self.player.rest()
         self.values.refresh()
         return [self.critic.value(states(self.critic.decoder, pack)).cpu() for pack in packs]
 

@@ -36,18 +36,25 @@ MIN_TEMPERATURE = 0.01
 class VllmEngine:
     """Implements `Engine` with vLLM. Serves one event loop."""
 
-    def __init__(self, folder: Path, options: VllmOptions, version: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        options: VllmOptions,
+        version: int = 0,
+        start: Callable[[Path, VllmOptions], Any] = start_vllm,
+    ) -> None:
         """Start vLLM with the model in `folder`, in transformers' layout.
 
         Blocks for seconds to a minute. A process can have one engine at a time. Raises what
         `start_vllm` raises.
         """
-        self._loop = VllmLoop(partial(start_vllm, folder, options))
+        self._loop = VllmLoop(partial(start, folder, options))
         self._shapes = loading.shapes_in(folder)
         self._version = version
         self._load_lock = asyncio.Lock()
         self._updated: set[str] = set()
         """Weights that have been loaded since `start_update`."""
+        self._asleep = False
         self._adapter_sets = 0
         """Sets of adapters so far."""
         self._pending: set[asyncio.Task[Generation]] = set()
@@ -59,6 +66,8 @@ class VllmEngine:
     async def generate(self, request: Request) -> Generation:
         """One reply, which joins the batch at the next step. Waits while weights are loaded."""
         async with self._load_lock:
+            if self._asleep:
+                raise EngineError("vLLM sleeps until weights are loaded")
             sample = self._unrestricted if request.admissible is None else self._restricted
             reply = asyncio.create_task(sample(request))
             self._pending.add(reply)
@@ -98,6 +107,8 @@ class VllmEngine:
         if self._pending:
             await asyncio.wait(self._pending)
         self._updated = set()
+        if self._asleep:
+            await self._load_step(loading.wake)
         await self._load_step(loading.start)
 
     async def update(self, weights: Mapping[str, torch.Tensor]) -> None:
@@ -115,8 +126,21 @@ class VllmEngine:
         """Use the new weights from now on. Raises `EngineError` if some were not loaded; then every
         later request fails too."""
         await self._load_step(partial(loading.finish, self._shapes, self._updated))
+        if self._asleep:
+            await self._load_step(loading.wake_cache)
+            self._asleep = False
         self._version = version
         self._load_lock.release()
+
+    async def sleep(self) -> None:
+        """Give the device memory of weights and cache back, until weights are loaded: then the
+        engine is awake. Waits for pending replies. Needs `VllmOptions.sleeps`."""
+        async with self._load_lock:
+            if self._pending:
+                await asyncio.wait(self._pending)
+            if not self._asleep:
+                await self._loop.call(loading.sleep)
+                self._asleep = True
 
     def use_as(self, version: int) -> None:
         """Call the weights that are loaded now `version`."""

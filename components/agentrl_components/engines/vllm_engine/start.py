@@ -51,6 +51,8 @@ class VllmOptions:
     """Devices over which each layer is split."""
     adapter_rank: int | None = None
     """Rank of adapters that are added to the weights at run time. None: there are none."""
+    sleeps: bool = False
+    """The engine can give its memory back while a trainer works on the same GPU. CUDA only."""
     eager: bool | None = None
     """Disable CUDA graphs and compilation. None: disabled on CPU, enabled on CUDA."""
 
@@ -123,6 +125,7 @@ def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
         "generation_config": "vllm",  # otherwise the model's own top_k and temperature apply
         "gpu_memory_utilization": options.memory_share,
         "kv_cache_memory_bytes": options.cache_bytes,
+        "enable_sleep_mode": options.sleeps,
         "disable_log_stats": True,
         "logits_processors": [f"{__package__}.admissible:AdmissibleReplies"],
         "worker_extension_cls": f"{__package__}.weight_backend.Registration",

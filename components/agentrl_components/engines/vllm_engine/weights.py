@@ -61,6 +61,25 @@ def refuse(mistakes: list[str]) -> None:
         raise EngineError(f"the new weights do not fit the model: {'; '.join(mistakes)}")
 
 
+def sleep(engine: Any) -> None:
+    """Free the device memory of weights and of cached keys and values, and keep neither: new
+    weights are loaded after `wake`. Call it between two steps, without pending replies."""
+    engine.sleep(level=2)
+
+
+def wake(engine: Any) -> None:
+    """Take device memory for weights again. What this process's trainer has freed is given back to
+    the device first."""
+    torch.cuda.empty_cache()
+    engine.wake_up(tags=["weights"])
+
+
+def wake_cache(engine: Any) -> None:
+    """Take device memory for cached keys and values again. Call it after weights were loaded, which
+    needs memory for a while."""
+    engine.wake_up(tags=["kv_cache"])
+
+
 def start(engine: Any) -> None:
     """Begin to load weights. Call this and the following functions between two steps, without
     pending replies."""

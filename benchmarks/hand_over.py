@@ -11,7 +11,8 @@ One trainer, one sampler, random weights, float32. The three take turns.
   into a store in a folder, and the sampler's process gets it, reads it and loads it.
 - copy: as many bytes are copied from one array to another, both mapped already, 64 MiB at a time.
 
-`held` is how much the resident memory of each process grew at most during the first hand-over.
+`held` is how much the resident memory of each process grew at most during the first hand-over. That
+of a sampler includes the torch engine's own weights, which become resident when they are written.
 """
 
 from __future__ import annotations

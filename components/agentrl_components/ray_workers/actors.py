@@ -45,13 +45,19 @@ class Actors:
             opened.callback(self.samplers.close)
             self._close: Callable[[], None] = opened.pop_all().close
 
-    def measurements(self) -> dict[str, float]:
-        """What hand-overs took since the last call, and how busy samplers were: metrics by name."""
-        metrics: dict[str, float] = {}
+    def hand_over_metrics(self) -> dict[str, float]:
+        """What hand-overs took since the last call: metrics by name."""
         done, self.samplers.handed_over = self.samplers.handed_over, []
-        if done:
-            metrics["seconds/hand_over"] = sum(one.seconds for one in done)
-            metrics["train/hand_over_bytes"] = float(sum(one.bytes for one in done))
+        if not done:
+            return {}
+        return {
+            "seconds/hand_over": sum(one.seconds for one in done),
+            "train/hand_over_bytes": float(sum(one.bytes for one in done)),
+        }
+
+    def load_metrics(self) -> dict[str, float]:
+        """How busy samplers were since the last call: metrics by name."""
+        metrics: dict[str, float] = {}
         loads = self.samplers.take_loads()
         seconds = sum(load.seconds for load in loads)
         if seconds:

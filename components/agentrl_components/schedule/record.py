@@ -85,7 +85,8 @@ class IterationRecord(_Stored):
     staleness: int = 0
     """Updates between the policy that played it and the policy that learned from it."""
     metrics: dict[str, float | None] = {}
-    """All metrics by name (`train/...`, `update/...`). No clock readings, so two runs compare."""
+    """All metrics by name (`train/...`, `update/...`). No clock readings, so two runs compare.
+    Where episodes stream, results depend on speed, and idle shares are among them."""
     heldout: float | None = None
     """Held-out success of the weights after this iteration. None: not evaluated."""
     checkpointed: bool = False

@@ -44,11 +44,15 @@ class ColocatedRollouts:
                     self._queue.put(number, policy, episodes)
         return self._queue.take(it.number, it.policy)
 
+    def stream_metrics(self) -> dict[str, float]:
+        """None: nothing streams."""
+        return {}
+
     def measurements(self) -> dict[str, float]:
         """What hand-overs took and how busy samplers were, on Ray. Without Ray nothing: weights are
         shared."""
         actors = self._context.workers.actors
-        return {} if actors is None else actors.measurements()
+        return {} if actors is None else actors.hand_over_metrics() | actors.load_metrics()
 
     def load_weights(self, decision: Decision) -> None:
         """Nothing to copy: the workers share the learner's weights. Drops episodes in the store

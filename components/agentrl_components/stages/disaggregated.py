@@ -95,6 +95,10 @@ class RemoteRollouts:
         self._heartbeat.wait_for(lambda: self._queue.has(it.number, it.policy) or None)
         return self._queue.take(it.number, it.policy)
 
+    def stream_metrics(self) -> dict[str, float]:
+        """None: nothing streams."""
+        return {}
+
     def measurements(self) -> dict[str, float]:
         """None: this side does not play."""
         return {}

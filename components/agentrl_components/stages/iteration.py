@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentrl_components.rollout.metrics import (
@@ -47,15 +47,21 @@ def next_iteration(context: RunContext) -> NextIteration:
 
 
 def iteration_record(
-    context: RunContext, it: NextIteration, episodes: Sequence[Trajectory], updated: Updated
+    context: RunContext,
+    it: NextIteration,
+    episodes: Sequence[Trajectory],
+    updated: Updated,
+    streamed: Mapping[str, float],
 ) -> IterationRecord:
-    """The record of an iteration whose update is done; raises the policy version."""
+    """The record of an iteration whose update is done; raises the policy version. `streamed` are
+    the metrics of the stream that its episodes came from, if they streamed."""
     silent = silent_groups(context, episodes)
     metrics: dict[str, float | None] = {
         **training_metrics(episodes, len(silent)),
         **environment_metrics(episodes, [e.name for e in context.spec.environments]),
         **updated.metrics,
         "train/staleness": mean(staleness(episodes, context.training.version)),
+        **streamed,
     }
     if not updated.steps:
         metrics["update/grad_norm"] = None

@@ -78,7 +78,7 @@ class StreamedRollouts:
         find_environments_that_are_back(context)
         self._fill(decision)
 
-    def measurements(self) -> dict[str, float]:
+    def stream_metrics(self) -> dict[str, float]:
         """Idle shares, the depth of the queue, the oldest token, and the groups dropped, since the
         last call."""
         now = time.monotonic()
@@ -86,11 +86,15 @@ class StreamedRollouts:
         self._measured_at, self._waited_s = now, 0.0
         dropped, self._dropped = self._dropped, 0
         return {
-            **self._actors.measurements(),
+            **self._actors.load_metrics(),
             **self._measured,
             "rollout/groups_dropped": float(dropped),
             "update/idle_share": waited / max(seconds, 1e-9),
         }
+
+    def measurements(self) -> dict[str, float]:
+        """What hand-overs took since the last call."""
+        return self._actors.hand_over_metrics()
 
     def _fill(self, decision: Decision) -> None:
         """Start the groups of the iterations that may be played, but for those that were started

@@ -35,8 +35,13 @@ class Rollouts(Protocol):
         """Hand the learner's weights to whoever plays next; `decision` is what follows."""
         ...
 
+    def stream_metrics(self) -> dict[str, float]:
+        """Metrics of the stream since the last call, for the record of the iteration. None unless
+        episodes stream: results that do not depend on speed have no such metrics."""
+        ...
+
     def measurements(self) -> dict[str, float]:
-        """Metrics of the rollouts since the last call that differ from run to run."""
+        """Metrics since the last call that differ from run to run, for the tracker only."""
         ...
 
 
@@ -60,7 +65,8 @@ def train(context: RunContext, phase: int, rollouts: Rollouts | None = None) -> 
         played = time.monotonic()
         updated = context.learner.update(episodes, it.number, learning_rate(spec, it.number))
         learned = time.monotonic()
-        record = with_heldout(context, iteration_record(context, it, episodes, updated))
+        record = iteration_record(context, it, episodes, updated, rollouts.stream_metrics())
+        record = with_heldout(context, record)
         history = [*context.history, record]
         decision = decide(spec.horizon, history, context.training.rolled_back)
         record = context.commit(record, decision)  # journal, rollback, checkpoint

@@ -34,6 +34,16 @@ spec:
   compute: {device: cpu, ray: embedded, trainers: {count: 1}, samplers: {count: 2}}
 """
 
+STREAM_METRICS = {
+    "train/staleness_max",
+    "rollout/queue_depth",
+    "rollout/groups_under_way",
+    "rollout/groups_dropped",
+    "rollout/idle_share",
+    "rollout/prefix_hits",
+    "update/idle_share",
+}
+
 
 def trained(run: AgentRLRun, *, streamed: bool):
     """The records of all iterations, and the files of the last checkpoint."""
@@ -56,5 +66,10 @@ def test_a_stream_without_staleness_gives_the_bits_of_lock_step():
     streamed_records, streamed_files = trained(run, streamed=True)
     assert len(records) == 4
     assert records[-1].metrics["train/success"] is not None
-    assert streamed_records == records
+    for streamed, record in zip(streamed_records, records, strict=True):
+        of_the_stream = set(streamed.metrics) - set(record.metrics)
+        assert of_the_stream == STREAM_METRICS
+        kept = {name: streamed.metrics[name] for name in record.metrics}
+        assert streamed.model_copy(update={"metrics": kept}) == record
+        assert streamed.metrics["train/staleness_max"] == 0
     assert streamed_files == files

@@ -2,6 +2,7 @@
 stream while the learner works."""
 
 import importlib.util
+import json
 import os
 import signal
 from pathlib import Path
@@ -12,13 +13,25 @@ from corridor_run import manifest
 from local_run import results, run_to_end
 
 from agentrl_components.run.progress import SilentProgressView
+from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.tracking.tracker import MemoryTracker
+from agentrl_pipelines.cli.commands.metrics import lines
 from agentrl_pipelines.local.run import run_local
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("ray")
 
 RAY = {"workers": 0, "ray": "embedded", "trainers": {"count": 2}, "samplers": {"count": 2}}
+
+STREAM_METRICS = (
+    "train/staleness",
+    "train/staleness_max",
+    "rollout/queue_depth",
+    "rollout/groups_under_way",
+    "rollout/groups_dropped",
+    "rollout/idle_share",
+    "update/idle_share",
+)
 
 
 class KillingView(SilentProgressView):
@@ -79,6 +92,9 @@ def test_a_run_whose_episodes_stream_learns_and_no_token_is_too_old(tmp_path, la
         assert 0 <= metrics["update/idle_share"] <= 1
         assert 0 <= metrics.get("rollout/prefix_hits", 0) < 1
         assert metrics["rollout/groups_dropped"] == 0
+    printed = [json.loads(line)["metrics"] for line in lines(DirectoryStore(tmp_path / "store"))]
+    for name in STREAM_METRICS:
+        assert [one[name] for one in printed] == [metrics[name] for metrics in training]
     success = [metrics["train/success"] for metrics in training]
     assert fmean(success[-10:]) > fmean(success[:5]) + 0.1
 
@@ -104,6 +120,23 @@ def test_adapters_reach_vllm_after_each_update_and_turns_find_their_prefix_in_it
     assert sent[1:] == [2 * 2 * 2 * 4 * 64 * 4] * 3
     assert max(metrics["train/staleness_max"] for metrics in training) <= 1
     assert max(metrics.get("rollout/prefix_hits", 0) for metrics in training) > 0.2
+
+
+def test_a_run_whose_episodes_stream_ends_although_actors_were_killed(tmp_path):
+    tracker = MemoryTracker()
+    view = KillingView({2: "Sampler", 4: "RankActor", 6: "Sampler"})
+    run = manifest(
+        compute=RAY | {"trainers": {"count": 1}},
+        warmStart=None,
+        horizon={"phases": [{"maxTurns": 3, "iterations": 8}]},
+        rollout={"maxStaleness": 1},
+        evaluation={"every": 0, "tasks": 12},
+    )
+    run_local(run, tmp_path, view, tracker)
+    assert not view.victims
+    assert sum("resumes from its last checkpoint" in note for note in view.notes) == 1
+    assert sorted(tracker.recorded)[-1] == 8
+    assert all(tracker.recorded[n]["train/staleness_max"] <= 1 for n in range(1, 9))
 
 
 def test_results_are_the_same_again_and_after_actors_were_killed(tmp_path):

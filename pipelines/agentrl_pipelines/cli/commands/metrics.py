@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agentrl_components.storage.store import Store
 
 FIELDS = ("iteration", "phase", "max_turns", "metrics")
-"""The fields of a line. None of them depends on a clock."""
+"""The fields of a line. None of them depends on a clock, unless episodes stream."""
 
 
 @click.command(short_help="Print the metrics of a run as JSON lines.")
@@ -25,8 +25,9 @@ FIELDS = ("iteration", "phase", "max_turns", "metrics")
 def metrics(root: Path) -> None:
     """Print the metrics of a run, one JSON object per iteration and line.
 
-    There are no times among them: two runs with the same computations print the same output. Exit
-    code 2 if the folder holds no run."""
+    There are no times among them: two runs with the same computations print the same output. With
+    compute.ray and rollout.maxStaleness above 0 results depend on speed; then idle shares and the
+    depth of the queue are among them. Exit code 2 if the folder holds no run."""
     with exit_on_error():
         from agentrl_pipelines.local.run_folder import open_run
 

@@ -96,6 +96,10 @@ e2e: cluster images kueue ## Run the end-to-end tests on the test cluster, with 
 load: cluster images ## Run the load test on the test cluster: 30 concurrent runs, 20 minutes on two cores
 	OMP_NUM_THREADS=1 $(BIN)/pytest --maxfail 1 -m load tests/e2e
 
+.PHONY: kills
+kills: $(VENV)/.installed ## Load test of faults: kill processes of runs on Ray 20 times, half an hour on two cores
+	$(BIN)/python benchmarks/kills.py
+
 # Kueue, KubeRay and agent-sandbox for the tests with a real one.
 .PHONY: kueue
 kueue: services

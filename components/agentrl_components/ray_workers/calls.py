@@ -1,8 +1,14 @@
-"""Results of calls to Ray actors, with the errors of this project."""
+"""Results of calls to Ray actors, with the errors of this project.
+
+Ray's own calls wait for ever, or end the process, when the raylet or the head has died. So nothing
+here waits longer than `POLL_S` without asking whether Ray is still there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from agentrl_components.errors import WorkersLostError
@@ -10,15 +16,36 @@ from agentrl_components.errors import WorkersLostError
 AFTER_ERROR_S = 10.0
 """After an error, how long to wait for the other results. An actor that died makes the others fail
 with errors of their own, and its death is the cause to report."""
+POLL_S = 1.0
 
 DIED = "a process of the run died on Ray; the run resumes from its last checkpoint"
+
+_checks: list[Callable[[], None]] = []
+"""Of the connection to Ray, which a process has one of."""
+
+
+@contextmanager
+def checking(check: Callable[[], None]) -> Iterator[None]:
+    """While the block runs, waiting calls `check`, which raises if Ray is not there any more."""
+    _checks.append(check)
+    try:
+        yield
+    finally:
+        _checks.remove(check)
+
+
+def check_ray() -> None:
+    """Raise what the connection's check raises if Ray is not there any more."""
+    for check in _checks:
+        check()
 
 
 def results(references: Sequence[Any]) -> list[Any]:
     """The results of calls to several actors, in order.
 
     Raises:
-        WorkersLostError: an actor has died.
+        WorkersLostError: an actor has died, or the node by which this process is connected.
+        RunError: the head of the cluster does not answer any more.
         Exception: what the first call that failed raised.
     """
     import ray
@@ -26,17 +53,48 @@ def results(references: Sequence[Any]) -> list[Any]:
 
     out: dict[Any, Any] = {}
     failed: BaseException | None = None
+    since = time.monotonic()
     waiting = list(references)
+    check_ray()  # actors outlive their raylet for a while, but nothing can be replaced
     while waiting:
-        ready, waiting = ray.wait(waiting, timeout=AFTER_ERROR_S if failed else None)
+        ready, waiting = ray.wait(waiting, timeout=POLL_S)
         if not ready:
-            break
+            check_ray()
+            if failed is not None and time.monotonic() - since > AFTER_ERROR_S:
+                break
+            continue
+        since = time.monotonic()
         try:
             out[ready[0]] = ray.get(ready[0])
         except RayActorError as error:
+            check_ray()  # whose end is the cause then
             raise WorkersLostError(DIED) from error
         except RayTaskError as error:
             failed = failed or error.cause
     if failed is not None:
         raise failed
     return [out[reference] for reference in references]
+
+
+def ready_ones(references: Sequence[Any]) -> list[Any]:
+    """Those of the references whose results are there, at least one. Raises what `results` raises
+    of Ray's end."""
+    import ray
+
+    while True:
+        check_ray()
+        ready, others = ray.wait(list(references), num_returns=1, timeout=POLL_S)
+        if ready:
+            more, _ = ray.wait(others, num_returns=len(others), timeout=0) if others else ([], [])
+            return [*ready, *more]
+
+
+def stream(generator: Any) -> Iterator[Any]:
+    """The references of a streaming call, each as soon as it is there. Raises what `results`
+    raises of Ray's end, and Ray's errors."""
+    while True:
+        ready_ones([generator])
+        try:
+            yield next(generator)
+        except StopIteration:
+            return

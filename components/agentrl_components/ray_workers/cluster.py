@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from urllib.parse import urlsplit
 
 from agentrl_components.errors import RunError
-from agentrl_components.ray_workers.driver_node import DriverNode, address_towards
+from agentrl_components.ray_workers.calls import checking
+from agentrl_components.ray_workers.nodes.address import (
+    ANSWER_S,
+    address_towards,
+    check_answers,
+    host_and_port,
+)
+from agentrl_components.ray_workers.nodes.driver_node import DriverNode
+from agentrl_components.ray_workers.nodes.embedded import (
+    OBJECT_STORE_BYTES,
+    EmbeddedRay,
+    set_waits,
+)
+from agentrl_components.ray_workers.nodes.liveness import Liveness
 from agentrl_components.ray_workers.resources import Reservations
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no reports to the makers of Ray
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning about actors without GPUs
 }
-OBJECT_STORE_BYTES = 256 << 20
-"""Shared memory of an embedded Ray, in which weights are handed over. Ray spills to disk above."""
-ANSWER_S = 10.0
-"""How long an address may take to accept a connection."""
 WORKERS_S = 600.0
 """How long to wait for the nodes of the run's own cluster."""
 POLL_S = 1.0
@@ -39,6 +46,7 @@ def connect(address: str, reserved: Reservations) -> Callable[[], None]:
     try:
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
+        set_waits()
         import ray
     except ImportError as error:
         raise RunError(
@@ -47,20 +55,16 @@ def connect(address: str, reserved: Reservations) -> Callable[[], None]:
     if ray.is_initialized():
         reserved.check(ray.cluster_resources())
         return _nothing
-    with _signal_handlers_kept():
+    with _signal_handlers_kept(), ExitStack() as connected:
         if address == "embedded":
-            _start(reserved)
-            leave = _leave
+            _start(reserved, connected)
         else:
-            leave = _join(own_cluster() if address == "cluster" else address)
-    with ExitStack() as connected:
-        connected.callback(leave)
+            _join(own_cluster() if address == "cluster" else address, connected)
         if address == "cluster":
             _wait_for_workers(reserved)
         else:
             reserved.check(ray.cluster_resources())
-        connected.pop_all()
-    return leave
+        return connected.pop_all().close
 
 
 def own_cluster() -> str:
@@ -89,46 +93,35 @@ def _wait_for_workers(reserved: Reservations) -> None:
         time.sleep(POLL_S)
 
 
-def _start(reserved: Reservations) -> None:
-    """Start Ray on this machine, without what only a cluster needs."""
+def _start(reserved: Reservations, connected: ExitStack) -> None:
+    """Start Ray on this machine."""
     import ray
 
-    ray.init(
-        address="local",
-        # Actors share the machine's cores as worker processes do: trainers and samplers alternate.
-        num_cpus=int(-(-reserved.cpus // 1)),
-        include_dashboard=False,
-        object_store_memory=OBJECT_STORE_BYTES,
-        log_to_driver=False,
-        logging_level="error",
-        _node_ip_address="127.0.0.1",
-    )
+    # Actors share the machine's cores as worker processes do: trainers and samplers alternate.
+    embedded = EmbeddedRay(int(-(-reserved.cpus // 1)))
+    connected.callback(ray.shutdown)
+    connected.enter_context(checking(Liveness(embedded.address, embedded).check))
 
 
-def _join(address: str) -> Callable[[], None]:
-    """Connect to an existing cluster, by a node of it on this machine, and return a function that
-    disconnects. Ray itself would try for minutes if nothing answers. Without a node here, start one
-    for the time of the connection."""
+def _join(address: str, connected: ExitStack) -> None:
+    """Connect to an existing cluster, by a node of it on this machine. Ray itself would try for
+    minutes if nothing answers. Without a node here, start one for the time of the connection."""
     import ray
 
     check_answers(address)
-    node = None if "://" in address or _has_node(address) else _driver_node(address)
+    node = None
+    if "://" not in address and not _has_node(address):
+        node = DriverNode(*host_and_port(address), OBJECT_STORE_BYTES)
+        connected.callback(node.close)
     options = {} if node is None else {"_temp_dir": node.folder}
     try:
         ray.init(address=address, log_to_driver=False, logging_level="error", **options)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        if node is not None:
-            node.close()
         raise RunError(
             f"spec.compute.ray: {address}: Ray refuses the connection: {error}"
         ) from error
-
-    def leave() -> None:
-        _leave()
-        if node is not None:
-            node.close()
-
-    return leave
+    connected.callback(ray.shutdown)
+    connected.enter_context(checking(Liveness(address, node).check))
 
 
 def _has_node(address: str) -> bool:
@@ -136,33 +129,13 @@ def _has_node(address: str) -> bool:
     from ray._raylet import GcsClient  # type: ignore[attr-defined]  # a class of C++
     from ray.exceptions import RayError
 
-    host, port = _host_and_port(address)
+    host, port = host_and_port(address)
     own = address_towards(host, port)
     try:
         nodes = GcsClient(address=address).get_all_node_info(timeout=ANSWER_S).values()
     except (RayError, RuntimeError, OSError, ValueError):
         return False  # joining it fails, too, and says why
     return any(one.node_manager_address == own and one.state == 0 for one in nodes)
-
-
-def _driver_node(address: str) -> DriverNode:
-    return DriverNode(*_host_and_port(address), OBJECT_STORE_BYTES)
-
-
-def _host_and_port(address: str) -> tuple[str, int]:
-    parts = urlsplit(address if "://" in address else f"ray://{address}")
-    return parts.hostname or "", parts.port or 0
-
-
-def check_answers(address: str) -> None:
-    """Raise `RunError` if nothing accepts a connection at the address of a cluster."""
-    try:
-        socket.create_connection(_host_and_port(address), ANSWER_S).close()
-    except OSError as error:
-        raise RunError(
-            f"spec.compute.ray: nothing answers at {address} ({error}); check the address, or set "
-            "it to embedded"
-        ) from error
 
 
 @contextmanager
@@ -178,12 +151,6 @@ def _signal_handlers_kept() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _leave() -> None:
-    import ray
-
-    ray.shutdown()
 
 
 def _nothing() -> None:

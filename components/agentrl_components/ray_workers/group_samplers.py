@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.calls import ready_ones, results
 from agentrl_components.ray_workers.samplers import REPLACEMENTS, RaySamplers
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.trajectory.record import Trajectory
@@ -47,13 +47,9 @@ class RayGroupSamplers:
 
     def wait(self) -> list[tuple[int, list[Trajectory]]]:
         """As `StreamingSamplers.wait`. Raises `WorkersLostError` if a group killed its samplers."""
-        import ray
-
         ended: list[tuple[int, list[Trajectory]]] = []
         while not ended and self._calls:
-            first, others = ray.wait(list(self._calls), num_returns=1)
-            more, _ = ray.wait(others, num_returns=len(others), timeout=0) if others else ([], [])
-            for call in [*first, *more]:
+            for call in ready_ones(list(self._calls)):
                 group = self._calls.pop(call)
                 try:
                     (played,) = results([call])

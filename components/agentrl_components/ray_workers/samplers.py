@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.calls import check_ray, results
 from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTransfer
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Reservations
@@ -108,6 +108,7 @@ class RaySamplers:
 
         if self.actors[place] is not actor or _answers_again(actor, death):
             return
+        check_ray()  # without it there is no other sampler
         ray.kill(actor)  # its process lives on if only vLLM has died
         self.replaced += 1
         # Ray's error quotes what an actor that could not be opened had raised.

@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from agentrl_components.errors import StoreError
-from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.calls import results, stream
 from agentrl_components.ray_workers.hand_over.buckets import BUCKETS_AHEAD
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Reservations
@@ -92,9 +92,7 @@ class RayTrainers:
         self._read(files, reference=True)
 
     def weights(self) -> dict[str, Tensor]:
-        import ray
-
-        return dict(item for part in self.buckets() for item in ray.get(part).tensors())
+        return dict(item for part in self.buckets() for item in results([part])[0].tensors())
 
     def buckets(self, *, adapters: bool = False, limit: int = BUCKET_BYTES) -> Iterator[Any]:
         """References to buckets that hold all weights, or the adapters alone, each as soon as it is
@@ -108,8 +106,8 @@ class RayTrainers:
             for actor in self._actors
         ]
         try:
-            for stream in streams:
-                yield from stream
+            for one in streams:
+                yield from stream(one)
         except RayError:
             self.check()
             raise

@@ -4,7 +4,6 @@ All tests share one Ray and the same ranks, because each process takes seconds t
 
 import os
 import signal
-import socket
 
 import pytest
 import torch
@@ -12,8 +11,9 @@ from corridor_rules import RULES
 from learner_bench import Bench, spec
 from ray_bench import gradients, objective, open_trainers, reserved, skewed_examples, train
 
-from agentrl_components.errors import RunError, SpecError, StoreError, WorkersLostError
+from agentrl_components.errors import ModelError, SpecError, StoreError, WorkersLostError
 from agentrl_components.model.sources import fetch_model
+from agentrl_components.ray_workers.actors import Actors
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
@@ -363,14 +363,11 @@ def test_more_trainers_than_devices_are_refused(ray):
         connect("embedded", reserved(100))
 
 
-def test_an_address_that_nobody_answers_is_named():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    from agentrl_components.ray_workers.cluster import check_answers
-
-    with pytest.raises(RunError, match=rf"compute\.ray: nothing answers at 127\.0\.0\.1:{port} "):
-        check_answers(f"127.0.0.1:{port}")
+def test_tensor_parallel_that_does_not_divide_a_models_heads_is_refused(model):
+    split = {"ray": "embedded", "samplers": {"gpus": 2, "tensorParallel": 2}}
+    field = r"spec\.compute\.samplers\.tensorParallel: 2 does not divide the 3 heads"
+    with pytest.raises(ModelError, match=field):
+        Actors(spec(**FIELDS, compute=split), model, trains=True)
 
 
 def test_a_trainer_that_was_killed_is_reported(two):

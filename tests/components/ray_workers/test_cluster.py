@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from ray_bench import reserved
+from ray_nodes import started
 
 from agentrl_components.errors import RunError
 from agentrl_components.ray_workers.cluster import connect, own_cluster
@@ -19,10 +20,6 @@ from agentrl_components.spec import Compute
 
 HEAD = "127.0.0.2"
 TOKEN = "0123456789abcdef0123456789abcdef"
-START = (
-    "from agentrl_components.ray_workers.driver_node import ENDS_WITH_PARENT as p;"
-    "import sys; sys.argv[0] = '-c'; exec(p)"
-)
 PLACED = """
 import os, signal, ray
 from ray_bench import reserved
@@ -37,9 +34,17 @@ class Where:
 actor = ray.remote(Where).options(**reserved(2).trainer.options()).remote()
 print(len([one for one in ray.nodes() if one["Alive"]]), ray.get(actor.node.remote()) == node)
 """
+EMBEDDED = """
+from ray_bench import reserved
+from agentrl_components.ray_workers.cluster import connect
+from agentrl_pipelines.cli.errors import exit_on_error
+with exit_on_error():
+    connect("embedded", reserved())
+"""
 END = {"left": "leave()", "killed": "os.kill(os.getpid(), signal.SIGKILL)"}
 
-pytestmark = pytest.mark.slow
+pytest.importorskip("ray")
+slow = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -48,21 +53,10 @@ def cluster(tmp_path_factory):
     with socket.socket() as listener:
         listener.bind((HEAD, 0))
         port = listener.getsockname()[1]
-    folder = tmp_path_factory.mktemp("r")
-    command = [
-        sys.executable, "-c", START, "-m", "ray.scripts.scripts", "start", "--head", "--block",
-        f"--port={port}", f"--node-ip-address={HEAD}", "--num-cpus=3", "--num-gpus=0",
-        "--include-dashboard=false", "--disable-usage-stats", f"--temp-dir={folder}",
-        "--object-store-memory=100000000",
-    ]  # fmt: skip
-    env = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert any("Ray runtime started" in line for line in process.stdout)
-            yield f"{HEAD}:{port}"
-        finally:
-            process.terminate()
-            process.communicate()
+    flags = ("--head", f"--port={port}", "--num-cpus=3", "--include-dashboard=false")
+    env = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+    with started(tmp_path_factory.mktemp("r"), HEAD, *flags, env=env):
+        yield f"{HEAD}:{port}"
 
 
 def driven(address, end, token=TOKEN):
@@ -79,19 +73,42 @@ def driven(address, end, token=TOKEN):
     )
 
 
+@slow
 def test_a_driver_joins_with_a_node_without_resources_and_leaves_nothing(cluster):
     assert driven(cluster, "left").stdout == "2 False\n"
 
 
+@slow
 def test_a_driver_that_is_killed_takes_its_node_along(cluster):
     assert driven(cluster, "killed").returncode == -signal.SIGKILL
     assert driven(cluster, "left").stdout.endswith(" False\n")
 
 
+@slow
 def test_another_token_is_refused_by_the_field(cluster):
     refused = driven(cluster, "left", token="f" * 32).stderr
     assert "spec.compute.ray" in refused
     assert "its token in RAY_AUTH_TOKEN" in refused
+
+
+def test_an_address_that_nobody_answers_is_named():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    with pytest.raises(RunError, match=rf"compute\.ray: nothing answers at 127\.0\.0\.1:{port} "):
+        connect(f"127.0.0.1:{port}", reserved())
+
+
+def test_an_embedded_ray_that_does_not_come_up_is_told_by_the_field():
+    command = [sys.executable, "-c", EMBEDDED]
+    paths = os.pathsep.join(path for path in sys.path if path)
+    # Ray is given no time, as on a machine that is too slow for the time that it is given.
+    env = os.environ | {"RAY_gcs_server_port_wait_time_s": "0", "PYTHONPATH": paths}
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1, ended.stderr
+    assert "error: spec.compute.ray: embedded: Ray did not start on this machine" in ended.stderr
+    assert "RAY_raylet_start_wait_time_s" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_cluster_of_its_own_exists_on_kubernetes_only():

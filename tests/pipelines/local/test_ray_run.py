@@ -1,18 +1,22 @@
-"""A run on an embedded Ray: the same results again, and after actors were killed; episodes that
-stream while the learner works."""
+"""A run on an embedded Ray: the same results again, and after its processes were killed; episodes
+that stream while the learner works."""
 
 import importlib.util
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from statistics import fmean
 
+import psutil
 import pytest
 from corridor_run import manifest
 from local_run import results, run_to_end
 
 from agentrl_components.run.progress import SilentProgressView
+from agentrl_components.spec import dump
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.tracking.tracker import MemoryTracker
 from agentrl_pipelines.cli.commands.metrics import lines
@@ -21,6 +25,7 @@ from agentrl_pipelines.local.run import run_local
 pytestmark = pytest.mark.slow
 pytest.importorskip("ray")
 
+AGENTRL = "from agentrl_pipelines.cli.main import main; main()"
 RAY = {"workers": 0, "ray": "embedded", "trainers": {"count": 2}, "samplers": {"count": 2}}
 
 STREAM_METRICS = (
@@ -35,22 +40,22 @@ STREAM_METRICS = (
 
 
 class KillingView(SilentProgressView):
-    """Kills an actor of this process's Ray after some iterations."""
+    """Kills a process of this process's Ray after some iterations."""
 
     def __init__(self, victims):
         super().__init__()
         self.victims = dict(victims)
-        """Class of the actor by iteration."""
+        """Name of the program by iteration."""
 
     def iteration(self, progress):
         super().iteration(progress)
         victim = self.victims.pop(progress.iteration, None)
         if victim is not None:
-            os.kill(processes(f"ray::{victim}")[0], signal.SIGKILL)
+            os.kill(processes(victim)[0], signal.SIGKILL)
 
 
 def processes(name):
-    """Descendants of this process whose command line starts with `name`."""
+    """Descendants of this process whose program's name starts with `name`."""
     parents, names = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -65,7 +70,7 @@ def processes(name):
         above = process
         while above in parents and above != os.getpid():
             above = parents[above]
-        if above == os.getpid() and line.startswith(name):
+        if above == os.getpid() and Path(line.split("\0")[0]).name.startswith(name):
             found.append(process)
     return sorted(found)
 
@@ -124,7 +129,7 @@ def test_adapters_reach_vllm_after_each_update_and_turns_find_their_prefix_in_it
 
 def test_a_run_whose_episodes_stream_ends_although_actors_were_killed(tmp_path):
     tracker = MemoryTracker()
-    view = KillingView({2: "Sampler", 4: "RankActor", 6: "Sampler"})
+    view = KillingView({2: "ray::Sampler", 4: "ray::RankActor", 6: "ray::Sampler"})
     run = manifest(
         compute=RAY | {"trainers": {"count": 1}},
         warmStart=None,
@@ -139,10 +144,43 @@ def test_a_run_whose_episodes_stream_ends_although_actors_were_killed(tmp_path):
     assert all(tracker.recorded[n]["train/staleness_max"] <= 1 for n in range(1, 9))
 
 
-def test_results_are_the_same_again_and_after_actors_were_killed(tmp_path):
-    run_to_end(manifest(compute=RAY), tmp_path / "calm")
-    view = KillingView({3: "Sampler", 5: "RankActor", 7: "Sampler", 8: "RankActor"})
-    run_to_end(manifest(compute=RAY), tmp_path / "killed", view)
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """The results of a run in which nothing is killed."""
+    root = tmp_path_factory.mktemp("calm")
+    run_to_end(manifest(compute=RAY), root)
+    return results(root)
+
+
+def test_results_are_the_same_after_trainers_and_samplers_were_killed(calm, tmp_path):
+    view = KillingView({3: "ray::Sampler", 5: "ray::RankActor", 7: "ray::Sampler"})
+    run_to_end(manifest(compute=RAY), tmp_path, view)
     assert not view.victims
-    assert sum("resumes from its last checkpoint" in note for note in view.notes) == 2
-    assert results(tmp_path / "killed") == results(tmp_path / "calm")
+    assert sum("resumes from its last checkpoint" in note for note in view.notes) == 1
+    assert results(tmp_path) == calm
+
+
+def test_results_are_the_same_after_the_raylet_and_the_head_were_killed(calm, tmp_path):
+    view = KillingView({4: "raylet", 7: "gcs_server"})
+    run_to_end(manifest(compute=RAY), tmp_path, view)
+    assert not view.victims
+    assert sum("the run starts it again and resumes" in note for note in view.notes) == 2
+    assert results(tmp_path) == calm
+
+
+def test_a_run_goes_on_after_its_driver_was_killed_and_nothing_of_it_is_left(calm, tmp_path):
+    file, root = tmp_path / "run.yaml", tmp_path / "root"
+    file.write_text(dump(manifest(compute=RAY)))
+    command = [sys.executable, "-c", AGENTRL, "run", str(file), "--root", str(root)]
+    unbuffered = os.environ | {"PYTHONUNBUFFERED": "1"}
+    killed = psutil.Popen(command, env=unbuffered, stdout=subprocess.PIPE, text=True)
+    assert any("phase 1 is over" in line for line in killed.stdout)
+    below = killed.children(recursive=True)
+    assert any(one.name().startswith("ray::RankActor") for one in below)
+    killed.kill()
+    killed.communicate()
+    _, left = psutil.wait_procs(below, timeout=120)
+    assert not left
+    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "resumed after iteration" in again.stdout
+    assert results(root) == calm

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agentrl_components.errors import RunError
+from agentrl_components.ray_workers.nodes.address import address_towards
 
 STARTED = "Ray runtime started"
 """What `ray start` prints when its processes are up."""
+POLL_S = 0.1
 STOP_S = 20.0
 """How long the node's processes may take to end."""
 ENDS_WITH_PARENT = (
@@ -41,6 +44,8 @@ class DriverNode:
         """
         self._temporary = TemporaryDirectory(prefix="agentrl-ray-", ignore_cleanup_errors=True)
         self.folder = self._temporary.name
+        # A file and no pipe: a node that dies writes more than a pipe holds, and nobody reads it.
+        self._output = Path(self.folder) / "output"
         options = {
             "address": f"{host}:{port}",
             "temp-dir": self.folder,
@@ -58,14 +63,18 @@ class DriverNode:
             ],
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=self._output.open("w"),
             stderr=subprocess.STDOUT,
-            text=True,
         )  # fmt: skip
         with ExitStack() as on_error:
             on_error.callback(self.close)
             self._wait(f"{host}:{port}")
             on_error.pop_all()
+
+    @property
+    def ended(self) -> bool:
+        """Whether one of the node's processes has ended; Ray then ends the others."""
+        return self._process.poll() is not None
 
     def close(self) -> None:
         """Leave the cluster: end the node's processes."""
@@ -75,30 +84,19 @@ class DriverNode:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
         self._temporary.cleanup()
 
     def _wait(self, address: str) -> None:
         """Return when the node is up."""
-        assert self._process.stdout is not None
-        lines: list[str] = []
-        for line in self._process.stdout:
-            if STARTED in line:
-                return
-            lines.append(line.strip())
-        raise RunError(
-            f"spec.compute.ray: {address}: Ray refuses to join the cluster: {_reason(lines)}; use "
-            "the versions of Ray and Python that the cluster has, and its token in RAY_AUTH_TOKEN"
-        )
-
-
-def address_towards(host: str, port: int) -> str:
-    """The address of this machine on the network of `host`. Sends nothing."""
-    family, kind, _, _, remote = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind) as probe:
-        probe.connect(remote)
-        return str(probe.getsockname()[0])
+        while STARTED not in self._output.read_text("utf-8"):
+            if self.ended:
+                reason = _reason(self._output.read_text("utf-8").splitlines())
+                raise RunError(
+                    f"spec.compute.ray: {address}: Ray refuses to join the cluster: {reason}; use "
+                    "the versions of Ray and Python that the cluster has, and its token in "
+                    "RAY_AUTH_TOKEN"
+                )
+            time.sleep(POLL_S)
 
 
 def _reason(lines: Sequence[str]) -> str:

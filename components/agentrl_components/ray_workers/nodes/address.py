@@ -1,0 +1,36 @@
+"""Addresses of Ray clusters."""
+
+from __future__ import annotations
+
+import socket
+from urllib.parse import urlsplit
+
+from agentrl_components.errors import RunError
+
+ANSWER_S = 10.0
+"""How long an address may take to accept a connection."""
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Of `compute.ray` where it is an address, with or without a scheme."""
+    parts = urlsplit(address if "://" in address else f"ray://{address}")
+    return parts.hostname or "", parts.port or 0
+
+
+def check_answers(address: str) -> None:
+    """Raise `RunError` if nothing accepts a connection at the address of a cluster."""
+    try:
+        socket.create_connection(host_and_port(address), ANSWER_S).close()
+    except OSError as error:
+        raise RunError(
+            f"spec.compute.ray: nothing answers at {address} ({error}); check the address, or set "
+            "it to embedded"
+        ) from error
+
+
+def address_towards(host: str, port: int) -> str:
+    """The address of this machine on the network of `host`. Sends nothing."""
+    family, kind, _, _, remote = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(remote)
+        return str(probe.getsockname()[0])

@@ -1,0 +1,75 @@
+"""A Ray of this process: its raylet and its head (GCS) are processes that `ray.init` starts."""
+
+from __future__ import annotations
+
+import os
+
+from tenacity import Retrying, stop_after_attempt
+
+from agentrl_components.errors import RunError
+
+OBJECT_STORE_BYTES = 256 << 20
+"""Shared memory, in which weights are handed over. Ray spills to disk above."""
+START_S = 60
+"""How long each process of Ray may take to start. Ray's own 30 s are too few on a busy machine."""
+STARTS = 3
+"""How often Ray is started. Its raylet gives up if an agent of its own takes more than 30 s, which
+no setting changes."""
+WAITS = {
+    "RAY_raylet_start_wait_time_s": str(START_S),
+    "RAY_agent_register_timeout_ms": str(START_S * 1000),
+}
+"""Settings of Ray for `START_S`, which it reads when it is first used."""
+HEAD_WAIT = "RAY_gcs_server_port_wait_time_s"
+"""The like for the head. For a process that joins a cluster it is also the time for which it tries
+to connect with a token that is refused."""
+NEEDED = {"raylet", "gcs_server"}
+
+
+def set_waits() -> None:
+    """Give the processes that Ray starts from here on `START_S`, unless the user has set a time."""
+    for name, value in WAITS.items():
+        os.environ.setdefault(name, value)
+
+
+class EmbeddedRay:
+    """Ray on this machine, without what only a cluster needs, until `ray.shutdown`."""
+
+    def __init__(self, cpus: int) -> None:
+        """Start it, and connect this process.
+
+        Raises:
+            RunError: its processes do not come up.
+        """
+        import ray
+
+        os.environ.setdefault(HEAD_WAIT, str(START_S))
+        try:
+            started = Retrying(stop=stop_after_attempt(STARTS), reraise=True)(
+                ray.init,
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE_BYTES,
+                log_to_driver=False,
+                logging_level="error",
+                _node_ip_address="127.0.0.1",
+            )
+        except Exception as error:  # what Ray raises when its raylet does not register
+            reason = " ".join(str(error).split())[:500]
+            raise RunError(
+                f"spec.compute.ray: embedded: Ray did not start on this machine ({reason}); it "
+                "needs memory, and disk in the temporary folder; on a slow machine give it more "
+                "seconds by the environment variables RAY_raylet_start_wait_time_s and "
+                f"{HEAD_WAIT}, or set the field to the address of a cluster"
+            ) from error
+        self.address: str = started.address_info["gcs_address"]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the raylet or the head has ended."""
+        from ray._private.worker import _global_node  # Ray itself asks it, in `ray start --block`
+
+        return _global_node is not None and any(
+            kind in NEEDED for kind, _ in _global_node.dead_processes()
+        )

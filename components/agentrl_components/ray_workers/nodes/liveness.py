@@ -1,0 +1,68 @@
+"""Whether the Ray that this process is connected to is still there.
+
+Ray itself waits for a raylet that died, and a minute after its head has died it ends the process of
+the driver. Both are found out before.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Protocol
+
+from agentrl_components.errors import RunError, WorkersLostError
+from agentrl_components.ray_workers.nodes.address import host_and_port
+
+HEAD_S = 20.0
+"""How long the head may be unreachable. Ray ends this process after 60 s."""
+ASK_S = 1.0
+"""Least time between two questions to the head."""
+ACCEPT_S = 2.0
+
+
+class Node(Protocol):
+    """A node that this process started."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether one of its processes has ended that it cannot be without."""
+        ...
+
+
+class Liveness:
+    """Of the head at an address, and of the node by which this process is connected to it."""
+
+    def __init__(self, address: str, node: Node | None) -> None:
+        """`node` is the one by which this process is connected, if it has started one."""
+        self._address, self._node = address, node
+        self._asked = 0.0
+        self._silent_since: float | None = None
+        """When the head was first found not to answer, since it last did."""
+
+    def check(self) -> None:
+        """Return if Ray is still there, as far as can be told.
+
+        Raises:
+            WorkersLostError: the node of this process has ended. The run connects again.
+            RunError: the head does not answer.
+        """
+        if self._node is not None and self._node.ended:
+            raise WorkersLostError(
+                "a process of Ray's node on this machine died; the run starts it again and resumes "
+                "from its last checkpoint"
+            )
+        now = time.monotonic()
+        if now - self._asked < ASK_S:
+            return
+        self._asked = now
+        try:
+            socket.create_connection(host_and_port(self._address), ACCEPT_S).close()
+            self._silent_since = None
+        except OSError as error:
+            self._silent_since = self._silent_since or now
+            if now - self._silent_since > HEAD_S:
+                raise RunError(
+                    "spec.compute.ray: the head of the Ray cluster does not answer any more at "
+                    f"{self._address} ({error}); run the same command again when it does: the run "
+                    "goes on from its last checkpoint"
+                ) from error

@@ -1,0 +1,37 @@
+"""Nodes of a Ray cluster on this machine: each has an address of the loopback network."""
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+
+from agentrl_components.ray_workers.nodes.embedded import HEAD_WAIT, START_S, WAITS
+
+START = (
+    "from agentrl_components.ray_workers.nodes.driver_node import ENDS_WITH_PARENT as p;"
+    "import sys; sys.argv[0] = '-c'; exec(p)"
+)
+"""Ends with the process of the tests, however that ends."""
+
+
+@contextmanager
+def started(folder, host, *flags, env=None):
+    """A running node at `host`. Yields its process."""
+    command = [
+        sys.executable, "-c", START, "-m", "ray.scripts.scripts", "start", "--block", *flags,
+        f"--node-ip-address={host}", "--num-gpus=0", "--disable-usage-stats",
+        f"--temp-dir={folder}", "--object-store-memory=100000000",
+    ]  # fmt: skip
+    env = (
+        WAITS
+        | {HEAD_WAIT: str(START_S)}
+        | (os.environ if env is None else env)
+        | {"PYTHONUNBUFFERED": "1"}
+    )
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert any("Ray runtime started" in line for line in process.stdout)
+            yield process
+        finally:
+            process.terminate()
+            process.communicate()  # a process that dies writes more than a pipe holds

@@ -44,6 +44,7 @@ def test_an_object_of_a_dead_jvm_is_freed_without_a_new_connection(
 ):
     simulator = jvm.simulator()
     jvm.kill()
+    gc.collect()  # the objects of other tests
     caplog.set_level("DEBUG", logger="py4j")
     del simulator
     gc.collect()

@@ -5,6 +5,7 @@ from functools import partial
 
 import httpx
 import pytest
+from unlit_lamp import BROKEN, Lamp
 
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import OptionError, SessionError
@@ -14,22 +15,6 @@ from agentrl_envs.server.execution.process_executor import ProcessExecutor
 from agentrl_envs.server.execution.programs import Programs
 from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
-
-BROKEN = "corridor: the lamp does not start; install a lamp"
-
-
-class Lamp(CorridorTasks):
-    """Needs a program that starts at an attempt, counted from 1; None: never."""
-
-    def __init__(self, starts_at: int | None) -> None:
-        super().__init__()
-        self.starts_at = starts_at
-        self.attempts = 0
-
-    def start_programs(self) -> None:
-        self.attempts += 1
-        if self.starts_at is None or self.attempts < self.starts_at:
-            raise OptionError(BROKEN)
 
 
 def test_a_server_whose_program_does_not_start_is_not_ready_and_says_why():

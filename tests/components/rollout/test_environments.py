@@ -56,7 +56,7 @@ def test_a_program_that_does_not_start_is_an_error_of_the_manifest(monkeypatch, 
         rf"spec\.environments\[2\]: sciworld: {java} does not run \(no such option: --version\); "
         "check that `java --version` is Java 17 or newer; apt-get install openjdk-17-jre-headless"
     )
-    alone = Environment(name="s", builtin="sciworld", options={"worlds": 3})  # no JVM runs for it
+    alone = Environment(name="s", builtin="sciworld", options={"worlds": 7})  # no JVM runs for it
     with pytest.raises(SpecError, match=message):
         asyncio.run(open_world(alone, 2))
 

@@ -26,7 +26,7 @@ test: $(VENV)/.installed vllm services browser ## Run all tests that need no clu
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist loadfile
 
 test-slow: $(VENV)/.installed ## Train a small task with every algorithm and several seeds
-	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist worksteal -m slow
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist worksteal -m "slow and not load"
 
 check: lint types ## Check lint, types and import contracts
 
@@ -97,7 +97,8 @@ load: cluster images ## Run the load test on the test cluster: 30 concurrent run
 	OMP_NUM_THREADS=1 $(BIN)/pytest --maxfail 1 -m load tests/e2e
 
 .PHONY: kills
-kills: $(VENV)/.installed ## Load test of faults: kill processes of runs on Ray 20 times, half an hour on two cores
+kills: $(VENV)/.installed ## Load test of faults: kill processes of runs on Ray, half an hour on two cores
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m load tests/pipelines
 	$(BIN)/python benchmarks/kills.py
 
 # Kueue, KubeRay and agent-sandbox for the tests with a real one.

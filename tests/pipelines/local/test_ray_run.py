@@ -127,6 +127,7 @@ def test_adapters_reach_vllm_after_each_update_and_turns_find_their_prefix_in_it
     assert max(metrics.get("rollout/prefix_hits", 0) for metrics in training) > 0.2
 
 
+@pytest.mark.load
 def test_a_run_whose_episodes_stream_ends_although_actors_were_killed(tmp_path):
     tracker = MemoryTracker()
     view = KillingView({2: "ray::Sampler", 4: "ray::RankActor", 6: "ray::Sampler"})
@@ -160,6 +161,7 @@ def test_results_are_the_same_after_trainers_and_samplers_were_killed(calm, tmp_
     assert results(tmp_path) == calm
 
 
+@pytest.mark.load
 def test_results_are_the_same_after_the_raylet_and_the_head_were_killed(calm, tmp_path):
     view = KillingView({4: "raylet", 7: "gcs_server"})
     run_to_end(manifest(compute=RAY), tmp_path, view)
@@ -168,6 +170,7 @@ def test_results_are_the_same_after_the_raylet_and_the_head_were_killed(calm, tm
     assert results(tmp_path) == calm
 
 
+@pytest.mark.load
 def test_a_run_goes_on_after_its_driver_was_killed_and_nothing_of_it_is_left(calm, tmp_path):
     file, root = tmp_path / "run.yaml", tmp_path / "root"
     file.write_text(dump(manifest(compute=RAY)))

@@ -172,6 +172,15 @@ class Lab:
                     return body
                 await asyncio.sleep(0.05)
 
+    async def until_usage(self, queue, **wanted):
+        """Wait until all that a ClusterQueue has admitted uses so much of its only flavor."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                (flavor,) = (await self.ask("GET", queue))["status"]["flavorsUsage"]
+                if {one["name"]: one["total"] for one in flavor["resources"]} == wanted:
+                    return
+                await asyncio.sleep(0.05)
+
     async def make_room(self, run, **update):
         """Set an admission check to Ready with these changes to pods, as its controller does."""
         stamp = {"lastTransitionTime": "2026-11-21T12:00:00Z"}

@@ -218,9 +218,8 @@ async def test_the_quota_counts_the_pods_of_a_ray_cluster(lab):
 
         more = {"resourceGroups": [resource_group("default", cpu="3750m", memory="7424Mi")]}
         await lab.ask("PATCH", queue, {"spec": more})
-        run = await lab.until("rays", lambda run: condition(run, "Admitted")["status"] == "True")
-        used = (await lab.ask("GET", queue))["status"]["flavorsUsage"][0]["resources"]
-        assert {one["name"]: one["total"] for one in used} == {"cpu": "3750m", "memory": "7424Mi"}
+        await lab.until("rays", lambda run: condition(run, "Admitted")["status"] == "True")
+        await lab.until_usage(queue, cpu="3750m", memory="7424Mi")
 
 
 async def test_a_run_of_a_high_priority_class_is_admitted_first(lab):

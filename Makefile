@@ -90,22 +90,27 @@ images: $(VENV)/.installed ## Build the images and load them into the test clust
 
 # Two workers: one for the tests of the installation, one for all others (tests/e2e/conftest.py).
 e2e: cluster images kueue ## Run the end-to-end tests on the test cluster, with failures of every component
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --maxfail 1 --durations 12 -m "cluster or e2e" \
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --maxfail 1 --durations 12 -m "(cluster or e2e) and not load" \
 	  tests/cluster tests/e2e tests/operator
 
 load: cluster images ## Run the load test on the test cluster: 30 concurrent runs, 20 minutes on two cores
-	OMP_NUM_THREADS=1 $(BIN)/pytest --maxfail 1 -m load tests/e2e
+	OMP_NUM_THREADS=1 $(BIN)/pytest --maxfail 1 -m load tests/e2e/test_load.py
+
+.PHONY: sandboxes
+sandboxes: cluster images ## Run the end-to-end test with the real agent-sandbox, which is built first
+	$(BIN)/python hack/cluster build agent-sandbox
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m load tests/e2e/test_sandboxes.py
 
 .PHONY: kills
 kills: $(VENV)/.installed ## Load test of faults: kill processes of runs on Ray, half an hour on two cores
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m load tests/pipelines
 	$(BIN)/python benchmarks/kills.py
 
-# Kueue, KubeRay and agent-sandbox for the tests with a real one.
+# Kueue and KubeRay for the tests with a real one.
 .PHONY: kueue
 kueue: services
-	@if command -v go >/dev/null; then $(BIN)/python hack/cluster build kueue kuberay agent-sandbox; \
-	else echo "go is not on PATH: tests with a real Kueue, KubeRay or agent-sandbox are skipped."; fi
+	@if command -v go >/dev/null; then $(BIN)/python hack/cluster build kueue kuberay; \
+	else echo "go is not on PATH: tests with a real Kueue or KubeRay are skipped."; fi
 
 clean: ## Remove the virtual environments, build outputs and runs
 	rm -rf $(VENV) .venv-docs build dist runs

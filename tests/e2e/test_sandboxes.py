@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from installed import CACHE, Installed, tiny_manifest
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.load]
 
 SERVED = {"name": "corridor", "builtin": "corridor", "backend": "sandbox", "replicas": 2}
 

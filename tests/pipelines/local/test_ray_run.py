@@ -75,7 +75,9 @@ def processes(name):
     return sorted(found)
 
 
-@pytest.mark.parametrize(("lag", "interrupt"), [(1, "finish"), (2, "continue")])
+@pytest.mark.parametrize(
+    ("lag", "interrupt"), [(1, "finish"), pytest.param(2, "continue", marks=pytest.mark.load)]
+)
 def test_a_run_whose_episodes_stream_learns_and_no_token_is_too_old(tmp_path, lag, interrupt):
     tracker = MemoryTracker()
     run = manifest(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -116,20 +115,20 @@ def _check(place: Path, corpus: Corpus, digest: str) -> None:
 
 def _digest(corpus: Corpus, cache: Path) -> str:
     """The digest of a corpus. It is kept beside the indexes, so that gigabytes are read once and
-    not by every process."""
+    not by every process or thread."""
     kept = cache / f"digest-{corpus.stamp()[:32]}"
-    if kept.exists():
-        return kept.read_text()
-    digest = corpus.digest()
-    scratch = kept.with_suffix(f".{os.getpid()}")
-    scratch.write_text(digest)
-    scratch.rename(kept)
-    return digest
+    with _lock(kept):
+        if not kept.exists():
+            scratch = kept.with_suffix(".new")
+            scratch.write_text(corpus.digest())
+            scratch.rename(kept)
+    return kept.read_text()
 
 
 @contextmanager
 def _lock(place: Path) -> Iterator[None]:
-    """Hold the lock of an index. One that exists needs none: it may be on a read-only volume."""
+    """Hold the lock of a path while it is built. One that exists needs none: it may be on a
+    read-only volume."""
     if place.exists():
         yield
         return

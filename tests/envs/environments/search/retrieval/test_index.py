@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -62,6 +63,25 @@ def test_an_index_is_built_once_by_whoever_comes_first(wiki: Path):
     open_index(Corpus.of([str(wiki)]), "")
     assert (place / "index.json").stat().st_ino == built.st_ino
     assert not list(cache_folder("search").glob(".bm25-*-*"))
+
+
+def test_a_corpus_is_digested_once_by_threads_that_start_together(wiki: Path):
+    digests: list[str] = []
+    together = Barrier(8)
+
+    class Counted(Corpus):
+        def digest(self) -> str:
+            digests.append(super().digest())
+            return digests[-1]
+
+    def search() -> tuple[Document, ...]:
+        together.wait()
+        return open_index(Counted.of([str(wiki)]), "").search("France", 1)
+
+    with ThreadPoolExecutor(8) as threads:
+        found = [threads.submit(search) for _ in range(8)]
+    assert all(each.result() == (PARIS,) for each in found)
+    assert len(digests) == 1
 
 
 def test_another_process_uses_the_same_index(wiki: Path):

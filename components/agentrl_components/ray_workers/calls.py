@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from agentrl_components.errors import WorkersLostError
@@ -21,7 +21,7 @@ POLL_S = 1.0
 DIED = "a process of the run died on Ray; the run resumes from its last checkpoint"
 
 _checks: list[Callable[[], None]] = []
-"""Of the connection to Ray, which a process has one of."""
+"""Checks of the connection to Ray; a process has one connection."""
 
 
 @contextmanager
@@ -74,6 +74,16 @@ def results(references: Sequence[Any]) -> list[Any]:
     if failed is not None:
         raise failed
     return [out[reference] for reference in references]
+
+
+def results_of_living(references: Sequence[Any]) -> list[Any]:
+    """The results of calls to several actors, in order, without those whose actors have died.
+    Raises what a call raised, and what `results` raises of the head's end."""
+    out = []
+    for reference in references:
+        with suppress(WorkersLostError):
+            out += results([reference])
+    return out
 
 
 def ready_ones(references: Sequence[Any]) -> list[Any]:

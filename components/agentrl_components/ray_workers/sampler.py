@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from agentrl_components.spec import RunSpec, Samplers
 from agentrl_components.streaming.samplers import SamplerLoad
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.workers.loop_thread import LoopThread
-from agentrl_components.workers.player import Player
+from agentrl_components.workers.player import Player, vllm_options
 from agentrl_components.workers.pool import keep_freed_memory
 
 T = TypeVar("T")
@@ -74,13 +75,12 @@ class Sampler:
         """Start the engine. Raises `ModelError` or `EngineError` if it cannot run the model."""
         await self._on_loop(self._player.open_engine())
 
-    async def start_update(self) -> int:
+    async def start_update(self) -> None:
         """Begin to take the weights of the next version. Replies under way are treated as
-        `rollout.interrupt` says; later ones wait for `finish_update`. Returns 0."""
+        `rollout.interrupt` says; later ones wait for `finish_update`."""
         if self._vllm_lora is None:
             partial = self._merge is not None
             await self._on_loop(self._player.start_update(partial=partial))
-        return 0
 
     async def load(self, bucket: Bucket) -> int:
         """Take some of the weights, or of the adapters. Returns their bytes."""
@@ -93,9 +93,8 @@ class Sampler:
             await self._on_loop(self._player.update(weights))
         return bucket.content.nbytes
 
-    async def finish_update(self, version: int) -> int:
-        """Sample with the weights that were taken, from now on. They are those of `version`.
-        Returns 0."""
+    async def finish_update(self, version: int) -> None:
+        """Sample with the weights that were taken, from now on. They are those of `version`."""
         if self._vllm_lora is None:
             await self._on_loop(self._player.finish_update(version))
         else:
@@ -106,7 +105,6 @@ class Sampler:
         self._version = version
         self._newer.set()
         self._newer = asyncio.Event()
-        return 0
 
     async def join_nccl(self, group: Mapping[str, Any]) -> None:
         """Join the process group of a hand-over from GPU to GPU."""
@@ -171,16 +169,16 @@ class Sampler:
 def _options(spec: RunSpec, device: str, trains: bool) -> VllmOptions:
     """The settings of vLLM in a process without a trainer."""
     samplers, lora = spec.compute.samplers or Samplers(), spec.model.lora
-    return VllmOptions(
-        device="cuda" if device == "cuda" else "cpu",
-        # Merged adapters are small changes of the weights, which bfloat16 would round away.
-        dtype=spec.model.dtype if lora is None or trains else "float32",
-        context=spec.model.context,
+    options = replace(
+        vllm_options(spec, device),
         replies=samplers.max_batch,
         memory_share=samplers.memory_share,
         tensor_parallel=samplers.tensor_parallel,
-        adapter_rank=lora.rank if lora is not None and trains else None,
+        sleeps=False,
     )
+    if lora is None or not trains:
+        return options
+    return replace(options, dtype=spec.model.dtype, adapter_rank=lora.rank)
 
 
 async def _one_thread() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Any
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls import check_ray, results
+from agentrl_components.ray_workers.calls import check_ray, results, results_of_living
 from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTransfer
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Reservations
@@ -87,11 +87,7 @@ class RaySamplers:
 
     def take_loads(self) -> list[SamplerLoad]:
         """What the samplers did since the last call; those that have died are left out."""
-        loads = []
-        for call in [actor.take_load.remote() for actor in self.actors]:
-            with suppress(WorkersLostError):
-                loads += results([call])
-        return loads
+        return results_of_living([actor.take_load.remote() for actor in self.actors])
 
     def close(self) -> None:
         """End the samplers."""

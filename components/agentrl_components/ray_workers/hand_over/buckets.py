@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.calls import results_of_living
 from agentrl_components.ray_workers.hand_over.transfer import HandOver
 
 BUCKETS_AHEAD = 2
@@ -16,7 +15,7 @@ BUCKETS_AHEAD = 2
 
 
 class WeightSource(Protocol):
-    """Who has the newest weights: `RayTrainers`."""
+    """Has the newest weights; `RayTrainers` implements it."""
 
     def buckets(self, *, adapters: bool) -> Iterator[Any]:
         """References to `Bucket`s that hold all weights, or the adapters alone."""
@@ -40,13 +39,13 @@ class BucketTransfer:
         began = time.monotonic()
         loading: deque[list[Any]] = deque()
         size = 0
-        _answers([sampler.start_update.remote() for sampler in samplers])
+        results_of_living([sampler.start_update.remote() for sampler in samplers])
         for bucket in self._source.buckets(adapters=self._adapters):
             if len(loading) == BUCKETS_AHEAD:
-                size += _answers(loading.popleft())
+                size += _bytes_loaded(loading.popleft())
             loading.append([sampler.load.remote(bucket) for sampler in samplers])
-        size += sum(map(_answers, loading))
-        _answers([sampler.finish_update.remote(version) for sampler in samplers])
+        size += sum(map(_bytes_loaded, loading))
+        results_of_living([sampler.finish_update.remote(version) for sampler in samplers])
         return HandOver(seconds=time.monotonic() - began, bytes=size)
 
     def send_again(self, sampler: Any, version: int) -> None:
@@ -54,14 +53,7 @@ class BucketTransfer:
         self.send([sampler], version)
 
 
-def _answers(calls: Sequence[Any]) -> int:
-    """Wait for a call of each sampler. Returns the bytes that each has loaded: the same for all
-    that live, 0 if none does. Raises what a sampler raised."""
-    size = 0
-    for call in calls:
-        try:
-            (loaded,) = results([call])
-        except WorkersLostError:
-            continue
-        size = max(size, loaded)
-    return size
+def _bytes_loaded(calls: Sequence[Any]) -> int:
+    """Wait for a `load` of each sampler. Returns the bytes that each has loaded: the same for all
+    that live, 0 if none does."""
+    return max(results_of_living(calls), default=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tenacity import Retrying, stop_after_attempt
+from tenacity import RetryError, Retrying, stop_after_attempt
 
 from agentrl_components.errors import RunError
 
@@ -19,12 +19,12 @@ WAITS = {
     "RAY_raylet_start_wait_time_s": str(START_S),
     "RAY_agent_register_timeout_ms": str(START_S * 1000),
 }
-"""Settings of Ray for `START_S`, which it reads when it is first used."""
+"""Environment variables that set `START_S`; Ray reads them when it is first used."""
 HEAD_WAIT = "RAY_gcs_server_port_wait_time_s"
-"""The like for the head. For a process that joins a cluster it is also the time for which it tries
-to connect with a token that is refused."""
+"""The same setting for the head. In a process that joins a cluster it is also the time for which
+Ray retries a connection whose token is refused."""
 NICENESS = "RAY_worker_niceness"
-"""The priority of actors. With Ray's 15 they get a thirtieth of a core that others want too."""
+"""The niceness of actors. With Ray's default of 15 they get 3 % of a core that others use too."""
 NEEDED = {"raylet", "gcs_server"}
 
 
@@ -48,7 +48,7 @@ class EmbeddedRay:
         os.environ.setdefault(HEAD_WAIT, str(START_S))
         os.environ.setdefault(NICENESS, "0")
         try:
-            started = Retrying(stop=stop_after_attempt(STARTS), reraise=True)(
+            started = Retrying(stop=stop_after_attempt(STARTS))(
                 ray.init,
                 address="local",
                 num_cpus=cpus,
@@ -58,14 +58,15 @@ class EmbeddedRay:
                 logging_level="error",
                 _node_ip_address="127.0.0.1",
             )
-        except Exception as error:  # what Ray raises when its raylet does not register
-            reason = " ".join(str(error).split())[:500]
+        except RetryError as error:
+            cause = error.last_attempt.exception()
+            reason = " ".join(str(cause).split())[:500]
             raise RunError(
                 f"spec.compute.ray: embedded: Ray did not start on this machine ({reason}); it "
                 "needs memory, and disk in the temporary folder; on a slow machine give it more "
                 "seconds by the environment variables RAY_raylet_start_wait_time_s and "
                 f"{HEAD_WAIT}, or set the field to the address of a cluster"
-            ) from error
+            ) from cause
         self.address: str = started.address_info["gcs_address"]
 
     @property

@@ -30,7 +30,7 @@ class Node(Protocol):
 
 
 class Liveness:
-    """Of the head at an address, and of the node by which this process is connected to it."""
+    """Checks the head at an address, and the node by which this process is connected to it."""
 
     def __init__(self, address: str, node: Node | None) -> None:
         """`node` is the one by which this process is connected, if it has started one."""

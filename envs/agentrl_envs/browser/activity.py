@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from contextlib import suppress
 from urllib.parse import urlsplit
 
@@ -33,6 +34,8 @@ class Activity:
         self._requests: dict[Request, float] = {}
         self._navigating: dict[Page, float] = {}
         """Tabs whose next document was asked for and is not there yet, with the time."""
+        self._opening: deque[float] = deque()
+        """When pages asked for tabs that are not there yet."""
         self._change: asyncio.Future[None] | None = None
 
     def watch_context(self, context: BrowserContext) -> None:
@@ -61,13 +64,23 @@ class Activity:
         """A navigation was started that may send no request: it is waited for."""
         self._navigating[page] = time.monotonic()
 
+    def opens(self) -> None:
+        """A page asked for a tab: it is waited for."""
+        self._opening.append(time.monotonic())
+
+    def opened(self) -> None:
+        """A tab was opened."""
+        if self._opening:
+            self._opening.popleft()
+            self._wake()
+
     async def rest(self) -> bool:
         """Wait until nothing is under way that began in the last `BACKGROUND_S`. Returns whether
         there was something. Raises `SessionError` if the session is lost."""
         waited = False
         while recent := [
             at
-            for at in (*self._requests.values(), *self._navigating.values())
+            for at in (*self._requests.values(), *self._navigating.values(), *self._opening)
             if at > time.monotonic() - BACKGROUND_S
         ]:
             waited = True

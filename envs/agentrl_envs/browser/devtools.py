@@ -4,7 +4,7 @@ its accessibility tree and layout, its history, its nodes and the storage of its
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -35,9 +35,12 @@ class DevTools:
     """The protocol's sessions, one a page. All methods raise Playwright's `Error` if the page is
     gone or navigates meanwhile."""
 
-    def __init__(self, width: int, height: int) -> None:
-        """The size of the viewport, in CSS pixels."""
+    def __init__(self, width: int, height: int, opens: Callable[[], None]) -> None:
+        """The size of the viewport, in CSS pixels. `opens` is called when a page asks for a tab,
+        before what the page is asked next is answered: Playwright's event of a new tab comes when
+        the tab is there."""
         self._width, self._height = width, height
+        self._opens = opens
         self._sessions: WeakKeyDictionary[Page, CDPSession] = WeakKeyDictionary()
 
     async def snapshot(self, page: Page) -> Snapshot:
@@ -101,5 +104,7 @@ class DevTools:
 
     async def _session(self, page: Page) -> CDPSession:
         if page not in self._sessions:
-            self._sessions[page] = await page.context.new_cdp_session(page)
+            session = self._sessions[page] = await page.context.new_cdp_session(page)
+            session.on("Page.windowOpen", lambda _: self._opens())
+            await session.send("Page.enable")
         return self._sessions[page]

@@ -1,7 +1,8 @@
 """Waiting until a page has done what an action made it do; no fixed pause.
 
 A page is quiet when no request is under way, no short timer that it has set is pending, and for
-`QUIET_MS` its document has not changed and no timer has run. Each wait has a bound, so that a page
+`QUIET_MS` its document has not changed and no timer has run, seen by `LOOKS` looks in a row: by the
+clock alone, a renderer that gets no CPU is quiet too. Each wait has a bound, so that a page
 that polls or animates for ever costs its bound and not the episode.
 """
 
@@ -12,6 +13,11 @@ from typing import Final
 QUIET_MS: Final = 30
 """Milliseconds without a change of the document or a timer that runs. A request that a timer sends
 is reported a moment later."""
+
+LOOKS: Final = 3
+"""Looks at the document, `LOOK_MS` apart, between which the page's event loop runs."""
+
+LOOK_MS: Final = 8
 
 MOVING_MS: Final = 2_000
 """After so many milliseconds a document that still changes is taken as it is."""
@@ -50,9 +56,9 @@ WATCH_TIMERS: Final = """
 gives as text; nothing of the agent's gets there.)"""
 
 UNTIL_QUIET: Final = """
-([quietMs, movingMs]) => new Promise(resolve => {
+([quietMs, movingMs, looks, lookMs]) => new Promise(resolve => {
   const began = performance.now();
-  let changed = 0;
+  let changed = 0, before = null, alike = 0;
   const observer = new MutationObserver(() => { changed = performance.now(); });
   observer.observe(document, {subtree: true, childList: true, attributes: true,
                               characterData: true});
@@ -61,10 +67,12 @@ UNTIL_QUIET: Final = """
     const now = performance.now();
     const busy = window.__pendingTimers && window.__pendingTimers.size > 0;
     const active = Math.max(changed, window.__timerRan ?? changed);
+    alike = busy ? 0 : active === before ? alike + 1 : 1;
+    before = active;
     if (now - began > movingMs) finish(false);
-    else if (!busy && now - active >= quietMs) finish(true);
+    else if (alike >= looks && now - active >= quietMs) finish(true);
   };
-  const timer = setInterval(look, 8);
+  const timer = setInterval(look, lookMs);
   requestAnimationFrame(() => requestAnimationFrame(look));
 })
 """

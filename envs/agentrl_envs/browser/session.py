@@ -17,6 +17,8 @@ from agentrl_envs.browser.accessibility import Element
 from agentrl_envs.browser.activity import Activity, origin_of
 from agentrl_envs.browser.devtools import EMPTY, DevTools
 from agentrl_envs.browser.quiet import (
+    LOOK_MS,
+    LOOKS,
     MOVING_MS,
     QUIET_MS,
     UNTIL_QUIET,
@@ -45,7 +47,7 @@ class BrowserSession:
         self._thread = thread
         self._most = most
         self._context: BrowserContext | None = None
-        self._devtools = DevTools(width, height)
+        self._devtools = DevTools(width, height, lambda: self._activity.opens())
         self._activity = Activity()
         self.pages: list[Page] = []
         """The tabs, in the order in which they were opened."""
@@ -155,7 +157,7 @@ class BrowserSession:
             self._activity.check()
             try:
                 await self.page.wait_for_load_state("load")
-                await self.page.evaluate(UNTIL_QUIET, [QUIET_MS, MOVING_MS])
+                await self.page.evaluate(UNTIL_QUIET, [QUIET_MS, MOVING_MS, LOOKS, LOOK_MS])
             except PlaywrightTimeout as error:
                 raise SessionError(f"{self.page.url}: {first_line(error)}") from None
             except Error as error:
@@ -218,6 +220,7 @@ class BrowserSession:
         if page not in self.pages:
             self.pages.append(page)
             self.current = len(self.pages) - 1
+        self._activity.opened()
         self._activity.watch_page(page)
         page.on("close", lambda _: self._forget(page))
 

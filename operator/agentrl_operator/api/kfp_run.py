@@ -1,8 +1,10 @@
-"""A run of Kubeflow Pipelines, as its v2beta1 API shows it."""
+"""Runs of Kubeflow Pipelines: as its v2beta1 API shows them, and as they are submitted."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 """States of a run that has ended."""
@@ -26,3 +28,27 @@ class KfpRun:
     def succeeded(self) -> bool:
         """Whether all tasks of the run succeeded."""
         return self.state == "SUCCEEDED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A KFP run to start."""
+
+    run_id: str
+    name: str
+    """Display name in the KFP UI."""
+    experiment: str
+    """Name of the KFP experiment, which is created if it does not exist."""
+    namespace: str
+    """Namespace of its pods."""
+    pipeline_spec: Mapping[str, Any]
+    """The compiled pipeline; with platform options, `{pipeline_spec, platform_spec}`."""
+    parameters: Mapping[str, Any]
+    """Values of the pipeline's parameters."""
+    service_account: str | None = None
+    """Service account of its pods; None: the one that KFP is configured with."""
+    first: bool = False
+    """Nothing can have been started for this AgentRLRun before, so KFP need not be asked."""
+    tracked: bool = False
+    """The stages log to MLflow themselves: a backend that has an MLflow plugin (2.17) must not
+    create a run for it."""

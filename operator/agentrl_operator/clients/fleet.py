@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentrl_operator.clients.http import HttpClient
-from agentrl_operator.clients.kueue import Request
+from agentrl_operator.clients.kubernetes_connection import Request
 from agentrl_operator.errors import ServerMetricsError
 from agentrl_operator.manifests.labels import ENVIRONMENT, RUN_UID
 from agentrl_operator.manifests.metadata import Manifest
@@ -28,6 +29,40 @@ class ServerPod:
     environment: str
     address: str
     """Its IP address."""
+
+
+class Fleet(Protocol):
+    """Environment servers whose number changes. Every method may raise `KubernetesError`, and one
+    that writes `NotLeaderError`."""
+
+    async def ready_pods(self, namespace: str, uid: str) -> Sequence[ServerPod]:
+        """The pods of the run with this uid that are ready and not about to stop."""
+        ...
+
+    async def sessions(self, pod: ServerPod) -> tuple[int, int]:
+        """Open sessions of a server and their maximum number. Raises `ServerMetricsError` if the
+        server does not answer."""
+        ...
+
+    async def serves_metric(self, metric: str) -> bool:
+        """Whether the custom metrics API of the cluster has this metric of pods."""
+        ...
+
+    async def scale(self, namespace: str, name: str, replicas: int) -> None:
+        """Set the number of replicas of a Deployment, if it exists."""
+        ...
+
+    async def set_deletion_costs(self, namespace: str, costs: Mapping[str, int]) -> None:
+        """Let the pods with the least cost be removed first, by name."""
+        ...
+
+    async def apply_autoscaler(self, manifest: Manifest) -> None:
+        """Create a HorizontalPodAutoscaler or update the one of its name."""
+        ...
+
+    async def delete_autoscaler(self, namespace: str, name: str) -> None:
+        """Delete a HorizontalPodAutoscaler if it exists."""
+        ...
 
 
 class FleetApi:

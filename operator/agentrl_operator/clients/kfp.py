@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from agentrl_operator.api.kfp_run import KfpRun
+from agentrl_operator.api.kfp_run import KfpRun, Submission
 from agentrl_operator.clients.http import HttpClient, Response
-from agentrl_operator.clients.protocols import Submission
 from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import KfpError
 

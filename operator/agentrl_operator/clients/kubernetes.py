@@ -13,10 +13,11 @@ from agentrl_components.spec import GROUP, KIND, VERSION
 from agentrl_components.spec.crd.definition import PLURAL
 from agentrl_operator.api.resource import FINALIZER, Resource
 from agentrl_operator.clients import pods
-from agentrl_operator.clients.addons import AgentSandboxApi, KubeRayApi
+from agentrl_operator.clients.addons.agent_sandbox import AgentSandboxApi
+from agentrl_operator.clients.addons.kuberay import KubeRayApi
+from agentrl_operator.clients.addons.kueue import KueueApi
 from agentrl_operator.clients.fleet import FleetApi
 from agentrl_operator.clients.kubernetes_connection import KubernetesConnection, login
-from agentrl_operator.clients.kueue import KueueApi
 from agentrl_operator.clients.pods import Pod
 from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import KubernetesError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 import kopf
@@ -12,6 +12,28 @@ from agentrl_operator.clients.http import HttpClient
 from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests.labels import MANAGER
+
+
+class Request(Protocol):
+    """`KubernetesConnection.request`, as the clients of single APIs call it."""
+
+    async def __call__(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        ignore_not_found: bool = False,
+        parse: bool = True,
+        write: bool | None = None,
+    ) -> Mapping[str, Any]: ...
+
+
+async def delete_with_dependents(request: Request, path: str) -> None:
+    """Delete the object or the collection at `path`, if it exists; Kubernetes deletes the objects
+    that it owns afterwards."""
+    background = {"propagationPolicy": "Background"}
+    await request("DELETE", path, background, ignore_not_found=True, parse=False)
 
 
 def login() -> kopf.ConnectionInfo:

@@ -1,7 +1,8 @@
 """What the operator needs from the services around it, as protocols.
 
-The implementations are `KubernetesApi`, `KueueApi`, `KfpApi`, `MlflowApi` and `RunStores`;
-`agentrl_operator.testing` has others that run in memory.
+The implementations are `KubernetesApi`, `KfpApi`, `MlflowApi` and `RunStores`;
+`agentrl_operator.testing` has others that run in memory. The protocols of the parts of `Cluster`
+are beside their implementations, in `fleet` and in `addons`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from typing import Any, Literal, Protocol
 from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import AgentRLRun, Storage
 from agentrl_components.storage.records import RunState
-from agentrl_operator.api.kfp_run import KfpRun
+from agentrl_operator.api.kfp_run import KfpRun, Submission
 from agentrl_operator.api.resource import Resource
-from agentrl_operator.clients.fleet import ServerPod
+from agentrl_operator.clients.addons.agent_sandbox import AgentSandbox
+from agentrl_operator.clients.addons.kuberay import KubeRay
+from agentrl_operator.clients.addons.kueue import Kueue
+from agentrl_operator.clients.fleet import Fleet
 from agentrl_operator.clients.pods import Pod
 from agentrl_operator.manifests.metadata import Manifest
 from agentrl_pipelines.platform.config import Platform
@@ -112,132 +116,6 @@ class Cluster(Protocol):
     async def ping(self, namespace: str | None) -> None:
         """Return once Kubernetes has answered a request for AgentRLRuns."""
         ...
-
-
-class Fleet(Protocol):
-    """Environment servers whose number changes. Every method may raise `KubernetesError`, and one
-    that writes `NotLeaderError`."""
-
-    async def ready_pods(self, namespace: str, uid: str) -> Sequence[ServerPod]:
-        """The pods of the run with this uid that are ready and not about to stop."""
-        ...
-
-    async def sessions(self, pod: ServerPod) -> tuple[int, int]:
-        """Open sessions of a server and their maximum number. Raises `ServerMetricsError` if the
-        server does not answer."""
-        ...
-
-    async def serves_metric(self, metric: str) -> bool:
-        """Whether the custom metrics API of the cluster has this metric of pods."""
-        ...
-
-    async def scale(self, namespace: str, name: str, replicas: int) -> None:
-        """Set the number of replicas of a Deployment, if it exists."""
-        ...
-
-    async def set_deletion_costs(self, namespace: str, costs: Mapping[str, int]) -> None:
-        """Let the pods with the least cost be removed first, by name."""
-        ...
-
-    async def apply_autoscaler(self, manifest: Manifest) -> None:
-        """Create a HorizontalPodAutoscaler or update the one of its name."""
-        ...
-
-    async def delete_autoscaler(self, namespace: str, name: str) -> None:
-        """Delete a HorizontalPodAutoscaler if it exists."""
-        ...
-
-
-class Kueue(Protocol):
-    """The objects of Kueue. Every method may raise `KubernetesError`, and one that writes
-    `NotLeaderError`. Workloads are created with `Cluster.create`."""
-
-    async def get_workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """A Workload; None if it does not exist."""
-        ...
-
-    async def patch_workload_status(
-        self, namespace: str, name: str, change: Mapping[str, Any]
-    ) -> None:
-        """Merge into the status of a Workload; rejected if `change` names another resourceVersion
-        than the Workload has."""
-        ...
-
-    async def patch_workload_spec(
-        self, namespace: str, name: str, change: Mapping[str, Any]
-    ) -> None:
-        """Merge into the spec of a Workload."""
-        ...
-
-    async def delete_workload(self, namespace: str, name: str) -> None:
-        """Delete a Workload if it exists."""
-        ...
-
-    async def get_resource_flavor(self, name: str) -> Mapping[str, Any] | None:
-        """A ResourceFlavor; None if it does not exist."""
-        ...
-
-    async def get_priority_class(self, name: str) -> Mapping[str, Any] | None:
-        """A WorkloadPriorityClass; None if it does not exist."""
-        ...
-
-
-class KubeRay(Protocol):
-    """The objects of KubeRay. Every method may raise `KubernetesError`, and one that writes
-    `NotLeaderError`. RayClusters are created with `Cluster.create`."""
-
-    async def is_installed(self) -> bool:
-        """Whether the cluster serves KubeRay's API."""
-        ...
-
-    async def get_ray_cluster(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """A RayCluster; None if it does not exist."""
-        ...
-
-    async def delete_ray_cluster(self, namespace: str, name: str) -> None:
-        """Delete a RayCluster if it exists."""
-        ...
-
-
-class AgentSandbox(Protocol):
-    """The objects of agent-sandbox. Every method may raise `KubernetesError`, and one that writes
-    `NotLeaderError`. Sandboxes are created with `Cluster.create`."""
-
-    async def list_sandboxes(self, namespace: str, uid: str) -> Sequence[Mapping[str, Any]] | None:
-        """The Sandboxes of the run with this uid; None if the cluster does not serve their API."""
-        ...
-
-    async def delete_sandbox(self, namespace: str, name: str) -> None:
-        """Delete a Sandbox if it exists."""
-        ...
-
-    async def delete_sandboxes(self, namespace: str, uid: str) -> None:
-        """Delete every Sandbox of the run with this uid."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """A KFP run to start."""
-
-    run_id: str
-    name: str
-    """Display name in the KFP UI."""
-    experiment: str
-    """Name of the KFP experiment, which is created if it does not exist."""
-    namespace: str
-    """Namespace of its pods."""
-    pipeline_spec: Mapping[str, Any]
-    """The compiled pipeline; with platform options, `{pipeline_spec, platform_spec}`."""
-    parameters: Mapping[str, Any]
-    """Values of the pipeline's parameters."""
-    service_account: str | None = None
-    """Service account of its pods; None: the one that KFP is configured with."""
-    first: bool = False
-    """Nothing can have been started for this AgentRLRun before, so KFP need not be asked."""
-    tracked: bool = False
-    """The stages log to MLflow themselves: a backend that has an MLflow plugin (2.17) must not
-    create a run for it."""
 
 
 class Pipelines(Protocol):

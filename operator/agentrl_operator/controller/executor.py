@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentrl_components.spec import AgentRLRun, Environment
+from agentrl_operator.api.kfp_run import Submission
 from agentrl_operator.api.resource import Resource, stage_tracking_uri, tracking_uri
 from agentrl_operator.api.status import Status
-from agentrl_operator.clients.protocols import Clients, Submission
+from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.errors import KfpError, MlflowError, RunStoreError
 from agentrl_operator.manifests import (
     autoscaling,

@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from agentrl_operator.api.resource import Resource
-from agentrl_operator.clients.fleet import ServerPod
-from agentrl_operator.clients.protocols import Fleet
+from agentrl_operator.clients.fleet import Fleet, ServerPod
 from agentrl_operator.errors import ServerMetricsError
 from agentrl_operator.manifests.autoscaling import METRIC
 from agentrl_operator.planning.observation import FleetLoad, FleetSample, ServerLoad

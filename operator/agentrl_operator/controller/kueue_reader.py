@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.clients.protocols import Kueue
+from agentrl_operator.clients.addons.kueue import Kueue
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests import workload
 from agentrl_operator.manifests.workload import Priority, Workload

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from agentrl_operator.clients.kueue import Request
+from agentrl_operator.clients.kubernetes_connection import Request
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.leader_election.election import LeaseName, LeaseRecord
 from agentrl_operator.manifests.labels import MANAGED_BY, MANAGER

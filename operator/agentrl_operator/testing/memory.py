@@ -10,10 +10,9 @@ from copy import deepcopy
 from typing import Any, Literal
 
 from agentrl_components.spec import GROUP, KIND, VERSION
-from agentrl_operator.api.kfp_run import KfpRun
+from agentrl_operator.api.kfp_run import KfpRun, Submission
 from agentrl_operator.api.resource import FINALIZER, Resource
 from agentrl_operator.clients.pods import Pod
-from agentrl_operator.clients.protocols import Submission
 from agentrl_operator.errors import KfpError, KubernetesError
 from agentrl_operator.manifests.labels import FINGERPRINT
 from agentrl_operator.manifests.metadata import Manifest

@@ -1,6 +1,7 @@
 """The load of environment servers, and the objects that scale them."""
 
 import pytest
+from recorded_requests import RecordedRequests
 
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
@@ -10,18 +11,6 @@ from agentrl_operator.clients.fleet import FleetApi, ServerPod
 from agentrl_operator.errors import ServerMetricsError
 
 POD = ServerPod(name="a", environment="walk", address="10.0.0.1")
-
-
-class FakeApi:
-    """Answers requests by method and path, and records them."""
-
-    def __init__(self, answers):
-        self.answers = answers
-        self.requests = []
-
-    async def __call__(self, method, path, body=None, **_):
-        self.requests.append((method, path, body))
-        return self.answers.get((method, path.partition("?")[0]), {})
 
 
 def pod(name, *, ready="True", ip="10.0.0.1", **metadata):
@@ -40,7 +29,7 @@ async def test_pods_that_start_or_stop_are_left_out():
         pod("pending", ip=None),
         pod("stopping", deletionTimestamp="2026-11-22T12:00:00Z"),
     ]
-    api = FakeApi({("GET", "api/v1/namespaces/kubeflow/pods"): {"items": pods}})
+    api = RecordedRequests({("GET", "api/v1/namespaces/kubeflow/pods"): {"items": pods}})
     assert [one.name for one in await FleetApi(api).ready_pods("kubeflow", "u")] == ["ready"]
 
 
@@ -48,10 +37,10 @@ async def test_sessions_are_read_from_the_metrics_of_a_real_server():
     tasks = CorridorTasks()
     app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(capacity=7))
     with running(app) as url:
-        fleet = FleetApi(FakeApi({}), lambda address: url)
+        fleet = FleetApi(RecordedRequests({}), lambda address: url)
         assert await fleet.sessions(POD) == (0, 7)
         await fleet.close()
-        wrong = FleetApi(FakeApi({}), lambda address: f"{url}/nothing")
+        wrong = FleetApi(RecordedRequests({}), lambda address: f"{url}/nothing")
         with pytest.raises(ServerMetricsError, match="/metrics of a"):
             await wrong.sessions(POD)
         await wrong.close()
@@ -68,5 +57,5 @@ async def test_sessions_are_read_from_the_metrics_of_a_real_server():
 )
 async def test_metric_is_looked_for_among_those_that_the_cluster_serves(version, names, served):
     listed = {"resources": [{"name": name} for name in names]}
-    api = FakeApi({("GET", f"apis/custom.metrics.k8s.io/{version}"): listed})
+    api = RecordedRequests({("GET", f"apis/custom.metrics.k8s.io/{version}"): listed})
     assert await FleetApi(api).serves_metric("agentrl_env_sessions_share") is served

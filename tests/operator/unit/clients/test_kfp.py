@@ -2,9 +2,8 @@ import pytest
 from kfp_stub import KfpStub
 
 from agentrl_envs.server.run import running
-from agentrl_operator.api.kfp_run import KfpRun
+from agentrl_operator.api.kfp_run import KfpRun, Submission
 from agentrl_operator.clients.kfp import KfpApi
-from agentrl_operator.clients.protocols import Submission
 from agentrl_operator.errors import KfpError
 
 RUN = "d4f24ec4-9fc5-5b64-9d72-5a6b3ff0c3c4"

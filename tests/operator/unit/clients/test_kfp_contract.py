@@ -10,9 +10,8 @@ from kfp_stub import KfpStub
 
 from agentrl_components.spec import parse
 from agentrl_envs.server.run import running
-from agentrl_operator.api.kfp_run import ENDED
+from agentrl_operator.api.kfp_run import ENDED, Submission
 from agentrl_operator.clients.kfp import KfpApi
-from agentrl_operator.clients.protocols import Submission
 from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import POD_SETS, KueueAdmission, PodSetInfo

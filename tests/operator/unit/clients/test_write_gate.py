@@ -3,10 +3,10 @@ import asyncio
 import pytest
 from virtual_time import virtual_time
 
+from agentrl_operator.api.kfp_run import Submission
 from agentrl_operator.clients.kfp import KfpApi
 from agentrl_operator.clients.kubernetes import KubernetesApi
 from agentrl_operator.clients.mlflow import MlflowApi
-from agentrl_operator.clients.protocols import Submission
 from agentrl_operator.clients.write_gate import WriteGate, clock
 from agentrl_operator.errors import KubernetesError, NotLeaderError
 from agentrl_operator.testing.memory import MemoryCluster, MemoryKfp

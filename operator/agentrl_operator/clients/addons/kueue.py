@@ -5,24 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from agentrl_operator.clients.kubernetes_connection import Request
 from agentrl_operator.manifests.workload import GROUP, PLURAL, VERSION
 
 _API = f"apis/{GROUP}/{VERSION}"
 
 
-class Request(Protocol):
-    """`KubernetesConnection.request`."""
+class Kueue(Protocol):
+    """The objects of Kueue. Every method may raise `KubernetesError`, and one that writes
+    `NotLeaderError`. Workloads are created with `Cluster.create`."""
 
-    async def __call__(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        ignore_not_found: bool = False,
-        parse: bool = True,
-        write: bool | None = None,
-    ) -> Mapping[str, Any]: ...
+    async def get_workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """A Workload; None if it does not exist."""
+        ...
+
+    async def patch_workload_status(
+        self, namespace: str, name: str, change: Mapping[str, Any]
+    ) -> None:
+        """Merge into the status of a Workload; rejected if `change` names another resourceVersion
+        than the Workload has."""
+        ...
+
+    async def patch_workload_spec(
+        self, namespace: str, name: str, change: Mapping[str, Any]
+    ) -> None:
+        """Merge into the spec of a Workload."""
+        ...
+
+    async def delete_workload(self, namespace: str, name: str) -> None:
+        """Delete a Workload if it exists."""
+        ...
+
+    async def get_resource_flavor(self, name: str) -> Mapping[str, Any] | None:
+        """A ResourceFlavor; None if it does not exist."""
+        ...
+
+    async def get_priority_class(self, name: str) -> Mapping[str, Any] | None:
+        """A WorkloadPriorityClass; None if it does not exist."""
+        ...
 
 
 class KueueApi:

@@ -1,5 +1,7 @@
 """Tasks that need a program, in a module that worker processes can import too."""
 
+import subprocess
+
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import OptionError
 
@@ -18,3 +20,13 @@ class Lamp(CorridorTasks):
         self.attempts += 1
         if self.starts_at is None or self.attempts < self.starts_at:
             raise OptionError(BROKEN)
+
+
+class FaultyLamp(Lamp):
+    """Fails with an exception that is not part of the contract of `start_programs`."""
+
+    def start_programs(self) -> None:
+        try:
+            super().start_programs()
+        except OptionError:
+            raise subprocess.TimeoutExpired(["lamp"], 3) from None

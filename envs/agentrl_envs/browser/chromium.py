@@ -76,7 +76,7 @@ def flags(hosts: Iterable[str]) -> list[str]:
 async def launch(playwright: Playwright, hosts: Iterable[str]) -> Browser:
     """Start Chromium, with its sandbox unless the system prevents that (`sandbox_problem`); there
     the container is the boundary, and a warning says so. Raises `SessionError` if Chromium is not
-    installed or does not start."""
+    installed or does not start, or if it is not known whether it can use its sandbox."""
     path = CHROMIUM.path()
     if path is None:
         raise SessionError(f"browser: {CHROMIUM.name} is not installed; {CHROMIUM.fix}")

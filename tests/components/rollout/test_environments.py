@@ -49,12 +49,12 @@ def test_a_program_that_does_not_start_is_an_error_of_the_manifest(monkeypatch, 
     """Regression: each session was lost, one after another."""
     pytest.importorskip("scienceworld", reason="pip install 'agentrl[science]'")
     java = tmp_path / "java"
-    java.write_text("#!/bin/sh\necho 'no such option: --version' >&2; exit 1\n")
+    java.write_text("#!/bin/sh\necho 'no such option: -version' >&2; exit 1\n")
     java.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     message = (
-        rf"spec\.environments\[2\]: sciworld: {java} does not run \(no such option: --version\); "
-        "check that `java --version` is Java 17 or newer; apt-get install openjdk-17-jre-headless"
+        rf"spec\.environments\[2\]: sciworld: {java} does not run \(no such option: -version\); "
+        "check that `java -version` says 8 or newer; apt-get install openjdk-17-jre-headless"
     )
     alone = Environment(name="s", builtin="sciworld", options={"worlds": 7})  # no JVM runs for it
     with pytest.raises(SpecError, match=message):

@@ -11,12 +11,14 @@ ends.
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import threading
 import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,25 +48,51 @@ TURN_TIMEOUT_S = 30.0
 LOOK_S = 1.0
 """Seconds between two looks of those that wait for the lock at the turn that has it."""
 EXIT_TIMEOUT_S = 5.0
+OLDEST_JAVA = 8
+"""The classes in ScienceWorld's jar have version 52 of the class file format, that of Java 8. An
+older Java starts, and fails at the first call, because those of py4j are older."""
+VERSION_TIMEOUT_S = 30.0
 
 # py4j logs a traceback for each call into a JVM that has died; the error says it once.
 logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
-FIX = f"check that `java --version` is {JAVA.name} or newer; {JAVA.fix}"
+FIX = f"check that `java -version` says {OLDEST_JAVA} or newer; {JAVA.fix}"
 
 
 def _java() -> str:
-    """Path of Java, which runs. Raises `SessionError` if it is not installed or does not run."""
+    """Path of Java. Raises `SessionError` if it is not installed, does not run or is too old."""
     path = JAVA.path()
     if path is None:
         raise SessionError(f"sciworld: {JAVA.name} is not installed; {JAVA.fix}")
-    asked = subprocess.run(
-        [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+    version = _java_version(path)
+    if version is not None and version < OLDEST_JAVA:
+        raise SessionError(
+            f"sciworld: {path} is Java {version}, and ScienceWorld needs Java {OLDEST_JAVA} or "
+            f"newer; {JAVA.fix}"
+        )
+    return path
+
+
+@cache  # a Java that does not run is asked again: errors are not kept
+def _java_version(path: str) -> int | None:
+    """The version of a Java, such as 17, and 8 for 1.8; None: it does not say. Raises
+    `SessionError` if it does not run."""
+    try:
+        asked = subprocess.run(
+            [path, "-version"],  # Java 8 does not know --version
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=VERSION_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SessionError(f"sciworld: {path} does not run ({error}); {FIX}") from error
     if asked.returncode != 0:
         said = asked.stderr.strip().splitlines() or [f"exit code {asked.returncode}"]
         raise SessionError(f"sciworld: {path} does not run ({said[0]}); {FIX}")
-    return path
+    found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr)
+    return int(found[1]) if found else None
 
 
 class Jvm:

@@ -34,7 +34,8 @@ class Programs:
             self._tried.set()
 
     async def start(self) -> None:
-        """Start the programs, again and again until they have started."""
+        """Start the programs, again and again until they have started. Whatever prevents that is
+        in `problem`."""
         while self.problem is not None:
             try:
                 await self._executor.start_programs()
@@ -42,6 +43,9 @@ class Programs:
             except (OptionError, SessionError) as error:
                 self.problem = str(error)
                 LOG.warning("not ready: %s", error)
+            except Exception as error:
+                self.problem = f"the programs of the environment did not start: {error!r}"
+                LOG.exception("not ready")
             self._tried.set()
             if self.problem is not None:
                 await asyncio.sleep(self._retry_s)

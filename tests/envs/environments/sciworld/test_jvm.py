@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
+import zipfile
+from pathlib import Path
 
 import pytest
+from scienceworld.constants import JAR_PATH
 
-from agentrl_envs.environments.sciworld.jvm import Jvm
+from agentrl_envs.environments.sciworld.jvm import OLDEST_JAVA, Jvm
 from agentrl_envs.environments.sciworld.jvm_pool import shared_pool
 from agentrl_envs.environments.sciworld.options import SciWorldOptions
 from agentrl_envs.environments.sciworld.tasks import SciWorldTasks
@@ -60,6 +64,58 @@ def test_a_jvm_starts_before_there_is_a_session_and_only_once():
         assert pool.pids == (pid,)
     finally:
         pool.close()
+
+
+def java_that(folder: Path, script: str) -> str:
+    """A folder for PATH whose `java` notes that it was called and runs the script."""
+    program = folder / "java"
+    program.write_text(f'#!/bin/sh\necho call >> "{folder}/calls"\n{script}\n')
+    program.chmod(0o755)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("says", "version"), [('java version "1.7.0_80"', 7), ('openjdk version "6-internal"', 6)]
+)
+def test_a_java_that_is_too_old_is_an_error_that_names_both_versions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str, version: int
+):
+    monkeypatch.setenv("PATH", java_that(tmp_path, f"echo '{says}' >&2"))
+    message = (
+        f"sciworld: {tmp_path}/java is Java {version}, and ScienceWorld needs Java 8 or newer; "
+        "apt-get install openjdk-17-jre-headless"
+    )
+    with pytest.raises(SessionError, match=message):
+        Jvm(worlds=1)
+
+
+@pytest.mark.parametrize("says", ['openjdk version "1.8.0_392"', 'java version "21" 2023-09-19'])
+def test_a_java_is_asked_for_its_version_only_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str
+):
+    java = shutil.which("java")
+    start = f"[ $1 = -version ] && echo '{says}' >&2 && exit\nexec {java} \"$@\""
+    monkeypatch.setenv("PATH", java_that(tmp_path, start))
+    for _ in range(2):
+        Jvm(worlds=1).kill()
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == 3  # one for the version, two JVMs
+
+
+def test_a_java_that_did_not_run_is_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("PATH", java_that(tmp_path, "echo 'no memory' >&2; exit 1"))
+    with pytest.raises(SessionError, match=r"does not run \(no memory\)"):
+        Jvm(worlds=1)
+    java_that(tmp_path, "echo 'java version \"1.7.0\"' >&2")
+    with pytest.raises(SessionError, match="is Java 7"):
+        Jvm(worlds=1)
+
+
+def test_the_oldest_java_is_the_one_that_the_jar_was_compiled_for():
+    with zipfile.ZipFile(JAR_PATH) as jar:
+        names = [name for name in jar.namelist() if name.endswith(".class")]
+        newest = max(int.from_bytes(jar.read(name)[6:8], "big") for name in names)
+    assert newest - 44 == OLDEST_JAVA  # version 45 of the class file format is Java 1
 
 
 @pytest.mark.parametrize("worlds", [1, 64, 256])

@@ -5,7 +5,7 @@ from functools import partial
 
 import httpx
 import pytest
-from unlit_lamp import BROKEN, Lamp
+from unlit_lamp import BROKEN, FaultyLamp, Lamp
 
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import OptionError, SessionError
@@ -29,6 +29,19 @@ def test_a_server_whose_program_does_not_start_is_not_ready_and_says_why():
         assert http.get("/healthz").status_code == 200
 
 
+def test_an_exception_that_nobody_expects_is_the_reason_too():
+    """Regression: the server stayed at 503 without a reason and answered no description."""
+    tasks = FaultyLamp(None)
+    with (
+        running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url,
+        httpx.Client(base_url=url) as http,
+    ):
+        assert http.get("/v1/environment", timeout=10).status_code == 500
+        reason = "the programs of the environment did not start: TimeoutExpired(['lamp'], 3)"
+        ready = http.get("/readyz")
+        assert (ready.status_code, ready.text) == (503, reason)
+
+
 def test_a_server_whose_program_has_started_is_ready():
     tasks = Lamp(1)
     with (
@@ -50,6 +63,13 @@ async def test_a_program_that_does_not_start_is_started_again():
     await starting
     await programs.check()
     assert (programs.problem, tasks.attempts) == (None, 3)
+
+
+async def test_after_an_exception_that_nobody_expects_the_program_is_started_again():
+    tasks = FaultyLamp(2)
+    programs = Programs(tasks, ThreadExecutor(tasks), retry_s=0.01)
+    await programs.start()
+    assert (programs.problem, tasks.attempts) == (None, 2)
 
 
 async def test_a_server_without_programs_is_ready_at_once():

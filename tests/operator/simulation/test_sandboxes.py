@@ -67,11 +67,11 @@ async def at_work():
     return world
 
 
-@settings(max_examples=60)
-@given(st.lists(st.sampled_from(EVENTS + SANDBOX_EVENTS), max_size=40))
-def test_with_any_events_the_run_succeeds_and_its_sandboxes_are_gone(events):
+def succeeds_without_leftovers(make_world, events):
+    """Apply the events to a run, and check that it succeeds and leaves no Sandboxes."""
+
     async def story():
-        world = SandboxWorld()
+        world = make_world()
         await world.apply_all(events)
         await world.run_to_end()
         assert world.status["state"] == "Succeeded", world.status
@@ -79,20 +79,18 @@ def test_with_any_events_the_run_succeeds_and_its_sandboxes_are_gone(events):
         assert world.sandboxes == []
 
     asyncio.run(story())
+
+
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from(EVENTS + SANDBOX_EVENTS), max_size=40))
+def test_with_any_events_the_run_succeeds_and_its_sandboxes_are_gone(events):
+    succeeds_without_leftovers(SandboxWorld, events)
 
 
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(EVENTS + KUEUE_EVENTS + SANDBOX_EVENTS), max_size=40))
 def test_with_any_events_a_queued_run_ends_without_sandboxes(events):
-    async def story():
-        world = QueuedSandboxWorld()
-        await world.apply_all(events)
-        await world.run_to_end()
-        assert world.status["state"] == "Succeeded", world.status
-        await world.reconcile(3)
-        assert world.sandboxes == []
-
-    asyncio.run(story())
+    succeeds_without_leftovers(QueuedSandboxWorld, events)
 
 
 async def test_a_server_is_a_sandbox_and_another_environment_keeps_its_deployment():

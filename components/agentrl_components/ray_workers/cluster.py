@@ -21,6 +21,7 @@ from agentrl_components.ray_workers.nodes.driver_node import DriverNode
 from agentrl_components.ray_workers.nodes.embedded import (
     OBJECT_STORE_BYTES,
     EmbeddedRay,
+    restrict_access,
     set_waits,
 )
 from agentrl_components.ray_workers.nodes.liveness import Liveness
@@ -47,6 +48,8 @@ def connect(address: str, reserved: Reservations) -> Callable[[], None]:
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
         set_waits()
+        if address == "embedded":
+            restrict_access()
         import ray
     except ImportError as error:
         raise RunError(

@@ -41,6 +41,26 @@ from agentrl_pipelines.cli.errors import exit_on_error
 with exit_on_error():
     connect("embedded", reserved())
 """
+REACHED = """
+import os, subprocess, sys, psutil
+from ray_bench import reserved
+from agentrl_components.ray_workers.cluster import connect
+leave = connect("embedded", reserved())
+import ray
+own = psutil.Process()
+processes = [own, *own.children(recursive=True)]
+listening = [
+    one.laddr.ip for process in processes for one in process.net_connections("tcp")
+    if one.status == psutil.CONN_LISTEN
+]
+print(sorted({address.removeprefix("::ffff:") for address in listening}), len(listening) > 4)
+ask = "import sys; from ray._raylet import GcsClient; GcsClient(sys.argv[1]).get_all_node_info()"
+stranger = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+command = [sys.executable, "-c", ask, ray.get_runtime_context().gcs_address]
+asked = subprocess.run(command, env=stranger, capture_output=True, text=True)
+print(asked.returncode, "InvalidAuthToken" in asked.stderr)
+leave()
+"""
 END = {"left": "leave()", "killed": "os.kill(os.getpid(), signal.SIGKILL)"}
 
 pytest.importorskip("ray")
@@ -73,6 +93,11 @@ def driven(address, end, token=TOKEN):
     )
 
 
+def without_ray():
+    """The environment of a process that was told nothing of Ray."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+
+
 @slow
 def test_a_driver_joins_with_a_node_without_resources_and_leaves_nothing(cluster):
     assert driven(cluster, "left").stdout == "2 False\n"
@@ -97,6 +122,18 @@ def test_an_address_that_nobody_answers_is_named():
         port = listener.getsockname()[1]
     with pytest.raises(RunError, match=rf"compute\.ray: nothing answers at 127\.0\.0\.1:{port} "):
         connect(f"127.0.0.1:{port}", reserved())
+
+
+def test_an_embedded_ray_listens_on_loopback_alone_and_asks_for_a_token():
+    paths = os.pathsep.join(path for path in sys.path if path)
+    started = subprocess.run(
+        [sys.executable, "-c", REACHED],
+        env=without_ray() | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert started.stdout == "['127.0.0.1'] True\n1 True\n", started.stderr
 
 
 def test_an_embedded_ray_that_does_not_come_up_is_told_by_the_field():

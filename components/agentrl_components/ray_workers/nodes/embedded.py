@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
+from contextlib import ExitStack
 
 from tenacity import RetryError, Retrying, stop_after_attempt
 
@@ -25,6 +27,9 @@ HEAD_WAIT = "RAY_gcs_server_port_wait_time_s"
 Ray retries a connection whose token is refused."""
 NICENESS = "RAY_worker_niceness"
 """The niceness of actors. With Ray's default of 15 they get 3 % of a core that others use too."""
+LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""If it is 0 when Ray is imported, Ray's processes bind the loopback interface, as they do on macOS
+and Windows. On Linux they bind all interfaces."""
 NEEDED = {"raylet", "gcs_server"}
 
 
@@ -32,6 +37,21 @@ def set_waits() -> None:
     """Give the processes that Ray starts from here on `START_S`, unless the user has set a time."""
     for name, value in WAITS.items():
         os.environ.setdefault(name, value)
+
+
+def restrict_access() -> None:
+    """Let only this process, and those that it starts, use the Ray that it starts: Ray asks for a
+    token, and binds the loopback interface if it was not imported before. Imports Ray. If the user
+    has chosen how Ray authenticates, that stays."""
+    with ExitStack() as restored:
+        if LOOPBACK not in os.environ:
+            os.environ[LOOPBACK] = "0"
+            restored.callback(os.environ.pop, LOOPBACK)  # Ray refuses to join nodes with it
+        from ray._raylet import Config  # type: ignore[attr-defined]  # a class of C++
+
+    if "RAY_AUTH_MODE" not in os.environ:
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        Config.initialize("")  # reads the variables again
 
 
 class EmbeddedRay:
@@ -43,6 +63,7 @@ class EmbeddedRay:
         Raises:
             RunError: its processes do not come up.
         """
+        restrict_access()
         import ray
 
         os.environ.setdefault(HEAD_WAIT, str(START_S))

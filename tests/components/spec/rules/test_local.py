@@ -1,6 +1,9 @@
 from typing import Any
 
-from agentrl_components.spec import RunSpec
+import yaml
+from rule_violations.manifest import MANIFEST
+
+from agentrl_components.spec import RunSpec, local_mistakes, parse
 from agentrl_components.spec.rules.local import local_warnings
 
 
@@ -78,3 +81,20 @@ def test_more_trainers_than_gpus_of_this_machine_are_reported(tmp_path):
     (tmp_path / "nvidia1").touch()
     (tmp_path / "nvidia2").touch()
     assert warnings(tmp_path, ("ray",), compute=compute) == []
+
+
+def test_an_image_with_a_builtin_needs_no_kubernetes():
+    read = yaml.safe_load(MANIFEST)
+    read["spec"]["environments"][0] |= {"image": "example.org/own:1"}
+    assert list(local_mistakes(parse(read))) == []
+
+
+def test_container_images_and_suspended_runs_are_rejected_without_kubernetes():
+    read = yaml.safe_load(MANIFEST)
+    read["spec"]["environments"][0] = {"name": "web", "image": "example.org/web:1"}
+    read["spec"]["suspend"] = True
+    assert [str(mistake) for mistake in local_mistakes(parse(read))] == [
+        "spec.environments[0].image: a container image needs Kubernetes; start the server yourself "
+        "and set url, or apply the manifest to a cluster",
+        "spec.suspend: the run is suspended; set it to false, or run with --set suspend=false",
+    ]

@@ -1,0 +1,71 @@
+"""Violations of the rules about devices, Ray and streaming."""
+
+from rule_violations.manifest import Violation
+
+VIOLATIONS: list[Violation] = [
+    (
+        "trainers_and_samplers_need_ray",
+        ("compute={trainers: {count: 2}, samplers: {count: 2}}",),
+        ["spec.compute.trainers", "spec.compute.samplers"],
+    ),
+    (
+        "workers_are_not_for_ray",
+        ("compute={ray: embedded, workers: 2}",),
+        ["spec.compute.workers"],
+    ),
+    (
+        "ray_has_one_driver",
+        ("compute={ray: 'head:6379', placement: disaggregated}",),
+        ["spec.compute.placement"],
+    ),
+    (
+        "streams_are_not_refilled",
+        (
+            "compute.ray=embedded",
+            "rollout.maxStaleness=1",
+            "algorithm={refillRounds: 1}",
+        ),
+        ["spec.algorithm.refillRounds"],
+    ),
+    (
+        "interrupt_needs_streaming",
+        ("compute.ray=embedded", "rollout.interrupt=continue"),
+        ["spec.rollout.interrupt"],
+    ),
+    (
+        "interrupt_needs_torch_engine",
+        (
+            "compute.ray=embedded",
+            "rollout={maxStaleness: 1, interrupt: abort, engine: vllm}",
+        ),
+        ["spec.rollout.interrupt"],
+    ),
+    (
+        "tensor_parallel_needs_vllm",
+        ("compute={ray: embedded, samplers: {gpus: 3, tensorParallel: 3}}",),
+        ["spec.compute.samplers.tensorParallel"],
+    ),
+    (
+        "sampler_gpus_are_its_tensor_parallel_size",
+        ("compute={ray: embedded, samplers: {gpus: 2}}",),
+        ["spec.compute.samplers.gpus"],
+    ),
+    (
+        "tensor_parallel_divides_heads",
+        (
+            "compute={ray: embedded, samplers: {gpus: 2, tensorParallel: 2}}",
+            "rollout.engine=vllm",
+        ),
+        ["spec.compute.samplers.tensorParallel"],
+    ),
+    (
+        "trainers_and_samplers_need_ray",
+        ("compute.handOver=ray",),
+        ["spec.compute.handOver"],
+    ),
+    (
+        "nccl_hand_over_needs_gpus_and_vllm",
+        ("compute={ray: embedded, handOver: nccl, trainers: {gpus: 1}, samplers: {gpus: 1}}",),
+        ["spec.compute.handOver"],
+    ),
+]

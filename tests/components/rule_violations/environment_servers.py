@@ -1,0 +1,101 @@
+"""Violations of the rules about the servers of environments."""
+
+from rule_violations.manifest import Violation
+
+VIOLATIONS: list[Violation] = [
+    (
+        "secret_env_needs_server",
+        (
+            "environments[0].secretEnv=[{name: KEY, secret: judge, key: key}]",
+            "environments[0].replicas=0",
+            "environments[1]={name: web, url: 'http://a:1', secretEnv: "
+            "[{name: KEY, secret: judge, key: key}]}",
+        ),
+        ["spec.environments[0].secretEnv", "spec.environments[1].secretEnv"],
+    ),
+    (
+        "secret_env_names_are_free",
+        (
+            "environments[1].secretEnv=[{name: A, secret: s, key: a}, {name: A, secret: s, key: b},"
+            " {name: PORT, secret: s, key: c}]",
+        ),
+        ["spec.environments[1].secretEnv[1].name", "spec.environments[1].secretEnv[2].name"],
+    ),
+    (
+        "token_env_needs_server",
+        ("environments[0].tokenEnv=TOKEN",),
+        ["spec.environments[0].tokenEnv"],
+    ),
+    (
+        "protocols_need_url",
+        (
+            "environments[0].protocol=agentgym",
+            "environments[1]={name: web, url: 'http://a:1', protocol: agentgym, replicas: 2, "
+            "tokenEnv: TOKEN}",
+        ),
+        [
+            "spec.environments[0].protocol",
+            "spec.environments[1].replicas",
+            "spec.environments[1].tokenEnv",
+        ],
+    ),
+    (
+        "scaling_needs_servers",
+        (
+            "environments[0].scaling={maxReplicas: 4}",
+            "environments[0].replicas=2",
+            "environments[1]={name: web, url: 'http://a:1', scaling: {maxReplicas: 4}}",
+        ),
+        ["spec.environments[0].replicas", "spec.environments[1].scaling"],
+    ),
+    (
+        "backends_need_servers",
+        (
+            "environments[0].backend=sandbox",
+            "environments[0].runtimeClassName=gvisor",
+            "environments[0].replicas=0",
+            "environments[1]={name: web, url: 'http://a:1', backend: sandbox}",
+        ),
+        [
+            "spec.environments[0].backend",
+            "spec.environments[0].runtimeClassName",
+            "spec.environments[1].backend",
+        ],
+    ),
+    (
+        "backends_need_servers",
+        ("environments[0].backend=sandbox", "environments[0].scaling={maxReplicas: 4}"),
+        ["spec.environments[0].scaling"],
+    ),
+    (
+        "scaling_has_room",
+        ("environments[0].scaling={minReplicas: 5, maxReplicas: 4}",),
+        ["spec.environments[0].scaling.minReplicas"],
+    ),
+    (
+        "sessions_per_server_needs_builtin",
+        (
+            "environments[1]={name: web, image: 'org/web:1', scaling: {maxReplicas: 4, "
+            "sessionsPerServer: 8}}",
+        ),
+        ["spec.environments[1].scaling.sessionsPerServer"],
+    ),
+    (
+        "zero_replicas_need_the_packages",
+        ("environments[0]={name: lab, builtin: sciworld, replicas: 0}",),
+        ["spec.environments[0].replicas"],
+    ),
+    (
+        "memory_fits_builtin",
+        ("environments[0]={name: lab, builtin: sciworld, memory: 1.4Gi}",),
+        ["spec.environments[0].memory"],
+    ),
+    (
+        "zero_replicas_need_builtin",
+        (
+            "environments[0]={name: web, url: 'http://a:1', replicas: 0}",
+            "environments[1]={name: own, builtin: 'own:Tasks', image: 'a/b:1', replicas: 0}",
+        ),
+        ["spec.environments[0].replicas", "spec.environments[1].image"],
+    ),
+]

@@ -1,6 +1,7 @@
 """Support for tests with runs on a real API server: the operator, and waiting for a state."""
 
 import asyncio
+import copy
 import time
 from contextlib import asynccontextmanager
 
@@ -108,6 +109,17 @@ def manifest(name, spec=SPEC):
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": spec,
     }
+
+
+def changed(path, value):
+    """`SERVED` with another value at a path such as `environments.0.name`."""
+    spec = copy.deepcopy(SERVED)
+    where = spec
+    *parents, last = path.split(".")
+    for name in parents:
+        where = where[int(name)] if isinstance(where, list) else where.setdefault(name, {})
+    where[int(last) if isinstance(where, list) else last] = value
+    return spec
 
 
 async def until(server, name, wanted, seconds=PATIENCE_S, runs=RUNS):

@@ -1,6 +1,6 @@
 """The tracker never raises and never blocks if its worker process fails.
 
-The workers here are stubs of a few lines; `test_worker.py` runs the real one.
+The workers here are stubs of a few lines; the other modules of this folder run the real one.
 """
 
 import subprocess

@@ -1,0 +1,140 @@
+"""Episodes as the real worker records them: one trace each, with a span for each turn."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+from mlflow_worker import Worker
+
+from agentrl_components.tracking.mlflow.traces import turn_times_ns
+from agentrl_components.tracking.send_queue import Episodes
+from agentrl_components.trajectory.record import Ending, Trajectory, Turn
+
+
+def episode(sample: int = 0) -> Trajectory:
+    return Trajectory(
+        environment="babyai",
+        task="babyai-0123456789abcdef",
+        category="GoToLocal",
+        group=4,
+        sample=sample,
+        iteration=3,
+        ids=np.arange(9, dtype=np.int32),
+        mask=np.array([0, 0, 0, 1, 1, 0, 0, 1, 0], dtype=np.bool_),
+        logprobs=np.array([0, 0, 0, -1, -0.5, 0, 0, -0.25, 0], dtype=np.float32),
+        allowed=None,
+        turns=(
+            Turn(
+                start=3,
+                end=5,
+                reward=0.0,
+                wellformed=True,
+                action="go to red ball",
+                observation="You see a red ball",
+                version=2,
+                started_s=0.5,
+                duration_s=0.25,
+            ),
+            Turn(
+                start=7,
+                end=9,
+                reward=0.5,
+                wellformed=False,
+                action="ünknown",
+                observation="You stand before it",
+                version=3,
+                started_s=1.0,
+                duration_s=2.0,
+            ),
+        ),
+        ending=Ending.TERMINATED,
+        score=0.5,
+        raw_score=0.5,
+        success=True,
+        max_turns=6,
+    )
+
+
+def test_episodes_become_traces_with_one_span_per_turn(worker: Worker) -> None:
+    run_id = worker.start()
+    episodes = Episodes(iteration=3, name="train", time_ms=5000, episodes=(episode(0), episode(1)))
+    assert worker.ask(episodes).error is None
+    assert worker.ask(replace(episodes, time_ms=9000)).error is None  # sent again after a restart
+    traces = worker.rows(
+        "select i.request_id, i.request_preview, i.response_preview, i.timestamp_ms"
+        " from trace_info i"
+        " join trace_request_metadata m on m.request_id = i.request_id"
+        " where m.key = 'mlflow.sourceRun' and m.value = ?",
+        run_id,
+    )
+    assert len(traces) == 2
+    trace_id, request, response, time_ms = traces[0]
+    assert time_ms == 5000
+    assert request == "You see a red ball"
+    assert response == "solved, score 0.50, 2 turns, terminated"
+    spans = worker.rows(
+        "select name, type, content from spans where trace_id = ? order by start_time_unix_nano,"
+        " end_time_unix_nano desc",
+        trace_id,
+    )
+    assert [span[:2] for span in spans] == [
+        ("train: GoToLocal", "AGENT"),
+        ("turn 1", "LLM"),
+        ("turn 2", "LLM"),
+    ]
+    assert "You stand before it" in spans[2][2]
+    assert "ünknown" in spans[2][2]
+    attributes = [json.loads(content)["attributes"] for _, _, content in spans]
+    root, last = (
+        {name: json.loads(value) for name, value in attributes[place].items()} for place in (0, 2)
+    )
+    messages = root["mlflow.spanInputs"]["messages"] + root["mlflow.spanOutputs"]["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant"] * 2
+    assert messages[0]["content"] == "You see a red ball"
+    assert root["iteration"] == 3  # equals the step of the metrics
+    assert last["mlflow.spanInputs"]["messages"] == messages[:3]
+    assert last["mlflow.spanOutputs"]["messages"] == messages[3:]
+    usage = last["mlflow.chat.tokenUsage"]
+    assert usage["output_tokens"] == last["sampled_tokens"]
+    assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+    tags = worker.rows("select key, value from trace_tags where request_id = ?", trace_id)
+    assert {("category", "GoToLocal"), ("iteration", "3"), ("success", "true")} <= set(tags)
+
+
+def test_spans_have_the_measured_durations_and_the_trace_the_sum_of_its_tokens(
+    worker: Worker,
+) -> None:
+    run_id = worker.start()
+    assert (
+        worker.ask(Episodes(iteration=1, name="timed", time_ms=5000, episodes=(episode(),))).error
+        is None
+    )
+    [(trace_id, took_ms)] = worker.rows(
+        "select i.request_id, i.execution_time_ms from trace_info i"
+        " join trace_request_metadata m on m.request_id = i.request_id"
+        " where m.key = 'mlflow.sourceRun' and m.value = ?",
+        run_id,
+    )
+    assert took_ms == 3000
+    spans = worker.rows(
+        "select name, start_time_unix_nano / 1000000, end_time_unix_nano / 1000000 from spans"
+        " where trace_id = ?",
+        trace_id,
+    )
+    assert {tuple(span) for span in spans} == {
+        ("timed: GoToLocal", 5000, 8000),
+        ("turn 1", 5500, 5750),
+        ("turn 2", 6000, 8000),
+    }
+    # Turn 1 reads 3 tokens and samples 2; turn 2 reads 8, of which 1 was forced, and samples 1.
+    counted = worker.rows(
+        "select input_tokens, output_tokens, total_tokens from trace_info where request_id = ?",
+        trace_id,
+    )
+    assert counted == [(11, 3, 14)]
+
+
+def test_turns_without_durations_are_shown_as_1_ms_each() -> None:
+    played = episode()
+    assert turn_times_ns(played) == [(500_000_000, 750_000_000), (1_000_000_000, 3_000_000_000)]
+    assert turn_times_ns(played.without_times()) == [(0, 1_000_000), (1_000_000, 2_000_000)]

@@ -17,7 +17,8 @@ from agentrl_operator.manifests.metadata import Manifest
 from agentrl_pipelines.labels import ENVIRONMENT_PORT
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-"""Annotation: of the pods of a Deployment, those with the least are removed first."""
+"""Annotation of a pod. When a Deployment is scaled down, those with the lowest values are removed
+first."""
 TIMEOUT_S = 2.0
 
 
@@ -53,7 +54,7 @@ class Fleet(Protocol):
         ...
 
     async def set_deletion_costs(self, namespace: str, costs: Mapping[str, int]) -> None:
-        """Let the pods with the least cost be removed first, by name."""
+        """Set the deletion costs of pods, by name. Pods with the lowest cost are removed first."""
         ...
 
     async def apply_autoscaler(self, manifest: Manifest) -> None:

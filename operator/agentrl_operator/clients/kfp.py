@@ -20,9 +20,10 @@ from agentrl_operator.errors import KfpError
 
 _API = "apis/v2beta1"
 _PAGE_SIZE = 50
-"""Runs a page: KFP sends each with its whole pipeline."""
+"""Runs in a page of a list; KFP sends each run with its whole pipeline."""
 _START_TIMEOUT_S = 90.0
-"""For the response to a start: a backend with MLflow (2.17) first waits up to a minute for that."""
+"""Timeout of the request that starts a run. A backend with the MLflow plugin (2.17) waits up to a
+minute for MLflow before it responds."""
 _WORKFLOW_ENDED = ("Succeeded", "Failed", "Error")
 """Phases of a Workflow that has ended."""
 

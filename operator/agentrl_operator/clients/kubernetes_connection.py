@@ -37,8 +37,8 @@ async def delete_with_dependents(request: Request, path: str) -> None:
 
 
 def login() -> kopf.ConnectionInfo:
-    """Address and credentials of the API server: of the pod's service account, else of KUBECONFIG.
-    Raises `KubernetesError` where there is neither."""
+    """Address and credentials of the API server, from the pod's service account or else from
+    KUBECONFIG. Raises `KubernetesError` where there is neither."""
     settings = kopf.OperatorSettings()
     info = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(
         settings=settings

@@ -21,7 +21,7 @@ TRANSIENT = ("ContainerCreating", "PodInitializing")
 KILLED = ("OOMKilled", "ContainerCannotRun", "DeadlineExceeded", "Evicted")
 """Reasons for an end that the container itself could not report."""
 LONGEST_PROBLEM = 300
-"""Characters of a problem that are shown."""
+"""Maximum length of a problem that is shown, in characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

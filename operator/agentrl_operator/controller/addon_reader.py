@@ -1,5 +1,5 @@
-"""Reads what optional controllers keep for a run: KubeRay its RayCluster, and agent-sandbox its
-Sandboxes. Neither is watched."""
+"""Reads a run's objects of optional add-ons: the RayCluster of KubeRay, and the Sandboxes of
+agent-sandbox. Neither kind is watched."""
 
 from __future__ import annotations
 
@@ -67,9 +67,11 @@ async def read_ray_cluster(
 
 
 async def read_sandboxes(cluster: Cluster, resource: Resource) -> tuple[Mapping[str, Servers], str]:
-    """The servers of a run's environments that are Sandboxes, by the name that a Deployment would
-    have, without those of which no Sandbox exists; and why none can be created: agent-sandbox is
-    not installed, or Kubernetes refuses to show them. Empty: they can.
+    """The Sandboxes of a run, as (servers, problem).
+
+    `servers` has an entry for each environment that has Sandboxes, under the name that its
+    Deployment would have. `problem` says why no Sandbox can be created: agent-sandbox is not
+    installed, or Kubernetes refuses to list Sandboxes. It is empty if they can be created.
 
     Raises:
         KubernetesError: A request failed and may succeed later without anybody acting.

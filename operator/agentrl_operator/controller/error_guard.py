@@ -57,8 +57,8 @@ class RunGuard:
     @contextmanager
     def errors_of_deletion(self, consequence: str, *, needed: bool = False) -> Iterator[Caught]:
         """Catch and log unexpected exceptions of the body if the run is being deleted and the body
-        is not `needed` for that. Raises all others, and those of dependencies, which are asked
-        again."""
+        is not `needed` for that. Raises all other exceptions, and errors of dependencies, whose
+        requests are repeated later."""
         if needed or not self.deleted:
             yield Caught()
             return

@@ -132,8 +132,8 @@ class Executor:
     async def _apply_sandboxes(
         self, resource: Resource, environment: Environment, wanted: Sequence[Manifest]
     ) -> None:
-        """Delete the Sandboxes of an environment that differ from those that are wanted, and create
-        those that are missing; one that was deleted is missing as soon as it is gone."""
+        """Delete the Sandboxes of an environment that differ from the wanted ones, and create the
+        missing ones. A deleted Sandbox is created again by a later action, once it is gone."""
         cluster, namespace = self.clients.cluster, resource.namespace
         found = await cluster.agent_sandbox.list_sandboxes(namespace, resource.uid) or ()
         expected = {one["metadata"]["name"]: sandbox.created_from(one) for one in wanted}

@@ -69,7 +69,7 @@ class FleetReader:
                 samples = kept.setdefault(name, [])
                 if loads:
                     samples.append((now, loads))
-                # One that is older than the window shows that the whole window is known.
+                # The first sample may be older than the window: it shows that all of it is known.
                 while len(samples) > 1 and now - samples[1][0] >= scaling.down_after_s:
                     del samples[0]
         return {
@@ -90,8 +90,8 @@ class FleetReader:
         return served
 
     async def _loads(self, pods: Sequence[ServerPod]) -> tuple[ServerLoad, ...]:
-        """The loads of these servers. One that does not answer counts as full; none answers: no
-        loads."""
+        """The loads of these servers. A server that does not answer counts as full. The result is
+        empty if none answers."""
         counts = await asyncio.gather(*(self._sessions(pod) for pod in pods))
         capacities = [count[1] for count in counts if count is not None]
         if not capacities:

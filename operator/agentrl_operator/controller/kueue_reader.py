@@ -94,13 +94,13 @@ class KueueReader:
         if body is None:
             return Unknown(
                 message=f"metadata.labels.{PRIORITY_LABEL}: there is no WorkloadPriorityClass "
-                f"{wanted}; make it, or correct the label"
+                f"{wanted}; create it, or correct the label"
             )
         return Priority(name=wanted, value=body["value"])
 
 
 async def _value_or_unknown(request: Awaitable[Value]) -> Value | Unknown:
-    """The result of a request; Unknown if it fails until somebody acts."""
+    """The result of a request. Unknown: it fails, and will until somebody changes something."""
     try:
         return await request
     except KubernetesError as error:
@@ -117,5 +117,5 @@ def _flavor_nodes(flavor: Mapping[str, Any]) -> PodSetInfo:
 
 
 def _combined(constraints: Iterable[PodSetInfo]) -> PodSetInfo:
-    """All constraints together: of the flavor for devices, for instance, and of the one for CPU."""
+    """The constraints of several flavors together, such as those for devices and for CPU."""
     return functools.reduce(PodSetInfo.merged_with, constraints, UNCONSTRAINED)

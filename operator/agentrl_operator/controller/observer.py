@@ -52,9 +52,9 @@ class Observer:
         self._fleet.forget(uid)
 
     async def observe(self, resource: Resource, status: Status) -> Observation:
-        """The observation of a run. What KFP or a store did not answer is `Unknown` in it. If it
-        fails unexpectedly for a run that is being deleted, all of it is unknown: the deletion then
-        goes on after its timeouts.
+        """The observation of a run. A value is `Unknown` if KFP or the store did not answer. If the
+        observation of a run that is being deleted fails unexpectedly, all values are unknown, and
+        the deletion goes on after its timeouts.
 
         Raises:
             KubernetesError: The API server did not answer.
@@ -110,7 +110,8 @@ class Observer:
             attempt=attempt,
             kfp=kfp,
             workflow=health.workflow if alive else "unknown",
-            # Of an attempt that was ended because a pod could not start, that stays the cause.
+            # The operator may have ended the attempt because a pod could not start: that stays its
+            # cause.
             pod_problem=health.pod_problem if alive or since is not None else "",
             unschedulable=health.unschedulable and alive,
             blocked_s=self._clock() - since if since is not None and alive else None,
@@ -147,8 +148,8 @@ class Observer:
     async def _with_remaining_work(
         self, resource: Resource, status: Status, observation: Observation
     ) -> Observation:
-        """`observation` with all work of a deleted run. A status that was lost may not name all of
-        it: KFP lists it, or, if KFP does not answer, the pods do."""
+        """`observation` with all work of a deleted run. A lost status does not name all work, so
+        the KFP runs are listed by KFP or, if KFP does not answer, by their pods."""
         cluster, namespace = self._clients.cluster, resource.namespace
         attempt, kfp = await self._newest_attempt(resource, status)
         own = resource.run_id(status.phase_index, attempt)
@@ -177,8 +178,8 @@ class Observer:
     async def _newest_attempt(
         self, resource: Resource, status: Status
     ) -> tuple[int, KfpRun | Unknown | None]:
-        """The newest attempt at the phase and its KFP run. It is more than one after the status's
-        only if the status was lost."""
+        """The newest attempt at the phase, and its KFP run. Only if the status was lost is it more
+        than one attempt ahead of the status."""
         attempt = status.attempt
         pipelines = self._clients.pipelines
         try:

@@ -48,8 +48,9 @@ def handlers(
     def log_in(**_: Any) -> kopf.ConnectionInfo:
         return login()
 
-    # No index of Kopf: it would keep every object of every kind in memory until the last one is
-    # indexed. The app lists Deployments first, so that they are known when runs are reconciled.
+    # Kopf's index is not used: it would keep every object of every kind in memory until the last
+    # one is indexed. The app lists Deployments first, so that they are known when runs are
+    # reconciled.
     @kopf.on.event(*DEPLOYMENTS, labels={MANAGED_BY: MANAGER}, registry=registry)
     async def deployment_event(event: kopf.RawEvent, **_: Any) -> None:
         pass_deployment(controller, event["object"], deleted=event["type"] == "DELETED")

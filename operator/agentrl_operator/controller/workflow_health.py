@@ -44,13 +44,14 @@ class HealthCheck:
     at: float
     """Time of the check, by the operator's clock."""
     workflow: Literal["unknown", "there", "missing", "lost"] = "unknown"
-    """lost: missing in two checks in a row. KFP would report the run as RUNNING for ever."""
+    """`lost`: it was missing in two checks in a row, and KFP would report the run as RUNNING for
+    ever."""
     pod_problem: str = ""
     """Why pods of the run cannot work."""
     unschedulable: bool = False
     """Whether a pod waits for a node."""
     blocked_since: float | None = None
-    """Time of the first check in a row that found a pod that cannot start. None: all can."""
+    """Since when every check has found a pod that cannot start. None: all pods can start."""
     restored_at: float = 0.0
     """When Services and Secrets were last due to be created again."""
     restore_due: bool = False
@@ -86,7 +87,7 @@ class WorkflowHealth:
         now = self._clock()
         last = self._latest.get(resource.uid)
         if last is None or last.run_id != run_id:
-            # As if it was checked before, so that the first real check comes sooner.
+            # An earlier check is assumed, so that the first real one comes sooner.
             at = now - CHECK_PERIOD_S + FIRST_CHECK_S
             last = HealthCheck(run_id=run_id, at=at, restored_at=now)
         elif isinstance(kfp, KfpRun) and kfp.alive and now - last.at >= CHECK_PERIOD_S:

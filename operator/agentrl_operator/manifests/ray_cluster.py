@@ -29,7 +29,7 @@ RAY_VERSION = "2.60.0"
 """The version of Ray in our images. From 2.53 on KubeRay probes pods over HTTP."""
 HEAD = "head"
 HEAD_REQUESTS = {"cpu": "500m", "memory": "2Gi"}
-"""Of the head, which runs Ray's control service and dashboard and no actor."""
+"""Requests of the head's pod, which runs Ray's control service and dashboard and no actor."""
 PORTS = {
     "node-manager-port": "6380",
     "object-manager-port": "6381",
@@ -38,17 +38,18 @@ PORTS = {
     "min-worker-port": "10002",
     "max-worker-port": "19999",
 }
-"""Fixed, because Ray's choice differs from start to start and a NetworkPolicy names ports. Those of
-workers are Ray's default, from which drivers get one, too."""
+"""Ports of every node. They are fixed because Ray chooses others at each start, and a NetworkPolicy
+names ports. The range for workers is Ray's default, from which a driver gets its port, too."""
 HEALTH_PORT = "8266"
-"""Of the agent on each node, which the kubelet probes; outside the range that trainers meet in."""
+"""Port of the agent on each node, which the kubelet probes. It is outside of the range from which
+trainers choose the port of their process group."""
 COMMON = {"disable-usage-stats": "true", "dashboard-agent-listen-port": HEALTH_PORT, **PORTS}
 """Options of `ray start` on every node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerGroup:
-    """Pods that each hold one actor."""
+    """A group of pods, each of which holds one actor."""
 
     name: str
     count: int

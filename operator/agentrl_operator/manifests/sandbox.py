@@ -84,7 +84,7 @@ def created_from(sandbox: Mapping[str, Any]) -> str:
 def of_environment(
     sandboxes: Sequence[Mapping[str, Any]], environment: Environment
 ) -> list[Mapping[str, Any]]:
-    """Those of a run's Sandboxes that serve an environment and are not being deleted."""
+    """The Sandboxes of a run that serve an environment and are not being deleted."""
     return [
         one
         for one in sandboxes

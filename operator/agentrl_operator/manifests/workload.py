@@ -117,7 +117,7 @@ def _ray_pod_sets(run: AgentRLRun) -> list[Manifest]:
 
 
 def _constraints(compute: Compute) -> Manifest:
-    """By these two Kueue chooses flavors."""
+    """The two fields of a pod by which Kueue chooses flavors."""
     return {
         "nodeSelector": dict(compute.node_selector),
         "tolerations": [one.model_dump(exclude_none=True) for one in compute.tolerations],

@@ -31,11 +31,13 @@ from agentrl_operator.planning.plan import (
 QUEUED_POLL_S = 120.0
 """Interval of reconciliations of a queued run, in case the watch on Workloads misses an event."""
 PRIORITY_CLASS_POLL_S = 15.0
-"""The same while the priority class does not exist: these are not watched."""
+"""The same interval while the priority class does not exist, because the operator does not watch
+priority classes."""
 
 
 def queued_plan(situation: Situation, status: Status) -> Plan | None:
-    """What to do while Kueue has not admitted the run. None: it has, or need not."""
+    """The plan while Kueue has not admitted the run. None: Kueue has admitted it, or it needs no
+    admission."""
     if _may_work(situation, status):
         return None
     observation, now = situation.observation, situation.now

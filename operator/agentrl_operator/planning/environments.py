@@ -44,8 +44,8 @@ def possible_server_deletions(resource: Resource) -> list[Action]:
 
 
 def missing(situation: Situation) -> tuple[Reason, str] | None:
-    """Why a phase cannot start for want of servers that nobody can make. None: it can; its stages
-    wait for servers that start."""
+    """Why a phase cannot start: its servers cannot be created. None: it can start, and its stages
+    wait until the servers are ready."""
     message = situation.observation.sandboxes_unavailable
     return (Reason.AGENT_SANDBOX_UNAVAILABLE, message) if message else None
 

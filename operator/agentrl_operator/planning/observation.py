@@ -39,7 +39,7 @@ class RayCluster:
     manifest: str
     """Hash of the spec that it was created from."""
     deleting: bool
-    """It is being deleted."""
+    """Whether it is being deleted."""
     wanted: Mapping[str, int]
     """Pods by group; `head` is one of the groups."""
     ready: Mapping[str, int]
@@ -56,7 +56,7 @@ class RayCluster:
 
     @property
     def workers(self) -> str:
-        """What is there, in words: `trainers 2/2, samplers 1/2`."""
+        """The ready pods of each group, as text: `trainers 2/2, samplers 1/2`."""
         groups = {name: count for name, count in self.wanted.items() if name != ray_cluster.HEAD}
         return ", ".join(f"{name} {self.ready.get(name, 0)}/{n}" for name, n in groups.items())
 
@@ -89,7 +89,7 @@ class FleetSample:
     """The loads of all servers of an environment at one moment."""
 
     age_s: float
-    """Seconds since then."""
+    """Age of the sample, in seconds."""
     loads: tuple[ServerLoad, ...]
 
 
@@ -131,7 +131,7 @@ class Observation:
     unschedulable: bool = False
     """Whether a pod of the attempt waits for a node."""
     blocked_s: float | None = None
-    """For how many seconds a pod of the attempt has been unable to start. None: all can."""
+    """Seconds for which a pod of the attempt has been unable to start. None: all pods can start."""
     restore_due: bool = False
     """Whether it is time to create Services and Secrets again that somebody may have deleted."""
     servers: Mapping[str, Servers] = field(default_factory=lambda: MappingProxyType({}))

@@ -126,8 +126,8 @@ def server_deletions(observation: Observation) -> list[Action]:
 
 
 def unwatched_are_left(observation: Observation) -> bool:
-    """Whether `server_deletions` deletes something that is not watched: look again whether it is
-    gone."""
+    """Whether `server_deletions` deletes objects that are not watched, so that the run must be
+    reconciled again to see that they are gone."""
     sandboxes = any(one.sandboxed for one in observation.servers.values())
     return sandboxes or bool(ray_deletion(observation))
 

@@ -39,7 +39,7 @@ def cluster_updates(
 
 
 def missing(situation: Situation, run: AgentRLRun) -> tuple[Reason, str] | None:
-    """Why a phase cannot start for want of the Ray cluster. None: it can."""
+    """Why a phase cannot start: the Ray cluster is not complete. None: it can start."""
     seen = situation.observation.ray_cluster
     if not ray_cluster.is_wanted(run):
         return None

@@ -92,7 +92,7 @@ def _plan(situation: Situation, status: Status) -> Plan:
     if situation.resource.suspend or status.has_condition(
         Kind.SUSPENDED, "False", Reason.SUSPENDING
     ):
-        # After the loss of a status, later phases may have work that must be stopped: go there.
+        # After a status was lost, a later phase may have work to stop: go on to that phase.
         if run is not None and observation.phase_succeeded:
             return _phase_plan(situation, run, status)
         return stopping.suspension_plan(situation, status)
@@ -101,7 +101,8 @@ def _plan(situation: Situation, status: Status) -> Plan:
     status = _with_resumption(situation, status)
     queued = admission.queued_plan(situation, status)
     if queued is not None:
-        # A phase that succeeded counts, admitted or not: the run waits in the next one.
+        # A phase that has succeeded counts also if the run is not admitted, which waits in the
+        # next phase.
         if run is not None and observation.phase_succeeded:
             return _phase_plan(situation, run, status)
         return queued

@@ -13,7 +13,7 @@ from agentrl_components.spec import Scaling
 from agentrl_operator.planning.observation import FleetSample
 
 ROUNDING = 1e-9
-"""So that 7 sessions of 10 at a target of 0.7 need one server, not two."""
+"""Tolerance for rounding: 7 sessions of 10 at a target of 0.7 need one server, not two."""
 
 
 def servers_needed(sample: FleetSample, scaling: Scaling) -> int:
@@ -26,9 +26,10 @@ def servers_needed(sample: FleetSample, scaling: Scaling) -> int:
 
 
 def servers_wanted(current: int, samples: Sequence[FleetSample], scaling: Scaling) -> int:
-    """The number of servers that there should be now, of which there are `current`. `samples` are
-    in the order of their time; those that are older than `downAfterS` are but the last of them
-    ignored."""
+    """The wanted number of servers, now that there are `current`.
+
+    `samples` are in the order of their time. Those that are older than `downAfterS` are ignored,
+    but if all are, the last one is used."""
     bounded = min(max(current, scaling.min_replicas), scaling.max_replicas)
     if not samples:
         return bounded

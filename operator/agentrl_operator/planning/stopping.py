@@ -53,11 +53,11 @@ class RemainingWork:
 
     message: str
     actions: tuple[Action, ...] = ()
-    """What stops it."""
+    """The actions that stop it."""
 
 
 def remaining_work(situation: Situation, status: Status) -> RemainingWork | None:
-    """What has not stopped yet. None: everything has stopped."""
+    """The work that has not stopped yet. None: all work has stopped."""
     observation = situation.observation
     if isinstance(observation.kfp, Unknown):
         return RemainingWork(message=observation.kfp.message)

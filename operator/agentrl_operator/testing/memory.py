@@ -31,7 +31,7 @@ class MemoryCluster:
     def __init__(self, kfp: MemoryKfp) -> None:
         self.resources: dict[Key, dict[str, Any]] = {}
         self.children: dict[tuple[str, str, str], Manifest] = {}
-        """By kind, namespace and name."""
+        """The objects that runs own, by kind, namespace and name."""
         self.kueue = MemoryKueue(self.children, self._check)
         self.kuberay = MemoryKubeRay(self.children, self._check)
         self.agent_sandbox = MemoryAgentSandbox(self.children, self._check)
@@ -233,7 +233,7 @@ class MemoryKfp:
     def __init__(self) -> None:
         self.states: dict[str, str] = {}
         self.submitted: list[Submission] = []
-        """In order; an id that occurs twice was posted twice."""
+        """All posted runs in order. An id that occurs twice was posted twice."""
         self.working: set[str] = set()
         """Ids of runs whose Workflow and pods are working."""
         self.deleted_experiments: list[str] = []

@@ -20,14 +20,14 @@ from agentrl_components.spec import RunSpec
 
 
 class ComparedRow(BaseModel):
-    """One category beside the published results."""
+    """A category, and the published results for it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     category: str
-    """As the paper writes it."""
+    """Its name in the paper."""
     tasks: int
-    """Tasks of this evaluation; the published number is in `published_tasks`."""
+    """Number of tasks of this evaluation; the published number is in `published_tasks`."""
     published_tasks: int
     found: SuccessRate | None
     """None: not evaluated."""
@@ -36,7 +36,7 @@ class ComparedRow(BaseModel):
 
 
 class Comparison(BaseModel):
-    """An evaluation beside the paper's table."""
+    """An evaluation, compared with the paper's table."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,7 +44,7 @@ class Comparison(BaseModel):
     rows: tuple[ComparedRow, ...]
     """The categories, then all tasks together."""
     conditions: tuple[str, ...]
-    """Model, prompt and turn limit: of this evaluation, and of the published numbers."""
+    """The model, prompt and turn limit of this evaluation and of the published one."""
 
 
 class EvaluationReport(BaseModel):
@@ -91,10 +91,10 @@ def write(report: EvaluationReport, folder: Path) -> None:
 
 
 def comparison(family: str, spec: RunSpec, model: str, found: HeldoutResult) -> Comparison:
-    """The result beside the paper's of `family`."""
+    """The result, compared with the paper's results for `family`."""
     published = PUBLISHED[family]
     ours = {row_name(name): share for name, share in found.categories.items()}
-    # An environment may stand for a row (one for each data set).
+    # A row of the paper's table may be an environment: one for each data set.
     ours |= {row_name(name): share for name, share in found.environments.items()}
     rows = [
         ComparedRow(

@@ -44,7 +44,7 @@ class PlainLines(PlainView):
 
 @dataclass(slots=True)
 class Row:
-    """What is known of one category."""
+    """Counts of one category."""
 
     episodes: int = 0
     solved: int = 0
@@ -76,7 +76,7 @@ class LiveTable:
         self._live.stop()
 
     def table(self) -> Table:
-        """The table as it stands."""
+        """The table with the counts so far."""
         out = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
         out.caption = Text(self._caption())
         out.add_column(self._name or "evaluation", overflow="fold")

@@ -39,7 +39,7 @@ class Acting:
 
     @classmethod
     def of(cls, metadata: dict[str, Any]) -> Acting:
-        """From the metadata of a model."""
+        """The settings in the metadata of a model."""
         acting = metadata["agentrl"]
         return cls(
             template=acting["template"],
@@ -51,7 +51,7 @@ class Acting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedAgent:
-    """A model folder, and how it acts."""
+    """A model folder, and how the agent acts."""
 
     folder: Path
     acting: Acting
@@ -65,7 +65,7 @@ def fetch_agent(source: str, checkpoint: str, environment: str, scratch: Path) -
     Args:
         source: folder of a run, or `file://`, `s3://`, `hf://` or `models:/` as in
             `spec.model.source`.
-        checkpoint: of a run: `best`, `last` or a number of iterations.
+        checkpoint: `best`, `last` or a number of iterations, if `source` is the folder of a run.
         environment: builtin name of the environment, whose options are looked up.
         scratch: an empty folder for what is fetched.
 

@@ -16,7 +16,7 @@ from agentrl_pipelines.labels import PRIORITY_LABEL, QUEUE_LABEL
 from agentrl_pipelines.platform.config import Platform
 
 POD_SETS = {"colocated": ("train",), "disaggregated": ("rollout", "update")}
-"""By `compute.placement`: the stages that hold the model at the same time, one pod set each."""
+"""The stages that hold the model at the same time, by `compute.placement`. Each is a pod set."""
 
 Toleration = Mapping[str, Any]
 """A toleration as in the Kubernetes API."""
@@ -57,7 +57,7 @@ class KueueAdmission:
     priority_class: str | None = None
     """Name of the run's WorkloadPriorityClass."""
     pod_sets: Mapping[str, PodSetInfo] = field(default_factory=lambda: MappingProxyType({}))
-    """By pod set. Empty where Kueue admits single pods."""
+    """What the admission adds to the pods, by pod set. Empty where Kueue admits single pods."""
 
 
 NOT_QUEUED = KueueAdmission()

@@ -34,7 +34,7 @@ def ray_cluster_name(run: str, uid: str) -> str:
 
 
 def ray_host(run: AgentRLRun, uid: str, platform: Platform) -> str:
-    """The address of the head of a run's Ray cluster: of the Service that KubeRay makes for it."""
+    """The address of the Service that KubeRay creates for the head of a run's Ray cluster."""
     name = ray_cluster_name(run.metadata.name, uid)
     return f"{name}-head-svc.{namespace(run, platform)}.svc"
 

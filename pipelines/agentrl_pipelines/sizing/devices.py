@@ -45,7 +45,7 @@ CPU = "cpu"
 
 
 def device(name: str) -> Device:
-    """The device with this name. Of `cpu` the speed is unknown."""
+    """The device with this name. For `cpu` the speed is unknown."""
     if name != CPU:
         return DEVICES[name]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

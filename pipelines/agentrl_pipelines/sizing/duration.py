@@ -27,7 +27,7 @@ class Throughput:
     update_share: float = 0.30
     """Share of the peak operations per second that the update reaches (model FLOPs utilisation)."""
     prefill_share: float = 0.40
-    """The same of prefill."""
+    """The same share for prefill."""
     decode_share: float = 0.50
     """Share of the peak memory bandwidth that decoding reaches."""
     hand_over: float = 10e9
@@ -79,7 +79,7 @@ class Estimate:
         )
 
     def handed_over(self) -> int:
-        """Bytes of a weight hand-over: on Ray with LoRA of the adapters alone, in float32."""
+        """Bytes of a weight hand-over: on Ray with LoRA only those of the adapters, in float32."""
         if self.spec.compute.ray is not None and self.spec.model.lora is not None:
             return 4 * self.size.trainable
         return self.engine.weights * self.layout.tensor_parallel

@@ -43,7 +43,7 @@ class Plan:
     checkpoint: int
     """Bytes of a checkpoint."""
     kept: int
-    """Most checkpoints that are in the store at the same time."""
+    """Maximum number of checkpoints in the store at the same time."""
     problems: tuple[Mistake, ...]
     """Why the run cannot work on these devices. Empty: it fits."""
 
@@ -103,9 +103,9 @@ def make_plan(
 
 
 def checkpoint_bytes(spec: RunSpec, size: ModelSize) -> int:
-    """Bytes of a checkpoint: the model in its own type, master weights and two moments in float32;
-    with LoRA the merged model is float32, and the rest is of the adapters. The critic's state is as
-    large as a model's."""
+    """Bytes of a checkpoint: the model in its own type, master weights and two moments in float32.
+    With LoRA the merged model is float32, and the rest belongs to the adapters. The critic's state
+    is as large as a model's."""
     model = size.total if spec.model.lora is None else size.total - size.trainable
     width = 4 if spec.model.lora is not None else WIDTHS[spec.model.dtype]
     critic = 12 * size.total if spec.algorithm.traits.needs_critic else 0
@@ -137,7 +137,7 @@ def problems(
     if engine.cache <= 0:
         yield Mistake(
             field="spec.compute.samplers.tensorParallel",
-            reason=f"an engine needs {_gib(engine.weights + engine.workspace)} a device, and its "
+            reason=f"an engine needs {_gib(engine.weights + engine.workspace)} per device, and its "
             f"share of a {device.name} is {_gib(int(device.memory * placed.memory_share))}",
             fix="divide each engine over more devices, or use a smaller model",
         )
@@ -160,7 +160,7 @@ def _trainer_mistake(
     owner: str,
 ) -> Mistake:
     """The trainer does not fit: the change that makes it fit, the smallest change first."""
-    needed = f"a trainer needs {_gib(trainer.total)} a device, and {owner} has {_gib(room)}"
+    needed = f"a trainer needs {_gib(trainer.total)} per device, and {owner} has {_gib(room)}"
     recomputed = spec.model_copy(
         update={"update": spec.update.model_copy(update={"gradient_checkpointing": True})}
     )

@@ -9,7 +9,7 @@ from agentrl_components.model.architecture import Architecture, Rope, read
 from agentrl_components.spec import Model
 
 TINY_VOCABULARY = 512
-"""Assumed for a `tiny` model, whose vocabulary is that of its environments."""
+"""Vocabulary size that is assumed for a `tiny` model. The real one depends on the environments."""
 
 
 def shape_of(model: Model, config: Path | None = None) -> Architecture:
@@ -71,7 +71,7 @@ def _download(model: Model, name: str) -> Path:
 
 
 def _tiny(model: Model) -> Architecture:
-    """As `model.sources.make_tiny` creates it."""
+    """The architecture that `model.sources.make_tiny` creates."""
     tiny = model.tiny
     return Architecture(
         family="llama",

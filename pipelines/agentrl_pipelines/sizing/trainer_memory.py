@@ -38,10 +38,10 @@ class TrainerMemory:
     critic: int
     """Weights, gradients and moments of the critic."""
     activations: int
-    """Of one pack of `update.microBatchTokens` or of one episode of `model.context`, whichever is
-    longer."""
+    """Activations of one pack of `update.microBatchTokens` or of one episode of `model.context`,
+    whichever is longer."""
     logits: int
-    """Of one chunk of `update.logitsChunk` tokens."""
+    """Logits of one chunk of `update.logitsChunk` tokens, and their gradients."""
     reserve: int = RESERVE
 
     @property

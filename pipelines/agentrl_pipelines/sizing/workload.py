@@ -12,7 +12,7 @@ class PhaseLoad:
     """One phase."""
 
     turns: int
-    """Turn limit of an episode, in the environment that allows most."""
+    """Turn limit of an episode in the environment that allows the most turns."""
     iterations: int
     episodes: int
     """Episodes of an iteration."""

@@ -44,7 +44,7 @@ async def test_an_unknown_priority_class_is_reported_and_nothing_starts():
     assert world.conditions()["Progressing"] == ("False", "NoPriorityClass")
     assert world.status["message"] == (
         "not in the queue: metadata.labels.kueue.x-k8s.io/priority-class: there is no "
-        "WorkloadPriorityClass unheard-of; make it, or correct the label"
+        "WorkloadPriorityClass unheard-of; create it, or correct the label"
     )
     assert ("Warning", "NoPriorityClass") in {one[:2] for one in world.cluster.events}
     world.kueue.classes["unheard-of"] = 5

@@ -96,7 +96,7 @@ def _pod_lines(
     if include_noise:
         return _parsed(cluster.logs(pod, tail=tail), pod.stage, include_noise)
     lines = _parsed(cluster.logs(pod), pod.stage, include_noise)
-    return lines if tail is None else deque(lines, maxlen=tail)  # the server's tail counts noise
+    return lines if tail is None else deque(lines, maxlen=tail)  # the server would count noise
 
 
 def _parsed(lines: Iterable[str], who: str, include_noise: bool) -> Iterator[tuple[str, str, str]]:

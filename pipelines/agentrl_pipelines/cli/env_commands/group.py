@@ -48,7 +48,7 @@ def list_command(name: str | None) -> None:
         for field, line in registry.options(name).items():
             click.echo(f"{field:<24} {line}")
         needs = registry.needs(name)
-        click.echo(f"on Kubernetes: image {needs.image}, {needs.memory_mib}Mi of memory a server")
+        click.echo(f"on Kubernetes: image {needs.image}, {needs.memory_mib}Mi of memory per server")
 
 
 @envs.command("sites")

@@ -29,7 +29,8 @@ from agentrl_pipelines.cli.env_commands.source import (
     help="Protocol to serve beside our own. Its clients send the token as the password of the URL.",
 )
 @click.option(
-    "--family", help="With --protocol agentgym: the AgentGym server to be. Default: by NAME."
+    "--family",
+    help="With --protocol agentgym: the AgentGym server whose protocol is served. Default: NAME's.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind to.")
 @click.option(

@@ -1,4 +1,4 @@
-"""Where the commands under `agentrl envs` find an environment: options of one here, or a server."""
+"""The environment of a command under `agentrl envs`: a local one with options, or a server's."""
 
 from __future__ import annotations
 

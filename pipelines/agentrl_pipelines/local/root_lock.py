@@ -15,8 +15,8 @@ from typing import IO
 from agentrl_components.errors import RunError
 
 LOCK_FILE = ".lock"
-"""Name of the lock file in the run's folder. It names the process id, the host and the start time of
-the holder."""
+"""The lock file in the run's folder. It holds the process id, the host and the start time of the
+process that has the lock."""
 _HELD = (errno.EACCES, errno.EAGAIN)
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of file systems without locks, on which the run goes on without one."""

@@ -120,7 +120,7 @@ class LocalWorld:
     async def task(self, split: Split, index: int) -> Task:
         return self.task_set.task(split, index)
 
-    def session(self) -> LocalSession:
+    def session(self) -> Session:
         return LocalSession(self.task_set.environment(), in_threads=self.in_threads)
 
     @property

@@ -50,6 +50,25 @@ class BlockingTasks(CorridorTasks):
             self.gate.set()
 
 
+class PausingTasks(CorridorTasks):
+    """The action `pause` takes until somebody has written to the named pipe `pipe`."""
+
+    def __init__(self, pipe: Path) -> None:
+        super().__init__()
+        self.pipe = pipe
+
+    def environment(self):
+        pipe = self.pipe
+
+        class PausingEnvironment(CorridorEnvironment):
+            def step(self, action: str) -> Step:
+                if action == "pause":
+                    pipe.read_bytes()
+                return super().step(action)
+
+        return PausingEnvironment()
+
+
 class HangingTasks(CorridorTasks):
     """The action `hang` creates `file` and never returns."""
 

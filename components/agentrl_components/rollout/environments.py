@@ -17,6 +17,7 @@ from agentrl_envs.env import Waits, start_programs
 from agentrl_envs.errors import OptionError, SessionError
 from agentrl_envs.protocols.connect import open_world as open_foreign
 from agentrl_envs.registry import needs, task_set
+from agentrl_envs.server.execution.process_world import ProcessWorld
 from agentrl_envs.world import LocalWorld, World
 
 
@@ -30,7 +31,10 @@ async def open_world(environment: Environment, index: int = 0) -> World:
     """The `World` of one environment; `index` is its position in `spec.environments`."""
     if environment.builtin is not None:
         try:
-            tasks = task_set(environment.builtin, environment.options)
+            factory = partial(task_set, environment.builtin, environment.options)
+            if environment.workers:
+                return ProcessWorld(factory, workers=environment.workers)
+            tasks = factory()
             waits = isinstance(tasks, Waits) and tasks.waits
             await asyncio.to_thread(start_programs, tasks)
             in_threads = waits or bool(needs(environment.builtin).programs)

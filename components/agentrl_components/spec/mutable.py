@@ -17,6 +17,7 @@ MUTABLE: tuple[str, ...] = (
     "environments.*.secretEnv",
     "environments.*.timeoutS",
     "environments.*.replicas",
+    "environments.*.workers",
     "environments.*.runtimeClassName",
     "environments.*.scaling",
     "environments.*.cpu",

@@ -17,6 +17,7 @@ from dataclasses import replace
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from multiprocessing.queues import SimpleQueue
+from multiprocessing.util import Finalize
 from typing import Protocol, TypeVar
 
 import torch.multiprocessing  # noqa: F401  shares the tensors of a setup instead of copying
@@ -125,6 +126,9 @@ def _start(setups: SimpleQueue[Setup | None]) -> None:
     setup = setups.get()
     if setup is not None:
         _worker = Worker(setup)
+        # The process waits for its own child processes, so they must have been told to end; and
+        # before the queues to them are closed, which has priority 10.
+        Finalize(None, _worker.close, exitpriority=100)
 
 
 def _ready(worker: Worker) -> None:

@@ -5,8 +5,10 @@ All tests share one Ray and the same ranks, because each process takes seconds t
 import os
 import signal
 
+import psutil
 import pytest
 import torch
+from corridor_jobs import TASKS, jobs
 from corridor_rules import RULES
 from learner_bench import Bench, spec
 from ray_bench import gradients, objective, open_trainers, reserved, skewed_examples, train
@@ -20,12 +22,9 @@ from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.hand_over.nccl_sender import SamplersClient
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.samplers import RaySamplers
-from agentrl_components.rollout.episode import Job
-from agentrl_envs.environments.corridor import CorridorTasks
 
 pytest.importorskip("ray")
 
-TASKS = CorridorTasks()
 FIELDS = {
     "model": {
         "source": "tiny",
@@ -176,20 +175,6 @@ def test_a_checkpoint_from_without_ray_is_refused(two, plain):
         two.restore(plain.trainers.state())
 
 
-def jobs(count):
-    return [
-        Job(
-            environment="corridor",
-            instructions="walk",
-            task=TASKS.task("train", index),
-            group=index,
-            sample=0,
-            iteration=0,
-        )
-        for index in range(count)
-    ]
-
-
 def open_samplers(model, source):
     transfer = BucketTransfer(source, adapters=False)
     return RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer)
@@ -242,6 +227,24 @@ def test_samplers_play_the_trainers_weights_and_a_dead_one_is_replaced(two, star
         assert samplers.replaced == 1
     finally:
         samplers.close()
+
+
+def test_a_sampler_with_environments_in_processes_plays_the_same_and_leaves_none(ray, model):
+    corridor = SPEC.environments[0]
+    beside = corridor.model_copy(update={"replicas": 0, "workers": 1})
+    played, processes = [], []
+    for environment in (corridor, beside):
+        manifest = SPEC.model_copy(update={"environments": (environment,)})
+        samplers = RaySamplers(manifest, model, reserved(), "cpu", None)
+        try:
+            played.append(samplers.play([jobs(4)], RULES, 0))
+            children = psutil.Process(pid(samplers.actors[0])).children(recursive=True)
+            processes += [one for one in children if "spawn_main" in " ".join(one.cmdline())]
+        finally:
+            samplers.close()
+    assert_equal(*played)
+    assert len(processes) == 1
+    assert psutil.wait_procs(processes, timeout=60)[1] == []
 
 
 def test_groups_go_on_over_a_hand_over_and_those_of_a_dead_sampler_are_played_again(

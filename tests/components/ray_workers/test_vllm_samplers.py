@@ -7,6 +7,7 @@ import os
 import signal
 
 import pytest
+from corridor_jobs import GREEDY, TASKS, jobs
 from learner_bench import spec
 from ray_bench import open_trainers, reserved, train
 
@@ -15,9 +16,7 @@ from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.samplers import RaySamplers
-from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.trajectory.record import Ending
-from agentrl_envs.environments.corridor import CorridorTasks
 
 pytest.importorskip("ray")
 pytestmark = [
@@ -26,31 +25,9 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vllm is not installed"),
 ]
 
-TASKS = CorridorTasks()
 TINY = {"layers": 2, "hidden": 64, "heads": 2, "kvHeads": 2, "intermediate": 64}
 MODEL = {"source": "tiny", "context": 64, "tiny": TINY}
 ADAPTERS = {"rank": 4, "targets": ("q_proj", "v_proj", "down_proj")}
-GREEDY = Rules(
-    max_turns=4,
-    context=64,
-    max_tokens_per_turn=4,
-    temperature=0.0,
-    top_p=1.0,
-    admissible=True,
-    seed=3,
-    purpose="train/0",
-)
-JOBS = [
-    Job(
-        environment="corridor",
-        instructions="walk",
-        task=TASKS.task("train", index),
-        group=index,
-        sample=0,
-        iteration=0,
-    )
-    for index in range(4)
-]
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +44,10 @@ def play(manifest, model, trainers, adapters, break_engine=None):
     transfer = BucketTransfer(trainers, adapters=adapters)
     samplers = RaySamplers(manifest, model, reserved(), "cpu", transfer)
     try:
-        played = [samplers.play([JOBS], GREEDY, 1)]
+        played = [samplers.play([jobs(4)], GREEDY, 1)]
         if break_engine is not None:
             break_engine(samplers.actors[0])
-            played.append(samplers.play([JOBS], GREEDY, 1))
+            played.append(samplers.play([jobs(4)], GREEDY, 1))
         return played, samplers
     finally:
         samplers.close()

@@ -1,12 +1,22 @@
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
+import psutil
 import pytest
+from corridor_jobs import jobs
+from corridor_rules import RULES
 
+from agentrl_components.dialogue.plain import PlainDialogue
+from agentrl_components.dialogue.word_tokenizer import word_tokenizer
+from agentrl_components.engines.engine import Engine, Generation, Request
+from agentrl_components.engines.random_policy import RandomEngine
 from agentrl_components.errors import SpecError
-from agentrl_components.rollout.environments import open_world, servers
+from agentrl_components.rollout.environments import open_world, open_worlds, servers
+from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.spec import Environment
+from agentrl_components.trajectory.record import Trajectory
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import SessionError
 from agentrl_envs.server.app import ServerOptions, create_app
@@ -73,6 +83,42 @@ def test_a_missing_program_is_an_error_of_the_manifest(name, missing, monkeypatc
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SpecError, match=rf"spec\.environments\[0\]: {name}: {missing}"):
         asyncio.run(open_world(Environment(name="e", builtin=name)))
+
+
+async def episodes(workers: int, engine: Engine) -> list[Trajectory]:
+    """Eight episodes, played in an environment with `workers` processes."""
+    words = word_tokenizer(CorridorTasks().vocabulary() or ()).get_vocab()
+    environment = Environment(name="corridor", builtin="corridor", replicas=0, workers=workers)
+    worlds = await open_worlds([environment])
+    rollout = TokenRollout(worlds, PlainDialogue(words), retries=1, concurrency=8)
+    try:
+        return await rollout.play(jobs(8), replace(RULES, admissible=True), engine)
+    finally:
+        await rollout.close()
+        await worlds["corridor"].close()
+
+
+class KillsAProcess(RandomEngine):
+    """The random policy, which kills a process with environments before its 11th reply."""
+
+    def __init__(self) -> None:
+        self._replies = 0
+
+    async def generate(self, request: Request) -> Generation:
+        self._replies += 1
+        if self._replies == 11:
+            children = psutil.Process().children()
+            next(one for one in children if "spawn_main" in " ".join(one.cmdline())).kill()
+        return await super().generate(request)
+
+
+@pytest.mark.parametrize("engine", [RandomEngine, KillsAProcess])
+def test_episodes_with_environments_in_processes_are_the_same_even_if_one_is_killed(engine):
+    expected = asyncio.run(episodes(0, RandomEngine()))
+    found = asyncio.run(episodes(2, engine()))
+    for one, other in zip(found, expected, strict=True):
+        assert one.ids.tolist() == other.ids.tolist()
+        assert (one.score, one.ending, one.task) == (other.score, other.ending, other.task)
 
 
 class Names(asyncio.SelectorEventLoop):

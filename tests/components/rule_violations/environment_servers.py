@@ -86,6 +86,22 @@ VIOLATIONS: list[Violation] = [
         ["spec.environments[0].replicas"],
     ),
     (
+        "workers_need_no_server",
+        (
+            "environments[0]={name: lab, url: 'http://lab:8080', workers: 2}",
+            "environments[1]={name: maze, builtin: maze, workers: 2}",
+        ),
+        ["spec.environments[0].workers", "spec.environments[1].workers"],
+    ),
+    (
+        "workers_run_python",
+        (
+            "compute.image=a/b:1",
+            "environments[0]={name: lab, builtin: sciworld, replicas: 0, workers: 2}",
+        ),
+        ["spec.environments[0].workers"],
+    ),
+    (
         "memory_fits_builtin",
         ("environments[0]={name: lab, builtin: sciworld, memory: 1.4Gi}",),
         ["spec.environments[0].memory"],

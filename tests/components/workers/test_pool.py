@@ -6,11 +6,18 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 
+import psutil
 import pytest
+from corridor_jobs import GREEDY, jobs
+from learner_bench import spec
 
 from agentrl_components.errors import RunError
+from agentrl_components.run.worker_group import WorkerGroup
+from agentrl_components.spec import Environment
+from agentrl_components.trajectory.record import Ending
 from agentrl_components.workers.fork_server import fork_server_context, group_signals_blocked
 from agentrl_components.workers.pool import PendingWorkers
+from agentrl_components.workers.worker import Worker
 
 
 class ProcessWithDeadServer(ForkServerProcess):
@@ -40,3 +47,21 @@ def test_a_broken_pool_shuts_down_although_its_workers_block_sigterm() -> None:
     with pytest.raises(BrokenProcessPool):
         waiting.result(timeout=60)
     executor.shutdown()
+
+
+def test_processes_with_environments_end_with_the_worker_processes(tmp_path) -> None:
+    corridor = {"name": "corridor", "builtin": "corridor", "replicas": 0, "workers": 1}
+    manifest = spec(compute={"workers": 2}).model_copy(
+        update={"environments": (Environment.model_validate(corridor),)}
+    )
+    group = WorkerGroup(manifest, tmp_path)
+    try:
+        played = group.pool.map(Worker.play, [(jobs(1), GREEDY, 0)])
+        ((episode,),) = played
+        assert episode.ending is not Ending.LOST
+        children = psutil.Process().children(recursive=True)
+        processes = [one for one in children if "spawn_main" in " ".join(one.cmdline())]
+        assert processes
+    finally:
+        group.close()
+    assert psutil.wait_procs(processes, timeout=60)[1] == []

@@ -75,6 +75,10 @@ class Environment(SpecModel):
     replicas: int = Field(default=1, ge=0, le=1000)
     """On Kubernetes: number of servers of a `builtin` or an `image`. 0: a `builtin` runs inside the
     stages, without a server."""
+    workers: int = Field(default=0, ge=0, le=64)
+    """With `replicas: 0`: number of processes that run the sessions of a `builtin`, for each worker
+    or sampler of the run. For an environment that computes, which holds up the engine in its
+    process. 0: it runs in the process of the worker or sampler."""
     backend: Literal["deployment", "sandbox"] = "deployment"
     """On Kubernetes: what the servers of a `builtin` or an `image` are made as: pods of a
     Deployment, or `Sandbox` objects of agent-sandbox (agents.x-k8s.io), which must be installed."""

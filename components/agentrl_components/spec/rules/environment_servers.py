@@ -77,6 +77,43 @@ def zero_replicas_need_the_packages(spec: RunSpec) -> Iterator[Mistake]:
             )
 
 
+@environment_rule(
+    "builtin",
+    "replicas",
+    "workers",
+    cel="e.workers == 0 || (has(e.builtin) && e.replicas == 0)",
+)
+def workers_need_no_server(environment: Environment, where: str) -> Iterator[Mistake]:
+    """environments[].workers requires a builtin that runs inside the stages: replicas 0."""
+    if environment.workers == 0:
+        return
+    if environment.builtin is None:
+        yield Mistake(
+            field=f"{where}.workers",
+            reason="has no effect on the server of an environment with a url or an image",
+            fix="leave it out, and start that server with --workers",
+        )
+    elif environment.replicas > 0:
+        yield Mistake(
+            field=f"{where}.workers",
+            reason=f"is for an environment without servers, and replicas is {environment.replicas}",
+            fix="leave it out, or set replicas to 0",
+        )
+
+
+@environment_rule("builtin", "workers")
+def workers_run_python(environment: Environment, where: str) -> Iterator[Mistake]:
+    """environments[].workers may not be set for a builtin that starts a program of its own, such
+    as sciworld."""
+    programs = needs(environment.builtin or "").programs
+    if environment.workers > 0 and programs:
+        yield Mistake(
+            field=f"{where}.workers",
+            reason=f"{environment.builtin} computes in another process already: {programs[0].name}",
+            fix="leave it out",
+        )
+
+
 @environment_rule("builtin", "memory")
 def memory_fits_builtin(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].memory may not be less than a builtin needs."""
@@ -277,6 +314,8 @@ def sessions_per_server_needs_builtin(environment: Environment, where: str) -> I
 RULES: tuple[Rule, ...] = (
     zero_replicas_need_builtin,
     zero_replicas_need_the_packages,
+    workers_need_no_server,
+    workers_run_python,
     memory_fits_builtin,
     secret_env_needs_server,
     secret_env_names_are_free,

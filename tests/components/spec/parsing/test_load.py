@@ -127,7 +127,7 @@ def test_placeholders_for_missing_fields_are_never_reported(tmp_path):
     assert _mistakes(tmp_path, MANIFEST, f"environments={names}") == [
         f"spec.environments[{index}].seats: unknown field; remove it; the fields are name, "
         "builtin, image, url, protocol, tokenEnv, secretEnv, options, weight, maxTurns, timeoutS, "
-        "replicas, backend, runtimeClassName, scaling, cpu, memory"
+        "replicas, workers, backend, runtimeClassName, scaling, cpu, memory"
         for index in range(17)
     ]
 

@@ -1,0 +1,64 @@
+"""A task set whose environments run in worker processes, for clients in the same process.
+
+For environments that compute: beside a sampler they would take its interpreter lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from agentrl_envs.answer_check import AnswerChecker
+from agentrl_envs.env import Observation, Step, Task
+from agentrl_envs.errors import SessionError
+from agentrl_envs.server.execution.executor import Executor, TaskSetFactory
+from agentrl_envs.server.execution.process_executor import ProcessExecutor
+from agentrl_envs.world import LocalWorld, Session
+
+T = TypeVar("T")
+
+
+class ProcessSession:
+    """A session in one of the processes. If that process dies, its sessions raise `SessionError`,
+    and their next `reset` is in another process."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._id = uuid4().hex
+        self._checker = AnswerChecker()
+
+    async def reset(self, task: Task) -> Observation:
+        return self._checker.reset(await self._lost(self._executor.reset(self._id, task)))
+
+    async def step(self, text: str) -> Step:
+        return self._checker.step(await self._lost(self._executor.step(self._id, text)))
+
+    async def close(self) -> None:
+        # Not `discard`: it kills the process if a call of this session is under way, and with it
+        # the sessions of others. `release` waits for the call.
+        await self._executor.release(self._id)
+
+    async def _lost(self, call: Coroutine[Any, Any, T]) -> T:
+        """Await a call of the executor. An environment that loses its session is not reused."""
+        try:
+            return await call
+        except SessionError:
+            self._executor.discard(self._id)
+            raise
+
+
+class ProcessWorld(LocalWorld):
+    """Sessions in `workers` processes, which start with the first session. Tasks are dealt in this
+    process."""
+
+    def __init__(self, factory: TaskSetFactory, *, workers: int) -> None:
+        super().__init__(factory())
+        self._executor = ProcessExecutor(factory, workers=workers)
+
+    def session(self) -> Session:
+        return ProcessSession(self._executor)
+
+    async def close(self) -> None:
+        """End the processes."""
+        await self._executor.close()

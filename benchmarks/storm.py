@@ -26,6 +26,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -43,6 +44,29 @@ TASKS = 500
 """Training tasks that are dealt. BabyAI builds every world up to an index, to tell equal ones."""
 SAMPLE_S = 5.0
 CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a run does. Times are in seconds."""
+
+    name: str
+    options: tuple[str, ...]
+    sessions: int
+    seconds: float
+    ramp_s: float
+    think_s: float
+    slow_s: float
+    replays: int
+
+    @property
+    def command(self) -> str:
+        """The command that runs it."""
+        return (
+            f"python benchmarks/storm.py {self.name} --sessions {self.sessions} "
+            f"--seconds {self.seconds:g} --think-s {self.think_s:g}"
+            + "".join(f" --options {each}" for each in self.options)
+        )
 
 
 @dataclass(slots=True)
@@ -131,32 +155,20 @@ class FaultyProxy:
 @click.option("--slow-s", default=1.0, show_default=True)
 @click.option("--replays", default=30, show_default=True, help="Episodes to play again.")
 @click.option("--out", "path", default="benchmarks/results/storm.json", show_default=True)
-def main(
-    name: str,
-    options: tuple[str, ...],
-    sessions: int,
-    seconds: float,
-    ramp_s: float,
-    think_s: float,
-    slow_s: float,
-    replays: int,
-    path: str,
-) -> None:
+def main(path: str, **settings: Any) -> None:
     """Load an environment server with faults, check for pollution, and write JSON."""
-    given, tally = parse_options(options), Tally()
-    texts = {key: json.dumps(value) for key, value in given.items()}
-    with server(name, workers=0, capacity=2 * sessions, options=texts) as (url, pid):
-        memory = asyncio.run(
-            load(url, pid, sessions, seconds, ramp_s, think_s, slow_s, replays, tally)
-        )
-    polluted = [each.task.id for each in tally.kept if differs(name, given, each)]
+    asked, tally = Settings(**settings), Tally()
+    options = parse_options(asked.options)
+    texts = {key: json.dumps(value) for key, value in options.items()}
+    capacity = 2 * asked.sessions
+    with server(asked.name, workers=0, capacity=capacity, options=texts) as (url, pid):
+        memory = asyncio.run(load(url, pid, asked, tally))
+    polluted = [each.task.id for each in tally.kept if differs(asked.name, options, each)]
     third, tenth = len(memory) // 3, max(1, len(memory) // 10)
     counts = {key: value for key, value in asdict(tally).items() if key != "kept"}
     written = {
-        "environment": name,
-        "command": f"python benchmarks/storm.py {name} --sessions {sessions} "
-        f"--seconds {seconds:g} --think-s {think_s:g}"
-        + "".join(f" --options {each}" for each in options),
+        "environment": asked.name,
+        "command": asked.command,
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
         **counts,
@@ -184,28 +196,15 @@ def record(path: Path, run: dict[str, object]) -> None:
     path.write_text(json.dumps({"runs": [*kept, run]}, indent=2) + "\n")
 
 
-async def load(
-    url: str,
-    pid: int,
-    sessions: int,
-    seconds: float,
-    ramp_s: float,
-    think_s: float,
-    slow_s: float,
-    keep: int,
-    tally: Tally,
-) -> list[float]:
+async def load(url: str, pid: int, settings: Settings, tally: Tally) -> list[float]:
     """Play through the proxy. Returns the server's memory in MiB, sampled over the time."""
-    proxy = await asyncio.start_server(FaultyProxy(url, slow_s, tally), "127.0.0.1", 0)
+    proxy = await asyncio.start_server(FaultyProxy(url, settings.slow_s, tally), "127.0.0.1", 0)
     address = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
-    until, memory = time.monotonic() + seconds, list[float]()
+    until, memory = time.monotonic() + settings.seconds, list[float]()
     # A session that one stalled call costs says nothing about the server.
     patient = ClientOptions(call_s=120, retry_s=110)
     async with proxy, RemoteWorld.connected(address, options=patient) as world:
-        pause_s = ramp_s / sessions
-        players = [
-            play(world, i, i * pause_s, think_s, until, keep, tally) for i in range(sessions)
-        ]
+        players = (play(world, index, until, settings, tally) for index in range(settings.sessions))
         playing = asyncio.gather(*players)
         while not playing.done():
             memory.append(resident_kib(pid) / 1024)
@@ -215,17 +214,12 @@ async def load(
 
 
 async def play(
-    world: RemoteWorld,
-    index: int,
-    after_s: float,
-    think_s: float,
-    until: float,
-    keep: int,
-    tally: Tally,
+    world: RemoteWorld, index: int, until: float, settings: Settings, tally: Tally
 ) -> None:
-    """Play episodes in one session, from `after_s` seconds on until `until`."""
+    """Play episodes in one session, until the clock shows `until`. Sessions begin one after another
+    over `settings.ramp_s` seconds."""
     draws = random.Random(index)
-    await asyncio.sleep(after_s)
+    await asyncio.sleep(index * settings.ramp_s / settings.sessions)
     while time.monotonic() < until:
         session = world.session()
         try:
@@ -234,7 +228,7 @@ async def play(
             episode = Episode(task, [seen.text])
             for _ in range(MOST_TURNS):
                 action = draws.choice(seen.admissible or ("look around",))
-                await asyncio.sleep(think_s)
+                await asyncio.sleep(settings.think_s)
                 step = await session.step(action)
                 seen = step.observation
                 tally.steps += 1
@@ -244,8 +238,8 @@ async def play(
                 if step.terminated or step.truncated:
                     break
             tally.episodes += 1
-            if len(tally.kept) < keep or draws.random() < 0.02:
-                tally.kept[keep - 1 :] = [episode]
+            if len(tally.kept) < settings.replays or draws.random() < 0.02:
+                tally.kept[settings.replays - 1 :] = [episode]
         except SessionError as error:
             tally.lost += 1
             reason = re.sub(r"\S*\d\S*", "N", str(error))[:160]

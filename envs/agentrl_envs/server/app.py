@@ -132,7 +132,7 @@ class EnvironmentServer:
         """Start the programs, deal the first tasks, close expired sessions while serving, and close
         every environment on shutdown."""
         starting = asyncio.create_task(self._programs.start())
-        preparing = asyncio.create_task(self._task_service.prepare())
+        preparing = asyncio.create_task(self._task_service.start())
         expiring = asyncio.create_task(self._close_expired_sessions())
         try:
             yield

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from functools import partial
 from typing import TypeVar
 
 from agentrl_envs.env import Numbered, Relabels, Split, Task, TaskSet
-from agentrl_envs.errors import SessionError, TaskError
+from agentrl_envs.errors import SessionError, TaskError, WorldError
 from agentrl_envs.protocol import MAX_STEPS, EnvironmentResponse, Relabel
 from agentrl_envs.server.execution.thread_pool import ThreadPool
 
@@ -32,6 +33,11 @@ FIRST_STRIDE = 67
 
 MAX_PRIME = 1 << 20
 """Strides up to this one are prime."""
+
+RETRY_S = 10.0
+"""Seconds between two attempts to deal the first tasks."""
+
+LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -64,6 +70,8 @@ class TaskService:
         self._reached: dict[Split, int] = {"train": 0, "heldout": 0}
         self._stride: dict[Split, int] = {"train": FIRST_STRIDE, "heldout": FIRST_STRIDE}
         self._hash: str | None = None
+        self._failure = "the tasks are not ready yet"
+        """Why the first tasks have not been dealt."""
 
     @property
     def problem(self) -> str | None:
@@ -71,7 +79,19 @@ class TaskService:
         began = self._call_began
         if began is not None and (blocked_s := time.monotonic() - began) > self._timeout_s:
             return f"a call to the task set has not returned for {blocked_s:.0f} s"
-        return "the tasks are not ready yet" if self._hash is None else None
+        return self._failure if self._hash is None else None
+
+    async def start(self, *, retry_s: float = RETRY_S) -> None:
+        """Deal the first tasks, again and again until that succeeds. Whatever prevents it is in
+        `problem`."""
+        while self._hash is None:
+            try:
+                await self.prepare()
+            except Exception as error:  # noqa: BLE001  else the server waits without a reason
+                reason = str(error) if isinstance(error, WorldError) else repr(error)
+                self._failure = f"the first tasks cannot be dealt: {reason}"
+                LOG.warning("not ready: %s", self._failure)
+                await asyncio.sleep(retry_s)
 
     async def prepare(self) -> str:
         """Deal the tasks that `tasks_hash` covers, once; returns their hash."""

@@ -49,6 +49,20 @@ class HangingTaskSet(CorridorTasks):
         return super().task(split, index)
 
 
+class FaultyTaskSet(CorridorTasks):
+    """Fails at its first calls."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self.failures = failures
+
+    def task(self, split: Split, index: int) -> Task:
+        if self.failures:
+            self.failures -= 1
+            raise FileNotFoundError("levels.json")
+        return super().task(split, index)
+
+
 async def test_request_for_a_distant_task_does_not_delay_others():
     tasks = ScanningTasks(0.001)
     service = TaskService(tasks, timeout_s=300.0)
@@ -118,6 +132,23 @@ def test_disconnect_of_the_client_cancels_its_search():
             if sum(tasks.scanned) == scanned:
                 return
             assert time.monotonic() < deadline
+
+
+def test_readiness_probe_says_why_no_task_can_be_dealt():
+    """Regression: it said that the tasks are not ready yet, for ever."""
+    with served(FaultyTaskSet(failures=1 << 30)) as http:
+        alone = {"connection": "close"}  # the server closes it after an unexpected exception
+        assert http.get("/v1/environment", headers=alone).status_code == 500
+        ready = http.get("/readyz")
+    reason = "the first tasks cannot be dealt: FileNotFoundError('levels.json')"
+    assert (ready.status_code, ready.text) == (503, reason)
+
+
+async def test_the_first_tasks_are_dealt_again_after_a_failure():
+    service = TaskService(FaultyTaskSet(failures=2), timeout_s=300.0)
+    assert service.problem == "the tasks are not ready yet"
+    await service.start(retry_s=0.01)
+    assert service.problem is None
 
 
 def test_readiness_probe_fails_if_the_task_set_hangs():

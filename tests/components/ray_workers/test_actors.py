@@ -229,21 +229,17 @@ def test_samplers_play_the_trainers_weights_and_a_dead_one_is_replaced(two, star
         samplers.close()
 
 
-def test_a_sampler_with_environments_in_processes_plays_the_same_and_leaves_none(ray, model):
-    corridor = SPEC.environments[0]
-    beside = corridor.model_copy(update={"replicas": 0, "workers": 1})
-    played, processes = [], []
-    for environment in (corridor, beside):
-        manifest = SPEC.model_copy(update={"environments": (environment,)})
-        samplers = RaySamplers(manifest, model, reserved(), "cpu", None)
-        try:
-            played.append(samplers.play([jobs(4)], RULES, 0))
-            children = psutil.Process(pid(samplers.actors[0])).children(recursive=True)
-            processes += [one for one in children if "spawn_main" in " ".join(one.cmdline())]
-        finally:
-            samplers.close()
-    assert_equal(*played)
-    assert len(processes) == 1
+def test_a_sampler_with_environments_in_processes_plays_the_same_and_leaves_none(ray, model, plain):
+    environment = SPEC.environments[0].model_copy(update={"replicas": 0, "workers": 1})
+    manifest = SPEC.model_copy(update={"environments": (environment,)})
+    samplers = RaySamplers(manifest, model, reserved(), "cpu", None)
+    try:
+        assert_equal(samplers.play([jobs(4)], RULES, 0), [plain.worker.play(jobs(4), RULES, 0)])
+        children = psutil.Process(pid(samplers.actors[0])).children(recursive=True)
+        processes = [one for one in children if "spawn_main" in " ".join(one.cmdline())]
+        assert len(processes) == 1
+    finally:
+        samplers.close()
     assert psutil.wait_procs(processes, timeout=60)[1] == []
 
 

@@ -81,8 +81,8 @@ class Command:
         """How often the command was given."""
         self.failed: list[str] = []
         """Last lines of commands that ended with an error by themselves."""
-        self.left = 0
-        """Processes that were still there `GONE_S` after their driver was killed."""
+        self.left: list[str] = []
+        """Names of processes that were still there `GONE_S` after their driver was killed."""
         self.process = self._start()
 
     @property
@@ -108,8 +108,10 @@ class Command:
             if victim == "driver":
                 return driver
             for each in driver.children(recursive=True):
-                with suppress(psutil.NoSuchProcess, IndexError):
-                    if VICTIMS[victim] in (each.name(), each.cmdline()[0]):
+                with suppress(psutil.NoSuchProcess):
+                    # An actor at work is called `ray::Sampler.play`.
+                    wanted = VICTIMS[victim]
+                    if each.name() == wanted or name_of(each).startswith(wanted):
                         return each
         return None
 
@@ -120,7 +122,7 @@ class Command:
         if below:
             self.process.wait()
             _, alive = psutil.wait_procs(below, timeout=GONE_S)
-            self.left += len(alive)
+            self.left += map(name_of, alive)
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.started += 1
@@ -131,6 +133,13 @@ class Command:
                 stdout=log,
                 stderr=log,
             )
+
+
+def name_of(process: psutil.Process) -> str:
+    """What a process calls itself; its state if it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return (process.cmdline() or [process.status()])[0]
+    return "gone"
 
 
 @click.command()
@@ -186,7 +195,7 @@ def summary(done: Sequence[Kill], commands: Sequence[Command]) -> dict[str, obje
         "victims": Counter(one.victim for one in done),
         "commands given": sum(one.started for one in commands),
         "commands that ended with an error": [line for one in commands for line in one.failed],
-        "processes left by dead drivers": sum(one.left for one in commands),
+        "processes left by dead drivers": [name for one in commands for name in one.left],
         "seconds until the next iteration": {
             "median": recovered[len(recovered) // 2] if recovered else None,
             "most": max(recovered, default=None),

@@ -44,13 +44,15 @@ def results(references: Sequence[Any]) -> list[Any]:
     """The results of calls to several actors, in order.
 
     Raises:
-        WorkersLostError: an actor has died, or the node by which this process is connected.
+        WorkersLostError: an actor has died, or a node: the one by which this process is connected,
+            or one that held a result or an argument.
         RunError: the head of the cluster does not answer any more.
         Exception: what the first call that failed raised.
     """
     import ray
-    from ray.exceptions import RayActorError, RayTaskError
+    from ray.exceptions import NodeDiedError, ObjectLostError, RayActorError, RayTaskError
 
+    lost = (NodeDiedError, ObjectLostError, RayActorError)
     out: dict[Any, Any] = {}
     failed: BaseException | None = None
     since = time.monotonic()
@@ -66,10 +68,12 @@ def results(references: Sequence[Any]) -> list[Any]:
         since = time.monotonic()
         try:
             out[ready[0]] = ray.get(ready[0])
-        except RayActorError as error:
+        except lost as error:
             check_ray()  # whose end is the cause then
             raise WorkersLostError(DIED) from error
         except RayTaskError as error:
+            if isinstance(error.cause, lost):  # an argument
+                raise WorkersLostError(DIED) from error.cause
             failed = failed or error.cause
     if failed is not None:
         raise failed

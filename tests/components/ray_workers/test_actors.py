@@ -16,6 +16,7 @@ from ray_bench import gradients, objective, open_trainers, reserved, skewed_exam
 from agentrl_components.errors import ModelError, SpecError, StoreError, WorkersLostError
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.ray_workers.actors import Actors
+from agentrl_components.ray_workers.calls import results
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
@@ -353,6 +354,18 @@ def assert_equal(played, expected):
             assert one.ids.tolist() == other.ids.tolist()
             assert one.logprobs.tolist() == other.logprobs.tolist()
             assert one.score == other.score
+
+
+def test_an_argument_that_was_lost_with_its_node_is_reported_as_a_lost_process(ray):
+    from ray.exceptions import ObjectLostError
+
+    class Reader:
+        def read(self):  # as Ray does if a bucket's node dies before the bucket is fetched
+            raise ObjectLostError("0" * 56, None, "")
+
+    actor = ray.remote(Reader).options(num_cpus=0).remote()
+    with pytest.raises(WorkersLostError, match="resumes from its last checkpoint"):
+        results([actor.read.remote()])
 
 
 def test_more_trainers_than_devices_are_refused(ray):

@@ -15,6 +15,7 @@ from ray_nodes import started
 
 from agentrl_components.errors import RunError
 from agentrl_components.ray_workers.cluster import connect, own_cluster
+from agentrl_components.ray_workers.nodes.embedded import HEAD_WAIT
 from agentrl_components.ray_workers.resources import reservations
 from agentrl_components.spec import Compute
 
@@ -79,9 +80,9 @@ def cluster(tmp_path_factory):
         yield f"{HEAD}:{port}"
 
 
-def driven(address, end, token=TOKEN):
+def driven(address, end, token=TOKEN, **env):
     """The output of a driver on another machine, which ends in this way."""
-    env = {"ADDRESS": address, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+    env |= {"ADDRESS": address, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
     paths = os.pathsep.join(path for path in sys.path if path)
     return subprocess.run(
         [sys.executable, "-c", f"{PLACED}\n{END[end]}"],
@@ -111,7 +112,7 @@ def test_a_driver_that_is_killed_takes_its_node_along(cluster):
 
 @slow
 def test_another_token_is_refused_by_the_field(cluster):
-    refused = driven(cluster, "left", token="f" * 32).stderr
+    refused = driven(cluster, "left", token="f" * 32, **{HEAD_WAIT: "5"}).stderr
     assert "spec.compute.ray" in refused
     assert "its token in RAY_AUTH_TOKEN" in refused
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,8 @@ SERVE = "from agentrl_pipelines.cli.env_commands.group import envs; envs()"
 def server(
     name: str, *, workers: int, capacity: int, options: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, int]]:
-    """Run a server process. Yields its URL and process id."""
+    """Run a server process. Yields its URL and process id. Ends this process with the server's
+    message if it does not start."""
     flags = ["--port", "0", "--workers", str(workers), "--capacity", str(capacity)]
     for option, value in (options or {}).items():
         flags += ["--options", f"{option}={value}"]
@@ -26,7 +28,11 @@ def server(
         [sys.executable, "-c", SERVE, "serve", name, *flags], stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
-    url = process.stderr.readline().split()[2].rstrip(",")
+    said = process.stderr.readline()
+    address = re.search(r"http://[^\s,]+", said)
+    if address is None:
+        raise SystemExit(said + process.communicate()[1])
+    url = address[0]
     # A pipe that nobody reads is full after 64 KiB of messages, and then blocks the server.
     Thread(target=copyfileobj, args=(process.stderr, sys.stderr), daemon=True).start()
     try:

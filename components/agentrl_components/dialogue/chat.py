@@ -63,13 +63,13 @@ class Pieces:
     """The pieces that a template writes around the texts of a conversation."""
 
     before: str
-    """Before the first user message."""
+    """The text before the first user message."""
     prompt: str
-    """Between a user message and the reply."""
+    """The text between a user message and the reply."""
     closer: str
     """The special token that ends a reply."""
     glue: str
-    """Between the closer and the next user message."""
+    """The text between the closer and the next user message."""
 
 
 class ChatDialogue:

@@ -143,7 +143,7 @@ PUBLISHED: Mapping[str, Published] = MappingProxyType(
         )
     }
 )
-"""By family."""
+"""Keyed by family."""
 
 
 def row_name(category: str) -> str:

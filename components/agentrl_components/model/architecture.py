@@ -54,9 +54,9 @@ class Counted:
 
     total: int
     embedding: int
-    """Of the token embedding."""
+    """Parameters of the token embedding."""
     block: int
-    """Of the largest transformer block."""
+    """Parameters of the largest transformer block."""
     linear: tuple[tuple[str, int, int], ...]
     """Name and the two dimensions of every linear layer."""
 

@@ -61,5 +61,5 @@ class CausalModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device that holds the weights."""
         return next(self.parameters()).device

@@ -82,7 +82,7 @@ def results(references: Sequence[Any]) -> list[Any]:
 
 def results_of_living(references: Sequence[Any]) -> list[Any]:
     """The results of calls to several actors, in order, without those whose actors have died.
-    Raises what a call raised, and what `results` raises of the head's end."""
+    Raises what a call raised, and what `results` raises if Ray's head has ended."""
     out = []
     for reference in references:
         with suppress(WorkersLostError):
@@ -91,8 +91,8 @@ def results_of_living(references: Sequence[Any]) -> list[Any]:
 
 
 def ready_ones(references: Sequence[Any]) -> list[Any]:
-    """Those of the references whose results are there, at least one. Raises what `results` raises
-    of Ray's end."""
+    """The references whose results are there, at least one. Raises what `results` raises if Ray
+    has ended."""
     import ray
 
     while True:
@@ -105,7 +105,7 @@ def ready_ones(references: Sequence[Any]) -> list[Any]:
 
 def stream(generator: Any) -> Iterator[Any]:
     """The references of a streaming call, each as soon as it is there. Raises what `results`
-    raises of Ray's end, and Ray's errors."""
+    raises if Ray has ended, and Ray's errors."""
     while True:
         ready_ones([generator])
         try:

@@ -28,9 +28,9 @@ class Records:
 
     state: RunState
     iterations: Sequence[IterationRecord]
-    """In order of iteration."""
+    """Sorted by iteration."""
     evaluations: Mapping[str, HeldoutResult]
-    """By name."""
+    """Keyed by name."""
     before: Sequence[Replay]
     """Stored held-out episodes of the evaluation before training."""
     after: Sequence[Replay]

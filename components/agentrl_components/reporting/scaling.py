@@ -31,7 +31,7 @@ class Scaling(BaseModel):
     success: dict[int, SuccessRate]
     """Over all tasks, by turns allowed."""
     environments: dict[str, dict[int, SuccessRate]]
-    """By environment, if there are several."""
+    """Keyed by environment; empty if there is one."""
 
     @classmethod
     def of(cls, model: str, found: HeldoutResult) -> Scaling:

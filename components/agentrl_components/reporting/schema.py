@@ -21,9 +21,9 @@ class Heldout(ReportPart):
     random: HeldoutResult | None = None
     """The random policy over the admissible actions."""
     before: HeldoutResult | None = None
-    """After the warm start, before reinforcement learning."""
+    """Evaluation after the warm start, before reinforcement learning."""
     after: HeldoutResult | None = None
-    """After training."""
+    """Evaluation after training."""
 
 
 class IntermediateEvaluation(ReportPart):
@@ -38,7 +38,7 @@ class PhaseSummary(ReportPart):
     """One phase of the horizon schedule."""
 
     phase: int
-    """From 0."""
+    """Number of the phase, from 0."""
     horizon: int
     """Maximum turns of an episode."""
     iterations: int

@@ -82,7 +82,7 @@ ALGORITHMS: Mapping[AlgorithmName, AlgorithmTraits] = MappingProxyType(
         ),
     }
 )
-"""By the manifest's `algorithm.name`."""
+"""Keyed by the manifest's `algorithm.name`."""
 
 
 def algorithms_with(condition: Callable[[AlgorithmTraits], bool]) -> tuple[AlgorithmName, ...]:

@@ -17,11 +17,11 @@ class SamplerLoad:
     seconds: float
     """Wall-clock seconds."""
     busy_s: float
-    """Those of them in which it had an episode to play."""
+    """The seconds in which it had an episode to play."""
     prompt_tokens: int
     """Tokens of all requests to its engine."""
     cached_tokens: int
-    """Those of them that the engine's cache held."""
+    """The prompt tokens that the engine's cache held."""
 
 
 class StreamingSamplers(Protocol):

@@ -17,7 +17,7 @@ from agentrl_envs.world import Session, World
 
 
 class BlockingTaskSet:
-    """To be used from one thread, as a context manager."""
+    """A context manager for use from one thread."""
 
     def __init__(
         self,

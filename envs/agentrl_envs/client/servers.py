@@ -61,7 +61,7 @@ class Member:
     load: int = 0
     """Sessions and calls of this client. A member with any is not dropped."""
     listed: bool = True
-    """Its address was in the last discovery."""
+    """Whether its address was in the last discovery."""
     answering: bool = False
     """It answered its last probe or call."""
 

@@ -57,7 +57,7 @@ class TorchEngine:
         self.prompt_tokens = 0
         """Prompt tokens of all requests so far."""
         self.cached_tokens = 0
-        """Those of them whose keys were in the cache."""
+        """The tokens whose keys were in the cache."""
 
     async def generate(self, request: Request) -> Generation:
         """One reply, which joins the batch at the next forward pass.

@@ -40,7 +40,7 @@ class RowCounts:
         return -(-max(rows, self.least) // self.step) * self.step
 
     def by(self, step: int) -> RowCounts:
-        """Those row counts that are multiples of `step`."""
+        """The row counts that are multiples of `step`."""
         return RowCounts(self.least, math.lcm(self.step, step))
 
 

@@ -37,7 +37,7 @@ class SessionPasses:
         self._model = model
         self._caches = "past_key_values" in inspect.signature(self._model.body.forward).parameters
         self._kept: dict[int, _Kept] = {}
-        """By slot."""
+        """Keyed by slot."""
 
     def logits(self, fresh: Sequence[Sequence[int]], sessions: Sequence[Session]) -> Tensor:
         """As `ForwardPasses.logits`."""

@@ -61,7 +61,7 @@ class VllmEngine:
         self.prompt_tokens = 0
         """Prompt tokens of all requests to vLLM so far."""
         self.cached_tokens = 0
-        """Those of them that were read from the prefix cache."""
+        """The tokens that were read from the prefix cache."""
 
     async def generate(self, request: Request) -> Generation:
         """One reply, which joins the batch at the next step. Waits while weights are loaded."""

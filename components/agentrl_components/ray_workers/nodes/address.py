@@ -12,7 +12,7 @@ ANSWER_S = 10.0
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Of `compute.ray` where it is an address, with or without a scheme."""
+    """Host and port of `compute.ray` where it is an address, with or without a scheme."""
     parts = urlsplit(address if "://" in address else f"ray://{address}")
     return parts.hostname or "", parts.port or 0
 

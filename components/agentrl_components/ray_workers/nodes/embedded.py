@@ -23,8 +23,8 @@ WAITS = {
 }
 """Environment variables that set `START_S`; Ray reads them when it is first used."""
 HEAD_WAIT = "RAY_gcs_server_port_wait_time_s"
-"""The same setting for the head. In a process that joins a cluster it is also the time for which
-Ray retries a connection whose token is refused."""
+"""The environment variable that sets `START_S` for the head. In a process that joins a cluster it
+is also the time for which Ray retries a connection whose token is refused."""
 NICENESS = "RAY_worker_niceness"
 """The niceness of actors. With Ray's default of 15 they get 3 % of a core that others use too."""
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"

@@ -45,7 +45,7 @@ ESTIMATORS: Mapping[EstimatorName, Estimator] = MappingProxyType(
         "batch-normalised-baseline": lambda episodes, _: reinforce_pp_baseline(episodes),
     }
 )
-"""By `AlgorithmTraits.estimator`."""
+"""Keyed by `AlgorithmTraits.estimator`."""
 
 
 def estimate_advantages(episodes: Sequence[EpisodeView], algorithm: Algorithm) -> Advantages:

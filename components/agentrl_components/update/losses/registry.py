@@ -55,4 +55,4 @@ def _per_token(
 SURROGATES: Mapping[SurrogateName, SurrogateLoss] = MappingProxyType(
     {"token": _per_token, "sequence": sequence_surrogate}
 )
-"""By `AlgorithmTraits.surrogate`."""
+"""Keyed by `AlgorithmTraits.surrogate`."""

@@ -34,7 +34,7 @@ class Refusal(Enum):
     SEVERAL = auto()
     """The reply contains more than one action."""
     NO_WAY = auto()
-    """There is no free path."""
+    """Means that there is no free path."""
     NO_KEY = auto()
     WRONG_KEY = auto()
     CLOSED = auto()

@@ -29,7 +29,7 @@ class QuestionFile(BaseModel):
 
 
 class RetrieverOptions(BaseModel):
-    """Where searches go."""
+    """The service that answers searches."""
 
     model_config = _CONFIG
 

@@ -30,9 +30,9 @@ class Question(BaseModel):
     category: Annotated[str, Field(min_length=1, max_length=80)]
     """The data set, or the number of hops of a generated question."""
     chain: Annotated[tuple[str, ...], Field(max_length=16)] = ()
-    """Of a generated question: the person and the relations to follow, in order."""
+    """The person and the relations to follow, in order, of a generated question."""
     world: Annotated[str, Field(max_length=80)] = ""
-    """Of a generated question: the key of its facts."""
+    """The key of the facts of a generated question."""
 
     @property
     def split(self) -> Split:

@@ -37,7 +37,7 @@ class Workshop:
             tag: frozenset(members) for tag, members in problem.tags.items()
         }
         self.recipes: tuple[Recipe, ...] = problem.shown()
-        """In the order shown."""
+        """Ingredients in the order in which they are shown."""
         self.by_item: dict[str, list[Recipe]] = {}
         sizes: dict[str, set[int]] = {item: set() for item in sorted(problem.raw)}
         for recipe in self.recipes:

@@ -24,7 +24,7 @@ class State:
     code_host: CodeHost
     town: Town
     wiki: Mapping[str, Article]
-    """By slug."""
+    """Keyed by slug."""
 
     def copy(self) -> State:
         """A copy whose changes do not reach this one. It takes microseconds: records are shared."""

@@ -29,17 +29,17 @@ class ProcessSession:
         self._checker = AnswerChecker()
 
     async def reset(self, task: Task) -> Observation:
-        return self._checker.reset(await self._lost(self._executor.reset(self._id, task)))
+        return self._checker.reset(await self._answer(self._executor.reset(self._id, task)))
 
     async def step(self, text: str) -> Step:
-        return self._checker.step(await self._lost(self._executor.step(self._id, text)))
+        return self._checker.step(await self._answer(self._executor.step(self._id, text)))
 
     async def close(self) -> None:
         # Not `discard`: it kills the process if a call of this session is under way, and with it
         # the sessions of others. `release` waits for the call.
         await self._executor.release(self._id)
 
-    async def _lost(self, call: Coroutine[Any, Any, T]) -> T:
+    async def _answer(self, call: Coroutine[Any, Any, T]) -> T:
         """Await a call of the executor. An environment that loses its session is not reused."""
         try:
             return await call

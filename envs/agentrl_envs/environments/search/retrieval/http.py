@@ -24,7 +24,7 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class _TemporaryError(SessionError):
-    """The same request may succeed."""
+    """Raised where the same request may succeed later."""
 
 
 class Service:

@@ -59,9 +59,9 @@ class CodeHost:
     """What a session can change in the code host; see `shop.Shop`."""
 
     projects: dict[str, Project]
-    """By slug."""
+    """Keyed by slug."""
     issues: dict[tuple[str, int], Issue]
-    """By slug of the project and number, ascending."""
+    """Sorted by slug of the project and number, ascending."""
     starred: dict[str, None]
     """Slugs of projects, in the order in which they were starred."""
 

@@ -46,7 +46,7 @@ class Post:
     votes: int
     comments: tuple[Comment, ...]
     upvoted: bool = False
-    """By the session's user."""
+    """Keyed by the session's user."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Forum:
     """What a session can change in the forum; see `shop.Shop`."""
 
     posts: dict[int, Post]
-    """By number, ascending."""
+    """Sorted by number, ascending."""
     subscriptions: dict[str, None]
     """Boards, in the order in which they were subscribed to."""
 

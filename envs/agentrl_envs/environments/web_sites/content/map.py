@@ -46,7 +46,7 @@ class Town:
     """What a session can change in the map; see `shop.Shop`."""
 
     places: dict[str, Place]
-    """By slug."""
+    """Keyed by slug."""
     saved: dict[str, None]
     """Slugs, in the order in which they were saved."""
 

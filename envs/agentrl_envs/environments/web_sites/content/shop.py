@@ -78,9 +78,9 @@ class Shop:
     copy of the dictionaries is a copy of the shop."""
 
     products: dict[str, Product]
-    """By slug."""
+    """Keyed by slug."""
     orders: dict[int, Order]
-    """By number, ascending."""
+    """Sorted by number, ascending."""
     cart: dict[str, int]
     """Quantity by slug."""
     wishlist: dict[str, None]

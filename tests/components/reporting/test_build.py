@@ -4,9 +4,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import yaml
+from heldout_results import categories, heldout_result
 
 from agentrl_components.errors import StoreError
-from agentrl_components.evaluation.summary import HeldoutResult, SuccessRate
 from agentrl_components.reporting.build import Report, build, write
 from agentrl_components.reporting.description import (
     model_description,
@@ -41,30 +41,6 @@ RUN = parse(
         },
     }
 )
-
-
-def heldout_result(name, success, low, high, **categories):
-    return HeldoutResult(
-        name=name,
-        success=success,
-        low=low,
-        high=high,
-        n=400,
-        max_turns=8,
-        temperature=1.0,
-        samples=1,
-        wellformed=0.99,
-        score=success,
-        raw_score=success,
-        turns=4.5,
-        lost=0,
-        pass_at={},
-        categories={
-            f"babyai/{category}": SuccessRate(success=share, low=0.0, high=1.0, n=80)
-            for category, share in categories.items()
-        },
-        turn_sweep={},
-    )
 
 
 def episode(task, action, success):
@@ -137,10 +113,19 @@ def put_iteration(
 def store():
     """A stopped run: four iterations, two checkpoints and evaluations."""
     store = MemoryStore()
-    put_evaluation(store, heldout_result("random", 0.2, 0.17, 0.24, OpenDoor=0.2))
-    put_evaluation(store, heldout_result("before", 0.37, 0.32, 0.42, OpenDoor=0.4))
-    put_evaluation(store, heldout_result("iteration-000002", 0.6, 0.55, 0.65, OpenDoor=0.6))
-    put_evaluation(store, heldout_result("after", 0.5, 0.45, 0.55, OpenDoor=0.5))
+    put_evaluation(
+        store, heldout_result("random", 0.2, 0.17, 0.24, categories=categories(OpenDoor=0.2))
+    )
+    put_evaluation(
+        store, heldout_result("before", 0.37, 0.32, 0.42, categories=categories(OpenDoor=0.4))
+    )
+    put_evaluation(
+        store,
+        heldout_result("iteration-000002", 0.6, 0.55, 0.65, categories=categories(OpenDoor=0.6)),
+    )
+    put_evaluation(
+        store, heldout_result("after", 0.5, 0.45, 0.55, categories=categories(OpenDoor=0.5))
+    )
     put_iteration(store, 0, 0, 3, 0.2)
     put_iteration(store, 1, 0, 3, 0.4, "advance", "the horizon goes from 3 to 5 turns")
     put_iteration(store, 2, 1, 5, 0.6, alarms=["entropy_below"])

@@ -3,10 +3,10 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from heldout_results import heldout_result
 from iteration_records import iteration_record
 from numpy.testing import assert_allclose
 
-from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting import plot
 from agentrl_components.reporting.schema import (
     Heldout,
@@ -17,27 +17,6 @@ from agentrl_components.reporting.schema import (
 )
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def heldout_result(name, success, low, high):
-    return HeldoutResult(
-        name=name,
-        success=success,
-        low=low,
-        high=high,
-        n=400,
-        max_turns=5,
-        temperature=1.0,
-        samples=1,
-        wellformed=1.0,
-        score=success,
-        raw_score=success,
-        turns=3.0,
-        lost=0,
-        pass_at={},
-        categories={},
-        turn_sweep={},
-    )
 
 
 def report(steps=(), phases=(), heldout=None, evaluations=()):

@@ -5,10 +5,10 @@ import sys
 import time
 
 import pytest
+from heldout_results import heldout_result
 from text_episode import episode
 
 from agentrl_components.errors import StoreError
-from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import MemoryStore
 from agentrl_components.tracking.backfill import MAX_EPISODE_BATCHES, backfill_jobs
@@ -19,29 +19,11 @@ from agentrl_components.trajectory.codec import encode
 ONE_TURN = episode(("a door", "open", 1.0, True), success=True)
 
 
-def heldout_result(name: str, success: float) -> HeldoutResult:
-    return HeldoutResult(
-        name=name,
-        success=success,
-        low=0.0,
-        high=1.0,
-        n=4,
-        max_turns=3,
-        temperature=1.0,
-        samples=1,
-        wellformed=0.5,
-        score=success,
-        raw_score=success,
-        turns=2.0,
-        lost=0,
-        pass_at={},
-        categories={},
-        turn_sweep={},
-    )
-
-
 def put_evaluation(store: MemoryStore, name: str, success: float) -> None:
-    store.put(keys.evaluation(name), heldout_result(name, success).model_dump_json().encode())
+    store.put(
+        keys.evaluation(name),
+        heldout_result(name, success, wellformed=0.5).model_dump_json().encode(),
+    )
     store.put(keys.episodes(name), encode([ONE_TURN]))
 
 

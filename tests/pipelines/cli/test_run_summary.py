@@ -2,9 +2,9 @@ import io
 import sys
 from pathlib import Path
 
+from heldout_results import categories, heldout_result
 from rich.console import Console
 
-from agentrl_components.evaluation.summary import HeldoutResult, SuccessRate
 from agentrl_components.reporting.schema import (
     CheckpointSummary,
     EpisodePair,
@@ -15,27 +15,6 @@ from agentrl_components.reporting.schema import (
 from agentrl_components.reporting.transcript import Move, Replay
 from agentrl_components.trajectory.record import Ending
 from agentrl_pipelines.cli.run_summary import example_pair, mlflow_command, short_path, show
-
-
-def heldout_result(name, success, low, high, hard):
-    return HeldoutResult(
-        name=name,
-        success=success,
-        low=low,
-        high=high,
-        n=400,
-        max_turns=8,
-        temperature=1.0,
-        samples=1,
-        wellformed=1.0,
-        score=success,
-        raw_score=success,
-        turns=4.0,
-        lost=0,
-        pass_at={},
-        categories={"babyai/UnlockPickup": SuccessRate(success=hard, low=0.0, high=1.0, n=80)},
-        turn_sweep={},
-    )
 
 
 def replayed(success, *actions):
@@ -75,9 +54,15 @@ def report(**changed):
         seed=0,
         manifest="",
         heldout=Heldout(
-            random=heldout_result("random", 0.202, 0.166, 0.245, 0.0),
-            before=heldout_result("before", 0.368, 0.322, 0.416, 0.025),
-            after=heldout_result("after", 0.822, 0.782, 0.857, 0.9),
+            random=heldout_result(
+                "random", 0.202, 0.166, 0.245, categories=categories(UnlockPickup=0.0)
+            ),
+            before=heldout_result(
+                "before", 0.368, 0.322, 0.416, categories=categories(UnlockPickup=0.025)
+            ),
+            after=heldout_result(
+                "after", 0.822, 0.782, 0.857, categories=categories(UnlockPickup=0.9)
+            ),
         ),
         phases=(),
         wall_seconds={},
@@ -115,7 +100,11 @@ def test_the_table_has_random_before_and_after_with_intervals():
 
 
 def test_a_missing_evaluation_is_a_dash():
-    heldout = Heldout(before=heldout_result("before", 0.368, 0.322, 0.416, 0.025))
+    heldout = Heldout(
+        before=heldout_result(
+            "before", 0.368, 0.322, 0.416, categories=categories(UnlockPickup=0.025)
+        )
+    )
     line = next(
         line
         for line in printed(report(heldout=heldout)).splitlines()
@@ -126,7 +115,9 @@ def test_a_missing_evaluation_is_a_dash():
 
 def test_episodes_that_filled_the_context_are_counted():
     assert "filled the context" not in printed(report())
-    after = heldout_result("after", 0.0, 0.0, 0.1, 0.0).model_copy(update={"out_of_tokens": 7})
+    after = heldout_result(
+        "after", 0.0, 0.0, 0.1, categories=categories(UnlockPickup=0.0)
+    ).model_copy(update={"out_of_tokens": 7})
     text = printed(report(heldout=Heldout(after=after)))
     assert "filled the context: 7 of the evaluation after." in " ".join(text.split())
     assert "Raise spec.model.context" in text

@@ -24,11 +24,10 @@ import click
 import models
 import workers
 from peer import machine
-from room import NAME, Load, jobs, task
+from room import NAME, Load, arrival, first_observation, jobs, task
 
 from agentrl_components.engines.prefix_check import CheckedEngine
 from agentrl_components.engines.torch_engine.engine import TorchEngine
-from agentrl_components.rollout.episode import Rules
 from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.workers.worker import Worker
@@ -49,7 +48,7 @@ class ComputingEnvironment:
 
     def reset(self, task: Task) -> Observation:
         self._steps = 0
-        return Observation(text=f"go north {task.payload['number']}You are in room 0.")
+        return first_observation(task)
 
     def step(self, action: str) -> Step:
         del action
@@ -57,15 +56,7 @@ class ComputingEnvironment:
         while time.thread_time() < until:
             pass
         self._steps += 1
-        return Step(
-            observation=Observation(text=f"You are in room {self._steps}. There is a key here."),
-            reward=0.0,
-            terminated=False,
-            truncated=False,
-            wellformed=True,
-            success=False,
-            raw_score=0.0,
-        )
+        return arrival(self._steps)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -99,22 +90,12 @@ class ComputingTasks:
 
 def play(worker: Worker, world: World, load: Load, iteration: int) -> list[Trajectory]:
     """One rollout phase with AgentRL's rollout and torch engine."""
-    rules = Rules(
-        max_turns=load.turns,
-        context=4096,
-        max_tokens_per_turn=load.turn_tokens,
-        temperature=1.0,
-        top_p=1.0,
-        admissible=False,
-        seed=0,
-        purpose="train",
-    )
 
     async def phase() -> list[Trajectory]:
         rollout = TokenRollout({NAME: world}, worker.dialogue, retries=0, concurrency=load.rollouts)
         engine = CheckedEngine(TorchEngine(worker.decoder))
         try:
-            return await rollout.play(jobs(load, iteration), rules, engine)
+            return await rollout.play(jobs(load, iteration), load.rules(), engine)
         finally:
             await rollout.close()
 

@@ -38,8 +38,6 @@ from rich.console import Console
 from rich.table import Table
 from room import Load
 
-from agentrl_components.rollout.episode import Rules
-
 SMALLER = {"24M": (32, 4, 16)}
 """Rollouts, turns and tokens per turn of models for which the default load takes too long."""
 
@@ -164,23 +162,13 @@ def measure(
 
 def play_ours(ours: workers.Workers, load: Load, iteration: int) -> Phase:
     """One rollout phase on all workers of AgentRL."""
-    rules = Rules(
-        max_turns=load.turns,
-        context=4096,
-        max_tokens_per_turn=load.turn_tokens,
-        temperature=1.0,
-        top_p=1.0,
-        admissible=False,
-        seed=0,
-        purpose="benchmark",
-    )
     every = room.jobs(load, iteration)
     parts = [
         [job for job in every if job.group % ours.pool.size == part]
         for part in range(ours.pool.size)
     ]
     began = time.perf_counter()
-    played = ours.pool.map(room.play, [(part, rules, load.latency_ms) for part in parts])
+    played = ours.pool.map(room.play, [(part, load.rules(), load.latency_ms) for part in parts])
     seconds = time.perf_counter() - began
     episodes = [episode for some in played for episode in some]
     return Phase(

@@ -27,6 +27,19 @@ class Load:
     latency_ms: float
     """Duration of one environment step in milliseconds."""
 
+    def rules(self) -> Rules:
+        """The rules of its episodes."""
+        return Rules(
+            max_turns=self.turns,
+            context=4096,
+            max_tokens_per_turn=self.turn_tokens,
+            temperature=1.0,
+            top_p=1.0,
+            admissible=False,
+            seed=0,
+            purpose="benchmark",
+        )
+
 
 class RoomSession:
     """Session of one agent. Its latency does not block other sessions."""
@@ -37,21 +50,13 @@ class RoomSession:
 
     async def reset(self, task: Task) -> Observation:
         self._steps = 0
-        return Observation(text=f"go north {task.payload['number']}You are in room 0.")
+        return first_observation(task)
 
     async def step(self, text: str) -> Step:
         if self._latency_s:
             await asyncio.sleep(self._latency_s)
         self._steps += 1
-        return Step(
-            observation=Observation(text=f"You are in room {self._steps}. There is a key here."),
-            reward=0.0,
-            terminated=False,
-            truncated=False,
-            wellformed=True,
-            success=False,
-            raw_score=float(text.count("g")),
-        )
+        return arrival(self._steps, raw_score=float(text.count("g")))
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -89,6 +94,24 @@ class RoomWorld:
 def task(number: int) -> Task:
     """Task of the group with this number."""
     return Task(id=content_id(NAME, number), category=NAME, payload={"number": number})
+
+
+def first_observation(task: Task) -> Observation:
+    """What an agent sees at the start of a task."""
+    return Observation(text=f"go north {task.payload['number']}You are in room 0.")
+
+
+def arrival(room: int, *, raw_score: float = 0.0) -> Step:
+    """The answer to an action that leads into a room."""
+    return Step(
+        observation=Observation(text=f"You are in room {room}. There is a key here."),
+        reward=0.0,
+        terminated=False,
+        truncated=False,
+        wellformed=True,
+        success=False,
+        raw_score=raw_score,
+    )
 
 
 def jobs(load: Load, iteration: int) -> list[Job]:

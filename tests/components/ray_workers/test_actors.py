@@ -12,6 +12,7 @@ from corridor_jobs import TASKS, jobs
 from corridor_rules import RULES
 from learner_bench import Bench, spec
 from ray_bench import gradients, objective, open_trainers, reserved, skewed_examples, train
+from spawned_processes import spawned
 
 from agentrl_components.errors import ModelError, SpecError, StoreError, WorkersLostError
 from agentrl_components.model.sources import fetch_model
@@ -236,8 +237,7 @@ def test_a_sampler_with_environments_in_processes_plays_the_same_and_leaves_none
     samplers = RaySamplers(manifest, model, reserved(), "cpu", None)
     try:
         assert_equal(samplers.play([jobs(4)], RULES, 0), [plain.worker.play(jobs(4), RULES, 0)])
-        children = psutil.Process(pid(samplers.actors[0])).children(recursive=True)
-        processes = [one for one in children if "spawn_main" in " ".join(one.cmdline())]
+        processes = spawned(pid(samplers.actors[0]))
         assert len(processes) == 1
     finally:
         samplers.close()

@@ -49,10 +49,10 @@ from agentrl_components.ray_workers.cluster import connect
 leave = connect("embedded", reserved())
 import ray
 own = psutil.Process()
-processes = [own, *own.children(recursive=True)]
+pids = {own.pid, *(process.pid for process in own.children(recursive=True))}
 listening = [
-    one.laddr.ip for process in processes for one in process.net_connections("tcp")
-    if one.status == psutil.CONN_LISTEN
+    one.laddr.ip for one in psutil.net_connections("tcp")
+    if one.pid in pids and one.status == psutil.CONN_LISTEN
 ]
 print(sorted({address.removeprefix("::ffff:") for address in listening}), len(listening) > 4)
 ask = "import sys; from ray._raylet import GcsClient; GcsClient(sys.argv[1]).get_all_node_info()"

@@ -3,10 +3,10 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import psutil
 import pytest
 from corridor_jobs import jobs
 from corridor_rules import RULES
+from spawned_processes import spawned
 
 from agentrl_components.dialogue.plain import PlainDialogue
 from agentrl_components.dialogue.word_tokenizer import word_tokenizer
@@ -103,12 +103,12 @@ class KillsAProcess(RandomEngine):
 
     def __init__(self) -> None:
         self._replies = 0
+        self._others = spawned()
 
     async def generate(self, request: Request) -> Generation:
         self._replies += 1
         if self._replies == 11:
-            children = psutil.Process().children()
-            next(one for one in children if "spawn_main" in " ".join(one.cmdline())).kill()
+            spawned(but=self._others)[0].kill()
         return await super().generate(request)
 
 

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from corridor_jobs import GREEDY, jobs
 from learner_bench import spec
+from spawned_processes import spawned
 
 from agentrl_components.errors import RunError
 from agentrl_components.run.worker_group import WorkerGroup
@@ -54,13 +55,13 @@ def test_processes_with_environments_end_with_the_worker_processes(tmp_path) -> 
     manifest = spec(compute={"workers": 2}).model_copy(
         update={"environments": (Environment.model_validate(corridor),)}
     )
+    before = spawned()
     group = WorkerGroup(manifest, tmp_path)
     try:
         played = group.pool.map(Worker.play, [(jobs(1), GREEDY, 0)])
         ((episode,),) = played
         assert episode.ending is not Ending.LOST
-        children = psutil.Process().children(recursive=True)
-        processes = [one for one in children if "spawn_main" in " ".join(one.cmdline())]
+        processes = spawned(but=before)
         assert processes
     finally:
         group.close()

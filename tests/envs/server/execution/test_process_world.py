@@ -5,9 +5,9 @@ import os
 import signal
 from functools import partial
 
-import psutil
 import pytest
 from blocking_tasks import PausingTasks
+from spawned_processes import spawned
 
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import SessionError
@@ -23,12 +23,6 @@ async def seen(world):
     return first, steps
 
 
-def started_since(before):
-    """Processes with environments that this process has started."""
-    found = psutil.Process().children(recursive=True)
-    return [one for one in found if one not in before and "spawn_main" in " ".join(one.cmdline())]
-
-
 async def test_a_session_answers_as_one_in_this_process():
     world = ProcessWorld(CorridorTasks, workers=1)
     try:
@@ -38,26 +32,26 @@ async def test_a_session_answers_as_one_in_this_process():
 
 
 async def test_processes_start_with_the_first_sessions_and_are_gone_after_close():
-    before = psutil.Process().children(recursive=True)
+    before = spawned()
     world = ProcessWorld(CorridorTasks, workers=2)
     task = await world.task("train", 0)
-    assert started_since(before) == []
+    assert spawned(but=before) == []
     sessions = [world.session() for _ in range(4)]
     await asyncio.gather(*(session.reset(task) for session in sessions))
-    processes = started_since(before)
+    processes = spawned(but=before)
     assert len(processes) == 2
     await world.close()
     assert not any(process.is_running() for process in processes)
 
 
 async def test_a_killed_process_loses_its_own_sessions_only_and_is_replaced():
-    before = psutil.Process().children(recursive=True)
+    before = spawned()
     world = ProcessWorld(CorridorTasks, workers=2)
     try:
         task = await world.task("train", 0)
         lost, kept = world.session(), world.session()
         await lost.reset(task)
-        (process,) = started_since(before)
+        (process,) = spawned(but=before)
         await kept.reset(task)
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(SessionError, match="was lost when its worker process died"):
@@ -65,7 +59,7 @@ async def test_a_killed_process_loses_its_own_sessions_only_and_is_replaced():
         assert (await kept.step("left")).wellformed
         await lost.close()
         assert (await lost.reset(task)).text == (await kept.reset(task)).text
-        assert len(started_since(before)) == 2
+        assert len(spawned(but=before)) == 2
     finally:
         await world.close()
 

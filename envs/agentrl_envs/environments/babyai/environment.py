@@ -17,9 +17,8 @@ from agentrl_envs.errors import SessionError
 class BabyAISession:
     """Plays one task at a time."""
 
-    def __init__(self, form: TextForm) -> None:
-        self._form = form
-        self._levels = Levels()
+    def __init__(self, form: TextForm, levels: Levels) -> None:
+        self._form, self._levels = form, levels
         self._game: Game = None
         self._over = True
         self._truncated = False
@@ -45,7 +44,6 @@ class BabyAISession:
         return self._carry_out(plan)
 
     def close(self) -> None:
-        self._levels.close()
         self._game = None
         self._over = True
 

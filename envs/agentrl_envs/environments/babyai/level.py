@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections import OrderedDict
 from importlib.metadata import version
 from typing import Any
 
@@ -13,6 +15,8 @@ from agentrl_envs.errors import TaskError
 
 MINIGRID = version("minigrid")
 """A world is a function of the seed and of minigrid's version."""
+_KEPT = 1024
+"""Worlds that are kept, of about 3 KB each. The episodes of a group play the same one."""
 
 
 def build(level: str) -> Game:
@@ -25,34 +29,50 @@ def build(level: str) -> Game:
 
 
 class Levels:
-    """The level objects of one session, built once and reused."""
+    """The worlds of tasks. Sessions share it, also those in other threads."""
 
     def __init__(self) -> None:
         self._games: dict[str, Game] = {}
+        """A game of each level, which generates its worlds."""
+        self._worlds: OrderedDict[tuple[str, int], tuple[str, bytes]] = OrderedDict()
+        """Task id and saved state by level and seed, the one used last at the end."""
+        self._lock = threading.Lock()
 
     def reset(self, task: Task) -> Game:
-        """The world of `task`. Raises `TaskError` for a wrong payload, and if the content hash of
-        the world differs from the task id."""
+        """A game in the world of `task`. Raises `TaskError` for a wrong payload, and if the content
+        hash of the world differs from the task id."""
         level, seed = task.payload.get("level"), task.payload.get("seed")
         if level not in LEVELS or not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise TaskError(
                 f"task {task.id}: payload {dict(task.payload)!r} is not a BabyAI task; "
                 'it must hold a known "level" and a "seed" of 0 or more'
             )
-        if level not in self._games:
-            self._games[level] = build(level)
-        game = self._games[level]
-        game.reset(seed=seed)
-        found = task_id(level, game, grid_code(game))
+        from agentrl_envs.environments.babyai.headless import restored  # slow import
+
+        with self._lock:
+            found, state = self._world(level, seed)
         if task.id not in (in_split(found, "train"), in_split(found, "heldout")):
             raise TaskError(
                 f"task {task.id}: {level} with seed {seed} is {found} under minigrid {MINIGRID}; "
                 "use the minigrid version that dealt the task"
             )
-        return game
+        return restored(self._games[level], state)
 
-    def close(self) -> None:
-        self._games.clear()
+    def _world(self, level: str, seed: int) -> tuple[str, bytes]:
+        from agentrl_envs.environments.babyai.headless import saved
+
+        if (level, seed) in self._worlds:
+            self._worlds.move_to_end((level, seed))
+            return self._worlds[level, seed]
+        if level not in self._games:
+            self._games[level] = build(level)
+        game = self._games[level]
+        game.reset(seed=seed)
+        world = task_id(level, game, grid_code(game)), saved(game)
+        self._worlds[level, seed] = world
+        if len(self._worlds) > _KEPT:
+            self._worlds.popitem(last=False)
+        return world
 
 
 def object_code(thing: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentrl_envs.env import Split, Task, split_of
 from agentrl_envs.environments.babyai.environment import BabyAISession
-from agentrl_envs.environments.babyai.level import build, grid_code, task_id
+from agentrl_envs.environments.babyai.level import Levels, build, grid_code, task_id
 from agentrl_envs.environments.babyai.options import BabyAIOptions, short_name
 from agentrl_envs.environments.babyai.published.prompt import PROMPT
 from agentrl_envs.environments.babyai.published.session import PublishedSession
@@ -73,6 +73,7 @@ class BabyAITasks:
         self.options = options or BabyAIOptions()
         self._form: TextForm = Terse() if self.options.text == "terse" else AgentGym()
         self._published = PublishedTasks() if self.options.ids == "agentgym" else None
+        self._levels = Levels()
         self._scans = [_SeedScan(level) for level in self.options.levels]
 
     def instructions(self) -> str:
@@ -98,8 +99,8 @@ class BabyAITasks:
 
     def environment(self) -> BabyAISession | PublishedSession:
         if self.options.compat == "agentgym":
-            return PublishedSession()
-        return BabyAISession(self._form)
+            return PublishedSession(self._levels)
+        return BabyAISession(self._form, self._levels)
 
     def vocabulary(self) -> tuple[str, ...] | None:
         return self._form.vocabulary()

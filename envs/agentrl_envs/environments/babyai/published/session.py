@@ -28,8 +28,8 @@ class PublishedSession:
     _sight: Sight
     _menu: Menu
 
-    def __init__(self) -> None:
-        self._levels = Levels()
+    def __init__(self, levels: Levels) -> None:
+        self._levels = levels
         self._game: Game = None
         self._ended = self._truncated = False
 
@@ -59,7 +59,6 @@ class PublishedSession:
         return self._step(self._seen(why), wellformed=False)
 
     def close(self) -> None:
-        self._levels.close()
         self._game = None
 
     def _execute(self, plan: tuple[int, ...]) -> Step:

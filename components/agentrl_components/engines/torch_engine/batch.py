@@ -33,6 +33,8 @@ KEY_STEP = 16
 """The key axis of attention is padded to a multiple of this, because the exponential of a remainder
 is computed by scalar code, whose bits differ."""
 
+ZERO, MINUS_INFINITY = np.float32(0), np.float32(-np.inf)
+
 MAX_ROWS_PER_REAL_ROW = 1.5
 """Padding rows are added up to this factor if that avoids copying the keys of all rows."""
 
@@ -45,8 +47,8 @@ class RowGroup:
     """Cache slots; a slice if they are contiguous."""
     places_BL: NDArray[np.int64]
     """Index of each new token among the packed tokens; padding repeats the row's last one."""
-    mask_BLT: NDArray[np.bool_]
-    """True for the keys that a token attends to."""
+    mask_BLT: NDArray[np.float32]
+    """0 for the keys that a token attends to, and -inf for others."""
     real_BL: NDArray[np.bool_]
     """False for padding."""
 
@@ -91,13 +93,13 @@ class Batch:
         self.last_B = np.concatenate([self._ends - 1, np.full(padding, self.real - 1)])
         """Index of each row's last token; padding repeats the last row's."""
 
-    def places(self, slot_tokens: int) -> NDArray[np.int64]:
-        """Index [N] of each token's key in a cache with `slot_tokens` tokens per slot. Padding is
-        written to slot 0, which no session uses."""
-        places_N = np.arange(-self.real, self.size - self.real)
-        rows = np.repeat(self._slots, self._sizes) * slot_tokens
-        places_N[: self.real] = rows + self.positions_N[: self.real]
-        return places_N
+    def places(self, kv_heads: int, slot_tokens: int) -> NDArray[np.int64]:
+        """Index [N x K] of each token's key of each head in a cache [S, K, T] with `slot_tokens`
+        tokens per slot. Padding is written to slot 0, which no session uses."""
+        slots_N = np.zeros(self.size, dtype=np.int64)
+        slots_N[: self.real] = np.repeat(self._slots, self._sizes)
+        places_N = slots_N * kv_heads * slot_tokens + self.positions_N
+        return (places_N[:, None] + np.arange(kv_heads) * slot_tokens).reshape(-1)
 
     def row_groups(self) -> Iterator[RowGroup]:
         """Rows grouped by their number of new tokens, rounded up to a power of two, and by their
@@ -117,7 +119,7 @@ class Batch:
         return RowGroup(
             slots_B=slots_B,
             places_BL=self._firsts[members, None] + offset_BL,
-            mask_BLT=np.arange(seen)[None, None, :] <= position_BL[:, :, None],
+            mask_BLT=np.where(np.arange(seen) <= position_BL[:, :, None], ZERO, MINUS_INFINITY),
             real_BL=real_B[:, None] & (np.arange(width)[None, :] < self._sizes[members, None]),
         )
 

@@ -1,7 +1,7 @@
 """Key-value cache of the torch engine, and attention over it.
 
 Legend: N packed new tokens, B rows, L new tokens of a row (padded), T keys, H query heads, K key
-heads, G = H / K, D head width, S cache slots, Q = G x L, P = B x L.
+heads, G = H / K, D head width, S cache slots, Q = G x L, P = B x L, W = N x K.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from torch import Tensor
 
 
 class SlotCache:
-    """Keys and values of S sessions with up to T tokens each. Grows by doubling."""
+    """Keys and values of S sessions with up to T tokens each. Grows by doubling.
+
+    All keys of a head follow one another, because attention reads them head by head."""
 
     def __init__(
         self, layers: int, kv_heads: int, width: int, dtype: torch.dtype, device: torch.device
     ) -> None:
-        self._shape = (kv_heads, width)
         self.slots = self.tokens = 0
-        none_STKD = torch.zeros(0, 0, kv_heads, width, dtype=dtype, device=device)
-        self.k = [none_STKD] * layers
-        self.v = [none_STKD] * layers
+        none_SKTD = torch.zeros(0, kv_heads, 0, width, dtype=dtype, device=device)
+        self.k = [none_SKTD] * layers
+        self.v = [none_SKTD] * layers
 
     def fit(self, slots: int, tokens: int) -> None:
         """Grow the cache to at least `slots` slots of `tokens` tokens."""
@@ -34,8 +35,8 @@ class SlotCache:
         long = self.tokens if tokens <= self.tokens else max(64, 2 * self.tokens, tokens)
         for held in (self.k, self.v):
             for i, old in enumerate(held):
-                grown = old.new_zeros(wide, long, *self._shape)
-                grown[: self.slots, : self.tokens] = old
+                grown = old.new_zeros(wide, old.shape[1], long, old.shape[3])
+                grown[: self.slots, :, : self.tokens] = old
                 held[i] = grown
         self.slots, self.tokens = wide, long
 
@@ -49,8 +50,8 @@ class Bucket:
     places_BL: Tensor
     """Index into the packed tokens; padding repeats the row's last token."""
     mask_B1QT: Tensor
-    """True for the keys that a query attends to. The queries of the G heads that share a key head
-    follow one another."""
+    """0 for the keys that a query attends to, and -inf for others. The queries of the G heads that
+    share a key head follow one another."""
     rows_N: Tensor
     """Indices of this bucket's packed tokens..."""
     picks_N: Tensor
@@ -61,13 +62,14 @@ class CachedAttention:
     """Implements `decoder.Attend`: new tokens of many sessions are written to the cache and attend
     to all earlier tokens of their session."""
 
-    def __init__(self, cache: SlotCache, places_N: Tensor, buckets: Sequence[Bucket]) -> None:
-        self.cache, self.places_N, self.buckets = cache, places_N, buckets
+    def __init__(self, cache: SlotCache, places_W: Tensor, buckets: Sequence[Bucket]) -> None:
+        """`places_W`: index of each new token's key of each head in the flattened [S, K, T]."""
+        self.cache, self.places_W, self.buckets = cache, places_W, buckets
 
     def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
-        k_STKD, v_STKD = self.cache.k[layer], self.cache.v[layer]
-        k_STKD.view(-1, *k_STKD.shape[2:]).index_copy_(0, self.places_N, k_NKD)
-        v_STKD.view(-1, *v_STKD.shape[2:]).index_copy_(0, self.places_N, v_NKD)
+        k_SKTD, v_SKTD = self.cache.k[layer], self.cache.v[layer]
+        k_SKTD.flatten(0, 2).index_copy_(0, self.places_W, k_NKD.flatten(0, 1))
+        v_SKTD.flatten(0, 2).index_copy_(0, self.places_W, v_NKD.flatten(0, 1))
         heads, width = q_NHD.shape[1:]
         kv_heads = k_NKD.shape[1]
         out_NHD = torch.empty_like(q_NHD)
@@ -83,8 +85,8 @@ class CachedAttention:
             )
             out_BKQD = F.scaled_dot_product_attention(
                 q_BKQD,
-                k_STKD[bucket.slots_B, :seen].transpose(1, 2),
-                v_STKD[bucket.slots_B, :seen].transpose(1, 2),
+                k_SKTD[bucket.slots_B, :, :seen],
+                v_SKTD[bucket.slots_B, :, :seen],
                 attn_mask=bucket.mask_B1QT,
             )
             out_PHD = (

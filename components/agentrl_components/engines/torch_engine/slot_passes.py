@@ -33,6 +33,7 @@ class SlotPasses:
         self._cache = SlotCache(
             shape.layers, shape.kv_heads, shape.head_width, weight.dtype, weight.device
         )
+        self._kv_heads = shape.kv_heads
         self._group = shape.heads // shape.kv_heads
         self._rows = row_counts(shape, weight.dtype, weight.device).by(
             activation_step(shape.intermediate)
@@ -55,7 +56,7 @@ class SlotPasses:
             self._tensor(batch.positions_N),
             CachedAttention(
                 self._cache,
-                self._tensor(batch.places(self._cache.tokens)),
+                self._tensor(batch.places(self._kv_heads, self._cache.tokens)),
                 [self._bucket(rows) for rows in batch.row_groups()],
             ),
         )
@@ -69,7 +70,9 @@ class SlotPasses:
         return Bucket(
             slots_B=slots if isinstance(slots, slice) else self._tensor(slots),
             places_BL=self._tensor(rows.places_BL),
-            mask_B1QT=self._tensor(np.tile(rows.mask_BLT, (1, self._group, 1))[:, None]),
+            mask_B1QT=self._tensor(np.tile(rows.mask_BLT, (1, self._group, 1))[:, None]).to(
+                self._decoder.model.embed_tokens.weight.dtype
+            ),
             rows_N=self._tensor(rows.places_BL[rows.real_BL]),
             picks_N=self._tensor(np.flatnonzero(rows.real_BL.reshape(-1))),
         )

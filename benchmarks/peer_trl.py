@@ -138,6 +138,10 @@ class Rollouts:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._trainers: dict[tuple[int, ...], GRPOTrainer] = {}
+        self.lengths: list[int] = []
+        """Prompt tokens of each episode of the last phase."""
+        self.masks: list[list[bool]] = []
+        """For each token after the prompt, whether the agent sampled it."""
 
     def play(
         self, rollouts: int, group: int, turns: int, turn_tokens: int, latency_ms: float
@@ -163,7 +167,9 @@ class Rollouts:
             began = time.perf_counter()
             out = generate(held, prompts)
             found["seconds"] = time.perf_counter() - began
-            _, completions, masks, *_ = out
+            prompt_ids, completions, masks, *_ = out
+            self.lengths = [len(ids) for ids in prompt_ids]
+            self.masks = [[bool(own) for own in mask] for mask in masks]
             found["sampled"] = sum(sum(mask) for mask in masks)
             found["tokens"] = sum(len(ids) for ids in completions)
             return out
@@ -222,6 +228,20 @@ class Updates:
         return {"seconds": time.perf_counter() - began}
 
 
+def iteration(
+    playing: Rollouts, updating: Updates, micros: list[int], **load: Any
+) -> dict[str, Any]:
+    """A rollout phase, and a training step on its episodes with each number of episodes per
+    micro-batch. Returns the rollout's measurements, and the seconds of the steps."""
+    played = playing.play(**load)
+    signs = [1.0 if row % 2 else -1.0 for row in range(len(playing.masks))]
+    steps = {
+        str(micro): updating.step(playing.lengths, playing.masks, signs, micro)["seconds"]
+        for micro in micros
+    }
+    return played | {"updates": steps}
+
+
 def padded(
     prompts: list[int], replies: list[list[bool]], advantages: list[float], micro: int, words: int
 ) -> list[dict[str, torch.Tensor]]:
@@ -268,6 +288,8 @@ def main() -> None:
                 answer = rollouts.play(**question)
             case "update":
                 answer = updates.step(**question)
+            case "iteration":
+                answer = iteration(rollouts, updates, **question)
             case other:
                 raise ValueError(f"unknown request: {other}")
         answers.write(json.dumps(answer) + "\n")

@@ -162,15 +162,9 @@ def measure(
 
 def play_ours(ours: workers.Workers, load: Load, iteration: int) -> Phase:
     """One rollout phase on all workers of AgentRL."""
-    every = room.jobs(load, iteration)
-    parts = [
-        [job for job in every if job.group % ours.pool.size == part]
-        for part in range(ours.pool.size)
-    ]
     began = time.perf_counter()
-    played = ours.pool.map(room.play, [(part, load.rules(), load.latency_ms) for part in parts])
+    episodes = room.play_on(ours.pool, load, iteration)
     seconds = time.perf_counter() - began
-    episodes = [episode for some in played for episode in some]
     return Phase(
         seconds=seconds,
         sampled=sum(e.num_sampled for e in episodes),

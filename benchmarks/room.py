@@ -10,6 +10,7 @@ from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.trajectory.record import Trajectory
+from agentrl_components.workers.pool import WorkerPool
 from agentrl_components.workers.worker import Worker
 from agentrl_envs.env import Observation, Split, Step, Task, content_id
 
@@ -136,3 +137,11 @@ def play(worker: Worker, some: list[Job], rules: Rules, latency_ms: float) -> li
     rollout = TokenRollout(worlds, worker.dialogue, worker.spec.rollout.retries, len(some))
     engine = CheckedEngine(TorchEngine(worker.decoder))
     return asyncio.run(rollout.play(some, rules, engine))
+
+
+def play_on(pool: WorkerPool, load: Load, iteration: int) -> list[Trajectory]:
+    """Play a phase on all workers of a pool; the episodes of a group are played by one worker."""
+    every = jobs(load, iteration)
+    parts = [[job for job in every if job.group % pool.size == part] for part in range(pool.size)]
+    played = pool.map(play, [(part, load.rules(), load.latency_ms) for part in parts])
+    return [episode for some in played for episode in some]

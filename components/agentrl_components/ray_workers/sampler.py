@@ -101,7 +101,11 @@ class Sampler:
             adapters, self._adapters = self._adapters, {}
             with TemporaryDirectory(prefix="agentrl-") as folder:
                 write_adapters(Path(folder), self._vllm_lora, adapters)
-                await self._on_loop(self._player.vllm.use_adapters(Path(folder), version))
+                await self._on_loop(
+                    self._player.vllm.use_adapters(
+                        Path(folder), version, self._spec.rollout.interrupt
+                    )
+                )
         self._version = version
         self._newer.set()
         self._newer = asyncio.Event()

@@ -16,6 +16,7 @@ from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.samplers import RaySamplers
+from agentrl_components.spec import Samplers
 from agentrl_components.trajectory.record import Ending
 
 pytest.importorskip("ray")
@@ -119,5 +120,22 @@ def test_with_lora_only_the_adapters_are_handed_over(folder):
         adapters = 2 * 3 * 4 * (64 + 64) * 4
         for one in (samplers, torch_samplers):
             assert [h.bytes for h in one.handed_over] == [adapters]
+    finally:
+        trainers.close()
+
+
+def test_an_engine_over_two_processes_gives_the_replies_of_one(folder):
+    manifest = spec(model=MODEL, rollout={"engine": "vllm"})
+    trainers = open_trainers(manifest, folder, 1)
+    try:
+        train(trainers, manifest, 2)
+        wanted, _ = expected(manifest, folder, trainers, adapters=False)
+        # A manifest may split an engine over GPUs only.
+        compute = manifest.compute.model_copy(update={"samplers": Samplers(tensor_parallel=2)})
+        split = manifest.model_copy(update={"compute": compute})
+        (played,), samplers = play(split, folder, trainers, False)
+        assert_same(played, wanted)
+        (hand_over,) = samplers.handed_over
+        assert hand_over.bytes == sum(t.nbytes for t in trainers.weights().values())
     finally:
         trainers.close()

@@ -33,14 +33,6 @@ VIOLATIONS: list[Violation] = [
         ["spec.rollout.interrupt"],
     ),
     (
-        "interrupt_needs_torch_engine",
-        (
-            "compute.ray=embedded",
-            "rollout={maxStaleness: 1, interrupt: abort, engine: vllm}",
-        ),
-        ["spec.rollout.interrupt"],
-    ),
-    (
         "tensor_parallel_needs_vllm",
         ("compute={ray: embedded, samplers: {gpus: 3, tensorParallel: 3}}",),
         ["spec.compute.samplers.tensorParallel"],

@@ -18,9 +18,9 @@ of the next larger one."""
 
 
 def room_for(rank: int) -> dict[str, Any]:
-    """vLLM's arguments for two sets of adapters of a rank: the one in use, and the next one."""
+    """vLLM's arguments for a set of adapters of a rank."""
     largest = next(room for room in RANKS if room >= rank)
-    return {"enable_lora": True, "max_loras": 2, "max_lora_rank": largest}
+    return {"enable_lora": True, "max_loras": 1, "max_lora_rank": largest}
 
 
 def write_adapters(folder: Path, lora: Lora, adapters: Mapping[str, Tensor]) -> None:

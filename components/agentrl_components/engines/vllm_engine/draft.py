@@ -15,9 +15,13 @@ class Draft:
 
     request: Request
     trie: Trie
+    version: int
+    """Version of the weights that sample the next token."""
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     allowed: list[tuple[int, ...]] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+    """Version of the weights at each token."""
     stop: Stop | None = None
     """Why it ended. None: it has not ended."""
 
@@ -25,7 +29,7 @@ class Draft:
         """Token ids that may come next."""
         return self.trie.allowed(self.trie.at(self.ids))
 
-    def generation(self, version: int) -> Generation:
+    def generation(self) -> Generation:
         """The reply, once it has ended."""
         assert self.stop is not None
         return Generation(
@@ -34,7 +38,8 @@ class Draft:
             sampled=tuple(len(choices) > 1 for choices in self.allowed),
             allowed=tuple(self.allowed),
             stop=self.stop,
-            version=version,
+            version=self.versions[0],
+            versions=tuple(self.versions) if len(set(self.versions)) > 1 else None,
         )
 
     def force(self) -> None:
@@ -48,6 +53,7 @@ class Draft:
         self.ids.append(token)
         self.logprobs.append(logprob)
         self.allowed.append(choices)
+        self.versions.append(self.version)
         if token in self.request.sampling.stop:
             self.stop = Stop.STOP
         elif len(self.ids) >= self.request.sampling.max_tokens:

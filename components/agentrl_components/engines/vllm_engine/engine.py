@@ -6,6 +6,10 @@ turns of an episode are read from vLLM's prefix cache, in whole blocks.
 Seeds are per request, but rounding may depend on the rest of the batch, so a reply is repeatable
 unless a random number falls within a rounding error of a boundary.
 
+New weights drop all cached keys and values, also those of replies that go on (`continue`): vLLM
+reads prompt and reply again before it samples the next token, so every log-probability is that of
+the weights of its version alone.
+
 An admissible reply is one request: `admissible.AdmissibleReplies` restricts its tokens. Tokens that
 are forced at its beginning or end are appended without vLLM.
 """
@@ -18,19 +22,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentrl_components.engines.engine import Generation, Request, Sampling, Stop
+from agentrl_components.engines.engine import Generation, Request, Stop
 from agentrl_components.engines.vllm_engine import weights as loading
 from agentrl_components.engines.vllm_engine.draft import Draft, open_trie
 from agentrl_components.engines.vllm_engine.loop import VllmLoop
+from agentrl_components.engines.vllm_engine.sampling import Sampled, params_of, sampled
 from agentrl_components.engines.vllm_engine.start import VllmOptions, start_vllm, stop_vllm
 from agentrl_components.errors import EngineError
 from agentrl_components.spec.fields.rollout import Interrupt
 
 if TYPE_CHECKING:
     import torch
-
-MIN_TEMPERATURE = 0.01
-"""vLLM raises lower temperatures to this, and its log-probabilities are those at this one."""
 
 
 class VllmEngine:
@@ -50,13 +52,12 @@ class VllmEngine:
         """
         self._loop = VllmLoop(partial(start, folder, options))
         self._shapes = loading.shapes_in(folder)
-        self._version = version
+        self._versions = [version]
+        """Versions of all weights so far; the last is in use."""
         self._load_lock = asyncio.Lock()
         self._updated: set[str] = set()
         """Weights that have been loaded since `start_update`."""
         self._asleep = False
-        self._adapter_sets = 0
-        """Sets of adapters so far."""
         self._pending: set[asyncio.Task[Generation]] = set()
         self.prompt_tokens = 0
         """Prompt tokens of all requests to vLLM so far."""
@@ -64,15 +65,22 @@ class VllmEngine:
         """The tokens that were read from the prefix cache."""
 
     async def generate(self, request: Request) -> Generation:
-        """One reply, which joins the batch at the next step. Waits while weights are loaded."""
-        async with self._load_lock:
-            if self._asleep:
-                raise EngineError("vLLM sleeps until weights are loaded")
-            sample = self._unrestricted if request.admissible is None else self._restricted
-            reply = asyncio.create_task(sample(request))
-            self._pending.add(reply)
-            reply.add_done_callback(self._pending.discard)
-        return await reply
+        """One reply, which joins the batch at the next step. Waits while weights are loaded; if
+        they `abort` the reply, it starts again."""
+        while True:
+            async with self._load_lock:
+                if self._asleep:
+                    raise EngineError("vLLM sleeps until weights are loaded")
+                sample = self._unrestricted if request.admissible is None else self._restricted
+                reply = asyncio.create_task(sample(request))
+                self._pending.add(reply)
+                reply.add_done_callback(self._pending.discard)
+            try:
+                return await reply
+            except asyncio.CancelledError:
+                caller = asyncio.current_task()
+                if caller is None or caller.cancelling():
+                    raise
 
     async def release(self, session: int) -> None:
         """Does nothing: vLLM reuses the least recently used cache blocks."""
@@ -84,8 +92,7 @@ class VllmEngine:
         version: int,
         interrupt: Interrupt = "finish",
     ) -> None:
-        """Copy weights into vLLM. Waits for pending replies, which use the old version: only
-        `finish` is implemented, which a rule of the manifest enforces.
+        """`start_update`, `update` and `finish_update` in one call.
 
         `weights` has every weight under the name that transformers uses. The tensors may be changed
         after the call.
@@ -100,12 +107,11 @@ class VllmEngine:
         await self.finish_update(version)
 
     async def start_update(self, interrupt: Interrupt = "finish") -> None:
-        """Begin to load new weights in parts. Waits for pending replies; new requests wait until
-        `finish_update`."""
-        assert interrupt == "finish"
+        """Begin to load new weights in parts. Pending replies are finished with the old weights
+        first; or they wait for the new ones, and then go on or start again, as `interrupt` says.
+        New requests wait until `finish_update`."""
         await self._load_lock.acquire()
-        if self._pending:
-            await asyncio.wait(self._pending)
+        await self._interrupt(interrupt)
         self._updated = set()
         if self._asleep:
             await self._load_step(loading.wake)
@@ -125,12 +131,12 @@ class VllmEngine:
     async def finish_update(self, version: int) -> None:
         """Use the new weights from now on. Raises `EngineError` if some were not loaded; then every
         later request fails too."""
-        await self._load_step(partial(loading.finish, self._shapes, self._updated))
+        label = str(len(self._versions))
+        await self._load_step(partial(loading.finish, self._shapes, self._updated, label))
         if self._asleep:
             await self._load_step(loading.wake_cache)
             self._asleep = False
-        self._version = version
-        self._load_lock.release()
+        self._go_on(version)
 
     async def sleep(self) -> None:
         """Give the device memory of weights and cache back, until weights are loaded: then the
@@ -144,23 +150,40 @@ class VllmEngine:
 
     def use_as(self, version: int) -> None:
         """Call the weights that are loaded now `version`."""
-        self._version = version
+        self._versions[-1] = version
 
-    async def use_adapters(self, folder: Path, version: int) -> None:
-        """Add the adapters in `folder`, which has peft's layout, to the weights from now on. Waits
-        for pending replies. Raises `EngineError` if they do not fit; then every later request fails
-        too."""
+    async def use_adapters(
+        self, folder: Path, version: int, interrupt: Interrupt = "finish"
+    ) -> None:
+        """Add the adapters in `folder`, which has peft's layout, to the weights from now on, in the
+        place of earlier ones. Pending replies are treated as `start_update` treats them. Raises
+        `EngineError` if the adapters do not fit; then every later request fails too."""
         await self._load_lock.acquire()
-        if self._pending:
-            await asyncio.wait(self._pending)
-        self._adapter_sets += 1
-        await self._load_step(partial(self._loop.use_adapters, folder, self._adapter_sets))
-        self._version = version
-        self._load_lock.release()
+        await self._interrupt(interrupt)
+        await self._load_step(partial(self._loop.use_adapters, folder))
+        await self._load_step(partial(loading.use, str(len(self._versions))))
+        self._go_on(version)
 
     async def join_nccl(self, group: Mapping[str, Any]) -> None:
         """Join the process group over which weights are received."""
         await self._loop.call(partial(loading.join, group))
+
+    async def _interrupt(self, how: Interrupt) -> None:
+        """Wait until vLLM works on no reply: none is left, or they pause."""
+        if how == "continue":
+            self._loop.pause()
+            return
+        if how == "abort":
+            for reply in self._pending:
+                reply.cancel()
+        if self._pending:
+            await asyncio.wait(self._pending)
+
+    def _go_on(self, version: int) -> None:
+        """Use the weights that were loaded, and let replies and requests go on."""
+        self._versions.append(version)
+        self._loop.resume()
+        self._load_lock.release()
 
     async def _load_step(self, step: Callable[[Any], None]) -> None:
         try:
@@ -176,68 +199,41 @@ class VllmEngine:
         await self._loop.close(stop_vllm)
 
     async def _unrestricted(self, request: Request) -> Generation:
-        version, sampling = self._version, request.sampling
-        params = _params(sampling, request.seed, sampling.max_tokens)
-        ids, logprobs, stopped = await self._sample(list(request.ids), params)
+        sampling = request.sampling
+        params = params_of(sampling, request.seed, sampling.max_tokens)
+        reply = await self._sample(list(request.ids), params)
         return Generation(
-            ids=ids,
-            logprobs=logprobs,
-            sampled=(True,) * len(ids),
+            ids=reply.ids,
+            logprobs=reply.logprobs,
+            sampled=(True,) * len(reply.ids),
             allowed=None,
-            stop=Stop.STOP if stopped else Stop.LENGTH,
-            version=version,
+            stop=Stop.STOP if reply.stopped else Stop.LENGTH,
+            version=reply.versions[0],
+            versions=reply.versions if len(set(reply.versions)) > 1 else None,
         )
 
     async def _restricted(self, request: Request) -> Generation:
         trie = open_trie(request)
-        draft, version, limit = Draft(request, trie), self._version, request.sampling.max_tokens
+        draft, limit = Draft(request, trie, self._versions[-1]), request.sampling.max_tokens
         draft.force()
         start = len(draft.ids)
         if draft.stop is None:
-            params = _params(request.sampling, request.seed, min(trie.choice_depth, limit) - start)
+            tokens = min(trie.choice_depth, limit) - start
+            params = params_of(request.sampling, request.seed, tokens)
             # Keys of `admissible`, which cannot be imported without vLLM.
             params.extra_args = {"admissible": request.admissible, "admissible_start": start}
-            ids, logprobs, _ = await self._sample([*request.ids, *draft.ids], params)
+            reply = await self._sample([*request.ids, *draft.ids], params)
             while draft.stop is None:
                 place = len(draft.ids) - start
-                draft.append(ids[place], logprobs[place], draft.choices())
+                draft.version = reply.versions[place]
+                draft.append(reply.ids[place], reply.logprobs[place], draft.choices())
                 draft.force()
-        return draft.generation(version)
+        return draft.generation()
 
-    async def _sample(
-        self, ids: list[int], params: Any
-    ) -> tuple[tuple[int, ...], tuple[float, ...], bool]:
-        """Token ids and log-probabilities after `ids`, and whether they end with a stop token."""
+    async def _sample(self, ids: list[int], params: Any) -> Sampled:
+        """The tokens that vLLM samples after `ids`."""
         output = await self._loop.sample(ids, params)
         self.prompt_tokens += len(ids)
         self.cached_tokens += output.num_cached_tokens or 0
-        (reply,) = output.outputs
-        logprobs = tuple(
-            place[token].logprob
-            for place, token in zip(reply.logprobs, reply.token_ids, strict=True)
-        )
-        return tuple(reply.token_ids), logprobs, reply.finish_reason == "stop"
-
-
-def _params(sampling: Sampling, seed: int, max_tokens: int) -> Any:
-    from vllm import SamplingParams
-    from vllm.exceptions import VLLMValidationError
-    from vllm.sampling_params import RequestOutputKind
-
-    if 0 < sampling.temperature < MIN_TEMPERATURE:
-        raise EngineError(f"vLLM needs temperature 0 or at least {MIN_TEMPERATURE}: {sampling}")
-    try:
-        return SamplingParams(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            max_tokens=max_tokens,
-            seed=seed & (1 << 63) - 1,  # torch generators take signed numbers
-            stop_token_ids=list(sampling.stop),
-            ignore_eos=True,  # replies end with `sampling.stop` only
-            logprobs=0,  # of the sampled token only
-            skip_clone=True,  # nothing else uses the object
-            detokenize=False,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-        )
-    except VLLMValidationError as error:
-        raise EngineError(f"vLLM refuses {sampling}: {error}") from error
+        (completion,) = output.outputs
+        return sampled(completion, self._versions)

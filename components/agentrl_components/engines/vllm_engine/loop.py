@@ -30,6 +30,9 @@ class VllmLoop:
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self._stepping: asyncio.Task[None] | None = None
         self._failure: RunError | None = None
+        self._resumed = asyncio.Event()
+        """Not set while vLLM pauses."""
+        self._resumed.set()
         self._adapters: Any = None
         """vLLM's `LoRARequest` that later requests use."""
         try:
@@ -72,21 +75,29 @@ class VllmLoop:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, act)
 
-    def use_adapters(self, folder: Path, number: int, engine: Any) -> None:
-        """In the thread: use the adapters in `folder` for later requests. `number` is another one
-        at each call: vLLM keeps cached keys and values apart by it."""
+    def pause(self) -> None:
+        """Take no more steps until `resume`, after the one that is under way. `call` works on."""
+        self._resumed.clear()
+
+    def resume(self) -> None:
+        """Go on with all requests."""
+        self._resumed.set()
+
+    def use_adapters(self, folder: Path, engine: Any) -> None:
+        """In the thread: use the adapters in `folder` from now on, in the place of earlier ones,
+        also for requests that pause."""
         from vllm.lora.request import LoRARequest
 
-        before = self._adapters
-        self._adapters = LoRARequest(f"adapters-{number}", number, str(folder))
-        if not engine.add_lora(self._adapters):
+        new = LoRARequest("adapters", 1, str(folder), load_inplace=True)
+        if not engine.add_lora(new):
             raise RuntimeError(f"vLLM did not load the adapters in {folder}")
-        if before is not None:
-            engine.remove_lora(before.lora_int_id)
+        self._adapters = LoRARequest("adapters", 1, str(folder))  # which loads nothing again
 
     def fail(self, failure: RunError) -> None:
-        """Answer every later request with `failure`."""
+        """Answer all requests, and every later one, with `failure`."""
         self._failure = failure
+        self._fail_waiting(failure)
+        self.resume()
 
     async def close(self, stop: Callable[[Any], None]) -> None:
         """Fail pending requests with `EngineError`; call `stop` with the engine in its thread."""
@@ -103,13 +114,14 @@ class VllmLoop:
         """Step while there are requests."""
         loop = asyncio.get_running_loop()
         while self._new or self._cancelled or self._waiting:
+            await self._resumed.wait()
             new, self._new = self._new, []
             cancelled, self._cancelled = self._cancelled, []
             for key, ended in await loop.run_in_executor(
                 self._thread, self._advance, new, cancelled
             ):
                 answer = self._waiting.pop(key, None)
-                if answer is None:  # cancelled meanwhile
+                if answer is None or answer.done():  # cancelled, or failed, meanwhile
                     continue
                 if isinstance(ended, EngineError):
                     answer.set_exception(ended)
@@ -119,7 +131,8 @@ class VllmLoop:
     def _advance(
         self, new: Sequence[tuple[str, list[int], Any]], cancelled: list[str]
     ) -> list[tuple[str, Any]]:
-        """In the thread: add new requests, then step until a reply ends or more have arrived."""
+        """In the thread: add new requests, then step until a reply ends, more have arrived, or
+        stepping pauses."""
         from vllm.exceptions import VLLMClientError
 
         ended: list[tuple[str, Any]] = []
@@ -133,7 +146,7 @@ class VllmLoop:
             self._engine.abort_request(cancelled)
         while self._engine.has_unfinished_requests():
             ended += [(out.request_id, out) for out in self._engine.step() if out.finished]
-            if ended or self._new or self._cancelled:
+            if ended or self._new or self._cancelled or not self._resumed.is_set():
                 break
         return ended
 
@@ -147,6 +160,9 @@ class VllmLoop:
             error.__cause__ = cause
         else:
             return
+        self._fail_waiting(error)
+
+    def _fail_waiting(self, error: RunError) -> None:
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(error)

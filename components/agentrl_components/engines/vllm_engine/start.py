@@ -107,7 +107,9 @@ def _start(folder: Path, options: VllmOptions) -> Any:
     arguments = EngineArgs(**_arguments(folder, options), weight_transfer_config=transfer)
     if on_cpu:
         _prepare_model(folder)
-    return LLMEngine.from_engine_args(arguments, usage_context=UsageContext.ENGINE_CONTEXT)
+    engine = LLMEngine.from_engine_args(arguments, usage_context=UsageContext.ENGINE_CONTEXT)
+    engine.set_weight_version("0")  # place in `VllmEngine`'s versions
+    return engine
 
 
 def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:

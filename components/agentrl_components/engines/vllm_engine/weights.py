@@ -81,8 +81,9 @@ def wake_cache(engine: Any) -> None:
 
 
 def start(engine: Any) -> None:
-    """Begin to load weights. Call this and the following functions between two steps, without
-    pending replies."""
+    """Begin to load weights. Call this and the following functions between two steps. Pending
+    replies pause until `finish`."""
+    engine.collective_rpc("synchronize_device")  # vLLM may have begun the next step of such replies
     engine.collective_rpc("start_weight_update")
 
 
@@ -101,12 +102,22 @@ def receive(update: Mapping[str, Any], engine: Any) -> None:
     engine.collective_rpc("update_weights", kwargs={"update_info": update})
 
 
-def finish(shapes: Mapping[str, tuple[int, ...]], loaded: Collection[str], engine: Any) -> None:
-    """End loading and drop cached keys and values of the old weights. Raises `EngineError` if some
-    weights were not loaded."""
+def finish(
+    shapes: Mapping[str, tuple[int, ...]], loaded: Collection[str], name: str, engine: Any
+) -> None:
+    """End loading, and `use` the weights. Raises `EngineError` if some weights were
+    not loaded."""
     refuse(missing(shapes, loaded))
     engine.collective_rpc("finish_weight_update")
-    if not engine.reset_prefix_cache():
+    use(name, engine)
+
+
+def use(name: str, engine: Any) -> None:
+    """Use what was loaded from now on: outputs call it `name`, and cached keys and values of
+    earlier weights are dropped. vLLM computes those of replies that pause again; a token that it
+    has begun to sample for them with the earlier weights is dropped too."""
+    engine.set_weight_version(name)
+    if not engine.reset_prefix_cache(reset_running_requests=True):
         raise RuntimeError("the prefix cache is in use and still has keys of the old version")
 
 

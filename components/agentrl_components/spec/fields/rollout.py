@@ -54,7 +54,7 @@ class Rollout(SpecModel):
     interrupt: Interrupt = "finish"
     """What new weights do to replies under way, with compute.ray and maxStaleness above 0.
     `finish`: the engine finishes them with the old weights first. `continue`: they go on with the
-    new weights; the version is kept for each token. `abort`: they are sampled again from their
-    first token (torch engine only, like `continue`)."""
+    new weights, which read all of their tokens again; the version is kept for each token. `abort`:
+    they are sampled again from their first token."""
     concurrency: int = Field(default=256, ge=1, le=65536)
     """Episodes in flight at the same time in each worker process."""

@@ -96,22 +96,6 @@ def interrupt_needs_streaming(spec: RunSpec) -> Iterator[Mistake]:
 
 
 @rule(
-    "rollout.engine",
-    "rollout.interrupt",
-    cel="self.rollout.interrupt == 'finish' || self.rollout.engine == 'torch'",
-)
-def interrupt_needs_torch_engine(spec: RunSpec) -> Iterator[Mistake]:
-    """rollout.interrupt other than finish requires rollout.engine torch."""
-    rollout = spec.rollout
-    if rollout.interrupt != "finish" and rollout.engine != "torch":
-        yield Mistake(
-            field="spec.rollout.interrupt",
-            reason=f"is {rollout.interrupt}, but {rollout.engine} can only finish replies",
-            fix="set it to finish, or rollout.engine to torch",
-        )
-
-
-@rule(
     "compute",
     "rollout.engine",
     cel="!has(self.compute.samplers) || self.compute.samplers.tensorParallel == 1"
@@ -193,7 +177,6 @@ RULES: tuple[Rule, ...] = (
     ray_has_one_driver,
     streams_are_not_refilled,
     interrupt_needs_streaming,
-    interrupt_needs_torch_engine,
     tensor_parallel_needs_vllm,
     sampler_gpus_are_its_tensor_parallel_size,
     tensor_parallel_divides_heads,

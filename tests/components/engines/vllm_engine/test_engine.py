@@ -7,13 +7,16 @@ import importlib
 import importlib.util
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import torch
+from held_vllm import HeldVllm
 from tiny_qwen import (
     ACTIONS,
     CONTEXT,
@@ -28,12 +31,13 @@ from tiny_qwen import (
     weights_of,
 )
 
-from agentrl_components.engines.engine import Stop
+from agentrl_components.engines.engine import Request, Stop
 from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.engines.vllm_engine.engine import VllmEngine
 from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.errors import EngineError, ModelError
 from agentrl_components.model.load import export_weights, open_decoder
+from agentrl_components.spec.fields.rollout import Interrupt
 
 pytestmark = [
     pytest.mark.vllm,
@@ -50,6 +54,7 @@ class Bench:
     """The engine under test and the transformers model it is compared with."""
 
     engine: VllmEngine
+    vllm: HeldVllm
     model: Any
     folder: Path
 
@@ -61,8 +66,15 @@ async def bench(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("qwen")
     model = make_model(0)
     model.save_pretrained(folder)
-    engine = VllmEngine(folder, VllmOptions(context=CONTEXT, cache_bytes=16 << 20))
-    yield Bench(engine=engine, model=model, folder=folder)
+    options = VllmOptions(context=CONTEXT, cache_bytes=16 << 20)
+    vllm: list[HeldVllm] = []
+
+    def start(*arguments: Any) -> HeldVllm:
+        vllm.append(HeldVllm(*arguments))
+        return vllm[0]
+
+    engine = VllmEngine(folder, options, start=start)
+    yield Bench(engine=engine, vllm=vllm[0], model=model, folder=folder)
     await engine.close()
 
 
@@ -310,6 +322,91 @@ async def test_replies_use_the_loaded_weights_and_have_their_version(bench: Benc
     assert after.logprobs == pytest.approx(expected(other, prompt, after.ids), abs=1e-4)
     assert after.ids != before.ids
     assert again.ids == before.ids
+
+
+async def interrupted(bench: Bench, requests: Sequence[Request], how: Interrupt):
+    """Replies during which the weights of `make_model(1)` came as version 3, and what the new
+    weights make of the requests, and of those that go on from the tokens of the old ones."""
+    await bench.engine.load(weights_of(bench.model), 2)
+    replies = asyncio.gather(*map(bench.engine.generate, requests))
+    await bench.vllm.after_steps(6, bench.engine.load(weights_of(make_model(1)), 3, how))
+    later = await bench.engine.generate(ask([8], 0))
+    found = await replies
+    fresh = await asyncio.gather(*map(bench.engine.generate, requests))
+    await bench.engine.load(weights_of(bench.model), 0)
+    assert later.version == 3
+    return found, fresh
+
+
+GREEDY = replace(LOOSE, temperature=0.0, max_tokens=40)
+SEVERAL = [ask(list(range(3, 43 - n)), n, replace(LOOSE, max_tokens=40)) for n in range(3)]
+CHOICES = list(product((5, 6), repeat=9))
+
+
+async def test_replies_that_go_on_with_new_weights_keep_the_version_of_each_token(bench: Bench):
+    replies, _ = await interrupted(bench, SEVERAL, "continue")
+    for request, reply in zip(SEVERAL, replies, strict=True):
+        assert reply.versions is not None
+        old = reply.versions.count(2)
+        assert 4 <= old <= 7
+        assert reply.versions == (2,) * old + (3,) * (40 - old)
+        by_old, by_new = (
+            expected(model, request.ids, reply.ids) for model in (bench.model, make_model(1))
+        )
+        assert reply.logprobs == pytest.approx(by_old[:old] + by_new[old:], abs=1e-4)
+
+
+async def test_a_reply_that_goes_on_has_the_tokens_of_the_torch_engine(bench: Bench):
+    request = ask(list(range(3, 43)), 0, GREEDY)
+    (reply,), _ = await interrupted(bench, [request], "continue")
+    old = reply.versions.count(2)
+    for model, ids, start, end in (
+        (bench.model, request.ids, 0, old),
+        (make_model(1), [*request.ids, *reply.ids[:old]], old, 40),
+    ):
+        model.save_pretrained(bench.folder.parent / "other")
+        decoder = open_decoder(bench.folder.parent / "other", torch.float32, torch.device("cpu"))
+        engine = TorchEngine(decoder)
+        whole = await engine.generate(ask(ids, 0, replace(GREEDY, max_tokens=end - start)))
+        assert reply.ids[start:end] == whole.ids
+        assert reply.logprobs[start:end] == pytest.approx(whole.logprobs, abs=1e-4)
+        await engine.close()
+
+
+async def test_an_admissible_reply_goes_on_with_the_choices_of_the_new_weights(bench: Bench):
+    prompt = list(range(3, 43))
+    (reply,), _ = await interrupted(bench, [ask(prompt, 0, FREE, admissible=CHOICES)], "continue")
+    old = reply.versions.count(2)
+    assert 4 <= old <= 7
+    assert reply.ids[:-1] in CHOICES
+    assert reply.versions == (2,) * old + (3,) * (10 - old)
+    for place in range(9):
+        model = bench.model if place < old else make_model(1)
+        logits_V = logits_after(model, prompt, reply.ids)[place]
+        among = logits_V[[5, 6]].log_softmax(-1)[reply.ids[place] - 5]
+        assert reply.logprobs[place] == pytest.approx(float(among), abs=1e-4)
+
+
+async def test_replies_that_are_aborted_are_those_of_the_new_weights(bench: Bench):
+    requests = [*SEVERAL, ask(list(range(3, 43)), 0, FREE, admissible=CHOICES)]
+    replies, fresh = await interrupted(bench, requests, "abort")
+    for reply, other in zip(replies, fresh, strict=True):
+        assert replace(reply, logprobs=()) == replace(other, logprobs=())
+        assert reply.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+        assert (reply.version, reply.versions) == (3, None)
+
+
+async def test_a_reply_that_is_cancelled_while_weights_are_loaded_is_not_sampled_again(
+    bench: Bench,
+):
+    reply = asyncio.create_task(bench.engine.generate(SEVERAL[0]))
+    await bench.vllm.after_steps(6, bench.engine.start_update("continue"))
+    reply.cancel()
+    await asyncio.wait([reply])
+    assert reply.cancelled()
+    await bench.engine.update(weights_of(bench.model))
+    await bench.engine.finish_update(0)
+    assert (await bench.engine.generate(ask([5, 6], 0))).ids
 
 
 async def test_weights_can_be_loaded_right_after_a_cancelled_request(bench: Bench):

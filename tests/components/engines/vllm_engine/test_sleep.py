@@ -29,7 +29,11 @@ class RecordingVllm:
         del kwargs
         self.calls.append(method)
 
-    def reset_prefix_cache(self):
+    def set_weight_version(self, name):
+        self.calls.append(f"version {name}")
+
+    def reset_prefix_cache(self, reset_running_requests):
+        assert reset_running_requests
         self.calls.append("reset_prefix_cache")
         return True
 
@@ -57,15 +61,17 @@ async def test_memory_for_weights_comes_back_before_they_are_loaded_and_for_the_
     assert vllm.calls == [
         "sleep 2",
         "wake weights",
+        "synchronize_device",
         "start_weight_update",
         "update_weights",
         "finish_weight_update",
+        "version 1",
         "reset_prefix_cache",
         "wake kv_cache",
     ]
     vllm.calls.clear()
     await engine.load(NORM, 4)
-    assert vllm.calls[0] == "start_weight_update"
+    assert vllm.calls[:2] == ["synchronize_device", "start_weight_update"]
     assert "wake kv_cache" not in vllm.calls
 
 

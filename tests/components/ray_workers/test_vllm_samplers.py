@@ -1,6 +1,6 @@
 """Samplers on Ray whose engine is vLLM: hand-over of weights and of adapters, and dead engines.
 
-One vLLM runs at a time. Slow: each takes 10 s to start."""
+One vLLM runs at a time. Slow: each takes 10 s to start, and two processes of one 20 s."""
 
 import importlib.util
 import os

@@ -10,6 +10,8 @@ stop the others. The model has the shape of Qwen3-0.6B and random weights; nothi
 - torch_engine, vllm_engine: log-probabilities of replies are those of the trainer.
 - fsdp_one, fsdp_many: gradients and norms of one rank and of one rank a GPU are those of the model
   without FSDP, in float32.
+- packed_attention: attention over packed episodes without padding is that with padding, and its
+  speed.
 - ipc: weights that one process shares arrive in another on the same GPU.
 - collective: weights that one rank broadcasts arrive on another GPU, and how fast.
 - hand_over: seconds and bytes of a hand-over from the trainer to vLLM.
@@ -39,7 +41,7 @@ from typing import Any, Literal
 
 import click
 import torch
-from gpu_checks import engines, ranks, transfer, update
+from gpu_checks import attention, engines, ranks, transfer, update
 from gpu_checks.place import QWEN3_06B, TINY, Place, Skipped, make_model
 
 SECONDS = 600
@@ -80,6 +82,7 @@ CHECKS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "torch_engine": engines.check_torch_engine,
     "fsdp_one": ranks.check_fsdp_one,
     "fsdp_many": ranks.check_fsdp_many,
+    "packed_attention": attention.check_packed_attention,
     "ipc": transfer.check_ipc,
     "collective": transfer.check_collective,
     "mfu_16k": update.check_mfu_16k,

@@ -20,10 +20,10 @@ def run(out, *options):
 
 @pytest.mark.slow
 def test_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path):
-    names = "torch_engine,fsdp_many,rollout,sleep"
+    names = "torch_engine,fsdp_many,rollout,sleep,packed_attention"
     code, found = run(tmp_path / "gpu.json", "--cpu", "--only", names)
     assert {name: one["reason"] for name, one in found.items() if one["status"] == "failed"} == {}
     assert code == 0
     assert found["fsdp_many"]["figures"]["ranks"] == 2
     assert found["fsdp_many"]["figures"]["gradient_difference"] <= 1e-5
-    assert found["sleep"]["status"] == "skipped"
+    assert [found[name]["status"] for name in ("sleep", "packed_attention")] == ["skipped"] * 2

@@ -6,30 +6,44 @@ D head width.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+FLASH_TYPES = (torch.float16, torch.bfloat16)
+FLASH_WIDTH = 256
+"""Widest head of FlashAttention's kernels; widths are multiples of 8."""
+
 
 class PackedCausal:
     """Implements `decoder.Attend`: every packed episode attends causally to its own tokens.
 
-    Linear layers see the N packed tokens without padding. Attention pads each episode to the
-    longest one of the pack, so packs should hold episodes of similar length."""
+    Linear layers see the N packed tokens without padding. So does attention where torch has
+    FlashAttention for sequences of different lengths (`has_varlen_kernel`). Elsewhere it pads each
+    episode to the longest one of the pack, so packs should hold episodes of similar length."""
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
         """`lengths` [B] are the token counts of the episodes, in the order they are packed."""
         self.batch, self.longest = len(lengths), max(lengths)
         lengths_B = torch.tensor(lengths, device=device)
         starts_B = torch.arange(self.batch, device=device) * self.longest
+        self._bounds_B1 = F.pad(lengths_B.cumsum(0), (1, 0)).int()
+        """Index of each episode's first token, and the number of all tokens."""
         self.positions_N = torch.cat([torch.arange(n, device=device) for n in lengths])
         """Position of each packed token in its episode."""
         self._places_N = torch.repeat_interleave(starts_B, lengths_B) + self.positions_N
         self._unpadded = all(n == self.longest for n in lengths)
 
     def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        if has_varlen_kernel(q_NHD):
+            return varlen_attention(q_NHD, k_NKD, v_NKD, self._bounds_B1, self.longest)
+        return self.padded(q_NHD, k_NKD, v_NKD)
+
+    def padded(self, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        """Attention output [N, H, D] with all episodes as long as the longest one."""
         out_BHTD = F.scaled_dot_product_attention(
             self._padded(q_NHD),
             self._padded(k_NKD),
@@ -58,3 +72,47 @@ class PackedCausal:
             padded = x_NHD.new_zeros(self.batch * self.longest, *x_NHD.shape[1:])
             x_NHD = padded.index_copy(0, self._places_N, x_NHD)
         return x_NHD.view(self.batch, self.longest, *x_NHD.shape[1:]).transpose(1, 2)
+
+
+def varlen_attention(
+    q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor, bounds_B1: Tensor, longest: int
+) -> Tensor:
+    """Causal attention [N, H, D] within packed episodes, by FlashAttention (arXiv 2307.08691).
+
+    Args:
+        bounds_B1: index of each episode's first token, and the number of all tokens. int32.
+        longest: tokens of the longest episode.
+    """
+    from torch.nn.attention.varlen import varlen_attn  # registers operators: not where CPUs train
+
+    out_NHD = varlen_attn(
+        q_NHD.contiguous(),
+        k_NKD.contiguous(),
+        v_NKD.contiguous(),
+        bounds_B1,
+        bounds_B1,
+        longest,
+        longest,
+        window_size=(-1, 0),  # causal
+        enable_gqa=q_NHD.shape[1] != k_NKD.shape[1],
+    )
+    assert isinstance(out_NHD, Tensor)  # a tuple if more was asked for
+    return out_NHD
+
+
+def has_varlen_kernel(q_NHD: Tensor) -> bool:
+    """Whether torch computes attention over packed sequences of different lengths for these
+    queries: on GPUs from compute capability 8.0 (Ampere) on, in 16 bits."""
+    width = q_NHD.shape[-1]
+    return (
+        q_NHD.is_cuda
+        and q_NHD.dtype in FLASH_TYPES
+        and width <= FLASH_WIDTH
+        and width % 8 == 0
+        and _has_flash_attention(q_NHD.device)
+    )
+
+
+@functools.cache
+def _has_flash_attention(device: torch.device) -> bool:
+    return torch.cuda.get_device_capability(device) >= (8, 0)

@@ -23,10 +23,10 @@ textcraft: $(VENV)/.installed ## Train examples/textcraft.yaml, about four minut
 	$(BIN)/agentrl run examples/textcraft.yaml --root runs/textcraft
 
 test: $(VENV)/.installed vllm services browser ## Run all tests that need no cluster
-	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist loadfile --durations 12
 
 test-slow: $(VENV)/.installed ## Train a small task with every algorithm and several seeds
-	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist worksteal -m "slow and not load"
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist worksteal --durations 12 -m "slow and not load"
 
 check: lint types ## Check lint, types and import contracts
 

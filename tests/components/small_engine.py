@@ -1,12 +1,13 @@
 """A torch engine on a small decoder, and requests to it."""
 
 import asyncio
+from dataclasses import replace
 
 import torch
+from small_shape import LLAMA
 
 from agentrl_components.engines.engine import Request, Sampling
 from agentrl_components.engines.torch_engine.engine import TorchEngine
-from agentrl_components.model.architecture import Architecture, Rope
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.packed_attention import PackedCausal
 
@@ -17,22 +18,15 @@ FREE = Sampling(temperature=1.0, top_p=1.0, max_tokens=9, stop=(STOP,))
 def decoder(
     heads=4, kv_heads=2, width=8, vocabulary=41, hidden=32, intermediate=48, seed=5, scale=1.0
 ) -> Decoder:
-    shape = Architecture(
-        family="llama",
+    shape = replace(
+        LLAMA,
         vocabulary=vocabulary,
         hidden=hidden,
         intermediate=intermediate,
-        layers=2,
         heads=heads,
         kv_heads=kv_heads,
         head_width=width,
-        eps=1e-6,
-        rope=Rope(),
         tied=True,
-        qkv_bias=False,
-        out_bias=False,
-        mlp_bias=False,
-        normed=False,
     )
     made = Decoder(shape)
     made.initialise(torch.Generator().manual_seed(seed))

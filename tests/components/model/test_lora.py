@@ -2,32 +2,15 @@
 
 import pytest
 import torch
+from small_shape import QWEN2 as SHAPE
 
 from agentrl_components.errors import ModelError
 from agentrl_components.model import lora
-from agentrl_components.model.architecture import Architecture, Rope
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.packed_attention import PackedCausal
 from agentrl_components.spec import Lora
 from agentrl_components.update.flat_parameters import FlatParameters
 
-SHAPE = Architecture(
-    family="qwen2",
-    vocabulary=23,
-    hidden=16,
-    intermediate=32,
-    layers=2,
-    heads=2,
-    kv_heads=1,
-    head_width=8,
-    eps=1e-6,
-    rope=Rope(),
-    tied=True,
-    qkv_bias=True,
-    out_bias=False,
-    mlp_bias=False,
-    normed=False,
-)
 LORA = Lora(rank=3, alpha=6, targets=("q_proj", "down_proj"))
 
 

@@ -3,32 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from small_shape import LLAMA as SHAPE
 
-from agentrl_components.model.architecture import Architecture, Rope
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.spec import Algorithm
 from agentrl_components.update.logprobs import score
 from agentrl_components.update.losses.normalise import Denominators
 from agentrl_components.update.objectives import Imitation, PolicyGradient
 from agentrl_components.update.packing import Example, pack
-
-SHAPE = Architecture(
-    family="llama",
-    vocabulary=23,
-    hidden=16,
-    intermediate=32,
-    layers=2,
-    heads=2,
-    kv_heads=1,
-    head_width=8,
-    eps=1e-6,
-    rope=Rope(),
-    tied=False,
-    qkv_bias=False,
-    out_bias=False,
-    mlp_bias=False,
-    normed=False,
-)
 
 
 def decoder() -> Decoder:

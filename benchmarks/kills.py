@@ -3,10 +3,12 @@
     python benchmarks/kills.py --kills 20 --out benchmarks/results/kills.json
 
 The run is a tiny one on an embedded Ray, started as `agentrl run`. SIGKILL goes to a trainer, a
-sampler, the raylet, the head (GCS) or the driver, each as often as the others, in random order,
-a random time after the last kill. When the driver is gone, or the command ended with an error, the
-same command is given again. A run that ends is compared with the calm one, and the next one begins,
-until all kills are done. Processes that a dead driver has left are counted.
+sampler, the raylet, the head (GCS) or the driver, each as often as the others, in random order. The
+time from the beginning of a run, or from the last kill in it, to the next kill is drawn evenly from
+0 to the length of the calm run; a victim that does not exist then is killed as soon as it does.
+When the driver is gone, or the command ended with an error, the same command is given again. A run
+that ends is compared with the calm one, and the next one begins, until all kills are done.
+Processes that a dead driver has left are counted.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
@@ -66,8 +68,13 @@ class Kill:
     """A process that was killed."""
 
     victim: str
+    seconds: float
+    """Since the beginning of the run, or the last kill in it."""
     iteration: int
     """Iterations that were written before."""
+    written: int
+    """Those of them that were written since the beginning of the run, or the last kill in it; 0:
+    the run was starting."""
     recovered_s: float | None
     """Seconds until the next iteration was written; None if the run was killed again before."""
 
@@ -144,13 +151,10 @@ def name_of(process: psutil.Process) -> str:
 
 @click.command()
 @click.option("--kills", default=20, show_default=True)
-@click.option("--iterations", default=15, show_default=True, help="Of each of the two phases.")
-@click.option(
-    "--within-s", default=12.0, show_default=True, help="A kill follows the last by up to this."
-)
+@click.option("--iterations", default=60, show_default=True, help="Of each of the two phases.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--out", "path", default="benchmarks/results/kills.json", show_default=True)
-def main(kills: int, iterations: int, within_s: float, seed: int, path: str) -> None:
+def main(kills: int, iterations: int, seed: int, path: str) -> None:
     """Kill processes of runs, compare the results with those of a calm run, and write JSON."""
     began = time.monotonic()
     draws = random.Random(seed)
@@ -165,16 +169,16 @@ def main(kills: int, iterations: int, within_s: float, seed: int, path: str) -> 
         calm = Command(manifest, Path(scratch) / "calm")
         while calm.running():
             time.sleep(POLL_S)
-        expected = results(Path(scratch) / "calm", 2 * iterations)
         calm_s = time.monotonic() - began
+        expected = results(Path(scratch) / "calm", 2 * iterations)
         while len(done) < kills:
             root = Path(scratch) / f"run{len(commands)}"
             commands.append(Command(manifest, root))
-            done += disturb(commands[-1], victims[len(done) :], draws, within_s)
+            done += disturb(commands[-1], victims[len(done) :], draws, calm_s)
             equal.append(results(root, 2 * iterations) == expected)
             written = {
                 "command": f"python benchmarks/kills.py --kills {kills} --iterations {iterations} "
-                f"--within-s {within_s:g}",
+                f"--seed {seed}",
                 **machine(),
                 "seconds of the calm run": round(calm_s, 1),
                 "equal to the calm run": f"{sum(equal)} of {len(equal)} runs",
@@ -193,6 +197,7 @@ def summary(done: Sequence[Kill], commands: Sequence[Command]) -> dict[str, obje
     return {
         "kills": len(done),
         "victims": Counter(one.victim for one in done),
+        "kills in training": sum(one.written > 0 for one in done),
         "commands given": sum(one.started for one in commands),
         "commands that ended with an error": [line for one in commands for line in one.failed],
         "processes left by dead drivers": [name for one in commands for name in one.left],
@@ -210,27 +215,29 @@ def disturb(
     """Kill one victim after the other until the run ends. Returns the kills that were done."""
     done: list[Kill] = []
     waiting = list(victims)
-    due = time.monotonic() + draws.uniform(0, within_s)
-    last: tuple[str, int, float] | None = None
-    """The last kill whose recovery is awaited: victim, iterations, when."""
+    since, before = time.monotonic(), 0
+    """When the run began or something was last killed, and the iterations that were written."""
+    due = draws.uniform(0, within_s)
     while command.running():
         time.sleep(POLL_S)
         now, iterations = time.monotonic(), command.iterations
-        if last is not None and iterations > last[1]:
-            done.append(
-                Kill(victim=last[0], iteration=last[1], recovered_s=round(now - last[2], 1))
-            )
-            last = None
-        victim = command.find(waiting[0]) if waiting and now >= due else None
+        if done and done[-1].recovered_s is None and iterations > before:
+            done[-1] = replace(done[-1], recovered_s=round(now - since, 1))
+        victim = command.find(waiting[0]) if waiting and now - since >= due else None
         if victim is not None:
-            if last is not None:
-                done.append(Kill(victim=last[0], iteration=last[1], recovered_s=None))
             with suppress(psutil.NoSuchProcess):
                 command.kill(victim)
-            last = waiting.pop(0), iterations, now
-            due = time.monotonic() + draws.uniform(0, within_s)
-    if last is not None:
-        done.append(Kill(victim=last[0], iteration=last[1], recovered_s=None))
+                done.append(
+                    Kill(
+                        victim=waiting.pop(0),
+                        seconds=round(now - since, 1),
+                        iteration=iterations,
+                        written=iterations - before,
+                        recovered_s=None,
+                    )
+                )
+                since, before = time.monotonic(), iterations
+                due = draws.uniform(0, within_s)
     return done
 
 

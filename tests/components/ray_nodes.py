@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+import psutil
 
 from agentrl_components.ray_workers.nodes.embedded import HEAD_WAIT, START_S, WAITS
 
@@ -35,3 +37,13 @@ def started(folder, host, *flags, env=None):
         finally:
             process.terminate()
             process.communicate()  # a process that dies writes more than a pipe holds
+
+
+def below(process, name):
+    """Processes below `process` whose name, or command line, begins with `name`."""
+    found = []
+    for one in psutil.Process(process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if one.name().startswith(name) or "".join(one.cmdline()[:1]).startswith(name):
+                found.append(one)
+    return found

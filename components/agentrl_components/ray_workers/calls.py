@@ -18,7 +18,7 @@ AFTER_ERROR_S = 10.0
 with errors of their own, and its death is the cause to report."""
 POLL_S = 1.0
 
-DIED = "a process of the run died on Ray; the run resumes from its last checkpoint"
+DIED = "a process of the run died on Ray"
 
 _checks: list[Callable[[], None]] = []
 """Checks of the connection to Ray; a process has one connection."""

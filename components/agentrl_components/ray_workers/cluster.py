@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from agentrl_components.errors import RunError
 from agentrl_components.ray_workers.calls import checking
+from agentrl_components.ray_workers.membership import wait_for_nodes
 from agentrl_components.ray_workers.nodes.address import (
     ANSWER_S,
     address_towards,
@@ -31,9 +31,6 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no reports to the makers of Ray
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning about actors without GPUs
 }
-WORKERS_S = 600.0
-"""How long to wait for the nodes of the run's own cluster."""
-POLL_S = 1.0
 
 
 def connect(address: str, reserved: Reservations) -> Callable[[], None]:
@@ -41,7 +38,8 @@ def connect(address: str, reserved: Reservations) -> Callable[[], None]:
     `compute.ray`. A connection that exists already is used, and stays.
 
     Raises:
-        RunError: Ray is not installed, or nothing answers at the address.
+        RunError: Ray is not installed, nothing answers at the address, or a node that the cluster
+            has lost is not replaced.
         SpecError: the cluster is too small for what is reserved.
     """
     try:
@@ -63,10 +61,7 @@ def connect(address: str, reserved: Reservations) -> Callable[[], None]:
             _start(reserved, connected)
         else:
             _join(own_cluster() if address == "cluster" else address, connected)
-        if address == "cluster":
-            _wait_for_workers(reserved)
-        else:
-            reserved.check(ray.cluster_resources())
+        wait_for_nodes(reserved)
         return connected.pop_all().close
 
 
@@ -83,17 +78,6 @@ def own_cluster() -> str:
             "cluster for runs on Kubernetes only; set the field to embedded, or apply the manifest"
         )
     return address
-
-
-def _wait_for_workers(reserved: Reservations) -> None:
-    """Wait until the cluster has a node for every actor: one whose pod was replaced joins soon."""
-    import ray
-
-    deadline = time.monotonic() + WORKERS_S
-    while missing := reserved.missing(ray.cluster_resources()):
-        if time.monotonic() > deadline:
-            raise RunError(f"spec.compute.ray: the Ray cluster of the run has {missing}")
-        time.sleep(POLL_S)
 
 
 def _start(reserved: Reservations, connected: ExitStack) -> None:

@@ -52,6 +52,11 @@ class Reservations:
         """GPUs of all actors together."""
         return self.trainers.count * self.trainer.gpus + self.samplers.count * self.sampler.gpus
 
+    @property
+    def own_cluster(self) -> bool:
+        """Whether the cluster is the run's own, with a node for each actor."""
+        return bool(self.trainer.group)
+
     def check(self, available: Mapping[str, float]) -> None:
         """Raise `SpecError` if a Ray cluster with the resources `available` is too small."""
         for name, needed in (("GPU", self.gpus), ("CPU", self.cpus)):

@@ -9,6 +9,7 @@ from typing import Any
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls import check_ray, results, results_of_living
 from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTransfer
+from agentrl_components.ray_workers.membership import wait_for_nodes
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Reservations
 from agentrl_components.rollout.episode import Job, Rules
@@ -109,6 +110,7 @@ class RaySamplers:
         self.replaced += 1
         # Ray's error quotes what an actor that could not be opened had raised.
         self.last_death = str(death.__cause__ or death).strip().splitlines()[-1]
+        wait_for_nodes(self._reserved)  # it may have died with its node
         self.actors[place] = self._start()
         if self.version >= 0 and self._transfer is not None:
             self._transfer.send_again(self.actors[place], self.version)

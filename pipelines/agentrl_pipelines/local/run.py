@@ -98,8 +98,11 @@ def _run_until_done(
             lost = 1 if len(context.history) > reached else lost + 1
             reached = max(reached, len(context.history))
             if lost == LIVES:
-                raise
-            view.note(str(error))
+                raise WorkersLostError(
+                    f"{error}; no iteration was finished between {LIVES} such losses; "
+                    "run the same command again: the run goes on from its last checkpoint"
+                ) from error
+            view.note(f"{error}; the run resumes from its last checkpoint")
 
 
 def run_stages(context: RunContext, root: Path) -> Report:

@@ -168,7 +168,7 @@ def test_results_are_the_same_after_the_raylet_and_the_head_were_killed(calm, tm
     view = KillingView({4: "raylet", 7: "gcs_server"})
     run_to_end(manifest(compute=RAY), tmp_path, view)
     assert not view.victims
-    assert sum("the run starts it again and resumes" in note for note in view.notes) == 2
+    assert sum("of Ray's node on this machine died" in note for note in view.notes) == 2
     assert results(tmp_path) == calm
 
 

@@ -47,10 +47,7 @@ class Liveness:
             RunError: the head does not answer.
         """
         if self._node is not None and self._node.ended:
-            raise WorkersLostError(
-                "a process of Ray's node on this machine died; the run starts it again and resumes "
-                "from its last checkpoint"
-            )
+            raise WorkersLostError("a process of Ray's node on this machine died")
         now = time.monotonic()
         if now - self._asked < ASK_S:
             return

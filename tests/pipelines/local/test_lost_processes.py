@@ -1,0 +1,44 @@
+"""What a run does when processes that hold the model die again and again."""
+
+import pytest
+
+from agentrl_components.errors import WorkersLostError
+from agentrl_components.run.progress import SilentProgressView
+from agentrl_pipelines.local.run import _run_until_done
+
+
+class DyingContext:
+    """A run whose processes die when it is opened, after so many iterations."""
+
+    def __init__(self, iterations):
+        self.history = [None] * iterations
+
+    def __enter__(self):
+        raise WorkersLostError("a trainer died")
+
+    def __exit__(self, *error):
+        raise AssertionError("it was never opened")
+
+
+def run_until_given_up(tmp_path, *iterations):
+    """Open the run once for each number of iterations that it has then. Returns its view."""
+    view = SilentProgressView()
+    contexts = (DyingContext(number) for number in iterations)
+    with pytest.raises(WorkersLostError) as given_up:
+        _run_until_done(lambda: next(contexts), view, tmp_path)
+    assert list(contexts) == []
+    return view, str(given_up.value)
+
+
+def test_a_run_gives_up_when_its_processes_die_three_times_at_the_same_place(tmp_path):
+    view, error = run_until_given_up(tmp_path, 4, 4, 4)
+    assert view.notes == ["a trainer died; the run resumes from its last checkpoint"] * 2
+    assert error == (
+        "a trainer died; no iteration was finished between 3 such losses; run the same command "
+        "again: the run goes on from its last checkpoint"
+    )
+
+
+def test_a_finished_iteration_begins_the_count_anew(tmp_path):
+    view, _ = run_until_given_up(tmp_path, 4, 4, 5, 5, 6, 6, 6)
+    assert len(view.notes) == 6

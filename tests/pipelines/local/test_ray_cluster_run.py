@@ -1,0 +1,87 @@
+"""A run on a Ray cluster that loses a node with actors, and its head."""
+
+import socket
+
+import pytest
+from corridor_run import manifest
+from local_run import results, run_to_end
+from ray_nodes import below, started
+
+from agentrl_components.errors import RunError
+from agentrl_components.ray_workers.nodes.embedded import restrict_access
+from agentrl_components.run.progress import SilentProgressView
+
+pytestmark = pytest.mark.load
+pytest.importorskip("ray")
+
+HEAD, NODES = "127.0.0.2", ("127.0.0.3", "127.0.0.4", "127.0.0.5")
+"""Addresses of the loopback network that stand for machines."""
+
+
+class ActingView(SilentProgressView):
+    """Calls functions after some iterations."""
+
+    def __init__(self, actions):
+        super().__init__()
+        self.actions = dict(actions)
+        """Function by iteration."""
+
+    def iteration(self, progress):
+        super().iteration(progress)
+        self.actions.pop(progress.iteration, lambda: None)()
+
+
+def on(ray):
+    """The manifest, on this Ray: its actors need three CPUs."""
+    trainers, samplers = {"count": 2, "cpu": "500m"}, {"count": 2}
+    return manifest(compute={"workers": 0, "ray": ray, "trainers": trainers, "samplers": samplers})
+
+
+def head(folder, port):
+    """A head without CPUs: actors run on other nodes."""
+    folder.mkdir()
+    flags = ("--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false")
+    return started(folder, HEAD, *flags)
+
+
+def node(folder, host, port):
+    """A node with room for all actors."""
+    folder.mkdir()
+    return started(folder, host, f"--address={HEAD}:{port}", "--num-cpus=4")
+
+
+@pytest.fixture
+def port():
+    with socket.socket() as listener:
+        listener.bind((HEAD, 0))
+        return listener.getsockname()[1]
+
+
+def test_results_are_the_same_after_a_node_and_the_head_were_lost(tmp_path_factory, port):
+    restrict_access()
+    folders = tmp_path_factory.mktemp("r")
+    calm, root = tmp_path_factory.mktemp("calm"), tmp_path_factory.mktemp("lost")
+    run_to_end(on("embedded"), calm)
+    run = on(f"{HEAD}:{port}")
+    with (
+        head(folders / "h", port) as first,
+        node(folders / "a", NODES[0], port) as one,
+        node(folders / "b", NODES[1], port) as other,
+    ):
+
+        def lose_a_node():
+            lost = one if below(one, "ray::RankActor") else other
+            below(lost, "raylet")[0].kill()
+
+        def lose_the_head():
+            below(first, "gcs_server")[0].kill()
+
+        view = ActingView({4: lose_a_node, 8: lose_the_head})
+        with pytest.raises(RunError, match=rf"spec\.compute\.ray: .* {HEAD}:{port}"):
+            run_to_end(run, root, view)
+    assert not view.actions
+    # Once: no actor was started on the node that had died.
+    assert sum("resumes from its last checkpoint" in note for note in view.notes) == 1
+    with head(folders / "i", port), node(folders / "c", NODES[2], port):
+        run_to_end(run, root)
+    assert results(root) == results(calm)

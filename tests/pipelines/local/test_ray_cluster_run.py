@@ -1,6 +1,7 @@
 """A run on a Ray cluster that loses a node with actors, and its head."""
 
 import socket
+import time
 
 import pytest
 from corridor_run import manifest
@@ -8,6 +9,7 @@ from local_run import results, run_to_end
 from ray_nodes import below, started
 
 from agentrl_components.errors import RunError
+from agentrl_components.ray_workers.calls import check_ray
 from agentrl_components.ray_workers.nodes.embedded import restrict_access
 from agentrl_components.run.progress import SilentProgressView
 
@@ -75,6 +77,9 @@ def test_results_are_the_same_after_a_node_and_the_head_were_lost(tmp_path_facto
 
         def lose_the_head():
             below(first, "gcs_server")[0].kill()
+            while True:  # as an iteration that takes longer than it takes to notice
+                check_ray()
+                time.sleep(1)
 
         view = ActingView({4: lose_a_node, 8: lose_the_head})
         with pytest.raises(RunError, match=rf"spec\.compute\.ray: .* {HEAD}:{port}"):

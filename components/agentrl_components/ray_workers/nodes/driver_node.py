@@ -56,16 +56,18 @@ class DriverNode:
             "include-log-monitor": "False",
         }
         flags = [f"--{name}={value}" for name, value in options.items()]
-        self._process = subprocess.Popen(
-            [
-                sys.executable, "-c", ENDS_WITH_PARENT, "-m", "ray.scripts.scripts", "start",
-                "--block", "--disable-usage-stats", *flags,
-            ],
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=self._output.open("w"),
-            stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        command = [
+            sys.executable, "-c", ENDS_WITH_PARENT, "-m", "ray.scripts.scripts", "start",
+            "--block", "--disable-usage-stats", *flags,
+        ]  # fmt: skip
+        with self._output.open("w") as output:
+            self._process = subprocess.Popen(
+                command,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
         with ExitStack() as on_error:
             on_error.callback(self.close)
             self._wait(f"{host}:{port}")

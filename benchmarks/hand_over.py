@@ -124,8 +124,10 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def measure(spec: RunSpec, model: ModelFolder, rounds: int, scratch: Path) -> dict[str, Any]:
-    """Seconds of the three ways, the bytes they move, and what the direct one holds."""
+def measure(
+    spec: RunSpec, model: ModelFolder, rounds: int, scratch: Path, *, by_store: bool
+) -> dict[str, Any]:
+    """Seconds of the three ways, or of two, the bytes they move, and what the direct one holds."""
     reserved = reservations(spec.compute)
     disconnect = connect("embedded", reserved)
     trainers = RayTrainers(spec, model, reserved, "cpu")
@@ -140,12 +142,14 @@ def measure(spec: RunSpec, model: ModelFolder, rounds: int, scratch: Path) -> di
     blocks = min(8, -(-size // BUCKET_BYTES))
     source = torch.ones(blocks * BUCKET_BYTES, dtype=torch.uint8)
     target = torch.zeros_like(source)
-    taken: dict[str, list[float]] = {"direct": [], "store": [], "copy": []}
+    ways = ("direct", "store", "copy") if by_store else ("direct", "copy")
+    taken: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(1, rounds + 1):
         taken["copy"].append(seconds(partial(copy, source, target, size)))
         taken["direct"].append(seconds(partial(transfer.send, [sampler], 2 * number)))
-        store = partial(through_store, trainers, sampler, scratch, 2 * number + 1)
-        taken["store"].append(seconds(store))
+        if by_store:
+            store = partial(through_store, trainers, sampler, scratch, 2 * number + 1)
+            taken["store"].append(seconds(store))
     samplers.close()
     trainers.close()
     disconnect()
@@ -156,8 +160,15 @@ def measure(spec: RunSpec, model: ModelFolder, rounds: int, scratch: Path) -> di
 @click.option("--size", type=click.Choice(list(ALL)), default="24M", show_default=True)
 @click.option("--engine", type=click.Choice(["torch", "vllm"]), default="vllm", show_default=True)
 @click.option("--rounds", default=5, show_default=True)
+@click.option(
+    "--store/--no-store",
+    "by_store",
+    default=True,
+    show_default=True,
+    help="The way through the store, which holds all weights in the driver and the sampler.",
+)
 @click.option("--out", type=click.Path(path_type=Path), default=OUT, show_default=True)
-def main(size: str, engine: str, rounds: int, out: Path) -> None:
+def main(size: str, engine: str, rounds: int, by_store: bool, out: Path) -> None:
     """Measure, print the ratios and add the result to a JSON file."""
     with tempfile.TemporaryDirectory(prefix="agentrl-bench-") as scratch:
         folder = Path(scratch) / "model"
@@ -172,21 +183,23 @@ def main(size: str, engine: str, rounds: int, out: Path) -> None:
             }
         )
         model = ModelFolder(path=folder, vocabulary=())
-        result = measure(spec, model, rounds, Path(scratch))
+        result = measure(spec, model, rounds, Path(scratch), by_store=by_store)
     middle = {way: median(taken) for way, taken in result["seconds"].items()}
     result |= {
         "parameters": parameters,
         "machine": machine(),
         "median seconds": middle,
-        "store / direct": middle["store"] / middle["direct"],
         "direct / copy": middle["direct"] / middle["copy"],
     }
+    text = ""
+    if by_store:
+        result["store / direct"] = middle["store"] / middle["direct"]
+        text = f"store {middle['store']:.2f} s ({result['store / direct']:.1f} times as long), "
     held = ", ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in result["held"].items())
     click.echo(
         f"{size}, {engine}: {result['bytes'] / 1e6:,.0f} MB, direct {middle['direct']:.2f} s, "
-        f"store {middle['store']:.2f} s ({result['store / direct']:.1f} times as long), "
-        f"copy {middle['copy']:.3f} s (direct takes {result['direct / copy']:.1f} times as long); "
-        f"memory grew by at most: {held}"
+        f"{text}copy {middle['copy']:.3f} s (direct takes {result['direct / copy']:.1f} times as "
+        f"long); memory grew by at most: {held}"
     )
     report = json.loads(out.read_text()) if out.is_file() else {}
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -151,6 +151,10 @@ class Sampler:
         self._asked, self._busy_s = now, 0.0
         return load
 
+    async def close(self) -> None:
+        """Close sessions, environments and the engine."""
+        await asyncio.to_thread(self._player.close)
+
     async def _playing(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine on the player's loop, and count the time as busy."""
         self._count(time.monotonic())

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
-from agentrl_components.errors import WorkersLostError
+from agentrl_components.errors import RunError, WorkersLostError
 from agentrl_components.ray_workers.calls import check_ray, results, results_of_living
 from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTransfer
 from agentrl_components.ray_workers.membership import wait_for_nodes
@@ -19,6 +19,9 @@ from agentrl_components.trajectory.record import Trajectory
 
 REPLACEMENTS = 3
 """How often the sampler of one share is replaced. A share that kills every sampler ends the run."""
+
+CLOSE_S = 10.0
+"""How long samplers may take to close their sessions."""
 
 CALLS = 10_000
 """Calls that a sampler works on at the same time: a call per group, which is limited by
@@ -91,9 +94,15 @@ class RaySamplers:
         return results_of_living([actor.take_load.remote() for actor in self.actors])
 
     def close(self) -> None:
-        """End the samplers."""
+        """End the samplers. Those that live close their sessions first: an environment server keeps
+        the sessions of a process that was killed until they expire, and may have no room for
+        those of the next stage."""
         import ray
 
+        with suppress(RunError):
+            check_ray()
+            closed = [actor.close.remote() for actor in self.actors]
+            ray.wait(closed, num_returns=len(closed), timeout=CLOSE_S)
         for actor in self.actors:
             ray.kill(actor)
 

@@ -3,13 +3,16 @@
 All tests share one Ray and the same ranks, because each process takes seconds to start."""
 
 import os
+import re
 import signal
 
+import httpx
 import psutil
 import pytest
 import torch
 from corridor_jobs import TASKS, jobs
 from corridor_rules import RULES
+from corridor_server import served
 from learner_bench import Bench, spec
 from ray_bench import gradients, objective, open_trainers, reserved, skewed_examples, train
 from spawned_processes import spawned
@@ -242,6 +245,25 @@ def test_a_sampler_with_environments_in_processes_plays_the_same_and_leaves_none
     finally:
         samplers.close()
     assert psutil.wait_procs(processes, timeout=60)[1] == []
+
+
+def test_samplers_that_end_leave_no_sessions_on_an_environment_server(ray, model):
+    with served() as url:
+        environment = SPEC.environments[0].model_copy(update={"builtin": None, "url": url})
+        manifest = SPEC.model_copy(update={"environments": (environment,)})
+        samplers = RaySamplers(manifest, model, reserved(), "cpu", None)
+        try:
+            samplers.play([jobs(4)], RULES, 0)
+            assert sessions(url) > 0  # the next iteration would use them
+        finally:
+            samplers.close()
+        assert sessions(url) == 0
+
+
+def sessions(url):
+    """The sessions that a server counts as open."""
+    (line,) = re.findall(r"^agentrl_env_sessions{.*} (.*)$", httpx.get(f"{url}/metrics").text, re.M)
+    return float(line)
 
 
 def test_groups_go_on_over_a_hand_over_and_those_of_a_dead_sampler_are_played_again(

@@ -117,7 +117,13 @@ def test_adapters_reach_vllm_after_each_update_and_turns_find_their_prefix_in_it
         compute=RAY | {"trainers": {"count": 1}, "samplers": {"count": 1}},
         warmStart={"episodes": 40},
         horizon={"phases": [{"maxTurns": 8, "iterations": 4}]},
-        rollout={"tasks": 4, "groupSize": 2, "maxStaleness": 1, "engine": "vllm"},
+        rollout={
+            "tasks": 4,
+            "groupSize": 2,
+            "maxStaleness": 1,
+            "interrupt": "continue",
+            "engine": "vllm",
+        },
         evaluation={"every": 0, "tasks": 8},
     )
     run_local(run, tmp_path, SilentProgressView(), tracker)

@@ -97,6 +97,8 @@ def _start(folder: Path, options: VllmOptions) -> Any:
         # Set before vLLM's sampler is imported, which otherwise compiles a function with g++ at the
         # first token: that takes 20 s, or fails without a compiler.
         current_platform.simple_compile_backend = "eager"
+        if options.tensor_parallel > 1:
+            os.environ["TORCH_COMPILE_DISABLE"] = "1"  # the same in the worker processes
 
     from vllm.config import WeightTransferConfig
     from vllm.engine.arg_utils import EngineArgs

@@ -70,6 +70,11 @@ class Generation:
     """Version of the weights that sampled each token. None: `version`, for all of them."""
 
 
+def mixed(versions: Sequence[int]) -> tuple[int, ...] | None:
+    """`Generation.versions` for the version of each token: None if it is the same for all."""
+    return tuple(versions) if len(set(versions)) > 1 else None
+
+
 class Engine(Protocol):
     """Samples replies, many concurrently."""
 

@@ -28,13 +28,11 @@ class PackedCausal:
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
         """`lengths` [B] are the token counts of the episodes, in the order they are packed."""
         self.batch, self.longest = len(lengths), max(lengths)
-        lengths_B = torch.tensor(lengths, device=device)
+        self._lengths_B = torch.tensor(lengths, device=device)
         starts_B = torch.arange(self.batch, device=device) * self.longest
-        self._bounds_B1 = F.pad(lengths_B.cumsum(0), (1, 0)).int()
-        """Index of each episode's first token, and the number of all tokens."""
         self.positions_N = torch.cat([torch.arange(n, device=device) for n in lengths])
         """Position of each packed token in its episode."""
-        self._places_N = torch.repeat_interleave(starts_B, lengths_B) + self.positions_N
+        self._places_N = torch.repeat_interleave(starts_B, self._lengths_B) + self.positions_N
         self._unpadded = all(n == self.longest for n in lengths)
 
     def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
@@ -53,6 +51,12 @@ class PackedCausal:
         )
         out_NHD = out_BHTD.transpose(1, 2).reshape(-1, q_NHD.shape[1], q_NHD.shape[2])
         return out_NHD if self._unpadded else out_NHD.index_select(0, self._places_N)
+
+    @functools.cached_property
+    def _bounds_B1(self) -> Tensor:
+        """Index of each episode's first token, and the number of all tokens. Only for
+        `varlen_attention`."""
+        return F.pad(self._lengths_B.cumsum(0), (1, 0)).int()
 
     def pad_tokens(self, ids_N: Tensor) -> Tensor:
         """The episodes as rows [B, T], with token 0 after each."""

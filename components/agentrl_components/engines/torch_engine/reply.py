@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from agentrl_components.engines.action_trie import Node, Trie
-from agentrl_components.engines.engine import Generation, Request, Stop
+from agentrl_components.engines.engine import Generation, Request, Stop, mixed
 
 
 @dataclass(slots=True)
@@ -100,6 +100,6 @@ class PendingReply:
                 allowed=None if self.trie is None else tuple(self.allowed),
                 stop=Stop.STOP if stopped else Stop.LENGTH,
                 version=self.versions[0],
-                versions=tuple(self.versions) if len(set(self.versions)) > 1 else None,
+                versions=mixed(self.versions),
             )
         )

@@ -28,7 +28,7 @@ class SlotPasses:
         assert isinstance(decoder, Decoder)
         self._decoder = decoder
         weight = decoder.model.embed_tokens.weight
-        self._device = weight.device
+        self._device, self._dtype = weight.device, weight.dtype
         shape = decoder.shape
         self._cache = SlotCache(
             shape.layers, shape.kv_heads, shape.head_width, weight.dtype, weight.device
@@ -71,7 +71,7 @@ class SlotPasses:
             slots_B=slots if isinstance(slots, slice) else self._tensor(slots),
             places_BL=self._tensor(rows.places_BL),
             mask_B1QT=self._tensor(np.tile(rows.mask_BLT, (1, self._group, 1))[:, None]).to(
-                self._decoder.model.embed_tokens.weight.dtype
+                self._dtype
             ),
             rows_N=self._tensor(rows.places_BL[rows.real_BL]),
             picks_N=self._tensor(np.flatnonzero(rows.real_BL.reshape(-1))),

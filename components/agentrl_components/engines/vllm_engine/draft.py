@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agentrl_components.engines.action_trie import Trie, trie_of
-from agentrl_components.engines.engine import Generation, Request, Stop
+from agentrl_components.engines.engine import Generation, Request, Stop, mixed
 from agentrl_components.errors import EngineError
 
 
@@ -39,7 +39,7 @@ class Draft:
             allowed=tuple(self.allowed),
             stop=self.stop,
             version=self.versions[0],
-            versions=tuple(self.versions) if len(set(self.versions)) > 1 else None,
+            versions=mixed(self.versions),
         )
 
     def force(self) -> None:

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentrl_components.engines.engine import Generation, Request, Stop
+from agentrl_components.engines.engine import Generation, Request, Stop, mixed
 from agentrl_components.engines.vllm_engine import weights as loading
 from agentrl_components.engines.vllm_engine.draft import Draft, open_trie
 from agentrl_components.engines.vllm_engine.loop import VllmLoop
@@ -209,7 +209,7 @@ class VllmEngine:
             allowed=None,
             stop=Stop.STOP if reply.stopped else Stop.LENGTH,
             version=reply.versions[0],
-            versions=reply.versions if len(set(reply.versions)) > 1 else None,
+            versions=mixed(reply.versions),
         )
 
     async def _restricted(self, request: Request) -> Generation:

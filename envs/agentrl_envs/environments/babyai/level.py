@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
@@ -34,8 +34,7 @@ class Levels:
     def __init__(self) -> None:
         self._games: dict[str, Game] = {}
         """A game of each level, which generates its worlds."""
-        self._worlds: OrderedDict[tuple[str, int], tuple[str, bytes]] = OrderedDict()
-        """Task id and saved state by level and seed, the one used last at the end."""
+        self._world = lru_cache(maxsize=_KEPT)(self._generate)
         self._lock = threading.Lock()
 
     def reset(self, task: Task) -> Game:
@@ -58,21 +57,15 @@ class Levels:
             )
         return restored(self._games[level], state)
 
-    def _world(self, level: str, seed: int) -> tuple[str, bytes]:
+    def _generate(self, level: str, seed: int) -> tuple[str, bytes]:
+        """The task id and the saved state of a world."""
         from agentrl_envs.environments.babyai.headless import saved
 
-        if (level, seed) in self._worlds:
-            self._worlds.move_to_end((level, seed))
-            return self._worlds[level, seed]
         if level not in self._games:
             self._games[level] = build(level)
         game = self._games[level]
         game.reset(seed=seed)
-        world = task_id(level, game, grid_code(game)), saved(game)
-        self._worlds[level, seed] = world
-        if len(self._worlds) > _KEPT:
-            self._worlds.popitem(last=False)
-        return world
+        return task_id(level, game, grid_code(game)), saved(game)
 
 
 def object_code(thing: Any) -> str:

@@ -3,7 +3,8 @@
 Shapes are padded so that every number of a row is computed by the same kernel code, whatever else
 is in the batch (docs/determinism.md).
 
-Legend: N packed new tokens, B rows, L new tokens of a row (padded), T keys.
+Legend: N packed new tokens, B rows, L new tokens of a row (padded), T keys, K key heads, W = keys
+that are written, C sessions with the same tokens as a row.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class Batch:
         sizes_B: NDArray[np.int64],
         starts_B: NDArray[np.int64],
         slots_B: NDArray[np.int64],
+        copies: tuple[NDArray[np.int64], NDArray[np.int64]],
         group: int,
         rows: RowCounts,
     ) -> None:
@@ -70,10 +72,12 @@ class Batch:
             sizes_B: new tokens of each row.
             starts_B: cached tokens of each row.
             slots_B: cache slot of each row.
+            copies: rows [C] whose keys are written to another slot, too, and these slots [C].
             group: query heads per key head.
             rows: permitted row counts; the packed tokens and the last tokens are padded to them.
         """
         self._sizes, self._starts, self._slots, self._group = sizes_B, starts_B, slots_B, group
+        self._copies = copies
         self._ends = sizes_B.cumsum()
         self._firsts = self._ends - sizes_B
         self._keys = key_widths(starts_B + sizes_B)
@@ -81,7 +85,7 @@ class Batch:
         """Number of tokens that are not padding; these come first."""
         self.size = rows.padded(self.real)
         """Number of tokens with padding, N."""
-        self.slots = int(slots_B.max()) + 1
+        self.slots = int(max(slots_B.max(), copies[1].max(initial=0))) + 1
         """Number of slots that the cache needs."""
         self.tokens = int(self._keys.max())
         """Number of tokens that each slot of the cache needs."""
@@ -94,12 +98,27 @@ class Batch:
         """Index of each row's last token; padding repeats the last row's."""
 
     def places(self, kv_heads: int, slot_tokens: int) -> NDArray[np.int64]:
-        """Index [N x K] of each token's key of each head in a cache [S, K, T] with `slot_tokens`
-        tokens per slot. Padding is written to slot 0, which no session uses."""
-        slots_N = np.zeros(self.size, dtype=np.int64)
-        slots_N[: self.real] = np.repeat(self._slots, self._sizes)
-        places_N = slots_N * kv_heads * slot_tokens + self.positions_N
-        return (places_N[:, None] + np.arange(kv_heads) * slot_tokens).reshape(-1)
+        """Index [W] in a cache [S, K, T] with `slot_tokens` tokens per slot of each key that is
+        written. Padding is written to slot 0, which no session uses."""
+        slots = np.zeros(self.size, dtype=np.int64)
+        slots[: self.real] = np.repeat(self._slots, self._sizes)
+        tokens, more = self._copied()
+        slots = np.concatenate([slots, more])
+        places = slots * kv_heads * slot_tokens + self.positions_N[tokens]
+        return (places[:, None] + np.arange(kv_heads) * slot_tokens).reshape(-1)
+
+    def sources(self, kv_heads: int) -> NDArray[np.int64]:
+        """Index [W] in the packed tokens' keys [N, K] of each key that is written."""
+        tokens, _ = self._copied()
+        return (tokens[:, None] * kv_heads + np.arange(kv_heads)).reshape(-1)
+
+    def _copied(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All packed tokens and after them those whose keys are copied, and the slots of these."""
+        rows, slots = self._copies
+        sizes = self._sizes[rows]
+        offsets = np.repeat(self._firsts[rows] - sizes.cumsum() + sizes, sizes)
+        copied = offsets + np.arange(len(offsets))
+        return np.concatenate([np.arange(self.size), copied]), np.repeat(slots, sizes)
 
     def row_groups(self) -> Iterator[RowGroup]:
         """Rows grouped by their number of new tokens, rounded up to a power of two, and by their

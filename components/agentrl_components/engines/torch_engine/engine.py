@@ -146,7 +146,7 @@ class TorchEngine:
         cached keys and values are dropped. Pending replies go on with them, or `start_again`."""
         self._version = version
         for session in self._sessions.values():
-            session.cached = 0
+            session.forget()
         for reply in self._ready:
             if start_again:
                 reply.start_again(version)

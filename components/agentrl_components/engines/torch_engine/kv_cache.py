@@ -1,7 +1,7 @@
 """Key-value cache of the torch engine, and attention over it.
 
 Legend: N packed new tokens, B rows, L new tokens of a row (padded), T keys, H query heads, K key
-heads, G = H / K, D head width, S cache slots, Q = G x L, P = B x L, W = N x K.
+heads, G = H / K, D head width, S cache slots, Q = G x L, P = B x L, W keys that are written.
 """
 
 from __future__ import annotations
@@ -62,18 +62,26 @@ class CachedAttention:
     """Implements `decoder.Attend`: new tokens of many sessions are written to the cache and attend
     to all earlier tokens of their session."""
 
-    def __init__(self, cache: SlotCache, places_W: Tensor, buckets: Sequence[Bucket]) -> None:
-        """`places_W`: index of each new token's key of each head in the flattened [S, K, T]."""
-        self.cache, self.places_W, self.buckets = cache, places_W, buckets
+    def __init__(
+        self,
+        cache: SlotCache,
+        places_W: Tensor,
+        sources_W: Tensor | None,
+        buckets: Sequence[Bucket],
+    ) -> None:
+        """`places_W`: index in the flattened [S, K, T] of each key that is written. `sources_W`:
+        its index in the flattened new keys [N, K]; None: they are written in their order."""
+        self._cache, self._buckets = cache, buckets
+        self._places_W, self._sources_W = places_W, sources_W
 
     def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
-        k_SKTD, v_SKTD = self.cache.k[layer], self.cache.v[layer]
-        k_SKTD.flatten(0, 2).index_copy_(0, self.places_W, k_NKD.flatten(0, 1))
-        v_SKTD.flatten(0, 2).index_copy_(0, self.places_W, v_NKD.flatten(0, 1))
+        k_SKTD, v_SKTD = self._cache.k[layer], self._cache.v[layer]
+        self._write(k_SKTD, k_NKD)
+        self._write(v_SKTD, v_NKD)
         heads, width = q_NHD.shape[1:]
         kv_heads = k_NKD.shape[1]
         out_NHD = torch.empty_like(q_NHD)
-        for bucket in self.buckets:
+        for bucket in self._buckets:
             batch, queries = bucket.places_BL.shape
             seen = bucket.mask_B1QT.shape[-1]
             # Heads that share keys are folded into the query axis, so no keys are copied.
@@ -96,3 +104,9 @@ class CachedAttention:
             )
             out_NHD.index_copy_(0, bucket.rows_N, out_PHD.index_select(0, bucket.picks_N))
         return out_NHD
+
+    def _write(self, held_SKTD: Tensor, new_NKD: Tensor) -> None:
+        new_WD = new_NKD.flatten(0, 1)
+        if self._sources_W is not None:
+            new_WD = new_WD.index_select(0, self._sources_W)
+        held_SKTD.flatten(0, 2).index_copy_(0, self._places_W, new_WD)

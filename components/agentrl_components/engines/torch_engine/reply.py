@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from agentrl_components.engines.action_trie import Node, Trie
 from agentrl_components.engines.engine import Generation, Request, Stop, mixed
 
+NOTHING = object()
+"""The history of a session without tokens."""
+
 
 @dataclass(slots=True)
 class Session:
@@ -16,6 +19,12 @@ class Session:
     slot: int
     cached: int = 0
     """Tokens whose keys and values are in the cache."""
+    history: object = NOTHING
+    """Identifies these tokens: sessions have the same object only if all of them are the same."""
+
+    def forget(self) -> None:
+        """Have nothing cached any more."""
+        self.cached, self.history = 0, NOTHING
 
 
 @dataclass(slots=True)

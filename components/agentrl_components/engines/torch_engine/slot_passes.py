@@ -1,7 +1,8 @@
-"""Forward passes of the built-in decoder: new tokens of all sessions packed in one row.
+"""Forward passes of the built-in decoder: new tokens of all sessions packed in one row. Sessions
+with the same tokens are computed once.
 
-Legend: N packed new tokens, B rows, L new tokens of a row (padded), Q = L x query heads of a key
-head, T keys, V vocabulary, E hidden width.
+Legend: N packed new tokens, B rows, R distinct rows, L new tokens of a row (padded), Q = L x query
+heads of a key head, T keys, V vocabulary, E hidden width.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from agentrl_components.engines.torch_engine.batch import Batch, RowGroup, activation_step
+from agentrl_components.engines.torch_engine.equal_rows import EqualRows
 from agentrl_components.engines.torch_engine.kv_cache import Bucket, CachedAttention, SlotCache
 from agentrl_components.engines.torch_engine.reply import Session
 from agentrl_components.engines.torch_engine.row_padding import row_counts
@@ -41,10 +43,15 @@ class SlotPasses:
 
     def logits(self, fresh: Sequence[Sequence[int]], sessions: Sequence[Session]) -> Tensor:
         """As `ForwardPasses.logits`."""
+        rows = EqualRows(fresh, sessions)
+        slots_B = np.array([session.slot for session in sessions])
+        repeated = np.setdiff1d(np.arange(len(sessions)), rows.firsts_R)
+        fresh = [fresh[row] for row in rows.firsts_R]
         batch = Batch(
             sizes_B=np.array([len(ids) for ids in fresh]),
-            starts_B=np.array([session.cached for session in sessions]),
-            slots_B=np.array([session.slot for session in sessions]),
+            starts_B=np.array([sessions[row].cached for row in rows.firsts_R]),
+            slots_B=slots_B[rows.firsts_R],
+            copies=(rows.rows_B[repeated], slots_B[repeated]),
             group=self._group,
             rows=self._rows,
         )
@@ -57,10 +64,15 @@ class SlotPasses:
             CachedAttention(
                 self._cache,
                 self._tensor(batch.places(self._kv_heads, self._cache.tokens)),
-                [self._bucket(rows) for rows in batch.row_groups()],
+                self._tensor(batch.sources(self._kv_heads)) if len(repeated) else None,
+                [self._bucket(group) for group in batch.row_groups()],
             ),
         )
-        return self._decoder.logits(hidden_NE.index_select(0, self._tensor(batch.last_B)))
+        logits_RV = self._decoder.logits(hidden_NE.index_select(0, self._tensor(batch.last_B)))
+        if not len(repeated):
+            return logits_RV
+        padding = self._rows.padded(len(sessions)) - len(sessions)
+        return logits_RV.index_select(0, self._tensor(np.pad(rows.rows_B, (0, padding), "edge")))
 
     def release(self, slot: int) -> None:
         """As `ForwardPasses.release`. The slot's keys are overwritten by its next session."""

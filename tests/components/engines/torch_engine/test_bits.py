@@ -15,7 +15,8 @@ from agentrl_components.engines.torch_engine.engine import TorchEngine
 
 
 class Script:
-    """What the worlds of 24 episodes say: 1 to 130 tokens a turn, so caches differ widely."""
+    """What the worlds of 24 episodes say: 1 to 130 tokens a turn, so caches differ widely. Three
+    episodes have the same task, and the same tokens until they take different actions."""
 
     def __init__(self, confined: bool) -> None:
         draw = random.Random(3)
@@ -25,14 +26,14 @@ class Script:
                 [draw.randrange(2, 41) for _ in range(draw.choice((1, 2, 3, 5, 17, 70, 130)))]
                 for _ in range(3)
             ]
-            for _ in range(24)
+            for _ in range(8)
         ]
         self.admissible = [
             [
                 [[draw.randrange(2, 41) for _ in range(draw.randint(1, 4))] for _ in range(n)]
                 for n in (1, 3, 7)
             ]
-            for _ in range(24)
+            for _ in range(8)
         ]
 
     async def play(self, engine, episode, delays=None):
@@ -40,7 +41,7 @@ class Script:
         for turn in range(3):
             if delays is not None:
                 await asyncio.sleep(delays.uniform(0, 0.01))
-            ids += self.said[episode][turn]
+            ids += self.said[episode // 3][turn]
             sampling = Sampling(
                 temperature=(1.0, 0.7)[episode % 2],
                 top_p=(1.0, 1.0, 0.9)[episode % 3],
@@ -48,7 +49,7 @@ class Script:
                 stop=(STOP,),
             )
             seed = 1000 * episode + turn
-            admissible = self.admissible[episode][turn] if self.confined else None
+            admissible = self.admissible[episode // 3][turn] if self.confined else None
             reply = await engine.generate(request(episode, tuple(ids), seed, sampling, admissible))
             ids += reply.ids
             replies.append((reply.ids, reply.logprobs, reply.sampled, reply.allowed, reply.stop))

@@ -1,0 +1,38 @@
+"""Rows of a forward pass that would compute the same numbers.
+
+The episodes of a group begin with the same tokens, and have the same tokens as long as they take
+the same actions. A pass computes such rows once. Late in the training of `examples/babyai.yaml`
+that is a fifth of all tokens.
+
+Legend: B rows, R distinct rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from agentrl_components.engines.torch_engine.reply import Session
+
+
+class EqualRows:
+    """Which rows of a pass have the same tokens, cached and new."""
+
+    def __init__(self, fresh: Sequence[Sequence[int]], sessions: Sequence[Session]) -> None:
+        """Mark the sessions whose tokens are the same after this pass, too."""
+        distinct: dict[tuple[object, tuple[int, ...]], int] = {}
+        rows_B: list[int] = []
+        firsts_R: list[int] = []
+        for row, (ids, session) in enumerate(zip(fresh, sessions, strict=True)):
+            number = distinct.setdefault((session.history, tuple(ids)), len(distinct))
+            if number == len(firsts_R):
+                firsts_R.append(row)
+            rows_B.append(number)
+        histories = [object() for _ in firsts_R]
+        for number, session in zip(rows_B, sessions, strict=True):
+            session.history = histories[number]
+        self.firsts_R = np.array(firsts_R)
+        """The first row of each set of equal ones."""
+        self.rows_B = np.array(rows_B)
+        """The set of each row."""

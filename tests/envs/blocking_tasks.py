@@ -16,7 +16,7 @@ class BlockingTasks(CorridorTasks):
         super().__init__()
         self.gate = threading.Event()
         self.waiting = threading.Event()
-        """Set when a step blocks."""
+        """Set when a call blocks."""
         self.block_resets = block_resets
         self.closed = 0
         """Number of closed sessions."""
@@ -27,6 +27,7 @@ class BlockingTasks(CorridorTasks):
         class BlockingEnvironment(CorridorEnvironment):
             def reset(self, task: Task) -> Observation:
                 if tasks.block_resets:
+                    tasks.waiting.set()
                     tasks.gate.wait()
                 return super().reset(task)
 

@@ -18,7 +18,7 @@ import random
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Self
 
@@ -33,6 +33,7 @@ from agentrl_envs.errors import (
     SessionError,
     TaskError,
     UnreachableError,
+    WorldError,
 )
 
 PAGE_SIZE = 64
@@ -240,7 +241,17 @@ async def _open(
 ) -> OpenResult:
     if member is previous:
         request = request.model_copy(update={"replaces": replaces})
-    response = await member.server.post("/v1/sessions", request, protocol.OpenResponse, retry=False)
+    opening = asyncio.create_task(
+        member.server.post("/v1/sessions", request, protocol.OpenResponse, retry=False)
+    )
+    try:
+        response = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        # The server opens the session all the same, and would keep it until it expires.
+        with suppress(WorldError):
+            unwanted = await opening
+            await member.server.delete(f"/v1/sessions/{unwanted.id}", retry=False)
+        raise
     member.load += 1
     return member, response
 

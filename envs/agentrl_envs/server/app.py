@@ -36,6 +36,7 @@ from agentrl_envs.server.execution.programs import Programs
 from agentrl_envs.server.leases import Clock
 from agentrl_envs.server.metrics import CONTENT_TYPE, Metrics
 from agentrl_envs.server.request_reading import (
+    CLIENT_CLOSED_REQUEST,
     M,
     completes_before_disconnect,
     query_number,
@@ -54,8 +55,6 @@ MIN_BATCH_BYTES = 1 << 20
 """Body size that the batch routes accept whatever the options say: see
 `protocol.MAX_BATCH_CHARS`."""
 NDJSON = "application/x-ndjson"
-CLIENT_CLOSED_REQUEST = 499
-"""Status for the log only: there is no client left to receive it."""
 
 Gateway = Callable[[Sessions, TaskService], list[BaseRoute]]
 """Makes the routes of another protocol, which plays the same sessions."""

@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from blocking_tasks import BlockingTasks
 from corridor_http import FakeClock
 from corridor_server import HURRIED, PATIENT, red_left_2, served
 from pydantic import SecretStr
@@ -257,3 +258,18 @@ def test_blocking_task_set_needs_no_event_loop():
         assert environment.reset(red_left_2()).text.endswith("left 2")
         assert environment.step("left").observation.text.endswith("left 1")
         environment.close()
+
+
+async def test_a_reset_that_is_cancelled_leaves_no_session_on_the_server():
+    tasks = BlockingTasks(block_resets=True)
+    with tasks.opened_on_exit(), served(tasks, capacity=1) as url:
+        async with RemoteWorld.connected(url, options=HURRIED) as world:
+            task = await world.task("train", 0)
+            reset = asyncio.create_task(world.session().reset(task))
+            await asyncio.to_thread(tasks.waiting.wait)
+            reset.cancel()
+            await asyncio.sleep(0)
+            tasks.gate.set()
+            with pytest.raises(asyncio.CancelledError):
+                await reset
+            await world.session().reset(task)  # there is room for it

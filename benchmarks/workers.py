@@ -40,10 +40,9 @@ def opened(folder: Path, count: int, **parts: dict[str, Any]) -> Iterator[Worker
             **parts,
         }
     )
-    with tempfile.TemporaryDirectory(prefix="agentrl-bench-") as scratch:
-        crew = WorkerGroup(spec, Path(scratch))
-        try:
-            trainers = PoolTrainers(spec, crew.lead, crew.pool)
-            yield Workers(pool=crew.pool, learner=Learner(spec, trainers))
-        finally:
-            crew.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="agentrl-bench-") as scratch,
+        WorkerGroup(spec, Path(scratch)) as crew,
+    ):
+        trainers = PoolTrainers(spec, crew.lead, crew.pool)
+        yield Workers(pool=crew.pool, learner=Learner(spec, trainers))

@@ -37,6 +37,7 @@ def train(rank: int, address: str, place: Place, ranks: int) -> Trained:
     )
     trainer = Rank(setup)
     trainer.join(address)
+    trainer.open_models()
     some = skewed(trainer.policy.shape.vocabulary)
     trained = Trained({}, [])
     for update in range(2):

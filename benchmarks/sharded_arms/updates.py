@@ -115,4 +115,5 @@ def joined(number: int, address: str, task: Task, count: int) -> Rank:
     )
     rank = Rank(setup)
     rank.join(address)
+    rank.open_models()
     return rank

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
 
-from agentrl_components.errors import ModelError
+from agentrl_components.errors import ModelError, WorkersLostError
 from agentrl_components.model import architecture
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.hand_over.nccl import NcclTransfer
 from agentrl_components.ray_workers.hand_over.transfer import WeightTransfer
+from agentrl_components.ray_workers.lifetimes import lifetime_of
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Reservation, reservations
 from agentrl_components.ray_workers.samplers import RaySamplers
@@ -20,30 +22,53 @@ from agentrl_components.spec import RunSpec, Samplers
 
 
 class Actors:
-    """Keeps the connection to Ray and the actors open until `close`."""
+    """A context manager that keeps the connection to Ray and the actors open.
+
+    On the run's own cluster actors stay when it is left, for the next driver: all of them, or, if
+    one died, the samplers. After other errors none stays, because the cause may be in them."""
 
     trainers: RayTrainers | None = None
 
     def __init__(self, spec: RunSpec, model: ModelFolder, *, trains: bool) -> None:
-        """Connect to Ray and start the actors. `trains` is false for an evaluation, whose samplers
-        play with the weights of the model folder. Raises what `connect` raises, and `ModelError` if
-        the model cannot be opened or split as the manifest says."""
+        """Connect to Ray and start the actors, or take over those that an earlier driver has left.
+        `trains` is false for an evaluation, whose samplers play with the weights of the model
+        folder. Raises what `connect` raises, and `ModelError` if the model cannot be opened or
+        split as the manifest says."""
         assert spec.compute.ray is not None
         reserved = reservations(spec.compute)
         _check_heads(spec, model)
         with ExitStack() as opened:
             opened.callback(connect(spec.compute.ray, reserved))
+            self._lifetime = lifetime_of(spec, model.vocabulary, trains=trains)
             transfer: WeightTransfer | None = None
             if trains:
                 device = _device(reserved.trainer)
-                self.trainers = RayTrainers(spec, model, reserved, device)
-                opened.callback(self.trainers.close)
+                self.trainers = RayTrainers(spec, model, reserved, device, self._lifetime)
+                opened.push(self._leave_trainers)
                 transfer = _transfer(spec, self.trainers)
             device = _device(reserved.sampler)
-            self.samplers = RaySamplers(spec, model, reserved, device, transfer)
+            self.samplers = RaySamplers(spec, model, reserved, device, transfer, self._lifetime)
             self.groups = RayGroupSamplers(self.samplers)
-            opened.callback(self.samplers.close)
-            self._close: Callable[[], None] = opened.pop_all().close
+            opened.push(self._leave_samplers)
+            self._opened = opened.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._opened.__exit__(kind, error, trace)
+
+    @property
+    def taken_over(self) -> str:
+        """The actors that an earlier driver had left, in words; empty if there were none."""
+        trainers = 0 if self.trainers is None else self.trainers.taken_over
+        counts = {"trainers": trainers, "samplers": self.samplers.taken_over}
+        return ", ".join(f"{count} {role}" for role, count in counts.items() if count)
 
     def hand_over_metrics(self) -> dict[str, float]:
         """What hand-overs took since the last call: metrics by name."""
@@ -67,9 +92,17 @@ class Actors:
             metrics["rollout/prefix_hits"] = sum(load.cached_tokens for load in loads) / asked
         return metrics
 
-    def close(self) -> None:
-        """End the actors, and Ray if this process started it."""
-        self._close()
+    def _leave_trainers(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        assert self.trainers is not None
+        if error is not None or not self._lifetime.lasting:
+            self.trainers.close()
+
+    def _leave_samplers(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        may_stay = error is None or isinstance(error, WorkersLostError)
+        if may_stay and self._lifetime.lasting:
+            self.samplers.rest()
+        else:
+            self.samplers.close()
 
 
 def _transfer(spec: RunSpec, trainers: RayTrainers) -> WeightTransfer:

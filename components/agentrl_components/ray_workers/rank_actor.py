@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import ray
 
+from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.hand_over.nccl_sender import SamplersClient, Sender
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.sharded.rank import Rank, RankSetup
@@ -22,6 +23,12 @@ class RankActor(Rank):
         keep_freed_memory()
         super().__init__(replace(setup, folder=model.open(setup.spec)))
         self._sender: Sender | None = None
+
+    def take_over(self) -> None:
+        """Serve another driver, whose call comes when those of the last one have ended. Raises
+        `WorkersLostError` if the ranks have not met."""
+        if not self.joined:
+            raise WorkersLostError("the ranks have not met")
 
     def meeting_point(self) -> str:
         """An address at which the ranks can meet."""

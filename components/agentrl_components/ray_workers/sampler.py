@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from agentrl_components.engines.vllm_engine.adapters import write_adapters
 from agentrl_components.engines.vllm_engine.start import VllmOptions
+from agentrl_components.errors import EngineError
 from agentrl_components.model.load import open_decoder
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.rollout.collector import replay_lost
@@ -65,8 +67,12 @@ class Sampler:
         """The version in use; -1: that of the model folder."""
         self._newer = asyncio.Event()
         """Set when another version is in use."""
-        self._calls = 0
+        self._calls: set[asyncio.Task[Any]] = set()
+        """Calls that play episodes, or wait for weights to play them."""
+        self._playing = 0
         """Calls that play episodes now."""
+        self._updating = False
+        """Whether weights are being taken."""
         self._busy_s = 0.0
         self._counted_from = self._asked = time.monotonic()
         self._tokens = (0, 0)
@@ -75,9 +81,26 @@ class Sampler:
         """Start the engine. Raises `ModelError` or `EngineError` if it cannot run the model."""
         await self._on_loop(self._player.open_engine())
 
+    async def take_over(self) -> None:
+        """Serve another driver, whose weights come with its first hand-over: end the episodes of
+        the last one. Raises `EngineError` if it left a hand-over unfinished."""
+        if self._updating:
+            raise EngineError("a hand-over of weights was broken off")
+        calls = set(self._calls)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        self._adapters, self._version = {}, -1
+        await self.take_load()
+
+    async def rest(self) -> None:
+        """Close the sessions that are open."""
+        await self._on_loop(self._player.close_sessions())
+
     async def start_update(self) -> None:
         """Begin to take the weights of the next version. Replies under way are treated as
         `rollout.interrupt` says; later ones wait for `finish_update`."""
+        self._updating = True
         if self._vllm_lora is None:
             partial = self._merge is not None
             await self._on_loop(self._player.start_update(partial=partial))
@@ -106,7 +129,7 @@ class Sampler:
                         Path(folder), version, self._spec.rollout.interrupt
                     )
                 )
-        self._version = version
+        self._version, self._updating = version, False
         self._newer.set()
         self._newer = asyncio.Event()
 
@@ -121,21 +144,23 @@ class Sampler:
     async def play(self, jobs: Sequence[Job], rules: Rules, version: int) -> list[Trajectory]:
         """The trajectories of `jobs`, as `Samplers.play` has them. The engine has the weights of
         `version`. Raises `WorkersLostError` if vLLM has died; then this sampler is of no use."""
-        if 0 <= version == self._version:
-            return await self._playing(self._player.more_episodes(jobs, rules))
-        if version >= 0:  # no weights have been handed over: those of the folder have this version
-            self._version = version
-        return await self._playing(self._player.episodes(jobs, rules, version, None))
+        with self._under_way():
+            if 0 <= version == self._version:
+                return await self._play(self._player.more_episodes(jobs, rules))
+            if version >= 0:  # nothing was handed over: the folder's weights have this version
+                self._version = version
+            return await self._play(self._player.episodes(jobs, rules, version, None))
 
     async def play_group(self, jobs: Sequence[Job], rules: Rules, oldest: int) -> list[Trajectory]:
         """The trajectories of `jobs`, played by the version that is in use at each token, from
         version `oldest` on: a sampler that replaces another one may have no weights yet. Lost
         episodes are played again, as the collector does."""
-        while self._version < oldest:
-            await self._newer.wait()
-        return await self._playing(
-            replay_lost(jobs, lambda some: self._player.more_episodes(some, rules))
-        )
+        with self._under_way():
+            while self._version < oldest:
+                await self._newer.wait()
+            return await self._play(
+                replay_lost(jobs, lambda some: self._player.more_episodes(some, rules))
+            )
 
     async def take_load(self) -> SamplerLoad:
         """What this sampler did since the last call."""
@@ -155,18 +180,29 @@ class Sampler:
         """Close sessions, environments and the engine."""
         await asyncio.to_thread(self._player.close)
 
-    async def _playing(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """Have `take_over` cancel the call that runs the block."""
+        call = asyncio.current_task()
+        assert call is not None
+        self._calls.add(call)
+        try:
+            yield
+        finally:
+            self._calls.discard(call)
+
+    async def _play(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine on the player's loop, and count the time as busy."""
         self._count(time.monotonic())
-        self._calls += 1
+        self._playing += 1
         try:
             return await self._on_loop(coroutine)
         finally:
             self._count(time.monotonic())
-            self._calls -= 1
+            self._playing -= 1
 
     def _count(self, now: float) -> None:
-        if self._calls:
+        if self._playing:
             self._busy_s += now - self._counted_from
         self._counted_from = now
 

@@ -9,6 +9,7 @@ from typing import Any
 from agentrl_components.errors import RunError, WorkersLostError
 from agentrl_components.ray_workers.calls import check_ray, results, results_of_living
 from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTransfer
+from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.membership import wait_for_nodes
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Reservations
@@ -41,11 +42,14 @@ class RaySamplers:
         reserved: Reservations,
         device: str,
         transfer: WeightTransfer | None,
+        lifetime: Lifetime | None = None,
     ) -> None:
-        """Start the samplers and wait until they are open. Without a `transfer` they play with the
-        weights of the model folder."""
+        """Start the samplers, but for those that an earlier driver has left, and wait until they
+        are open. Without a `transfer` they play with the weights of the model folder. They end with
+        this driver unless `lifetime` says otherwise."""
         self._spec, self._model, self._device = spec, model, device
         self._reserved, self._transfer = reserved, transfer
+        self._lifetime = lifetime or WithDriver()
         self.version = -1
         """Version of the weights that the samplers hold; -1: those of the model folder."""
         self.handed_over: list[HandOver] = []
@@ -55,7 +59,11 @@ class RaySamplers:
         self.last_death = ""
         """Why the last of them had died."""
         self.size = reserved.samplers.count
-        self.actors = [self._start() for _ in range(self.size)]
+        names = [f"sampler-{place}" for place in range(self.size)]
+        left = self._lifetime.take_over(names, all_or_none=False)
+        self.taken_over = sum(actor is not None for actor in left)
+        """Samplers that an earlier driver had left."""
+        self.actors = [actor or self._start(place) for place, actor in enumerate(left)]
         with ExitStack() as opened:
             opened.callback(self.close)
             results([actor.open.remote() for actor in self.actors])
@@ -99,28 +107,27 @@ class RaySamplers:
         those of the next stage."""
         import ray
 
-        with suppress(RunError):
-            check_ray()
-            closed = [actor.close.remote() for actor in self.actors]
-            ray.wait(closed, num_returns=len(closed), timeout=CLOSE_S)
+        self._close_sessions("close")
         for actor in self.actors:
             ray.kill(actor)
+
+    def rest(self) -> None:
+        """Have the samplers close their sessions. They stay, for another driver."""
+        self._close_sessions("rest")
 
     def replace(self, place: int, actor: Any, death: WorkersLostError) -> None:
         """Start a sampler in the place of `actor`, which has died, or vLLM in it. All of its calls
         fail: only the first replaces it. One whose connection broke, and that answers again, stays.
         """
-        import ray
-
         if self.actors[place] is not actor or _answers_again(actor, death):
             return
         check_ray()  # without it there is no other sampler
-        ray.kill(actor)  # its process lives on if only vLLM has died
+        self._lifetime.end(f"sampler-{place}", actor)  # it lives on if only vLLM in it has died
         self.replaced += 1
         # Ray's error quotes what an actor that could not be opened had raised.
         self.last_death = str(death.__cause__ or death).strip().splitlines()[-1]
         wait_for_nodes(self._reserved)  # it may have died with its node
-        self.actors[place] = self._start()
+        self.actors[place] = self._start(place)
         if self.version >= 0 and self._transfer is not None:
             self._transfer.send_again(self.actors[place], self.version)
 
@@ -146,12 +153,21 @@ class RaySamplers:
                 return list(played)
         raise self.given_up()
 
-    def _start(self) -> Any:
+    def _close_sessions(self, method: str) -> None:
+        """Call a method of every sampler that lives, and wait for `CLOSE_S`."""
+        import ray
+
+        with suppress(RunError):
+            check_ray()
+            closed = [getattr(actor, method).remote() for actor in self.actors]
+            ray.wait(closed, num_returns=len(closed), timeout=CLOSE_S)
+
+    def _start(self, place: int) -> Any:
         import ray
 
         from agentrl_components.ray_workers.sampler import Sampler
 
-        options = self._reserved.sampler.options()
+        options = self._reserved.sampler.options() | self._lifetime.options(f"sampler-{place}")
         actor = ray.remote(Sampler).options(**options, max_concurrency=CALLS)
         trains = self._transfer is not None
         return actor.remote(self._spec, self._model, self._device, trains=trains)

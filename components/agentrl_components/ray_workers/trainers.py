@@ -17,6 +17,7 @@ from torch import Tensor
 from agentrl_components.errors import StoreError
 from agentrl_components.ray_workers.calls import results, stream
 from agentrl_components.ray_workers.hand_over.buckets import BUCKETS_AHEAD
+from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Reservations
 from agentrl_components.sharded.rank import POLICY, RankSetup
@@ -40,30 +41,44 @@ class RayTrainers:
     they are the same bit for bit on CPUs."""
 
     def __init__(
-        self, spec: RunSpec, model: ModelFolder, reserved: Reservations, device: str
+        self,
+        spec: RunSpec,
+        model: ModelFolder,
+        reserved: Reservations,
+        device: str,
+        lifetime: Lifetime | None = None,
     ) -> None:
-        """Start the ranks and wait until each has its shard. Raises `ModelError` if the model
-        cannot be opened, and `WorkersLostError` if a rank dies."""
+        """Start the ranks, or take over all of them from an earlier driver, and wait until each has
+        its shard of the model in the folder. They end with this driver unless `lifetime` says
+        otherwise. Raises `ModelError` if the model cannot be opened, and `WorkersLostError` if a
+        rank dies."""
         import ray
 
         from agentrl_components.ray_workers.rank_actor import RankActor
 
         self._spec, self._ranks = spec, reserved.trainers.count
         self._node = ray.get_runtime_context().get_node_id()
-        actor = ray.remote(RankActor).options(**reserved.trainer.options())
-        self._actors = [
-            actor.remote(
+        lifetime = lifetime or WithDriver()
+        names = [f"trainer-{rank}" for rank in range(self._ranks)]
+        self._actors = [one for one in lifetime.take_over(names, all_or_none=True) if one]
+        self.taken_over = len(self._actors)
+        """Ranks that an earlier driver had left."""
+        actor, options = ray.remote(RankActor), reserved.trainer.options()
+        self._actors = self._actors or [
+            actor.options(**options, **lifetime.options(name)).remote(
                 RankSetup(
                     spec=spec, folder=model.path, device=device, rank=rank, ranks=self._ranks
                 ),
                 model,
             )
-            for rank in range(self._ranks)
+            for rank, name in enumerate(names)
         ]
         with ExitStack() as opened:
             opened.callback(self.close)
-            (address,) = results([self._actors[0].meeting_point.remote()])
-            self._all("join", address)
+            if not self.taken_over:
+                (address,) = results([self._actors[0].meeting_point.remote()])
+                self._all("join", address)
+            self._all("open_models")
             opened.pop_all()
 
     def differentiate(self, objective: Objective, examples: Sequence[Example]) -> Sums:

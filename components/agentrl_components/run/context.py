@@ -72,7 +72,9 @@ class RunContext:
             opened.callback(self._scratch.cleanup)
             self.journal.check(self.run)
             workers = WorkerGroup(self.spec, self.scratch, self._pending)
-            self.workers = opened.enter_context(contextlib.closing(workers))
+            self.workers = opened.enter_context(workers)
+            if workers.actors is not None and workers.actors.taken_over:
+                self.view.note(f"took over from an earlier stage: {workers.actors.taken_over}")
             self.collector = workers.collector
             self.collector.note = self.view.note
             tasks = TaskPrefetcher(workers.draw, self.spec.rollout.tasks)
@@ -89,7 +91,7 @@ class RunContext:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._opened.close()
+        self._opened.__exit__(kind, error, trace)
 
     @property
     def lead(self) -> Worker:

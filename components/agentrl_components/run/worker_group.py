@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from agentrl_components.dialogue.open import open_dialogue
 from agentrl_components.dialogue.protocol import Dialogue
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class WorkerGroup:
-    """Keeps workers, model and environments open until `close`.
+    """Keeps workers, model and environments open. A context manager.
 
     With `compute.ray` trainers and samplers are Ray actors; otherwise they are worker processes of
     this machine, or this process."""
@@ -92,9 +93,17 @@ class WorkerGroup:
         """The environments that were down and answer again."""
         return self.loop.run(self.source.probe()) if self.down else []
 
-    def close(self) -> None:
-        """Close workers and environments."""
-        self._opened.close()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close workers and environments. Actors may stay, as `Actors` says."""
+        self._opened.__exit__(kind, error, trace)
 
     def _open_processes(
         self, spec: RunSpec, pending: PendingWorkers | None, opened: ExitStack
@@ -118,8 +127,7 @@ class WorkerGroup:
 
         self._lead = None
         model = ModelFolder(path=self.folder, vocabulary=words)
-        self.actors = Actors(spec, model, trains=trains)
-        opened.callback(self.actors.close)
+        self.actors = opened.enter_context(Actors(spec, model, trains=trains))
         if self.actors.trainers is not None:
             self.trainers = self.actors.trainers
         self.samplers = self.actors.samplers

@@ -8,6 +8,7 @@ Legend: S sampled tokens.
 
 from __future__ import annotations
 
+import gc
 import socket
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -63,6 +64,8 @@ class Rank:
 
     def __init__(self, setup: RankSetup) -> None:
         self._setup, self.spec = setup, setup.spec
+        self.joined = False
+        """Whether the rank is part of a process group."""
         if setup.device == "cpu":
             torch.set_num_threads(1)  # as in `workers.worker`
 
@@ -73,8 +76,8 @@ class Rank:
             return f"{host}:{listener.getsockname()[1]}"
 
     def join(self, address: str) -> None:
-        """Join the process group and open the models."""
-        setup, spec = self._setup, self._setup.spec
+        """Join the process group."""
+        setup = self._setup
         dist.init_process_group(
             "nccl" if setup.device == "cuda" else "gloo",
             init_method=f"tcp://{address}",
@@ -83,6 +86,13 @@ class Rank:
             timeout=TIMEOUT,
         )
         self._mesh = init_device_mesh(setup.device, (setup.ranks,))
+        self.joined = True
+
+    def open_models(self) -> None:
+        """Open the models as they are in the model folder, without moments, in the place of those
+        that are open."""
+        setup, spec = self._setup, self._setup.spec
+        self._drop_models()
         self.policy = open_policy(setup.folder, spec, self._mesh)
         self._optimizers = {POLICY: ShardedOptimizer(self.policy, spec.update)}
         self.critic: Critic | None = None
@@ -96,6 +106,7 @@ class Rank:
 
     def leave(self) -> None:
         """Leave the process group."""
+        self.joined = False
         dist.destroy_process_group()
 
     def differentiate(self, objective: Objective, share: Share) -> Sums:
@@ -216,6 +227,12 @@ class Rank:
             if found:
                 layer = self.policy.saved_name(f"{layer}.weight").removesuffix(".weight")
                 yield f"{layer}.lora_{adapter}", _full(parameter)
+
+    def _drop_models(self) -> None:
+        """Free the memory of the models that are open."""
+        for name in ("policy", "critic", "_optimizers", "_reference"):
+            self.__dict__.pop(name, None)
+        gc.collect()  # modules of FSDP refer to each other
 
     def _scores(
         self, share: Share, module: nn.Module, of: Callable[[Pack], Tensor]

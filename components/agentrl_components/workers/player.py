@@ -143,6 +143,10 @@ class Player:
         engine = self._torch or self._vllm
         return (0, 0) if engine is None else (engine.prompt_tokens, engine.cached_tokens)
 
+    async def close_sessions(self) -> None:
+        """Close the sessions that are open. Later episodes open others."""
+        await self._rollout.close()
+
     def close(self) -> None:
         """Close sessions, environments and engines."""
         if self._vllm is not None:

@@ -74,8 +74,7 @@ def evaluate_model(run: AgentRLRun, view: ProgressView) -> EvaluationResult:
     """Evaluate the model of the manifest. Raises `ModelError` if it cannot be loaded."""
     with TemporaryDirectory(prefix="agentrl-") as scratch:
         view.stage("open the model")
-        workers = WorkerGroup(run.spec, Path(scratch), trains=False)
-        try:
+        with WorkerGroup(run.spec, Path(scratch), trains=False) as workers:
             asked = heldout_evaluation(run.spec, workers.draw("heldout", run.spec.evaluation.tasks))
             random = None
             if workers.loop.run(offers_random(run.spec, workers.worlds)):
@@ -87,8 +86,6 @@ def evaluate_model(run: AgentRLRun, view: ProgressView) -> EvaluationResult:
             policy, episodes = asked.run(
                 POLICY, lambda request: workers.collector.collect(request, 0)
             )
-        finally:
-            workers.close()
     return EvaluationResult(policy=policy, random=random, episodes=sampled_replays(episodes))
 
 

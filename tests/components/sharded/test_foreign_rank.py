@@ -25,6 +25,7 @@ def open_rank():
         setup = RankSetup(spec=spec(**changes), folder=folder, device="cpu", rank=0, ranks=1)
         rank = Rank(setup)
         rank.join(rank.free_address("127.0.0.1"))
+        rank.open_models()
         opened.append(rank)
         return rank
 

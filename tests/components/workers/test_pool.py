@@ -56,13 +56,10 @@ def test_processes_with_environments_end_with_the_worker_processes(tmp_path) -> 
         update={"environments": (Environment.model_validate(corridor),)}
     )
     before = spawned()
-    group = WorkerGroup(manifest, tmp_path)
-    try:
+    with WorkerGroup(manifest, tmp_path) as group:
         played = group.pool.map(Worker.play, [(jobs(1), GREEDY, 0)])
         ((episode,),) = played
         assert episode.ending is not Ending.LOST
         processes = spawned(but=before)
         assert processes
-    finally:
-        group.close()
     assert psutil.wait_procs(processes, timeout=60)[1] == []

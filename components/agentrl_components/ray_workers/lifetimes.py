@@ -1,0 +1,142 @@
+"""Actors that end with their driver, and actors that outlive it.
+
+On the run's own cluster (`compute.ray: cluster`) every stage is a driver, and may be killed. There,
+actors stay when a driver ends, and the next one takes them over: their processes, imports, model
+files, process groups and engines are there already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentrl_components.errors import WorkersLostError
+from agentrl_components.ray_workers.calls import check_ray
+from agentrl_components.spec import RunSpec
+
+NAMESPACE = "agentrl"
+"""Ray's namespace of the names of actors."""
+TAKEN_OVER_S = 60.0
+"""How long an actor may take to end what an earlier driver asked of it."""
+ENDED_S = 60.0
+"""How long a killed actor may take to end, and to free its name."""
+POLL_S = 0.2
+
+
+class WithDriver:
+    """Actors end with the driver that starts them."""
+
+    lasting = False
+
+    def options(self, name: str) -> dict[str, Any]:
+        """Arguments of Ray's `options` for the actor called `name`."""
+        del name
+        return {}
+
+    def take_over(self, names: Sequence[str], *, all_or_none: bool) -> list[Any | None]:
+        """None for each name: there are no actors of an earlier driver."""
+        del all_or_none
+        return [None] * len(names)
+
+    def end(self, name: str, actor: Any) -> None:
+        """Kill an actor. Another one of that name may be started then."""
+        import ray
+
+        del name
+        ray.kill(actor)
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """Actors stay until they are killed or their cluster ends. One driver at a time uses them."""
+
+    made_of: str
+    """Digest of what the actors of this driver are created from. An actor that was created from
+    something else is not taken over."""
+    lasting = True
+
+    def options(self, name: str) -> dict[str, Any]:
+        """Arguments of Ray's `options` for the actor called `name`."""
+        return {"name": self._full(name), "namespace": NAMESPACE, "lifetime": "detached"}
+
+    def take_over(self, names: Sequence[str], *, all_or_none: bool) -> list[Any | None]:
+        """The actors of an earlier driver by these names, `ROLE-NUMBER`; None for each that there
+        is not. All others of the role are killed: those that do not answer in time, that cannot be
+        used any more, or that were created from something else. `all_or_none`: if one is missing,
+        the others are of no use.
+
+        Raises `WorkersLostError` if a killed actor does not end, and what `check_ray` raises."""
+        import ray
+
+        wanted = [self._full(name) for name in names]
+        left = {
+            name: ray.get_actor(name, NAMESPACE)
+            for name in _names_in_use()
+            if name.startswith(names[0].partition("-")[0])
+        }
+        found = [name for name in wanted if name in left]
+        if all_or_none and len(found) < len(wanted):
+            found = []
+        calls = [left[name].take_over.remote() for name in found]
+        if calls:
+            ray.wait(calls, num_returns=len(calls), timeout=TAKEN_OVER_S)
+        taken = [name for name, call in zip(found, calls, strict=True) if _succeeded(call)]
+        if all_or_none and len(taken) < len(wanted):
+            taken = []
+        _end({name: actor for name, actor in left.items() if name not in taken})
+        return [left[name] if name in taken else None for name in wanted]
+
+    def end(self, name: str, actor: Any) -> None:
+        """Kill an actor. Another one of that name may be started then. Raises what `take_over`
+        raises."""
+        _end({self._full(name): actor})
+
+    def _full(self, name: str) -> str:
+        return f"{name}/{self.made_of}"
+
+
+Lifetime = WithDriver | Lasting
+
+
+def lifetime_of(spec: RunSpec, vocabulary: Sequence[str], *, trains: bool) -> Lifetime:
+    """How long the actors of a run stay. `vocabulary` and `trains` are as `Actors` takes them."""
+    if spec.compute.ray != "cluster":
+        return WithDriver()
+    made_of = f"{spec.model_dump_json()} {list(vocabulary)} {trains}"
+    return Lasting(hashlib.sha256(made_of.encode()).hexdigest()[:16])
+
+
+def _names_in_use() -> set[str]:
+    import ray
+
+    listed = ray.util.list_named_actors(all_namespaces=True)
+    return {one["name"] for one in listed if one["namespace"] == NAMESPACE}
+
+
+def _succeeded(call: Any) -> bool:
+    """Whether a call has ended without an error."""
+    import ray
+    from ray.exceptions import RayError
+
+    try:
+        ray.get(call, timeout=0)
+    except RayError:  # one of them says that the call goes on
+        return False
+    return True
+
+
+def _end(actors: Mapping[str, Any]) -> None:
+    """Kill actors, and wait until their names are free."""
+    import ray
+
+    for actor in actors.values():
+        ray.kill(actor)
+    deadline = time.monotonic() + ENDED_S
+    while actors.keys() & _names_in_use():
+        if time.monotonic() > deadline:
+            raise WorkersLostError("a process of an earlier stage does not end on Ray")
+        check_ray()
+        time.sleep(POLL_S)

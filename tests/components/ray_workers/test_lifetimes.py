@@ -1,0 +1,235 @@
+"""Actors that stay when their driver ends, and are taken over by the next one.
+
+In most tests two groups of actors of this process stand for those of two drivers."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+from corridor_jobs import TASKS, jobs
+from corridor_rules import RULES
+from corridor_server import served
+from learner_bench import spec
+from ray_bench import reserved, train
+from ray_nodes import started
+
+from agentrl_components.model.sources import fetch_model
+from agentrl_components.ray_workers.cluster import connect
+from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
+from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
+from agentrl_components.ray_workers.lifetimes import Lasting, WithDriver, lifetime_of
+from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.samplers import RaySamplers
+from agentrl_components.ray_workers.trainers import RayTrainers
+
+pytest.importorskip("ray")
+slow = pytest.mark.slow
+
+SPEC = spec(update={"learningRate": 1e-3, "miniBatch": 4, "microBatchTokens": 90})
+HEAD = "127.0.0.3"
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef0123456789abcdef"}
+DRIVER = """
+import json, os, pathlib, signal, sys, ray
+from agentrl_components.errors import WorkersLostError
+from agentrl_components.ray_workers.actors import Actors
+from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.spec import RunSpec
+
+def pid(actor):
+    return ray.get(actor.__ray_call__.remote(lambda self: __import__("os").getpid()))
+
+spec = RunSpec.model_validate_json(os.environ["SPEC"])
+model = ModelFolder(path=pathlib.Path(os.environ["MODEL"]), vocabulary=())
+with Actors(spec, model, trains=True) as actors:
+    pids = [pid(actor) for actor in (*actors.trainers._actors, *actors.samplers.actors)]
+    print(json.dumps([actors.taken_over, pids]), flush=True)
+    exec(sys.argv[1])
+"""
+
+
+@pytest.fixture(scope="module")
+def ray():
+    import ray
+
+    disconnect = connect("embedded", reserved(trainers=2, samplers=2))
+    yield ray
+    disconnect()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    path = fetch_model(SPEC.model, TASKS.vocabulary(), 0, folder)
+    return ModelFolder(path=path, vocabulary=TASKS.vocabulary())
+
+
+def pids(actors):
+    import ray
+
+    return ray.get([a.__ray_call__.remote(lambda self: __import__("os").getpid()) for a in actors])
+
+
+def trainers(model, made_of="a"):
+    return RayTrainers(SPEC, model, reserved(trainers=2), "cpu", Lasting(made_of))
+
+
+def samplers(model, transfer=None, manifest=SPEC):
+    return RaySamplers(manifest, model, reserved(samplers=2), "cpu", transfer, Lasting("a"))
+
+
+def test_actors_stay_on_the_cluster_that_is_the_runs_own_alone():
+    assert isinstance(lifetime_of(spec(compute={"ray": "embedded"}), (), trains=True), WithDriver)
+    own = spec(compute={"ray": "cluster"})
+    assert lifetime_of(own, ("a",), trains=True) == lifetime_of(own, ("a",), trains=True)
+    assert lifetime_of(own, ("a",), trains=True) != lifetime_of(own, ("b",), trains=True)
+    assert lifetime_of(own, ("a",), trains=True) != lifetime_of(own, ("a",), trains=False)
+
+
+def test_trainers_that_are_taken_over_are_those_of_the_model_folder_again(ray, model):
+    first = trainers(model)
+    start = first.state()
+    train(first, SPEC, 2)
+    trained = first.state()
+    second = trainers(model)
+    try:
+        assert (first.taken_over, second.taken_over) == (0, 2)
+        assert pids(second._actors) == pids(first._actors)
+        assert second.state() == start
+        train(second, SPEC, 2)
+        assert second.state() == trained
+    finally:
+        second.close()
+
+
+@slow
+def test_trainers_of_which_one_died_are_all_replaced(ray, model):
+    first = trainers(model)
+    before = pids(first._actors)
+    os.kill(before[1], signal.SIGKILL)
+    second = trainers(model)
+    try:
+        assert second.taken_over == 0
+        assert not set(pids(second._actors)) & set(before)
+    finally:
+        second.close()
+
+
+@slow
+def test_actors_that_were_created_from_something_else_are_replaced(ray, model):
+    first = trainers(model)
+    before = pids(first._actors)
+    second = trainers(model, made_of="b")
+    try:
+        assert second.taken_over == 0
+        assert not set(pids(second._actors)) & set(before)
+    finally:
+        second.close()
+
+
+def test_samplers_that_are_taken_over_end_the_episodes_under_way_and_play_new_weights(ray, model):
+    learners = RayTrainers(SPEC, model, reserved(trainers=1), "cpu")
+    try:
+        with served() as url:
+            environment = SPEC.environments[0].model_copy(update={"builtin": None, "url": url})
+            manifest = SPEC.model_copy(update={"environments": (environment,)})
+            transfer = BucketTransfer(learners, adapters=False)
+            first = samplers(model, transfer, manifest)
+            expected = first.play([jobs(4)], RULES, 3)[0]
+            groups = RayGroupSamplers(first)
+            for number in range(20):
+                groups.start(number, jobs(4), RULES)
+            second = samplers(model, transfer, manifest)
+            try:
+                assert second.taken_over == 2
+                assert pids(second.actors) == pids(first.actors)
+                played = second.play([jobs(4)], RULES, 2)[0]
+                assert [set(one.versions.tolist()) for one in played] == [{2}] * 4
+                assert [one.ids.tolist() for one in played] == [e.ids.tolist() for e in expected]
+                second.rest()
+                assert sessions(url) == 0
+            finally:
+                second.close()
+    finally:
+        learners.close()
+
+
+def sessions(url):
+    """The sessions that a server counts as open."""
+    (line,) = re.findall(r"^agentrl_env_sessions{.*} (.*)$", httpx.get(f"{url}/metrics").text, re.M)
+    return float(line)
+
+
+@slow
+def test_a_sampler_with_half_of_its_weights_is_replaced(ray, model):
+    first = samplers(model)
+    before = pids(first.actors)
+    ray.get(first.actors[0].start_update.remote())
+    second = samplers(model)
+    try:
+        assert second.taken_over == 1
+        after = pids(second.actors)
+        assert (after[0] == before[0], after[1] == before[1]) == (False, True)
+    finally:
+        second.close()
+
+
+@slow
+def test_a_sampler_that_dies_is_replaced_under_its_name(ray, model):
+    first = samplers(model)
+    try:
+        os.kill(pids(first.actors)[1], signal.SIGKILL)
+        assert len(first.play([jobs(2), jobs(2)], RULES, 0)) == 2
+        assert first.replaced == 1
+        second = samplers(model)
+        assert second.taken_over == 2
+    finally:
+        first.close()
+
+
+@pytest.fixture(scope="module")
+def own_cluster(tmp_path_factory):
+    """The address of a cluster with a trainer and a sampler, as KubeRay would start it."""
+    with socket.socket() as listener:
+        listener.bind((HEAD, 0))
+        port = listener.getsockname()[1]
+    resources = json.dumps({"trainers": 1, "samplers": 1})
+    flags = ("--head", f"--port={port}", "--num-cpus=2", "--include-dashboard=false")
+    flags += (f"--resources={resources}",)
+    with started(tmp_path_factory.mktemp("r"), HEAD, *flags, env=os.environ | TOKEN):
+        yield f"{HEAD}:{port}"
+
+
+@slow
+def test_actors_outlive_drivers_that_end_or_are_killed_but_not_an_error(own_cluster, model):
+    def driver(end):
+        """What a driver took over, and the processes of its actors."""
+        compute = {"ray": "cluster", "trainers": {"cpu": "100m"}, "samplers": {"cpu": "100m"}}
+        env = TOKEN | {
+            "RAY_ADDRESS": own_cluster,
+            "SPEC": spec(compute=compute).model_dump_json(by_alias=True),
+            "MODEL": str(model.path),
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        }
+        command = [sys.executable, "-c", DRIVER, end]
+        ended = subprocess.run(
+            command, env=os.environ | env, capture_output=True, text=True, check=False
+        )
+        assert ended.stdout, ended.stderr
+        return json.loads(ended.stdout)
+
+    nothing, first = driver("os.kill(os.getpid(), signal.SIGKILL)")
+    assert nothing == ""
+    assert driver("pass") == ["1 trainers, 1 samplers", first]
+    assert driver("raise WorkersLostError('a trainer')") == ["1 trainers, 1 samplers", first]
+    samplers_only, third = driver("raise ValueError")
+    assert samplers_only == "1 samplers"
+    assert (third[0] == first[0], third[1] == first[1]) == (False, True)
+    nothing, fourth = driver("pass")
+    assert nothing == ""
+    assert not set(fourth) & set(third)

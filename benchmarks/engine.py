@@ -73,7 +73,9 @@ def main(sizes: str, rows: int, keys: str, rounds: int, out: str) -> None:
 def parts(decoder: Decoder, rows: int, cached: int) -> dict[str, Callable[[], Any]]:
     """A decoding pass of `rows` sessions with `cached` tokens each, and its parts alone."""
     shape = decoder.shape
-    passes, sessions = SlotPasses(decoder), [Session(slot + 1) for slot in range(rows)]
+    # With a history of their own, sessions with the same tokens are not computed as one.
+    sessions = [Session(slot + 1, history=object()) for slot in range(rows)]
+    passes = SlotPasses(decoder)
     passes.logits([[TOKEN] * cached for _ in sessions], sessions)
     for session in sessions:
         session.cached = cached

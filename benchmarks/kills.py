@@ -3,12 +3,13 @@
     python benchmarks/kills.py --kills 20 --out benchmarks/results/kills.json
 
 The run is a tiny one on an embedded Ray, started as `agentrl run`. SIGKILL goes to a trainer, a
-sampler, the raylet, the head (GCS) or the driver, each as often as the others, in random order. The
-time from the beginning of a run, or from the last kill in it, to the next kill is drawn evenly from
-0 to the length of the calm run; a victim that does not exist then is killed as soon as it does.
-When the driver is gone, or the command ended with an error, the same command is given again. A run
-that ends is compared with the calm one, and the next one begins, until all kills are done.
-Processes that a dead driver has left are counted.
+sampler, the raylet, the head (GCS) or the driver, each as often as the others, in random order. One
+kill in four comes while the run starts, or starts again; the others at a moment of an iteration,
+which is drawn evenly from those that are left. Moments are counted in iterations, not in seconds,
+so that a machine with other work does not shift them. A victim that does not exist then is killed
+as soon as it does. When the driver is gone, or the command ended with an error, the same command is
+given again. A run that ends is compared with the calm one, and the next one begins, until all kills
+are done. Processes that a dead driver has left are counted.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ VICTIMS = {
 GONE_S = 60.0
 """How long the processes of a driver that was killed may take to end."""
 POLL_S = 0.1
+START_SHARE = 0.25
+"""Share of the kills that come before the run writes an iteration, or another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,24 @@ class Kill:
     the run was starting."""
     recovered_s: float | None
     """Seconds until the next iteration was written; None if the run was killed again before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast the calm run was."""
+
+    iterations: int
+    """Of the whole run."""
+    start_s: float
+    """Seconds until the first iteration was written."""
+    iteration_s: float
+    """Mean seconds of the others."""
+
+    def draw(self, draws: random.Random, written: int) -> tuple[int, float]:
+        """The moment of a kill: so many seconds after so many iterations are written."""
+        if draws.random() < START_SHARE or written + 1 >= self.iterations:
+            return written, draws.uniform(0, self.start_s)
+        return draws.randint(written + 1, self.iterations - 1), draws.uniform(0, self.iteration_s)
 
 
 class Command:
@@ -167,15 +188,20 @@ def main(kills: int, iterations: int, seed: int, path: str) -> None:
         manifest = Path(scratch) / "run.yaml"
         manifest.write_text(MANIFEST.replace("ITERATIONS", str(iterations)))
         calm = Command(manifest, Path(scratch) / "calm")
+        while calm.running() and not calm.iterations:
+            time.sleep(POLL_S)
+        start_s = time.monotonic() - began
         while calm.running():
             time.sleep(POLL_S)
         calm_s = time.monotonic() - began
-        expected = results(Path(scratch) / "calm", 2 * iterations)
+        total = 2 * iterations
+        pace = Pace(iterations=total, start_s=start_s, iteration_s=(calm_s - start_s) / (total - 1))
+        expected = results(Path(scratch) / "calm", total)
         while len(done) < kills:
             root = Path(scratch) / f"run{len(commands)}"
             commands.append(Command(manifest, root))
-            done += disturb(commands[-1], victims[len(done) :], draws, calm_s)
-            equal.append(results(root, 2 * iterations) == expected)
+            done += disturb(commands[-1], victims[len(done) :], draws, pace)
+            equal.append(results(root, total) == expected)
             written = {
                 "command": f"python benchmarks/kills.py --kills {kills} --iterations {iterations} "
                 f"--seed {seed}",
@@ -210,20 +236,24 @@ def summary(done: Sequence[Kill], commands: Sequence[Command]) -> dict[str, obje
 
 
 def disturb(
-    command: Command, victims: Sequence[str], draws: random.Random, within_s: float
+    command: Command, victims: Sequence[str], draws: random.Random, pace: Pace
 ) -> list[Kill]:
     """Kill one victim after the other until the run ends. Returns the kills that were done."""
     done: list[Kill] = []
     waiting = list(victims)
     since, before = time.monotonic(), 0
     """When the run began or something was last killed, and the iterations that were written."""
-    due = draws.uniform(0, within_s)
+    reached = since
+    """When the iteration of the next kill was reached, or the wait for it began."""
+    due, delay_s = pace.draw(draws, before)
     while command.running():
         time.sleep(POLL_S)
         now, iterations = time.monotonic(), command.iterations
+        if iterations < due:
+            reached = now
         if done and done[-1].recovered_s is None and iterations > before:
             done[-1] = replace(done[-1], recovered_s=round(now - since, 1))
-        victim = command.find(waiting[0]) if waiting and now - since >= due else None
+        victim = command.find(waiting[0]) if waiting and now - reached >= delay_s else None
         if victim is not None:
             with suppress(psutil.NoSuchProcess):
                 command.kill(victim)
@@ -237,7 +267,8 @@ def disturb(
                     )
                 )
                 since, before = time.monotonic(), iterations
-                due = draws.uniform(0, within_s)
+                reached = since
+                due, delay_s = pace.draw(draws, before)
     return done
 
 

@@ -1,5 +1,5 @@
-"""A run with a Ray cluster of its own, on the real KubeRay: a worker dies, the run is suspended and
-resumed, and ends."""
+"""A run with a Ray cluster of its own, on the real KubeRay: the stage that drives its actors dies,
+a worker dies, the run is suspended and resumed, and ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def ray_run(installed: Installed) -> Iterator[str]:
     installed.local_cluster("kuberay")
     short: dict[str, Any] = {
         "horizon": {
-            "phases": [{"maxTurns": 3, "iterations": 4}, {"maxTurns": 4, "iterations": 3}],
+            # The first phase is long enough to be under way when something is killed.
+            "phases": [{"maxTurns": 3, "iterations": 40}, {"maxTurns": 4, "iterations": 3}],
             "alarms": [],
         },
         "evaluation": {"tasks": 20},
@@ -55,15 +56,30 @@ def ray_pods(installed: Installed) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_killed_worker_is_replaced_and_a_suspended_run_goes_on_with_a_new_cluster(
+def drivers(installed: Installed) -> set[str]:
+    """The pods of the stage that trains; one that was killed stays until Argo has seen it."""
+    labels = {"agentrl.dev/run": "ray", "agentrl.dev/stage": "train"}
+    return {pod["metadata"]["name"] for pod in installed.pods(**labels)}
+
+
+def test_actors_outlive_their_stage_a_killed_worker_is_replaced_and_a_suspended_run_goes_on(
     installed: Installed, ray_run: str
 ) -> None:
     installed.until_iteration(ray_run, 1, 900)
     assert installed.status(ray_run)["ray"]["workers"] == "trainers 2/2, samplers 1/1"
 
+    first = drivers(installed)
+    installed.kubectl("delete", "pod", *first, "--grace-period=0", "--force")
+    (second,) = installed.until("a stage follows", lambda: drivers(installed) - first, 300)
+    taken = "took over from an earlier stage: 2 trainers, 1 samplers"
+    installed.until(
+        "it takes over", lambda: taken in installed.kubectl("logs", second, check=False), 300
+    )
+
     killed = next(installed.pods(**{"agentrl.dev/ray": "trainers"}))["metadata"]["name"]
     installed.kubectl("delete", "pod", killed, "--grace-period=0", "--force")
-    installed.until_iteration(ray_run, 2, 600)
+    reached = installed.status(ray_run)["iteration"]
+    installed.until_iteration(ray_run, reached + 1, 600)
 
     installed.suspend(ray_run, True)
     installed.until_state(ray_run, "Suspended", 300)
@@ -71,5 +87,5 @@ def test_a_killed_worker_is_replaced_and_a_suspended_run_goes_on_with_a_new_clus
     installed.suspend(ray_run, False)
 
     status = installed.until_state(ray_run, "Succeeded", 1200)
-    assert status["iteration"] == 7
+    assert status["iteration"] == 43
     installed.until("its Ray cluster is gone", lambda: not ray_clusters(installed) or None, 60)

@@ -2,28 +2,34 @@
 
 On the run's own cluster (`compute.ray: cluster`) every stage is a driver, and may be killed. There,
 actors stay when a driver ends, and the next one takes them over: their processes, imports, model
-files, process groups and engines are there already.
+files, process groups and engines are there already. It waits until Ray counts the earlier driver as
+dead, so that no two drivers call the same actors.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from agentrl_components.errors import WorkersLostError
+from agentrl_components.errors import RunError, WorkersLostError
 from agentrl_components.ray_workers.calls import check_ray
 from agentrl_components.spec import RunSpec
 
 NAMESPACE = "agentrl"
 """Ray's namespace of the names of actors."""
+DRIVER_S = 60.0
+"""Ray counts a driver as dead at once if its process ends, and 15 s later if its machine does."""
 TAKEN_OVER_S = 60.0
 """How long an actor may take to end what an earlier driver asked of it."""
 ENDED_S = 60.0
 """How long a killed actor may take to end, and to free its name."""
 POLL_S = 0.2
+INTERNAL = "_ray_internal"
+"""How the namespaces of Ray's own drivers begin, for instance that of the dashboard."""
 
 
 class WithDriver:
@@ -56,6 +62,8 @@ class Lasting:
     made_of: str
     """Digest of what the actors of this driver are created from. An actor that was created from
     something else is not taken over."""
+    wait_s: float = DRIVER_S
+    """How long to wait for Ray to count an earlier driver as dead."""
     lasting = True
 
     def options(self, name: str) -> dict[str, Any]:
@@ -68,15 +76,16 @@ class Lasting:
         used any more, or that were created from something else. `all_or_none`: if one is missing,
         the others are of no use.
 
-        Raises `WorkersLostError` if a killed actor does not end, and what `check_ray` raises."""
+        Raises:
+            RunError: another driver lives.
+            WorkersLostError: a killed actor does not end.
+        """
         import ray
 
+        if not _in_time(self.wait_s, lambda: not _other_drivers()):
+            raise RunError("spec.compute.ray: another process uses the Ray cluster of the run")
         wanted = [self._full(name) for name in names]
-        left = {
-            name: ray.get_actor(name, NAMESPACE)
-            for name in _names_in_use()
-            if name.startswith(names[0].partition("-")[0])
-        }
+        left = _actors_of(names[0].partition("-")[0])
         found = [name for name in wanted if name in left]
         if all_or_none and len(found) < len(wanted):
             found = []
@@ -109,11 +118,41 @@ def lifetime_of(spec: RunSpec, vocabulary: Sequence[str], *, trains: bool) -> Li
     return Lasting(hashlib.sha256(made_of.encode()).hexdigest()[:16])
 
 
+def _other_drivers() -> int:
+    """Number of the other drivers that Ray counts as alive."""
+    import ray
+    from ray._raylet import GcsClient  # type: ignore[attr-defined]  # a class of C++
+
+    context = ray.get_runtime_context()
+    # Without two costly fields of each job.
+    jobs = GcsClient(address=context.gcs_address).get_all_job_info(
+        skip_submission_job_info_field=True, skip_is_running_tasks_field=True
+    )
+    return sum(
+        not job.is_dead
+        and job.job_id.hex() != context.get_job_id()
+        and not job.config.ray_namespace.startswith(INTERNAL)
+        for job in jobs.values()
+    )
+
+
 def _names_in_use() -> set[str]:
     import ray
 
     listed = ray.util.list_named_actors(all_namespaces=True)
     return {one["name"] for one in listed if one["namespace"] == NAMESPACE}
+
+
+def _actors_of(role: str) -> dict[str, Any]:
+    """The named actors of a role, by full name."""
+    import ray
+
+    found = {}
+    for name in _names_in_use():
+        if name.startswith(f"{role}-"):
+            with suppress(ValueError):  # it has ended meanwhile
+                found[name] = ray.get_actor(name, NAMESPACE)
+    return found
 
 
 def _succeeded(call: Any) -> bool:
@@ -134,9 +173,17 @@ def _end(actors: Mapping[str, Any]) -> None:
 
     for actor in actors.values():
         ray.kill(actor)
-    deadline = time.monotonic() + ENDED_S
-    while actors.keys() & _names_in_use():
+    if not _in_time(ENDED_S, lambda: not actors.keys() & _names_in_use()):
+        raise WorkersLostError("a process of an earlier stage does not end on Ray")
+
+
+def _in_time(limit_s: float, condition: Callable[[], bool]) -> bool:
+    """Wait until a condition holds, at most `limit_s` seconds. Returns whether it does. Raises what
+    `check_ray` raises."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
         if time.monotonic() > deadline:
-            raise WorkersLostError("a process of an earlier stage does not end on Ray")
+            return False
         check_ray()
         time.sleep(POLL_S)
+    return True

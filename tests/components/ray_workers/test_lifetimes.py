@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import httpx
+import psutil
 import pytest
 from corridor_jobs import TASKS, jobs
 from corridor_rules import RULES
@@ -19,6 +20,7 @@ from learner_bench import spec
 from ray_bench import reserved, train
 from ray_nodes import started
 
+from agentrl_components.errors import RunError
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
@@ -192,6 +194,19 @@ def test_a_sampler_that_dies_is_replaced_under_its_name(ray, model):
         first.close()
 
 
+@slow
+def test_actors_are_not_taken_over_while_another_driver_lives(ray, model):
+    address = ray.get_runtime_context().gcs_address
+    join = f"import ray, sys; ray.init({address!r}, log_to_driver=False); print(); sys.stdin.read()"
+    command = [sys.executable, "-c", join]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with pytest.raises(RunError, match="another process uses the Ray cluster of the run"):
+            RayTrainers(SPEC, model, reserved(trainers=2), "cpu", Lasting("a", wait_s=1.0))
+        other.communicate()
+    trainers(model).close()
+
+
 @pytest.fixture(scope="module")
 def own_cluster(tmp_path_factory):
     """The address of a cluster with a trainer and a sampler, as KubeRay would start it."""
@@ -223,13 +238,12 @@ def test_actors_outlive_drivers_that_end_or_are_killed_but_not_an_error(own_clus
         assert ended.stdout, ended.stderr
         return json.loads(ended.stdout)
 
-    nothing, first = driver("os.kill(os.getpid(), signal.SIGKILL)")
+    nothing, first = driver("pass")
     assert nothing == ""
-    assert driver("pass") == ["1 trainers, 1 samplers", first]
+    assert driver("os.kill(os.getpid(), signal.SIGKILL)") == ["1 trainers, 1 samplers", first]
     assert driver("raise WorkersLostError('a trainer')") == ["1 trainers, 1 samplers", first]
-    samplers_only, third = driver("raise ValueError")
+    samplers_only, last = driver("raise ValueError")
     assert samplers_only == "1 samplers"
-    assert (third[0] == first[0], third[1] == first[1]) == (False, True)
-    nothing, fourth = driver("pass")
-    assert nothing == ""
-    assert not set(fourth) & set(third)
+    assert (last[0] == first[0], last[1] == first[1]) == (False, True)
+    processes = [psutil.Process(one) for one in last if psutil.pid_exists(one)]
+    assert psutil.wait_procs(processes, timeout=60)[1] == []

@@ -13,7 +13,9 @@ from ray_bench import open_trainers, reserved, train
 
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.ray_workers.cluster import connect
+from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
+from agentrl_components.ray_workers.lifetimes import Lasting
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.spec import Samplers
@@ -137,5 +139,32 @@ def test_an_engine_over_two_processes_gives_the_replies_of_one(folder):
         assert_same(played, wanted)
         (hand_over,) = samplers.handed_over
         assert hand_over.bytes == sum(t.nbytes for t in trainers.weights().values())
+    finally:
+        trainers.close()
+
+
+@pytest.mark.parametrize("lora", [None, ADAPTERS], ids=["weights", "adapters"])
+def test_an_engine_that_is_taken_over_plays_the_weights_of_its_next_driver(folder, lora):
+    manifest = spec(model=MODEL | {"lora": lora}, rollout={"engine": "vllm"})
+    trainers = open_trainers(manifest, folder, 1)
+    transfer = BucketTransfer(trainers, adapters=lora is not None)
+
+    def samplers():
+        return RaySamplers(manifest, folder, reserved(), "cpu", transfer, Lasting("a"))
+
+    try:
+        first = samplers()
+        first.play([jobs(4)], GREEDY, 5)
+        groups = RayGroupSamplers(first)
+        for number in range(8):
+            groups.start(number, jobs(4), GREEDY)
+        train(trainers, manifest, 3)
+        wanted, _ = expected(manifest, folder, trainers, adapters=lora is not None)
+        second = samplers()
+        try:
+            assert second.taken_over == 1
+            assert_same(second.play([jobs(4)], GREEDY, 1), wanted)
+        finally:
+            second.close()
     finally:
         trainers.close()

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
@@ -221,7 +221,7 @@ class AgentGymServer:
 
         async def route(request: Request) -> Response:
             answer = (await asyncio.gather(call(request), return_exceptions=True))[0]
-            if isinstance(answer, asyncio.CancelledError):
+            if isinstance(answer, asyncio.CancelledError | ClientDisconnect):
                 raise answer
             if isinstance(answer, BaseException):
                 return JSONResponse({"error": error_detail(answer).message})

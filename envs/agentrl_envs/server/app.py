@@ -28,6 +28,7 @@ from agentrl_envs.env import Step, TaskSet
 from agentrl_envs.server.auth import BearerToken
 from agentrl_envs.server.draining import Draining
 from agentrl_envs.server.error_responses import (
+    CLIENT_CLOSED_REQUEST,
     HANDLERS,
     error_detail,
 )
@@ -36,7 +37,6 @@ from agentrl_envs.server.execution.programs import Programs
 from agentrl_envs.server.leases import Clock
 from agentrl_envs.server.metrics import CONTENT_TYPE, Metrics
 from agentrl_envs.server.request_reading import (
-    CLIENT_CLOSED_REQUEST,
     M,
     completes_before_disconnect,
     query_number,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from agentrl_envs.errors import CapacityError, ContractError, SessionError, TaskError, WorldError
@@ -17,6 +17,9 @@ from agentrl_envs.server.draining import DrainingError
 from agentrl_envs.server.leases import ConflictError, UnknownLeaseError
 
 LOG = logging.getLogger(__name__)
+
+CLIENT_CLOSED_REQUEST = 499
+"""Status for the log only: there is no client left to receive it."""
 
 Handler = Callable[[Request, Exception], Awaitable[Response]]
 
@@ -98,6 +101,11 @@ async def _handle_http_exception(request: Request, error: Exception) -> Response
     return error_response(error.status_code, kind, message)
 
 
+async def _handle_disconnect(request: Request, error: Exception) -> Response:
+    """The client left before its body was complete: no fault of the server."""
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
 async def _handle_other(request: Request, error: Exception) -> Response:
     """The environment or the server failed. Starlette logs the traceback."""
     return error_response(500, "internal", f"{type(error).__name__}: {error}")
@@ -107,5 +115,6 @@ HANDLERS: dict[int | type[Exception], Handler] = {
     RequestError: _handle_request_error,
     WorldError: _handle_world_error,
     HTTPException: _handle_http_exception,
+    ClientDisconnect: _handle_disconnect,
     Exception: _handle_other,
 }

@@ -6,21 +6,17 @@ import asyncio
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from agentrl_envs.env import Split
 from agentrl_envs.server.error_responses import RequestError, validation_error
-
-CLIENT_CLOSED_REQUEST = 499
-"""Status for the log only: there is no client left to receive it."""
 
 M = TypeVar("M", bound=BaseModel)
 
 
 async def read_body(request: Request, model: type[M], *, limit: int, timeout_s: float) -> M:
     """The request body as `model`. Raises `RequestError` for another content type, a body longer
-    than `limit` bytes, one that takes more than `timeout_s` seconds or whose client leaves, and one
-    that is not valid."""
+    than `limit` bytes, one that takes more than `timeout_s` seconds, and one that is not valid."""
     if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
         raise RequestError(415, "invalid", "send the body as application/json", "content-type")
     body = bytearray()
@@ -33,9 +29,6 @@ async def read_body(request: Request, model: type[M], *, limit: int, timeout_s: 
     except TimeoutError:
         message = f"the body did not arrive within {timeout_s:g} s"
         raise RequestError(408, "invalid", message) from None
-    except ClientDisconnect:
-        message = "the client left before the body was complete"
-        raise RequestError(CLIENT_CLOSED_REQUEST, "invalid", message) from None
     try:
         return model.model_validate_json(bytes(body))
     except ValidationError as error:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote
 from starlette import routing
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from agentrl_envs.environments.web_sites import login
@@ -56,6 +56,7 @@ def create_app(seed: int = 0, *, capacity: int = CAPACITY) -> Starlette:
             routing.Route("/site.css", _stylesheet),
             *mounts,
         ],
+        exception_handlers={ClientDisconnect: _left},
     )
 
 
@@ -195,6 +196,12 @@ def _lost() -> Response:
     """The context cannot go on; an environment reports the episode as lost."""
     text = "The state of this session is gone. Open a new browser context."
     return PlainTextResponse(text, 503)
+
+
+async def _left(request: Request, error: Exception) -> Response:
+    """The browser left before its form was complete; nobody receives the response."""
+    del request, error
+    return Response(status_code=499)
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -85,6 +85,8 @@ class RoomWorld:
         del split
         return task(index)
 
+    waiting = 0
+
     def session(self) -> RoomSession:
         return RoomSession(self._latency_s)
 

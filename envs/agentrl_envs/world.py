@@ -60,6 +60,11 @@ class World(Protocol):
         ...
 
     @property
+    def waiting(self) -> int:
+        """Number of resets that wait until another session is closed."""
+        ...
+
+    @property
     def relabels(self) -> bool:
         """Whether `relabel` is supported."""
         ...
@@ -119,6 +124,10 @@ class LocalWorld:
 
     async def task(self, split: Split, index: int) -> Task:
         return self.task_set.task(split, index)
+
+    @property
+    def waiting(self) -> int:
+        return 0
 
     def session(self) -> Session:
         return LocalSession(self.task_set.environment(), in_threads=self.in_threads)

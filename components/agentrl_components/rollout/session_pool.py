@@ -85,6 +85,11 @@ class SessionPool:
                 self._open.discard(session)
                 await session.close()
                 raise
-            idle.append(session)
+            if self._worlds[job.environment].waiting:
+                # Kept, it would be of no use to the resets that wait for a server with room.
+                self._open.discard(session)
+                await session.close()
+            else:
+                idle.append(session)
             return trajectory
         return lost_trajectory(job, rules, f"{reason} (tried {self._retries + 1} times)")

@@ -53,6 +53,7 @@ class RemoteWorld:
         self._servers = servers
         self._options = options
         self._capacity_queue = asyncio.Lock()
+        self._waiting = 0
         self._pages: dict[tuple[Split, int], asyncio.Task[tuple[Task, ...]]] = {}
 
     @classmethod
@@ -124,6 +125,11 @@ class RemoteWorld:
         return RemoteSession(self)
 
     @property
+    def waiting(self) -> int:
+        """Number of resets that wait for a free session while all servers are full."""
+        return self._waiting
+
+    @property
     def relabels(self) -> bool:
         return self.description.relabels
 
@@ -167,8 +173,12 @@ class RemoteWorld:
         try:
             return await self._servers.call(open_on)
         except CapacityError:
-            async with self._capacity_queue:  # one caller polls, on behalf of all that wait
-                return await self._open_before(deadline, open_on)
+            self._waiting += 1
+            try:
+                async with self._capacity_queue:  # one caller polls, on behalf of all that wait
+                    return await self._open_before(deadline, open_on)
+            finally:
+                self._waiting -= 1
 
     async def _open_before(self, deadline: float, open_on: OpenFunction) -> OpenResult:
         while True:

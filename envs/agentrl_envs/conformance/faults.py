@@ -130,6 +130,10 @@ class FaultyWorld:
     async def task(self, split: Split, index: int) -> Task:
         return await self._world.task(split, index)
 
+    @property
+    def waiting(self) -> int:
+        return self._world.waiting
+
     def session(self) -> FaultySession:
         self._sessions += 1
         return FaultySession(self._world.session(), self._faults, self._sessions)

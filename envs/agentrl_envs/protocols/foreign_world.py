@@ -124,6 +124,10 @@ class ForeignWorld:
     async def task(self, split: Split, index: int) -> Task:
         return self._tasks.task(split, index)
 
+    @property
+    def waiting(self) -> int:
+        return 0  # a server that is full refuses
+
     def session(self) -> ForeignSession:
         return ForeignSession(self._tasks, self._connect())
 

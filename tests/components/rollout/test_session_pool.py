@@ -1,6 +1,9 @@
 """Episodes and rollouts: limits, endings, retries, order."""
 
+import asyncio
+
 import pytest
+from corridor_server import PATIENT, served
 from scripted_engine import ScriptedEngine
 
 from agentrl_components.dialogue.plain import PlainDialogue
@@ -12,6 +15,7 @@ from agentrl_components.errors import DriftError
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.trajectory.record import Ending
+from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Step
 from agentrl_envs.environments.corridor import CorridorOptions, CorridorTasks
@@ -233,3 +237,24 @@ async def test_drift_is_not_retried():
     await engine.generate(Request(session=1, ids=(1, 2), seed=0, sampling=sampling))
     with pytest.raises(DriftError):
         await engine.generate(Request(session=1, ids=(1, 3, 4, 5, 6), seed=0, sampling=sampling))
+
+
+async def test_two_pools_with_more_episodes_than_sessions_on_their_server_both_go_on():
+    """Regression: both kept the sessions that they had while all their other episodes waited for
+    new ones, until the wait was given up after two minutes."""
+    with served(capacity=4) as url:
+        async with (
+            RemoteWorld.connected(url, options=PATIENT) as one,
+            RemoteWorld.connected(url, options=PATIENT) as other,
+            asyncio.timeout(60),  # PATIENT would wait for 300 s
+        ):
+            rollouts = [TokenRollout({"corridor": w}, DIALOGUE, 2, 8) for w in (one, other)]
+            jobs = [job(index) for index in range(12)]
+            limits = rules(admissible=True)
+            played = await asyncio.gather(
+                *(r.play(jobs, limits, CheckedEngine(RandomEngine())) for r in rollouts)
+            )
+            for rollout in rollouts:
+                await rollout.close()
+    assert all(e.ending is not Ending.LOST for episodes in played for e in episodes)
+    assert one.waiting == other.waiting == 0

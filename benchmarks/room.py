@@ -67,6 +67,7 @@ class RoomWorld:
     """World that opens sessions with a fixed latency."""
 
     name = NAME
+    waiting = 0
 
     def __init__(self, latency_s: float) -> None:
         self._latency_s = latency_s
@@ -84,8 +85,6 @@ class RoomWorld:
     async def task(self, split: Split, index: int) -> Task:
         del split
         return task(index)
-
-    waiting = 0
 
     def session(self) -> RoomSession:
         return RoomSession(self._latency_s)

@@ -105,6 +105,8 @@ class LocalSession:
 class LocalWorld:
     """A task set in this process. `in_threads`: calls of its environments block."""
 
+    waiting = 0
+
     def __init__(self, task_set: TaskSet, *, in_threads: bool = False) -> None:
         self.task_set = task_set
         self.in_threads = in_threads
@@ -124,10 +126,6 @@ class LocalWorld:
 
     async def task(self, split: Split, index: int) -> Task:
         return self.task_set.task(split, index)
-
-    @property
-    def waiting(self) -> int:
-        return 0
 
     def session(self) -> Session:
         return LocalSession(self.task_set.environment(), in_threads=self.in_threads)

@@ -1,5 +1,8 @@
 """Skewed examples, trainers and samplers on a Ray that the tests of this folder share."""
 
+import re
+
+import httpx
 import numpy as np
 
 from agentrl_components.ray_workers.resources import reservations
@@ -50,6 +53,19 @@ def objective(examples, algorithm):
         chunk=16,
         unmoved=True,
     )
+
+
+def pid(actor):
+    """The process of an actor."""
+    import ray
+
+    return ray.get(actor.__ray_call__.remote(lambda self: __import__("os").getpid()))
+
+
+def sessions(url):
+    """The sessions that an environment server counts as open."""
+    (line,) = re.findall(r"^agentrl_env_sessions{.*} (.*)$", httpx.get(f"{url}/metrics").text, re.M)
+    return float(line)
 
 
 def gradients(trainers):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
 from agentrl_components.errors import ModelError, WorkersLostError
 from agentrl_components.model import architecture
@@ -19,9 +17,10 @@ from agentrl_components.ray_workers.resources import Reservation, reservations
 from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.ray_workers.trainers import RayTrainers
 from agentrl_components.spec import RunSpec, Samplers
+from agentrl_components.workers.held_open import HeldOpen
 
 
-class Actors:
+class Actors(HeldOpen):
     """A context manager that keeps the connection to Ray and the actors open.
 
     On the run's own cluster actors stay when it is left, for the next driver: all of them, or, if
@@ -51,17 +50,6 @@ class Actors:
             self.groups = RayGroupSamplers(self.samplers)
             opened.push(self._leave_samplers)
             self._opened = opened.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._opened.__exit__(kind, error, trace)
 
     @property
     def taken_over(self) -> str:

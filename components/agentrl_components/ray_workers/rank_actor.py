@@ -25,10 +25,11 @@ class RankActor(Rank):
         self._sender: Sender | None = None
 
     def take_over(self) -> None:
-        """Serve another driver, whose call comes when those of the last one have ended. Raises
-        `WorkersLostError` if the ranks have not met."""
+        """Serve another driver, which opens the models again. Its call comes when those of the last
+        one have ended. Raises `WorkersLostError` if the ranks have not met."""
         if not self.joined:
             raise WorkersLostError("the ranks have not met")
+        self.drop_models()
 
     def meeting_point(self) -> str:
         """An address at which the ranks can meet."""

@@ -59,8 +59,8 @@ class RaySamplers:
         self.last_death = ""
         """Why the last of them had died."""
         self.size = reserved.samplers.count
-        names = [f"sampler-{place}" for place in range(self.size)]
-        left = self._lifetime.take_over(names, all_or_none=False)
+        self._names = [f"sampler-{place}" for place in range(self.size)]
+        left = self._lifetime.take_over(self._names, all_or_none=False)
         self.taken_over = sum(actor is not None for actor in left)
         """Samplers that an earlier driver had left."""
         self.actors = [actor or self._start(place) for place, actor in enumerate(left)]
@@ -122,7 +122,7 @@ class RaySamplers:
         if self.actors[place] is not actor or _answers_again(actor, death):
             return
         check_ray()  # without it there is no other sampler
-        self._lifetime.end(f"sampler-{place}", actor)  # it lives on if only vLLM in it has died
+        self._lifetime.end(self._names[place], actor)  # it lives on if only vLLM in it has died
         self.replaced += 1
         # Ray's error quotes what an actor that could not be opened had raised.
         self.last_death = str(death.__cause__ or death).strip().splitlines()[-1]
@@ -167,7 +167,7 @@ class RaySamplers:
 
         from agentrl_components.ray_workers.sampler import Sampler
 
-        options = self._reserved.sampler.options() | self._lifetime.options(f"sampler-{place}")
+        options = self._reserved.sampler.options() | self._lifetime.options(self._names[place])
         actor = ray.remote(Sampler).options(**options, max_concurrency=CALLS)
         trains = self._transfer is not None
         return actor.remote(self._spec, self._model, self._device, trains=trains)

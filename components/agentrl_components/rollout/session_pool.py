@@ -65,6 +65,11 @@ class SessionPool:
         self._open.difference_update(sessions)
         await asyncio.gather(*(session.close() for session in sessions))
 
+    async def _drop(self, session: Session) -> None:
+        """Close a session that an episode used."""
+        self._open.discard(session)
+        await session.close()
+
     async def _play_with_retries(
         self, job: Job, rules: Rules, play_episode: PlayEpisode
     ) -> Trajectory:
@@ -78,17 +83,14 @@ class SessionPool:
                 trajectory = await play_episode(job, session)
             except (SessionError, EngineError) as error:
                 reason = f"{type(error).__name__}: {error}"
-                self._open.discard(session)
-                await session.close()
+                await self._drop(session)
                 continue
             except asyncio.CancelledError:
-                self._open.discard(session)
-                await session.close()
+                await self._drop(session)
                 raise
             if self._worlds[job.environment].waiting:
                 # Kept, it would be of no use to the resets that wait for a server with room.
-                self._open.discard(session)
-                await session.close()
+                await self._drop(session)
             else:
                 idle.append(session)
             return trajectory

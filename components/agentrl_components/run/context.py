@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Self
 
 from agentrl_components.errors import Stopped
@@ -24,11 +23,12 @@ from agentrl_components.storage import checkpoint
 from agentrl_components.storage.store import Store
 from agentrl_components.tracking.tracker import Tracker
 from agentrl_components.update.learner import Learner
+from agentrl_components.workers.held_open import HeldOpen
 from agentrl_components.workers.pool import PendingWorkers
 from agentrl_components.workers.worker import Worker
 
 
-class RunContext:
+class RunContext(HeldOpen):
     """One run, opened for work. A context manager: closes workers and environments."""
 
     def __init__(
@@ -84,14 +84,6 @@ class RunContext:
                 self.resume()
             self._opened = opened.pop_all()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._opened.__exit__(kind, error, trace)
 
     @property
     def lead(self) -> Worker:

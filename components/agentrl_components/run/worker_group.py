@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from agentrl_components.dialogue.open import open_dialogue
 from agentrl_components.dialogue.protocol import Dialogue
@@ -19,6 +18,7 @@ from agentrl_components.rollout.samplers import Samplers
 from agentrl_components.rollout.tasks import DrawnTask, TaskSource
 from agentrl_components.spec import RunSpec
 from agentrl_components.update.trainers import Trainers
+from agentrl_components.workers.held_open import HeldOpen
 from agentrl_components.workers.local import device, open_pool
 from agentrl_components.workers.loop_thread import LoopThread
 from agentrl_components.workers.pool import PendingWorkers, WorkerPool, keep_freed_memory
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from agentrl_components.ray_workers.actors import Actors
 
 
-class WorkerGroup:
-    """Keeps workers, model and environments open. A context manager.
+class WorkerGroup(HeldOpen):
+    """Keeps workers, model and environments open. Actors may stay, as `Actors` says.
 
     With `compute.ray` trainers and samplers are Ray actors; otherwise they are worker processes of
     this machine, or this process."""
@@ -92,18 +92,6 @@ class WorkerGroup:
     def probe(self) -> list[str]:
         """The environments that were down and answer again."""
         return self.loop.run(self.source.probe()) if self.down else []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close workers and environments. Actors may stay, as `Actors` says."""
-        self._opened.__exit__(kind, error, trace)
 
     def _open_processes(
         self, spec: RunSpec, pending: PendingWorkers | None, opened: ExitStack

@@ -89,10 +89,8 @@ class Rank:
         self.joined = True
 
     def open_models(self) -> None:
-        """Open the models as they are in the model folder, without moments, in the place of those
-        that are open."""
+        """Open the models as they are in the model folder, without moments."""
         setup, spec = self._setup, self._setup.spec
-        self._drop_models()
         self.policy = open_policy(setup.folder, spec, self._mesh)
         self._optimizers = {POLICY: ShardedOptimizer(self.policy, spec.update)}
         self.critic: Critic | None = None
@@ -103,6 +101,12 @@ class Rank:
         """This rank's rows of the reference policy's trainable weights."""
         if spec.algorithm.kl.coefficient > 0:
             self._reference = self._copy_of_policy()
+
+    def drop_models(self) -> None:
+        """Free the memory of the models. `open_models` opens them again."""
+        for name in ("policy", "critic", "_optimizers", "_reference"):
+            self.__dict__.pop(name, None)
+        gc.collect()  # modules of FSDP refer to each other
 
     def leave(self) -> None:
         """Leave the process group."""
@@ -227,12 +231,6 @@ class Rank:
             if found:
                 layer = self.policy.saved_name(f"{layer}.weight").removesuffix(".weight")
                 yield f"{layer}.lora_{adapter}", _full(parameter)
-
-    def _drop_models(self) -> None:
-        """Free the memory of the models that are open."""
-        for name in ("policy", "critic", "_optimizers", "_reference"):
-            self.__dict__.pop(name, None)
-        gc.collect()  # modules of FSDP refer to each other
 
     def _scores(
         self, share: Share, module: nn.Module, of: Callable[[Pack], Tensor]

@@ -17,7 +17,7 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Self
@@ -25,11 +25,11 @@ from typing import Self
 from agentrl_envs import protocol
 from agentrl_envs.answer_check import AnswerChecker
 from agentrl_envs.client.http import ClientOptions
+from agentrl_envs.client.relabeling import relabel, relabel_batches
 from agentrl_envs.client.servers import Discovery, Member, ServerPool, StaticServers
 from agentrl_envs.env import Observation, Split, Step, Task
 from agentrl_envs.errors import (
     CapacityError,
-    ContractError,
     SessionError,
     TaskError,
     UnreachableError,
@@ -53,7 +53,8 @@ class RemoteWorld:
         self._servers = servers
         self._options = options
         self._capacity_queue = asyncio.Lock()
-        self._waiting = 0
+        self.waiting = 0
+        """Number of resets that wait for a free session while all servers are full."""
         self._pages: dict[tuple[Split, int], asyncio.Task[tuple[Task, ...]]] = {}
 
     @classmethod
@@ -125,11 +126,6 @@ class RemoteWorld:
         return RemoteSession(self)
 
     @property
-    def waiting(self) -> int:
-        """Number of resets that wait for a free session while all servers are full."""
-        return self._waiting
-
-    @property
     def relabels(self) -> bool:
         return self.description.relabels
 
@@ -138,8 +134,8 @@ class RemoteWorld:
         if not self.relabels:
             raise TaskError(f"{self.name}: its servers do not support relabeling")
         texts: list[str] = []
-        for batch in _relabel_batches(openings):
-            texts += await self._servers.call(partial(_relabel, openings=batch))
+        for batch in relabel_batches(openings):
+            texts += await self._servers.call(partial(relabel, openings=batch))
         return texts
 
     async def step(self, member: Member, session: str, n: int, action: str) -> Step:
@@ -173,12 +169,12 @@ class RemoteWorld:
         try:
             return await self._servers.call(open_on)
         except CapacityError:
-            self._waiting += 1
+            self.waiting += 1
             try:
                 async with self._capacity_queue:  # one caller polls, on behalf of all that wait
                     return await self._open_before(deadline, open_on)
             finally:
-                self._waiting -= 1
+                self.waiting -= 1
 
     async def _open_before(self, deadline: float, open_on: OpenFunction) -> OpenResult:
         while True:
@@ -277,37 +273,3 @@ async def _fetch_page(member: Member, *, split: Split, start: int) -> tuple[Task
         f"/v1/tasks/{split}", protocol.TasksResponse, retry=False, start=start, count=PAGE_SIZE
     )
     return response.tasks
-
-
-async def _relabel(member: Member, *, openings: tuple[protocol.Relabel, ...]) -> tuple[str, ...]:
-    request = protocol.RelabelRequest(openings=openings)
-    response = await member.server.post(
-        "/v1/relabel", request, protocol.RelabelResponse, retry=False
-    )
-    if len(response.texts) != len(openings):
-        raise ContractError(
-            f"{member.server.url}: POST /v1/relabel: the response has {len(response.texts)} texts "
-            f"for {len(openings)} openings"
-        )
-    return response.texts
-
-
-def _relabel_batches(
-    openings: Sequence[tuple[str, str]],
-) -> Iterator[tuple[protocol.Relabel, ...]]:
-    """The openings, divided so that each batch fits into one request. Raises `TaskError` for one
-    that is too long."""
-    batch: list[protocol.Relabel] = []
-    characters = 0
-    for observation, goal in openings:
-        length = len(observation) + len(goal)
-        full = len(batch) == protocol.MAX_RELABELS or characters + length > protocol.MAX_BATCH_CHARS
-        if batch and full:
-            yield tuple(batch)
-            batch, characters = [], 0
-        if len(observation) > protocol.MAX_OBSERVATION_CHARS or len(goal) > protocol.MAX_GOAL_CHARS:
-            raise TaskError(f"relabel: {goal[:80]!r} or its observation is too long to be sent")
-        batch.append(protocol.Relabel(observation=observation, goal=goal))
-        characters += length
-    if batch:
-        yield tuple(batch)

@@ -95,6 +95,8 @@ class ForeignSession:
 class ForeignWorld:
     """The tasks and sessions of one server."""
 
+    waiting = 0  # a server that is full refuses
+
     def __init__(
         self,
         tasks: NumberedTasks,
@@ -123,10 +125,6 @@ class ForeignWorld:
 
     async def task(self, split: Split, index: int) -> Task:
         return self._tasks.task(split, index)
-
-    @property
-    def waiting(self) -> int:
-        return 0  # a server that is full refuses
 
     def session(self) -> ForeignSession:
         return ForeignSession(self._tasks, self._connect())

@@ -3,10 +3,8 @@
 All tests share one Ray and the same ranks, because each process takes seconds to start."""
 
 import os
-import re
 import signal
 
-import httpx
 import psutil
 import pytest
 import torch
@@ -14,7 +12,16 @@ from corridor_jobs import TASKS, jobs
 from corridor_rules import RULES
 from corridor_server import served
 from learner_bench import Bench, spec
-from ray_bench import gradients, objective, open_trainers, reserved, skewed_examples, train
+from ray_bench import (
+    gradients,
+    objective,
+    open_trainers,
+    pid,
+    reserved,
+    sessions,
+    skewed_examples,
+    train,
+)
 from spawned_processes import spawned
 
 from agentrl_components.errors import ModelError, SpecError, StoreError, WorkersLostError
@@ -206,12 +213,6 @@ class CountedBuckets:
         self.sizes = list(sizes.values())
 
 
-def pid(actor):
-    import ray
-
-    return ray.get(actor.__ray_call__.remote(lambda self: __import__("os").getpid()))
-
-
 def test_samplers_play_the_trainers_weights_and_a_dead_one_is_replaced(two, start, model, plain):
     two.restore(start)
     train(two, SPEC, 2)
@@ -258,12 +259,6 @@ def test_samplers_that_end_leave_no_sessions_on_an_environment_server(ray, model
         finally:
             samplers.close()
         assert sessions(url) == 0
-
-
-def sessions(url):
-    """The sessions that a server counts as open."""
-    (line,) = re.findall(r"^agentrl_env_sessions{.*} (.*)$", httpx.get(f"{url}/metrics").text, re.M)
-    return float(line)
 
 
 def test_groups_go_on_over_a_hand_over_and_those_of_a_dead_sampler_are_played_again(

@@ -4,20 +4,18 @@ In most tests two groups of actors of this process stand for those of two driver
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
 
-import httpx
 import psutil
 import pytest
 from corridor_jobs import TASKS, jobs
 from corridor_rules import RULES
 from corridor_server import served
 from learner_bench import spec
-from ray_bench import reserved, train
+from ray_bench import pid, reserved, sessions, train
 from ray_nodes import started
 
 from agentrl_components.errors import RunError
@@ -37,14 +35,12 @@ SPEC = spec(update={"learningRate": 1e-3, "miniBatch": 4, "microBatchTokens": 90
 HEAD = "127.0.0.3"
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef0123456789abcdef"}
 DRIVER = """
-import json, os, pathlib, signal, sys, ray
+import json, os, pathlib, signal, sys
+from ray_bench import pid
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.actors import Actors
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.spec import RunSpec
-
-def pid(actor):
-    return ray.get(actor.__ray_call__.remote(lambda self: __import__("os").getpid()))
 
 spec = RunSpec.model_validate_json(os.environ["SPEC"])
 model = ModelFolder(path=pathlib.Path(os.environ["MODEL"]), vocabulary=())
@@ -72,9 +68,7 @@ def model(tmp_path_factory):
 
 
 def pids(actors):
-    import ray
-
-    return ray.get([a.__ray_call__.remote(lambda self: __import__("os").getpid()) for a in actors])
+    return [pid(actor) for actor in actors]
 
 
 def trainers(model, made_of="a"):
@@ -159,12 +153,6 @@ def test_samplers_that_are_taken_over_end_the_episodes_under_way_and_play_new_we
                 second.close()
     finally:
         learners.close()
-
-
-def sessions(url):
-    """The sessions that a server counts as open."""
-    (line,) = re.findall(r"^agentrl_env_sessions{.*} (.*)$", httpx.get(f"{url}/metrics").text, re.M)
-    return float(line)
 
 
 @slow

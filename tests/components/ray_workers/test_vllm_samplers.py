@@ -9,7 +9,7 @@ import signal
 import pytest
 from corridor_jobs import GREEDY, TASKS, jobs
 from learner_bench import spec
-from ray_bench import open_trainers, reserved, train
+from ray_bench import open_trainers, pid, reserved, train
 
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.ray_workers.cluster import connect
@@ -74,10 +74,7 @@ def assert_same(played, wanted):
 
 
 def kill_the_process_of_the_engine_core(actor):
-    import ray
-
-    pid = ray.get(actor.__ray_call__.remote(lambda _: __import__("os").getpid()))
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid(actor), signal.SIGKILL)
 
 
 def shut_the_executor_down(actor):

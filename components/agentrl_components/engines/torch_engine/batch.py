@@ -77,7 +77,6 @@ class Batch:
             rows: permitted row counts; the packed tokens and the last tokens are padded to them.
         """
         self._sizes, self._starts, self._slots, self._group = sizes_B, starts_B, slots_B, group
-        self._copies = copies
         self._ends = sizes_B.cumsum()
         self._firsts = self._ends - sizes_B
         self._keys = key_widths(starts_B + sizes_B)
@@ -96,29 +95,31 @@ class Batch:
         padding = rows.padded(len(sizes_B)) - len(sizes_B)
         self.last_B = np.concatenate([self._ends - 1, np.full(padding, self.real - 1)])
         """Index of each row's last token; padding repeats the last row's."""
+        self._written, self._written_slots = self._writes(*copies)
 
     def places(self, kv_heads: int, slot_tokens: int) -> NDArray[np.int64]:
         """Index [W] in a cache [S, K, T] with `slot_tokens` tokens per slot of each key that is
         written. Padding is written to slot 0, which no session uses."""
-        slots = np.zeros(self.size, dtype=np.int64)
-        slots[: self.real] = np.repeat(self._slots, self._sizes)
-        tokens, more = self._copied()
-        slots = np.concatenate([slots, more])
-        places = slots * kv_heads * slot_tokens + self.positions_N[tokens]
+        firsts = self._written_slots * kv_heads * slot_tokens
+        places = firsts + self.positions_N[self._written]
         return (places[:, None] + np.arange(kv_heads) * slot_tokens).reshape(-1)
 
     def sources(self, kv_heads: int) -> NDArray[np.int64]:
         """Index [W] in the packed tokens' keys [N, K] of each key that is written."""
-        tokens, _ = self._copied()
-        return (tokens[:, None] * kv_heads + np.arange(kv_heads)).reshape(-1)
+        return (self._written[:, None] * kv_heads + np.arange(kv_heads)).reshape(-1)
 
-    def _copied(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All packed tokens and after them those whose keys are copied, and the slots of these."""
-        rows, slots = self._copies
+    def _writes(
+        self, rows: NDArray[np.int64], slots: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The packed tokens whose keys are written, and the slot of each: all of them, and after
+        them those of `rows` again for `slots`."""
+        own = np.zeros(self.size, dtype=np.int64)
+        own[: self.real] = np.repeat(self._slots, self._sizes)
         sizes = self._sizes[rows]
         offsets = np.repeat(self._firsts[rows] - sizes.cumsum() + sizes, sizes)
         copied = offsets + np.arange(len(offsets))
-        return np.concatenate([np.arange(self.size), copied]), np.repeat(slots, sizes)
+        tokens = np.concatenate([np.arange(self.size), copied])
+        return tokens, np.concatenate([own, np.repeat(slots, sizes)])
 
     def row_groups(self) -> Iterator[RowGroup]:
         """Rows grouped by their number of new tokens, rounded up to a power of two, and by their

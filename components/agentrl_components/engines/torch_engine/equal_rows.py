@@ -1,10 +1,10 @@
 """Rows of a forward pass that would compute the same numbers.
 
 The episodes of a group begin with the same tokens, and have the same tokens as long as they take
-the same actions. A pass computes such rows once. Late in the training of `examples/babyai.yaml`
-that is a fifth of all tokens.
+the same actions. A pass computes such rows once. Late in the training of `examples/babyai.yaml` a
+fifth of the tokens is left to compute.
 
-Legend: B rows, R distinct rows.
+Legend: B rows, R distinct rows, C rows that repeat an earlier one.
 """
 
 from __future__ import annotations
@@ -36,3 +36,5 @@ class EqualRows:
         """The first row of each set of equal ones."""
         self.rows_B = np.array(rows_B)
         """The set of each row."""
+        self.repeats_C = np.setdiff1d(np.arange(len(rows_B)), self.firsts_R)
+        """The rows that are equal to an earlier one."""

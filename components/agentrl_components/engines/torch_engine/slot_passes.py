@@ -45,13 +45,12 @@ class SlotPasses:
         """As `ForwardPasses.logits`."""
         rows = EqualRows(fresh, sessions)
         slots_B = np.array([session.slot for session in sessions])
-        repeated = np.setdiff1d(np.arange(len(sessions)), rows.firsts_R)
         fresh = [fresh[row] for row in rows.firsts_R]
         batch = Batch(
             sizes_B=np.array([len(ids) for ids in fresh]),
             starts_B=np.array([sessions[row].cached for row in rows.firsts_R]),
             slots_B=slots_B[rows.firsts_R],
-            copies=(rows.rows_B[repeated], slots_B[repeated]),
+            copies=(rows.rows_B[rows.repeats_C], slots_B[rows.repeats_C]),
             group=self._group,
             rows=self._rows,
         )
@@ -64,12 +63,12 @@ class SlotPasses:
             CachedAttention(
                 self._cache,
                 self._tensor(batch.places(self._kv_heads, self._cache.tokens)),
-                self._tensor(batch.sources(self._kv_heads)) if len(repeated) else None,
+                self._tensor(batch.sources(self._kv_heads)) if len(rows.repeats_C) else None,
                 [self._bucket(group) for group in batch.row_groups()],
             ),
         )
         logits_RV = self._decoder.logits(hidden_NE.index_select(0, self._tensor(batch.last_B)))
-        if not len(repeated):
+        if not len(rows.repeats_C):
             return logits_RV
         padding = self._rows.padded(len(sessions)) - len(sessions)
         return logits_RV.index_select(0, self._tensor(np.pad(rows.rows_B, (0, padding), "edge")))

@@ -37,6 +37,7 @@ lint: $(VENV)/.installed
 
 types: $(VENV)/.installed
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks
 
 bench: $(VENV)/.installed ## Compare throughput with TRL, which is installed into .venv-peer (benchmarks/README.md)
 	benchmarks/peer.sh

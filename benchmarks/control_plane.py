@@ -40,6 +40,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -246,9 +247,7 @@ async def change_specs(
             f"{server.url}/{RUNS}/{name}", data=change, headers=headers
         ) as response:
             generation = (await response.json())["metadata"]["generation"]
-        await seen.until(
-            lambda name=name, wanted=generation: seen.answered.get(name, 0) >= wanted, 30
-        )
+        await seen.until(partial(seen.has_answered, name, generation), 30)
         latencies.append(time.monotonic() - began)
         await asyncio.sleep(0.02)
     return latencies

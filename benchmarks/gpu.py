@@ -71,7 +71,7 @@ def check_device(place: Place) -> dict[str, Any]:
         "count": torch.cuda.device_count(),
         "gib": round(found.total_memory / 2**30, 1),
         "bfloat16": torch.cuda.is_bf16_supported(),
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())),  # type: ignore[no-untyped-call]
         "vllm": find_spec("vllm") is not None,
         "flash_attn": find_spec("flash_attn") is not None,
     }

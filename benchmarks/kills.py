@@ -166,7 +166,7 @@ class Command:
 def name_of(process: psutil.Process) -> str:
     """What a process calls itself; its state if it has ended."""
     with suppress(psutil.NoSuchProcess):
-        return (process.cmdline() or [process.status()])[0]
+        return str((process.cmdline() or [process.status()])[0])
     return "gone"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.multiprocessing as processes
+from torch.multiprocessing.spawn import spawn
 
 
 def on_ranks(count: int, work: Callable[..., Any], *given: Any) -> list[Any]:
@@ -18,7 +18,7 @@ def on_ranks(count: int, work: Callable[..., Any], *given: Any) -> list[Any]:
     ended the others."""
     with tempfile.TemporaryDirectory(prefix="agentrl-ranks-") as folder:
         results = Path(folder)
-        processes.spawn(_run, (results, work, free_address(), given), nprocs=count)
+        spawn(_run, (results, work, free_address(), given), nprocs=count)  # type: ignore[no-untyped-call]
         return [torch.load(_result(results, rank), weights_only=False) for rank in range(count)]
 
 

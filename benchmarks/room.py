@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentrl_components.engines.prefix_check import CheckedEngine
@@ -13,6 +14,7 @@ from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.workers.pool import WorkerPool
 from agentrl_components.workers.worker import Worker
 from agentrl_envs.env import Observation, Split, Step, Task, content_id
+from agentrl_envs.errors import TaskError
 
 NAME = "room"
 
@@ -68,6 +70,7 @@ class RoomWorld:
 
     name = NAME
     waiting = 0
+    relabels = False
 
     def __init__(self, latency_s: float) -> None:
         self._latency_s = latency_s
@@ -88,6 +91,9 @@ class RoomWorld:
 
     def session(self) -> RoomSession:
         return RoomSession(self._latency_s)
+
+    async def relabel(self, openings: Sequence[tuple[str, str]]) -> list[str]:
+        raise TaskError("relabeling is not supported")
 
     async def close(self) -> None:
         """Nothing is held."""

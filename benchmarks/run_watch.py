@@ -37,6 +37,10 @@ class Seen:
                 self.started.add(name)
         self.news.set()
 
+    def has_answered(self, name: str, generation: int) -> bool:
+        """Whether the status of a run is that of this generation or a later one."""
+        return self.answered.get(name, 0) >= generation
+
     async def until(self, wanted: Callable[[], bool], seconds: float) -> None:
         """Wait until `wanted` returns true.
 

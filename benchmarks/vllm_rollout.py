@@ -20,6 +20,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -112,11 +113,8 @@ async def measure(folder: Path, latencies: list[float], rounds: int) -> list[dic
             phases["agentrl"].append(await play(folder, recorded, load, number))
             await engine._loop.call(lambda core: core.reset_prefix_cache())
             asked = list(recorded.requests.values())
-            phases["vllm"].append(
-                await engine._loop.call(
-                    lambda core, asked=asked, pause=latency / 1e3: alone(core, asked, pause)
-                )
-            )
+            again = partial(alone, asked=asked, pause=latency / 1e3)
+            phases["vllm"].append(await engine._loop.call(again))
         counted = {side: some[1:] for side, some in phases.items()}
         ratios = [a.rate / b.rate for a, b in zip(*counted.values(), strict=True)]
         rates = ", ".join(f"{median(p.rate for p in counted[side]):,.0f}" for side in counted)

@@ -44,7 +44,7 @@ def train(rank: int, address: str, place: Place, ranks: int) -> Trained:
         trainer.differentiate(likelihood(some), deal(some, 512, ranks)[rank])
         if update == 0:
             for name, parameter in trainer.policy.named_parameters():
-                trained.gradients[name] = parameter.grad.full_tensor().cpu().clone()  # type: ignore[union-attr, operator]
+                trained.gradients[name] = parameter.grad.full_tensor().cpu().clone()  # type: ignore[union-attr]
         trained.norms.append(trainer.step(POLICY, 1e-4))
     trainer.leave()
     return trained

@@ -35,6 +35,7 @@ def measure_update(place: Place, tokens: int) -> dict[str, Any]:
     spec = place.spec("bfloat16", recompute=True)
     rank = Rank(RankSetup(spec=spec, folder=place.folder, device=place.device, rank=0, ranks=1))
     rank.join(free_address())
+    rank.open_models()
     shape = rank.policy.shape
     some = examples([longest] * (tokens // longest), shape.vocabulary)
     asked, share = likelihood(some), deal(some, tokens, 1)[0]

@@ -57,11 +57,11 @@ def update(rank: Rank, task: Task, number: int, count: int) -> None:
 def held(rank: Rank) -> float:
     """Bytes of the tensors that a rank holds."""
     gradients = sum(
-        p.grad.to_local().nbytes  # type: ignore[operator, union-attr]
+        p.grad.to_local().nbytes  # type: ignore[union-attr]
         for p in rank.policy.parameters()
     )
     state = rank._optimizers[POLICY].tensors(moments=True).values()
-    return float(gradients + sum(t.to_local().nbytes for t in state))  # type: ignore[operator]
+    return float(gradients + sum(t.to_local().nbytes for t in state))  # type: ignore[attr-defined]
 
 
 def resident() -> int:

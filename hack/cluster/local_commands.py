@@ -9,6 +9,7 @@
     python hack/cluster local expose NAMESPACE NAME PORT...
                                               create a Service for processes of this machine
     python hack/cluster local kuberay         start KubeRay; `hack/cluster build kuberay` builds it
+    python hack/cluster local kueue           start Kueue, built like KubeRay
     python hack/cluster local sandboxes       start agent-sandbox, built like KubeRay
     python hack/cluster local kill NAME       kill one process (see `status` for the names)
     python hack/cluster local restart NAME    start one process again with the same arguments
@@ -31,6 +32,7 @@ from cluster.kubernetes import certificates, control_plane, node
 from cluster.programs import build
 from cluster.services import agent_sandbox, kubeflow_pipelines, storage
 from cluster.services import kuberay as ray_operator
+from cluster.services import kueue as queues
 from cluster.settings import (
     DATA,
     DATA_SIZE,
@@ -133,6 +135,10 @@ def kuberay() -> None:
     ray_operator.start()
 
 
+def kueue() -> None:
+    queues.start()
+
+
 def sandboxes() -> None:
     agent_sandbox.start()
 
@@ -146,7 +152,7 @@ def restart(name: str) -> None:
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    up, images, status, load, expose, kuberay, sandboxes, kill, restart, teardown.down,
+    up, images, status, load, expose, kuberay, kueue, sandboxes, kill, restart, teardown.down,
 )  # fmt: skip
 
 

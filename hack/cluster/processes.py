@@ -120,6 +120,11 @@ def recorded() -> list[Process]:
     return [Process(**json.loads(path.read_text())) for path in sorted(RECORDS.glob("*.json"))]
 
 
+def is_alive(name: str) -> bool:
+    """Whether a process with this name was started and is alive."""
+    return any(process.name == name and process.alive for process in recorded())
+
+
 def find(name: str) -> Process:
     """The process of that name. Raises ClusterError listing the known names if there is none."""
     known = {process.name: process for process in recorded()}

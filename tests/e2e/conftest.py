@@ -88,7 +88,11 @@ def installed(request: pytest.FixtureRequest) -> Iterator[Installed]:
     foreign = [name for name in runs if name.startswith("agentrlrun") and not is_ours(name)]
     if cluster["name"] == "external" and foreign:
         pytest.fail(f"the cluster has runs that these tests did not create: {', '.join(foreign)}")
-    install(request.getfixturevalue("helm"), cluster["kubeconfig"], cluster["values"])
+    values = cluster["values"]
+    if installation.local and (CACHE / "cluster/bin/kueue").exists():
+        installation.local_cluster("kueue")  # before the chart, as docs/install.md says
+        values |= {"kueue.admission": "run"}
+    install(request.getfixturevalue("helm"), cluster["kubeconfig"], values)
     installation.kubectl("delete", "agentrlruns", "--all", "--timeout=600s")
     if installation.local:
         yield installation

@@ -52,8 +52,26 @@ class Installed:
     """Store of runs whose manifest does not name one."""
 
     def kubectl(self, *words: str, stdin: str | None = None, check: bool = True) -> str:
-        """Output of kubectl. With `check`, raises AssertionError if kubectl fails."""
-        done = subprocess.run(
+        """Standard output of kubectl. With `check`, raises AssertionError if kubectl fails.
+
+        Standard error is left out: kubectl logs there while it succeeds, too, such as warnings of
+        the API server and of its own streams.
+        """
+        done = self._run(words, stdin)
+        if check:
+            assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
+        return done.stdout
+
+    def refusal(self, *words: str, stdin: str | None = None) -> str:
+        """Why kubectl fails: its standard error. Raises AssertionError if kubectl succeeds."""
+        done = self._run(words, stdin)
+        assert done.returncode != 0, f"kubectl {' '.join(words)} succeeded: {done.stdout}"
+        return done.stderr
+
+    def _run(
+        self, words: tuple[str, ...], stdin: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             ["kubectl", "-n", NAMESPACE, *words],
             input=stdin,
             capture_output=True,
@@ -62,9 +80,6 @@ class Installed:
             check=False,
             env={**os.environ, "KUBECONFIG": self.kubeconfig},
         )
-        if check:
-            assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
-        return done.stdout + done.stderr
 
     def get(self, kind: str, *words: str) -> Any:
         """Objects, parsed."""
@@ -120,10 +135,13 @@ class Installed:
 
     def report(self) -> str:
         """Runs, pods and the end of the operator's log, for the message of a failed test."""
-        runs = self.kubectl("get", "agentrlruns", "-o", "wide", check=False)
-        pods = self.kubectl("get", "pods", "--sort-by=.metadata.creationTimestamp", check=False)
-        log = self.kubectl("logs", "deploy/agentrl", "--tail=30", check=False)
-        return f"{runs}\n{pods}\n{log}"
+        asked = (
+            ("get", "agentrlruns", "-o", "wide"),
+            ("get", "pods", "--sort-by=.metadata.creationTimestamp"),
+            ("logs", "deploy/agentrl", "--tail=30"),
+        )
+        answers = [self._run(words) for words in asked]
+        return "\n".join(answer.stdout + answer.stderr for answer in answers)
 
     def kfp_run(self, run_id: str) -> dict[str, Any]:
         """A run of KFP, from its API."""

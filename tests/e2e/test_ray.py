@@ -1,5 +1,5 @@
-"""A run with a Ray cluster of its own, on the real KubeRay: the stage that drives its actors dies,
-a worker dies, the run is suspended and resumed, and ends."""
+"""A run with a Ray cluster of its own, on the real KubeRay and in a queue of the real Kueue: the
+stage that drives its actors dies, a worker dies, the run is suspended and resumed, and ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from installed import CACHE, Installed, manifest
+from installed import CACHE, Installed, manifest, tiny_manifest
 
 pytestmark = pytest.mark.e2e
 
@@ -18,15 +18,43 @@ COMPUTE = {
     "cpu": "100m",
     "trainers": {"count": 2, "cpu": "100m"},
     "samplers": {"count": 1, "cpu": "100m"},
+    "queue": "rays",
 }
+NEEDS = {"cpu": "1150m", "memory": "11520Mi"}
+"""Stage 100m and 3 GiB, head 500m and 2 GiB, two trainers and a sampler 100m and 2 GiB each,
+environment server 250m and 256 MiB."""
+QUEUE = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: rays}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu, memory]
+    flavors:
+    - name: default
+      resources: [{name: cpu, nominalQuota: 1150m}, {name: memory, nominalQuota: 16Gi}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: rays}
+spec: {clusterQueue: rays}
+"""
+NOTHING = {"cpu": "0", "memory": "0"}
 
 
 @pytest.fixture(scope="module")
 def ray_run(installed: Installed) -> Iterator[str]:
     """The name of a run with a Ray cluster; deleted at the end."""
-    if not installed.local or not (CACHE / "cluster/bin/kuberay").exists():
-        pytest.skip("no KubeRay: `python hack/cluster build kuberay` builds it, for the local one")
+    programs = [CACHE / "cluster/bin" / name for name in ("kuberay", "kueue")]
+    if not installed.local or not all(program.exists() for program in programs):
+        pytest.skip("`python hack/cluster build kuberay kueue` builds both, for the local cluster")
     installed.local_cluster("kuberay")
+    installed.kubectl("apply", "-f", "-", stdin=QUEUE)
     short: dict[str, Any] = {
         "horizon": {
             # The first phase is long enough to be under way when something is killed.
@@ -43,6 +71,7 @@ def ray_run(installed: Installed) -> Iterator[str]:
     installed.kubectl("delete", "agentrlrun", "ray", "--timeout=300s")
     assert ray_clusters(installed) == []
     installed.until("its pods are gone", lambda: not ray_pods(installed) or None, 120)
+    installed.kubectl("delete", "-f", "-", stdin=QUEUE)
 
 
 def ray_clusters(installed: Installed) -> list[dict[str, Any]]:
@@ -56,10 +85,40 @@ def ray_pods(installed: Installed) -> list[dict[str, Any]]:
     return found
 
 
+def used(installed: Installed) -> dict[str, str]:
+    """What Kueue counts as used of the queue's quota."""
+    (flavor,) = installed.get("clusterqueue", "rays")["status"]["flavorsUsage"]
+    return {one["name"]: one["total"] for one in flavor["resources"]}
+
+
+def why_queued(installed: Installed, name: str) -> str:
+    """Kueue's message about a run that waits for quota; empty if it does not wait."""
+    conditions = {one["type"]: one for one in installed.status(name).get("conditions", ())}
+    admitted = conditions.get("Admitted", {})
+    return str(admitted["message"]) if admitted.get("reason") == "Queued" else ""
+
+
 def drivers(installed: Installed) -> set[str]:
     """The pods of the stage that trains; one that was killed stays until Argo has seen it."""
     labels = {"agentrl.dev/run": "ray", "agentrl.dev/stage": "train"}
     return {pod["metadata"]["name"] for pod in installed.pods(**labels)}
+
+
+def test_the_quota_of_a_queue_counts_the_ray_cluster_of_a_run(
+    installed: Installed, ray_run: str
+) -> None:
+    installed.until("the run is admitted", lambda: used(installed) == NEEDS or None, 120)
+    installed.apply(tiny_manifest("ray-next", compute={"queue": "rays"}))
+    message = "insufficient unused quota for cpu in flavor default, 50m more needed"
+    installed.until(
+        "there is no quota for another",
+        lambda: message in why_queued(installed, "ray-next") or None,
+        120,
+    )
+    assert not list(installed.pods(**{"agentrl.dev/run": "ray-next"}))
+    installed.kubectl("delete", "agentrlrun", "ray-next", "--timeout=120s")
+    installed.until_iteration(ray_run, 1, 900)
+    assert used(installed) == NEEDS
 
 
 def test_actors_outlive_their_stage_a_killed_worker_is_replaced_and_a_suspended_run_goes_on(
@@ -84,8 +143,10 @@ def test_actors_outlive_their_stage_a_killed_worker_is_replaced_and_a_suspended_
     installed.suspend(ray_run, True)
     installed.until_state(ray_run, "Suspended", 300)
     installed.until("no Ray cluster is left", lambda: not ray_clusters(installed) or None, 60)
+    installed.until("its quota is free", lambda: used(installed) == NOTHING or None, 60)
     installed.suspend(ray_run, False)
 
     status = installed.until_state(ray_run, "Succeeded", 1200)
     assert status["iteration"] == 43
     installed.until("its Ray cluster is gone", lambda: not ray_clusters(installed) or None, 60)
+    installed.until("its quota is free", lambda: used(installed) == NOTHING or None, 60)

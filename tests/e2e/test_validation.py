@@ -24,8 +24,6 @@ SHRINKING = {"phases": [{"maxTurns": 5, "iterations": 1}, {"maxTurns": 3, "itera
 def test_invalid_manifest_is_refused_with_the_name_of_the_field(
     installed: Installed, field: str, change: dict[str, object]
 ) -> None:
-    output = installed.kubectl(
-        "create", "-f", "-", stdin=yaml.safe_dump(manifest("bad", **change)), check=False
-    )
+    output = installed.refusal("create", "-f", "-", stdin=yaml.safe_dump(manifest("bad", **change)))
     assert field.lower() in output.lower(), output
     assert "bad" not in installed.kubectl("get", "agentrlruns", "-o", "name")

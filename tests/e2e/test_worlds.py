@@ -54,7 +54,7 @@ def test_server_runs_as_a_numeric_user_with_a_read_only_root(
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     name = pod["metadata"]["name"]
     assert installed.kubectl("exec", name, "--", "id", "-u").strip() == "65532"
-    refused = installed.kubectl("exec", name, "--", "touch", "/opt/agentrl/x", check=False)
+    refused = installed.refusal("exec", name, "--", "touch", "/opt/agentrl/x")
     assert "Read-only file system" in refused
 
 
@@ -92,7 +92,7 @@ def test_server_is_admitted_where_pod_security_is_restricted(
     assert f"pod/{run} created" in created
     refused = json.loads(json.dumps(spec))
     del refused["containers"][0]["securityContext"]
-    answer = installed.kubectl(*create, stdin=json.dumps(pod | {"spec": refused}), check=False)
+    answer = installed.refusal(*create, stdin=json.dumps(pod | {"spec": refused}))
     assert "violates PodSecurity" in answer
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import torch
 import torch.distributed as dist
@@ -42,7 +43,8 @@ from agentrl_components.update.logprobs import score, states
 from agentrl_components.update.objectives import ModelName, Objective, Sums, accumulate
 from agentrl_components.update.packing import Pack
 
-POLICY, CRITIC = "policy", "critic"
+POLICY: Final = "policy"
+CRITIC: Final = "critic"
 TIMEOUT = timedelta(minutes=30)
 """How long a rank waits for the others in one collective operation."""
 

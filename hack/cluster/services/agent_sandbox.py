@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster import processes
-from cluster.command import run
+from cluster.command import kubectl
 from cluster.settings import BIN, BUILD, KUBECONFIG
 
 CRD = BUILD / "manifests/agent-sandbox-crds/agents.x-k8s.io_sandboxes.yaml"
@@ -12,9 +12,9 @@ CRD = BUILD / "manifests/agent-sandbox-crds/agents.x-k8s.io_sandboxes.yaml"
 def start() -> None:
     """Install the CRD of Sandboxes and start the controller, unless it runs. Its webhook, which
     converts objects of the older version v1alpha1, is off."""
-    if any(process.name == "agent-sandbox" and process.alive for process in processes.recorded()):
+    if processes.is_alive("agent-sandbox"):
         return
-    run("kubectl", "--kubeconfig", KUBECONFIG, "apply", "--server-side", "-f", CRD)
+    kubectl("apply", "--server-side", "-f", CRD)
     processes.start(
         "agent-sandbox",
         [BIN / "agent-sandbox", "--kubeconfig", KUBECONFIG, "--leader-elect=false",

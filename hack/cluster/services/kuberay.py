@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster import processes
-from cluster.command import run
+from cluster.command import kubectl
 from cluster.settings import BIN, BUILD, KUBECONFIG
 
 CRDS = BUILD / "manifests/kuberay-crds"
@@ -11,10 +11,10 @@ CRDS = BUILD / "manifests/kuberay-crds"
 
 def start() -> None:
     """Install KubeRay's CRDs and start its operator, unless it runs."""
-    if any(process.name == "kuberay" and process.alive for process in processes.recorded()):
+    if processes.is_alive("kuberay"):
         return
     # they are too large for the annotation of a client-side apply
-    run("kubectl", "--kubeconfig", KUBECONFIG, "apply", "--server-side", "-f", CRDS)
+    kubectl("apply", "--server-side", "-f", CRDS)
     processes.start(
         "kuberay",
         [BIN / "kuberay", "--kubeconfig", KUBECONFIG, "--enable-leader-election=false",

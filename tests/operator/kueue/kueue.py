@@ -3,9 +3,7 @@
 with Kueue.started(folder, server) as kueue:
     server.create(queue)
 
-The manager runs unchanged but without its webhooks, because the API server cannot reach a Service
-without a cluster network. It reads the certificate of its metrics from a fixed path under /etc, so
-it runs in a mount namespace with an /etc of its own.
+`hack/cluster/services/kueue.py` says how it is run.
 """
 
 from __future__ import annotations
@@ -18,42 +16,25 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-import yaml
 from apiserver import PATIENCE_S, ApiServer, Refused, binary, free_ports
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+
+from cluster.services.kueue import NAMESPACE, apart, certify, command
 
 API = "apis/kueue.x-k8s.io/v1beta2"
-NAMESPACE = "kueue-system"
 CRDS = "manifests/kueue-crds"
-OWN_ETC = """
-set -e
-mount -t tmpfs tmpfs /etc
-mkdir -p /etc/kueue/metrics
-cp -r "$1" /etc/kueue/metrics/certs
-shift
-exec "$@"
-"""
 
 
 def missing() -> str | None:
     """The binaries that are missing; None if all are installed."""
     if binary("kueue") is None:
         return "no kueue; python hack/cluster build kueue builds it (four minutes on two cores)"
+    if shutil.which("openssl") is None:
+        return "no openssl to make a certificate for kueue"
     if shutil.which("unshare") is None or subprocess.run(apart("true"), check=False).returncode:
         return "no mount namespaces for kueue here"
     return None
-
-
-def apart(*command: str) -> list[str]:
-    """A command that runs in a mount namespace of its own."""
-    alone = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "-Urm"]
-    return [*alone, *command]
 
 
 @dataclass(slots=True)
@@ -71,14 +52,11 @@ class Kueue:
         assert path is not None, missing()
         installed(server, path.parents[1] / CRDS)
         server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        certificates = folder / "certificates"
-        certified(certificates)
+        certify(folder / "certificates")
         webhooks, probes = free_ports(2)
-        config = folder / "kueue.yaml"
-        config.write_text(yaml.safe_dump(configuration(webhooks, probes, certificates)))
         log = (folder / "kueue.log").open("wb")
         process = subprocess.Popen(
-            apart("sh", "-c", OWN_ETC, "kueue", str(certificates), str(path), f"--config={config}"),
+            [str(word) for word in command(path, folder, webhooks, f"127.0.0.1:{probes}")],
             stdout=log,
             stderr=log,
             env=os.environ | {"KUBECONFIG": str(server.kubeconfig), "USER": "kueue"},
@@ -104,44 +82,3 @@ def installed(server: ApiServer, folder: Path) -> None:
                 return
         assert time.monotonic() < deadline, "Kueue's kinds are not served"
         time.sleep(0.1)
-
-
-def configuration(webhooks: int, probes: int, certificates: Path) -> dict[str, Any]:
-    """The default configuration of Kueue, without parts that need a cluster network."""
-    return {
-        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
-        "kind": "Configuration",
-        "namespace": NAMESPACE,
-        "health": {"healthProbeBindAddress": f"127.0.0.1:{probes}"},
-        "metrics": {"bindAddress": "0"},
-        "webhook": {"host": "127.0.0.1", "port": webhooks, "certDir": str(certificates)},
-        "leaderElection": {"leaderElect": False},
-        "internalCertManagement": {"enable": False},
-        "integrations": {"frameworks": ["batch/job"]},
-        "featureGates": {"VisibilityOnDemand": False, "MultiKueue": False},
-    }
-
-
-def certified(folder: Path) -> None:
-    """A self-signed certificate for the webhooks."""
-    folder.mkdir(parents=True)
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "kueue")])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(minutes=1))
-        .not_valid_after(now + timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "tls.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    (folder / "tls.key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )

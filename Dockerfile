@@ -10,7 +10,7 @@
 #   docker build --target trainer -t agentrl-trainer .
 #
 # Dependencies are in a layer below AgentRL's code, so that a change of the code rebuilds and pulls only a
-# small layer. The images contain no secrets and no build tools: the tools are mounted from a build cache.
+# small layer. The images contain no secrets; the tools that build them are mounted from a build cache.
 # The images run as any numeric user with a read-only root file system; they write only to /tmp.
 
 # Any image with Python 3.11, its venv module and CA certificates. Pin it by digest for a release.
@@ -108,9 +108,12 @@ COPY --from=code /code /opt/agentrl
 USER 65532:65532
 CMD ["agentrl", "--help"]
 
+# With a compiler: vLLM and torch.compile generate kernels on the node, and Triton builds what starts each of
+# them with a C compiler and Python's headers, which the official Python images have.
 FROM base AS trainer
 ARG PIP_CERT
 ARG UV_CACHE_DIR=/var/cache/uv
+RUN sh /opt/agentrl/requirements/install.sh debian g++
 COPY requirements/trainer.txt /opt/agentrl/requirements/
 RUN --mount=type=cache,id=agentrl-tools,target=/opt/tools \
     --mount=type=cache,id=agentrl-wheels,target=/var/cache/uv \

@@ -16,7 +16,8 @@ stop the others. The model has the shape of Qwen3-0.6B and random weights; nothi
 - collective: weights that one rank broadcasts arrive on another GPU, and how fast.
 - hand_over: seconds and bytes of a hand-over from the trainer to vLLM.
 - sleep: vLLM gives its memory back while a trainer works, and wakes with the trainer's weights.
-- mfu_16k, mfu_65k: model FLOPs utilisation of an update of as many tokens (aims: 35 % and 45 %).
+- mfu_16k, mfu_65k, mfu_16k_compiled, mfu_65k_compiled: model FLOPs utilisation of an update of as
+  many tokens (aims: 35 % and 45 %), without and with update.compile.
 - rollout: sampled tokens a second.
 
 `--cpu` runs the same code with a tiny model, gloo and the torch engine, and with vLLM where its CPU
@@ -87,6 +88,8 @@ CHECKS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "collective": transfer.check_collective,
     "mfu_16k": update.check_mfu_16k,
     "mfu_65k": update.check_mfu_65k,
+    "mfu_16k_compiled": update.check_mfu_16k_compiled,
+    "mfu_65k_compiled": update.check_mfu_65k_compiled,
     "vllm_engine": engines.check_vllm_engine,
     "hand_over": transfer.check_hand_over,
     "rollout": engines.check_rollout,
@@ -119,7 +122,7 @@ def main(cpu: bool, only: str, out: str, one: str, folder: str) -> None:
             outcome = in_process(name, place, ends - time.monotonic())
             outcomes.append(outcome)
             click.echo(
-                f"{outcome.status:8}{name:14}{outcome.seconds:6.1f} s  {outcome.reason}"
+                f"{outcome.status:8}{name:18}{outcome.seconds:6.1f} s  {outcome.reason}"
                 f"{json.dumps(outcome.figures) if outcome.figures else ''}"
             )
     write(Path(out), cpu, outcomes)

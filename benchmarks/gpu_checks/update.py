@@ -1,4 +1,4 @@
-"""Model FLOPs utilisation of updates."""
+"""Model FLOPs utilisation of updates, with and without `update.compile`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 from gpu_checks.data import examples, likelihood
-from gpu_checks.place import Place, wait
+from gpu_checks.place import Place, Skipped, wait
 from rank_processes import free_address
 
+from agentrl_components.model.compilation import compiler
 from agentrl_components.sharded.rank import POLICY, Rank, RankSetup
 from agentrl_components.sharded.rounds import deal
 
@@ -27,12 +28,14 @@ def peak_flops() -> float | None:
     return None
 
 
-def measure_update(place: Place, tokens: int) -> dict[str, Any]:
+def measure_update(place: Place, tokens: int, *, compiled: bool) -> dict[str, Any]:
     """Updates of one pack of `tokens` tokens, as episodes of 4,096 tokens, with recomputed
     activations. Recomputed operations do not count as the model's."""
+    if compiled and compiler(place.device) is None:
+        raise Skipped("no compiler is installed")
     longest = 64 if place.cpu else 4096
     tokens = 256 if place.cpu else tokens
-    spec = place.spec("bfloat16", recompute=True)
+    spec = place.spec("bfloat16", recompute=True, compiled=compiled)
     rank = Rank(RankSetup(spec=spec, folder=place.folder, device=place.device, rank=0, ranks=1))
     rank.join(free_address())
     rank.open_models()
@@ -71,9 +74,19 @@ def measure_update(place: Place, tokens: int) -> dict[str, Any]:
 
 def check_mfu_16k(place: Place) -> dict[str, Any]:
     """An update of 16,384 tokens."""
-    return measure_update(place, 16384) | {"aim": AIMS["mfu_16k"]}
+    return measure_update(place, 16384, compiled=False) | {"aim": AIMS["mfu_16k"]}
 
 
 def check_mfu_65k(place: Place) -> dict[str, Any]:
     """An update of 65,536 tokens."""
-    return measure_update(place, 65536) | {"aim": AIMS["mfu_65k"]}
+    return measure_update(place, 65536, compiled=False) | {"aim": AIMS["mfu_65k"]}
+
+
+def check_mfu_16k_compiled(place: Place) -> dict[str, Any]:
+    """An update of 16,384 tokens with `update.compile`."""
+    return measure_update(place, 16384, compiled=True) | {"aim": AIMS["mfu_16k"]}
+
+
+def check_mfu_65k_compiled(place: Place) -> dict[str, Any]:
+    """An update of 65,536 tokens with `update.compile`."""
+    return measure_update(place, 65536, compiled=True) | {"aim": AIMS["mfu_65k"]}

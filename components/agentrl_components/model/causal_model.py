@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from agentrl_components.errors import ArchitectureError
 from agentrl_components.model.architecture import Architecture
 
 
@@ -31,6 +32,8 @@ class CausalModel(nn.Module):
     shape: Architecture
     checkpointing: bool = False
     """Recompute each block's activations in the backward pass."""
+    compiled: bool = False
+    """Whether torch.compile computes what is not attention. Set by `compile_parts`."""
     tied_names: frozenset[str] = frozenset()
     """Names in the state dict of weights that are another one's weight as well."""
 
@@ -49,6 +52,14 @@ class CausalModel(nn.Module):
     def allocate(self, device: torch.device) -> None:
         """Allocate parameters that are on the meta device. Their values are undefined."""
         raise NotImplementedError
+
+    def compile_parts(self) -> None:
+        """Let torch.compile compute what is not attention, from the next pass on. Raises
+        `ArchitectureError` if this model cannot be compiled."""
+        raise ArchitectureError(
+            "update.compile: only the families that AgentRL computes itself can be compiled, not a "
+            "model of transformers; set it to false"
+        )
 
     def saved(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """The state dict `weights` in the form that transformers saves."""

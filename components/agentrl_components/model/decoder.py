@@ -1,7 +1,8 @@
 """Decoder of the Llama family on packed tokens, for sampling and training.
 
 The attention over keys is an argument (`Attend`), since sampling reads keys from a cache and
-training from the packed tokens. Parameter names are those of transformers, so state dicts are
+training from the packed tokens. What a layer computes before and after it are functions of their
+own, which torch can compile. Parameter names are those of transformers, so state dicts are
 exchanged without conversion. `architecture.FAMILIES` lists the supported models.
 
 Legend: N tokens packed in a row, E hidden width, H query heads, K key heads, D head width, V
@@ -19,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.model.causal_model import Attend, CausalModel
+from agentrl_components.model.compilation import chosen
 
 
 class Norm(nn.Module):
@@ -48,13 +50,14 @@ class Attention(nn.Module):
         self.q_norm = Norm(width, shape.eps) if shape.normed else nn.Identity()
         self.k_norm = Norm(width, shape.eps) if shape.normed else nn.Identity()
 
-    def forward(self, x_NE: Tensor, cos_ND: Tensor, sin_ND: Tensor, attend: Attend) -> Tensor:
+    def project(
+        self, x_NE: Tensor, cos_ND: Tensor, sin_ND: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [N, H, D], keys [N, K, D] and values [N, K, D]."""
         q_NHD = self.q_norm(self.q_proj(x_NE).view(-1, self.heads, self.width))
         k_NKD = self.k_norm(self.k_proj(x_NE).view(-1, self.kv_heads, self.width))
         v_NKD = self.v_proj(x_NE).view(-1, self.kv_heads, self.width)
-        q_NHD, k_NKD = rotate(q_NHD, cos_ND, sin_ND), rotate(k_NKD, cos_ND, sin_ND)
-        out: Tensor = self.o_proj(attend(self.layer, q_NHD, k_NKD, v_NKD).flatten(1))
-        return out
+        return rotate(q_NHD, cos_ND, sin_ND), rotate(k_NKD, cos_ND, sin_ND), v_NKD
 
 
 class FeedForward(nn.Module):
@@ -75,6 +78,9 @@ class FeedForward(nn.Module):
 class Layer(nn.Module):
     """A pre-norm transformer block."""
 
+    compiled = False
+    """Whether torch.compile computes what is not attention."""
+
     def __init__(self, shape: Architecture, layer: int) -> None:
         super().__init__()
         self.self_attn = Attention(shape, layer)
@@ -83,7 +89,20 @@ class Layer(nn.Module):
         self.post_attention_layernorm = Norm(shape.hidden, shape.eps)
 
     def forward(self, x_NE: Tensor, cos_ND: Tensor, sin_ND: Tensor, attend: Attend) -> Tensor:
-        x_NE = x_NE + self.self_attn(self.input_layernorm(x_NE), cos_ND, sin_ND, attend)
+        project = chosen(Layer._project, compiled=self.compiled)
+        finish = chosen(Layer._finish, compiled=self.compiled)
+        attended_NHD = attend(self.self_attn.layer, *project(self, x_NE, cos_ND, sin_ND))
+        return finish(self, x_NE, attended_NHD)
+
+    def _project(
+        self, x_NE: Tensor, cos_ND: Tensor, sin_ND: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What the attention takes."""
+        return self.self_attn.project(self.input_layernorm(x_NE), cos_ND, sin_ND)
+
+    def _finish(self, x_NE: Tensor, attended_NHD: Tensor) -> Tensor:
+        """The layer's output, from its input and the output of the attention."""
+        x_NE = x_NE + self.self_attn.o_proj(attended_NHD.flatten(1))
         out: Tensor = x_NE + self.mlp(self.post_attention_layernorm(x_NE))
         return out
 
@@ -137,6 +156,12 @@ class Decoder(CausalModel):
 
     def blocks(self) -> Iterable[nn.Module]:
         return self.model.layers
+
+    def compile_parts(self) -> None:
+        self.compiled = True
+        for layer in self.model.layers:
+            assert isinstance(layer, Layer)
+            layer.compiled = True
 
     def allocate(self, device: torch.device) -> None:
         self.to_empty(device=device)

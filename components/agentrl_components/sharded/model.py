@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
+from agentrl_components.errors import ModelError
 from agentrl_components.model import architecture, lora
 from agentrl_components.model.causal_model import CausalModel
+from agentrl_components.model.compilation import compiler
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.load import chosen_implementation
 from agentrl_components.model.value_model import Critic
@@ -135,7 +137,15 @@ def _shard(decoder: CausalModel, spec: RunSpec, mesh: DeviceMesh) -> None:
 
 
 def _finish(decoder: CausalModel, spec: RunSpec) -> None:
+    """Set how the decoder is computed. Raises `ModelError` if it cannot be compiled."""
     decoder.checkpointing = spec.update.gradient_checkpointing
+    if spec.update.compile:
+        if compiler(decoder.device.type) is None:
+            raise ModelError(
+                "update.compile: no compiler is installed on the trainers' machines; install g++, "
+                "or set it to false"
+            )
+        decoder.compile_parts()
     decoder.eval()
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from agentrl_components.model.causal_model import CausalModel
+from agentrl_components.model.compilation import chosen
 from agentrl_components.model.packed_attention import PackedCausal
 from agentrl_components.update.packing import Pack
 
@@ -73,18 +74,19 @@ def _head(
     allowed_CA: Tensor | None,
     entropy_gradient: bool,
 ) -> tuple[Tensor, Tensor]:
+    totals = chosen(_totals, compiled=decoder.compiled)
     logits_CV = decoder.logits(hidden_CE).float() / temperature_C[:, None]
     target_C = logits_CV.gather(1, targets_C[:, None]).squeeze(1)
     if allowed_CA is None:
-        total_C, entropy_C = _totals(logits_CV, entropy_gradient)
+        total_C, entropy_C = totals(logits_CV, entropy_gradient)
         return target_C - total_C, entropy_C
     # The softmax is over the allowed tokens only, which are far fewer than the vocabulary.
     unrestricted_C = allowed_CA[:, 0] < 0
     padding_CA = (allowed_CA < 0) & ~unrestricted_C[:, None]
     logits_CA = logits_CV.gather(1, allowed_CA.clamp(min=0)).masked_fill(padding_CA, -torch.inf)
-    total_C, entropy_C = _totals(logits_CA, entropy_gradient)
+    total_C, entropy_C = totals(logits_CA, entropy_gradient)
     if bool(unrestricted_C.any()):
-        full_C, full_entropy_C = _totals(logits_CV, entropy_gradient)
+        full_C, full_entropy_C = totals(logits_CV, entropy_gradient)
         total_C = torch.where(unrestricted_C, full_C, total_C)
         entropy_C = torch.where(unrestricted_C, full_entropy_C, entropy_C)
     return target_C - total_C, entropy_C

@@ -8,6 +8,12 @@ VIOLATIONS: list[Violation] = [
         ("compute={trainers: {count: 2}, samplers: {count: 2}}",),
         ["spec.compute.trainers", "spec.compute.samplers"],
     ),
+    ("compile_needs_ray", ("update.compile=true",), ["spec.update.compile"]),
+    (
+        "compile_needs_our_model",
+        ("compute.ray=embedded", "update.compile=true", "model.implementation=transformers"),
+        ["spec.update.compile"],
+    ),
     (
         "workers_are_not_for_ray",
         ("compute={ray: embedded, workers: 2}",),

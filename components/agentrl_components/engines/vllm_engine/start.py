@@ -18,6 +18,7 @@ import torch
 
 from agentrl_components.engines.vllm_engine.adapters import room_for
 from agentrl_components.errors import EngineError, ModelError
+from agentrl_components.model.compilation import compiler
 
 CPU_BLOCK = 32
 """Tokens of a cache block on CPU. Only whole blocks are cached, and an episode's turns are shorter
@@ -99,6 +100,12 @@ def _start(folder: Path, options: VllmOptions) -> Any:
         current_platform.simple_compile_backend = "eager"
         if options.tensor_parallel > 1:
             os.environ["TORCH_COMPILE_DISABLE"] = "1"  # the same in the worker processes
+
+    elif compiler(options.device) is None:
+        raise ValueError(
+            "it compiles kernels for GPUs, and no C compiler is installed; install gcc, or set CC "
+            "(the image `trainer` has one)"
+        )
 
     from vllm.config import WeightTransferConfig
     from vllm.engine.arg_utils import EngineArgs

@@ -39,6 +39,10 @@ class Update(SpecModel):
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: about a third more computation, far less
     memory."""
+    compile: bool = False
+    """Compile what is not attention in the trainers' passes (torch.compile): fewer reads of memory,
+    and a minute more at the start. Needs `compute.ray`, a compiler on the trainers' machines (the
+    image `trainer` has one), and a model that AgentRL computes itself."""
     checkpoint_every: int = Field(default=10, ge=1, le=100000)
     """Iterations between checkpoints."""
     keep_last: int = Field(default=2, ge=1, le=1000)

@@ -32,6 +32,32 @@ def trainers_and_samplers_need_ray(spec: RunSpec) -> Iterator[Mistake]:
                 )
 
 
+@rule("compute", "update.compile", cel="!self.update.compile || has(self.compute.ray)")
+def compile_needs_ray(spec: RunSpec) -> Iterator[Mistake]:
+    """update.compile requires compute.ray."""
+    if spec.update.compile and spec.compute.ray is None:
+        yield Mistake(
+            field="spec.update.compile",
+            reason="is true, but only trainers on Ray compile",
+            fix="set it to false, or spec.compute.ray",
+        )
+
+
+@rule(
+    "update.compile",
+    "model.implementation",
+    cel="!self.update.compile || self.model.implementation != 'transformers'",
+)
+def compile_needs_our_model(spec: RunSpec) -> Iterator[Mistake]:
+    """update.compile requires model.implementation other than transformers."""
+    if spec.update.compile and spec.model.implementation == "transformers":
+        yield Mistake(
+            field="spec.update.compile",
+            reason="is true, but models of transformers are not compiled",
+            fix="set it to false, or spec.model.implementation to auto",
+        )
+
+
 @rule("compute", cel="!has(self.compute.ray) || self.compute.workers == 0")
 def workers_are_not_for_ray(spec: RunSpec) -> Iterator[Mistake]:
     """compute.workers has no effect with compute.ray."""
@@ -173,6 +199,8 @@ def nccl_hand_over_needs_gpus_and_vllm(spec: RunSpec) -> Iterator[Mistake]:
 
 RULES: tuple[Rule, ...] = (
     trainers_and_samplers_need_ray,
+    compile_needs_ray,
+    compile_needs_our_model,
     workers_are_not_for_ray,
     ray_has_one_driver,
     streams_are_not_refilled,

@@ -1,0 +1,69 @@
+"""One rank with `update.compile`: the gradients of the plain decoder, but for rounding."""
+
+import pytest
+import torch
+from learner_bench import EIGHT, spec
+
+from agentrl_components.errors import ModelError
+from agentrl_components.model.compilation import compiler
+from agentrl_components.model.load import open_decoder
+from agentrl_components.model.sources import fetch_model
+from agentrl_components.sharded.rank import Rank, RankSetup
+from agentrl_components.sharded.rounds import deal
+from agentrl_components.update.logprobs import score
+from agentrl_components.update.objectives import Imitation
+from agentrl_components.update.packing import example
+
+WORDS = [f"word{i}" for i in range(20)]
+
+
+@pytest.fixture
+def open_rank(tmp_path):
+    folder = fetch_model(spec().model, WORDS, 0, tmp_path)
+    opened = []
+
+    def start(**update):
+        changed = spec(update={"compile": True} | update)
+        rank = Rank(RankSetup(spec=changed, folder=folder, device="cpu", rank=0, ranks=1))
+        rank.join(rank.free_address("127.0.0.1"))
+        opened.append(rank)
+        rank.open_models()
+        return folder, rank
+
+    yield start
+    for rank in opened:
+        rank.leave()
+
+
+@pytest.mark.slow
+# torch's compiler uses deprecated parts of torch, and hides a warning that it causes.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.skipif(compiler("cpu") is None, reason="needs a C++ compiler")
+def test_gradients_and_scores_are_those_of_the_plain_model(open_rank):
+    folder, rank = open_rank(gradientCheckpointing=True)
+    plain = open_decoder(folder, torch.float32, torch.device("cpu"))
+    some = [example(e, {"weight": e.logprobs[e.mask] * 0 + 1}) for e in EIGHT[:7]]
+    share = deal(some, 16, 1)[0]  # packs of several sizes
+    assert len({len(pack.ids_N) for pack in share.packs}) > 1
+    asked = Imitation(total_weight=21.0, chunk=4)
+    rank.differentiate(asked, share)
+    for pack in share.packs:
+        asked(plain, pack)[0].backward()
+    found = {n: p.grad.full_tensor() for n, p in rank.policy.named_parameters()}
+    wanted = {n: p.grad for n, p in plain.named_parameters()}
+    assert found.keys() == wanted.keys()
+    for name, gradient in wanted.items():
+        assert (found[name] - gradient).abs().max() <= 1e-5 * gradient.abs().max(), name
+    for pack, logprobs_S in zip(share.packs, rank.logprobs(share, reference=False), strict=True):
+        assert torch.allclose(logprobs_S, score(plain, pack, chunk=16)[0], rtol=0, atol=1e-5)
+    # two functions of a layer and one of the head, with and without gradients
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 6
+
+
+def test_a_missing_compiler_is_told_by_the_name_of_the_field(open_rank, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(
+        ModelError, match=r"update\.compile: no compiler is installed .* install g\+\+"
+    ):
+        open_rank()

@@ -5,7 +5,8 @@ A run waits for pods most of the time, so the tests share a few runs that procee
     calm    disaggregated, undisturbed        examined when it has succeeded
     pause   suspended and resumed             compared with calm
     gone    works until it is deleted         the network is tested on its pods meanwhile
-    swept   deleted with its records
+    swept   has a model for which the 64 MB of shared memory that containers have are too few;
+            deleted with its records
     storm   started when calm has succeeded   its pods and services are killed; compared with calm
 """
 
@@ -33,6 +34,8 @@ FORWARDED = {
     "s3": ("minio-service", 9000),
 }
 """Services that the tests call; forwarded to ports of this machine unless the cluster is local."""
+WIDE = {"layers": 1, "hidden": 512, "heads": 8, "intermediate": 3072}
+"""Sizes of a model of 5.8 million parameters. Weights and gradients need 70 MB."""
 ORDER = (
     "test_install",
     "test_validation",
@@ -152,7 +155,13 @@ def uids(installed: Installed) -> dict[str, str]:
         manifest("pause"),
         manifest("calm", compute={"placement": "disaggregated"}),
         manifest("gone", **working),
-        tiny_manifest("swept", horizon=endless, storage={"onDelete": "delete"}),
+        tiny_manifest(
+            "swept",
+            model={"tiny": WIDE},
+            horizon=endless,
+            storage={"onDelete": "delete"},
+            compute={"memory": "1Gi"},
+        ),
     )
     return {one["metadata"]["name"]: installed.apply(one) for one in manifests}
 

@@ -10,14 +10,20 @@ Legend: P trainable parameters.
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from agentrl_components.errors import RunError
+
 LANES = 2
 """Partial sums of a mini-batch's gradient. Fixed, so that the result does not depend on the number
 of processes."""
+SHARED_MEMORY = "/dev/shm"
+"""Where Linux has shared memory. In a container it has 64 MB, unless more is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +45,18 @@ class FlatParameters:
         self, module: nn.Module, shared: Shared | None = None, *, reference: bool = False
     ) -> None:
         """With `shared`, the module takes its weights. Without, the vectors are created from the
-        module's weights, in shared memory on CPU; with `reference` also those of a reference."""
+        module's weights, in shared memory on CPU; with `reference` also those of a reference.
+
+        Raises:
+            RunError: there is too little shared memory.
+        """
         self._named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         if shared is None:
             vector = torch.cat([p.detach().float().reshape(-1) for _, p in self._named])
             copy = vector.clone() if reference else None
             shared = Shared(vector, tuple(torch.zeros_like(vector) for _ in range(LANES)), copy)
             if vector.device.type == "cpu":
-                for tensor in (vector, *shared.lanes, *([] if copy is None else [copy])):
-                    tensor.share_memory_()  # type: ignore[no-untyped-call]
+                _share([vector, *shared.lanes, *([] if copy is None else [copy])])
         self.shared = shared
         self._views = self.split(shared.vector)
         dtypes = {p.dtype for _, p in self._named}
@@ -96,3 +105,18 @@ class FlatParameters:
                 if parameter.grad is not None:
                     view += parameter.grad
                     parameter.grad = None
+
+
+def _share(tensors: Sequence[Tensor]) -> None:
+    """Move tensors to shared memory."""
+    try:
+        for tensor in tensors:
+            tensor.share_memory_()  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        needed = sum(tensor.nbytes for tensor in tensors) / 1e6
+        size = shutil.disk_usage(SHARED_MEMORY).total / 1e6
+        raise RunError(
+            f"the model's weights and gradients need {needed:,.0f} MB of shared memory, and "
+            f"{SHARED_MEMORY} has {size:,.0f} MB, not all of it free ({error}); give the container "
+            "more (--shm-size with Docker, an emptyDir with medium: Memory on Kubernetes)"
+        ) from error

@@ -127,12 +127,14 @@ def pod_options(
     }
     if stage not in MODEL_STAGES:
         return options
+    # Containers have 64 MB of shared memory, in which a stage keeps the weights and gradients that
+    # its processes share, and Ray its objects. It counts as memory of the pod.
+    shared = {"volumeName": "shared-memory", "mountPath": "/dev/shm", "medium": "Memory"}
+    options["emptyDirMounts"].append(shared)
     if drives_ray(run, stage):
         name = ray_cluster_name(run.metadata.name, uid)
         labels[RAY_LABEL] = "driver"
         options["secretAsEnv"].append(secret_as_env(name, {RAY_TOKEN_KEY: "RAY_AUTH_TOKEN"}))
-        shared = {"volumeName": "shared-memory", "mountPath": "/dev/shm", "medium": "Memory"}
-        options["emptyDirMounts"].append(shared)
     info = kueue.pod_sets.get(kueue_pods.pod_set(stage, compute), UNCONSTRAINED)
     metadata = {"podMetadata": kueue_pods.pod_metadata(labels, info)}
     return options | node_options(compute, info) | metadata

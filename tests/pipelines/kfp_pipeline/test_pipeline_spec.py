@@ -51,6 +51,13 @@ def test_retries_have_no_time_limit_of_an_hour():
     assert "retryPolicy" not in bound["pipeline_spec"]["root"]["dag"]["tasks"]["exit-handler-1"]
 
 
+def test_stages_with_a_model_have_more_shared_memory_than_containers_by_default():
+    _, pods = executors(phase_pipeline(manifest(), UID, Platform()))
+    shared = {"volumeName": "shared-memory", "mountPath": "/dev/shm", "medium": "Memory"}
+    have = {name for name, options in pods.items() if shared in options["emptyDirMounts"]}
+    assert have == {"exec-rollout", "exec-update", "exec-evaluate"}
+
+
 def test_devices_nodes_and_queues_are_those_of_the_manifest():
     containers, pods = executors(phase_pipeline(manifest(), UID, Platform()))
     assert containers["exec-update"]["container"]["resources"] == {

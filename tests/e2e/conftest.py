@@ -34,7 +34,7 @@ FORWARDED = {
     "s3": ("minio-service", 9000),
 }
 """Services that the tests call; forwarded to ports of this machine unless the cluster is local."""
-WIDE = {"layers": 1, "hidden": 512, "heads": 8, "intermediate": 3072}
+WIDE = {"layers": 1, "hidden": 512, "heads": 8, "kvHeads": 8, "intermediate": 3072}
 """Sizes of a model of 5.8 million parameters. Weights and gradients need 70 MB."""
 ORDER = (
     "test_install",

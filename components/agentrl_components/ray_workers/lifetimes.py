@@ -25,6 +25,9 @@ DRIVER_S = 60.0
 """Ray counts a driver as dead at once if its process ends, and 15 s later if its machine does."""
 TAKEN_OVER_S = 60.0
 """How long an actor may take to end what an earlier driver asked of it."""
+BEHIND_S = 10.0
+"""How long actors that work together may take after the first of them. They end what they do
+together at the same time, but for one that waits for a call which another never got."""
 ENDED_S = 60.0
 """How long a killed actor may take to end, and to free its name."""
 POLL_S = 0.2
@@ -64,6 +67,8 @@ class Lasting:
     something else is not taken over."""
     wait_s: float = DRIVER_S
     """How long to wait for Ray to count an earlier driver as dead."""
+    answer_s: float = TAKEN_OVER_S
+    """How long to wait for an actor's answer."""
     lasting = True
 
     def options(self, name: str) -> dict[str, Any]:
@@ -90,8 +95,11 @@ class Lasting:
         if all_or_none and len(found) < len(wanted):
             found = []
         calls = [left[name].take_over.remote() for name in found]
-        if calls:
-            ray.wait(calls, num_returns=len(calls), timeout=TAKEN_OVER_S)
+        if calls and all_or_none:
+            ray.wait(calls, num_returns=1, timeout=self.answer_s)
+            ray.wait(calls, num_returns=len(calls), timeout=BEHIND_S)
+        elif calls:
+            ray.wait(calls, num_returns=len(calls), timeout=self.answer_s)
         taken = [name for name, call in zip(found, calls, strict=True) if _succeeded(call)]
         if all_or_none and len(taken) < len(wanted):
             taken = []

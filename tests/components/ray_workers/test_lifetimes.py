@@ -117,6 +117,21 @@ def test_trainers_of_which_one_died_are_all_replaced(ray, model):
 
 
 @slow
+def test_trainers_of_which_one_waits_for_a_call_that_another_never_got_are_replaced(ray, model):
+    first = trainers(model)
+    before = pids(first._actors)
+    gathered = first._actors[0].buckets.options(num_returns="streaming").remote(1 << 20)
+    lifetime = Lasting("a", answer_s=600)  # the other's answer shows that none will come
+    second = RayTrainers(SPEC, model, reserved(trainers=2), "cpu", lifetime)
+    try:
+        assert second.taken_over == 0
+        assert not set(pids(second._actors)) & set(before)
+    finally:
+        second.close()
+        del gathered
+
+
+@slow
 def test_actors_that_were_created_from_something_else_are_replaced(ray, model):
     first = trainers(model)
     before = pids(first._actors)

@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+import torch
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -21,8 +23,6 @@ def chosen(function: Callable[P, R], *, compiled: bool) -> Callable[P, R]:
 
 @functools.cache
 def _compiled(function: Callable[P, R]) -> Callable[P, R]:
-    import torch
-
     compiled: Callable[P, R] = torch.compile(function, dynamic=True)
     return compiled
 

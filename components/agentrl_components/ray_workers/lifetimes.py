@@ -26,8 +26,9 @@ DRIVER_S = 60.0
 TAKEN_OVER_S = 60.0
 """How long an actor may take to end what an earlier driver asked of it."""
 BEHIND_S = 10.0
-"""How long actors that work together may take after the first of them. They end what they do
-together at the same time, but for one that waits for a call which another never got."""
+"""How long the other actors may take to answer after the first one has, if all of them make the
+same collective calls. They end these at the same time, unless one waits for a call that another
+never received."""
 ENDED_S = 60.0
 """How long a killed actor may take to end, and to free its name."""
 POLL_S = 0.2

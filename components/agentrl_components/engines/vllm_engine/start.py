@@ -100,7 +100,6 @@ def _start(folder: Path, options: VllmOptions) -> Any:
         current_platform.simple_compile_backend = "eager"
         if options.tensor_parallel > 1:
             os.environ["TORCH_COMPILE_DISABLE"] = "1"  # the same in the worker processes
-
     elif compiler(options.device) is None:
         raise ValueError(
             "it compiles kernels for GPUs, and no C compiler is installed; install gcc, or set CC "

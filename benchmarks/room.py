@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from agentrl_components.engines.prefix_check import CheckedEngine
-from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.trajectory.record import Trajectory
+from agentrl_components.workers.loop_thread import CallersLoop
 from agentrl_components.workers.pool import WorkerPool
 from agentrl_components.workers.worker import Worker
 from agentrl_envs.env import Observation, Split, Step, Task, content_id
@@ -142,8 +143,10 @@ def play(worker: Worker, some: list[Job], rules: Rules, latency_ms: float) -> li
     """Play one worker's share of a phase with AgentRL's rollout and torch engine."""
     worlds = {NAME: RoomWorld(latency_ms / 1e3)}
     rollout = TokenRollout(worlds, worker.dialogue, worker.spec.rollout.retries, len(some))
-    engine = CheckedEngine(TorchEngine(worker.decoder))
-    return asyncio.run(rollout.play(some, rules, engine))
+    engine = worker.player.engine
+    engine.use_as(0)
+    with closing(CallersLoop()) as loop:
+        return loop.run(rollout.play(some, rules, CheckedEngine(engine)))
 
 
 def play_on(pool: WorkerPool, load: Load, iteration: int) -> list[Trajectory]:

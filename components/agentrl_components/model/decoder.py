@@ -137,10 +137,8 @@ class Decoder(CausalModel):
 
     def forward(self, ids_N: Tensor, positions_N: Tensor, attend: Attend) -> Tensor:
         """Final hidden states [N, E] of `ids_N` at `positions_N`."""
-        angles_ND = positions_N[:, None].float() * self.get_buffer("frequencies")[None, :]
         x_NE = self.model.embed_tokens(ids_N)
-        cos_ND = angles_ND.cos().to(x_NE.dtype)
-        sin_ND = angles_ND.sin().to(x_NE.dtype)
+        cos_ND, sin_ND = (one.to(x_NE.dtype) for one in self.rotations(positions_N))
         for layer in self.model.layers:
             if self.checkpointing and torch.is_grad_enabled():
                 x_NE = checkpoint(layer, x_NE, cos_ND, sin_ND, attend, use_reentrant=False)
@@ -148,6 +146,11 @@ class Decoder(CausalModel):
                 x_NE = layer(x_NE, cos_ND, sin_ND, attend)
         out: Tensor = self.model.norm(x_NE)
         return out
+
+    def rotations(self, positions_N: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines [N, D / 2] of the rotary position embedding, in float32."""
+        angles_ND = positions_N[:, None].float() * self.get_buffer("frequencies")[None, :]
+        return angles_ND.cos(), angles_ND.sin()
 
     def logits(self, x_NE: Tensor) -> Tensor:
         """Logits [N, V] of hidden states."""

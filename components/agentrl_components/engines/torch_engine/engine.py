@@ -4,9 +4,10 @@ New observations and next tokens of all sessions share one forward pass. Keys an
 session stay cached between its turns, and no session waits for another.
 
 On CPU with one thread a reply depends on its own request only and not on the rest of the batch, bit
-for bit: shapes are padded so that every number is computed by the same kernel code, masked
-attention ignores padding exactly, and the random number of a token is a hash of the request's seed
-and the token's index (docs/determinism.md; `tests/components/engines/torch_engine/test_bits.py`).
+for bit: the rows of matrix products are padded so that every number is computed by the same kernel
+code, all else is computed token by token, and the random number of a token is a hash of the
+request's seed and the token's index (docs/determinism.md;
+`tests/components/engines/torch_engine/test_bits.py`).
 
 Legend: B rows, V vocabulary.
 """
@@ -52,8 +53,8 @@ class TorchEngine:
         )
         self._loading: Loading | None = None
         """New weights that are being loaded."""
-        self._slots = 1
-        """Slots given out so far; slot 0 holds the padding of small batches."""
+        self._slots = 0
+        """Slots given out so far."""
         self.prompt_tokens = 0
         """Prompt tokens of all requests so far."""
         self.cached_tokens = 0

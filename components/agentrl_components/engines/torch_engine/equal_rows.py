@@ -24,10 +24,10 @@ class EqualRows:
         distinct: dict[tuple[object, tuple[int, ...]], int] = {}
         rows_B: list[int] = []
         firsts_R: list[int] = []
+        repeats_C: list[int] = []
         for row, (ids, session) in enumerate(zip(fresh, sessions, strict=True)):
             number = distinct.setdefault((session.history, tuple(ids)), len(distinct))
-            if number == len(firsts_R):
-                firsts_R.append(row)
+            (firsts_R if number == len(firsts_R) else repeats_C).append(row)
             rows_B.append(number)
         histories = [object() for _ in firsts_R]
         for number, session in zip(rows_B, sessions, strict=True):
@@ -36,5 +36,5 @@ class EqualRows:
         """The first row of each set of equal ones."""
         self.rows_B = np.array(rows_B)
         """The set of each row."""
-        self.repeats_C = np.setdiff1d(np.arange(len(rows_B)), self.firsts_R)
+        self.repeats_C = np.array(repeats_C, dtype=np.int64)
         """The rows that are equal to an earlier one."""

@@ -1,17 +1,16 @@
-"""Key-value cache of the torch engine, and attention over it.
+"""Key-value cache of the torch engine.
 
-Legend: N packed new tokens, B rows, L new tokens of a row (padded), T keys, H query heads, K key
-heads, G = H / K, D head width, S cache slots, Q = G x L, P = B x L, W keys that are written.
+Legend: K key heads, D head width, S cache slots, T tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+Shape = tuple[int, int, int, int]
 
 
 class SlotCache:
@@ -20,12 +19,14 @@ class SlotCache:
     All keys of a head follow one another, because attention reads them head by head."""
 
     def __init__(
-        self, layers: int, kv_heads: int, width: int, dtype: torch.dtype, device: torch.device
+        self, layers: int, kv_heads: int, width: int, allocate: Callable[[Shape], Tensor]
     ) -> None:
+        """`allocate` makes the memory for a layer's keys, or values, [S, K, T, D]."""
+        self._allocate = allocate
+        self._kv_heads, self._width = kv_heads, width
         self.slots = self.tokens = 0
-        none_SKTD = torch.zeros(0, kv_heads, 0, width, dtype=dtype, device=device)
-        self.k = [none_SKTD] * layers
-        self.v = [none_SKTD] * layers
+        self.k = [allocate((0, kv_heads, 0, width))] * layers
+        self.v = list(self.k)
 
     def fit(self, slots: int, tokens: int) -> None:
         """Grow the cache to at least `slots` slots of `tokens` tokens."""
@@ -35,78 +36,17 @@ class SlotCache:
         long = self.tokens if tokens <= self.tokens else max(64, 2 * self.tokens, tokens)
         for held in (self.k, self.v):
             for i, old in enumerate(held):
-                grown = old.new_zeros(wide, old.shape[1], long, old.shape[3])
+                grown = self._allocate((wide, self._kv_heads, long, self._width))
                 grown[: self.slots, :, : self.tokens] = old
                 held[i] = grown
         self.slots, self.tokens = wide, long
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """Rows of a forward pass that share one attention call: B rows padded to L new tokens."""
-
-    slots_B: Tensor | slice
-    """Cache slot of each row. A slice is read in place, without copying keys."""
-    places_BL: Tensor
-    """Index into the packed tokens; padding repeats the row's last token."""
-    mask_B1QT: Tensor
-    """0 for the keys that a query attends to, and -inf for others. The queries of the G heads that
-    share a key head follow one another."""
-    rows_N: Tensor
-    """Indices of this bucket's packed tokens..."""
-    picks_N: Tensor
-    """...and of their results in the flattened [B, L]."""
+def untouched(shape: Shape) -> Tensor:
+    """float32 memory of the host with undefined values. What is never written takes no memory."""
+    return torch.empty(shape)
 
 
-class CachedAttention:
-    """Implements `decoder.Attend`: new tokens of many sessions are written to the cache and attend
-    to all earlier tokens of their session."""
-
-    def __init__(
-        self,
-        cache: SlotCache,
-        places_W: Tensor,
-        sources_W: Tensor | None,
-        buckets: Sequence[Bucket],
-    ) -> None:
-        """`places_W`: index in the flattened [S, K, T] of each key that is written. `sources_W`:
-        its index in the flattened new keys [N, K]; None: they are written in their order."""
-        self._cache, self._buckets = cache, buckets
-        self._places_W, self._sources_W = places_W, sources_W
-
-    def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
-        k_SKTD, v_SKTD = self._cache.k[layer], self._cache.v[layer]
-        self._write(k_SKTD, k_NKD)
-        self._write(v_SKTD, v_NKD)
-        heads, width = q_NHD.shape[1:]
-        kv_heads = k_NKD.shape[1]
-        out_NHD = torch.empty_like(q_NHD)
-        for bucket in self._buckets:
-            batch, queries = bucket.places_BL.shape
-            seen = bucket.mask_B1QT.shape[-1]
-            # Heads that share keys are folded into the query axis, so no keys are copied.
-            q_BKQD = (
-                q_NHD[bucket.places_BL]
-                .view(batch, queries, kv_heads, heads // kv_heads, width)
-                .permute(0, 2, 3, 1, 4)
-                .reshape(batch, kv_heads, -1, width)
-            )
-            out_BKQD = F.scaled_dot_product_attention(
-                q_BKQD,
-                k_SKTD[bucket.slots_B, :, :seen],
-                v_SKTD[bucket.slots_B, :, :seen],
-                attn_mask=bucket.mask_B1QT,
-            )
-            out_PHD = (
-                out_BKQD.view(batch, kv_heads, heads // kv_heads, queries, width)
-                .permute(0, 3, 1, 2, 4)
-                .reshape(-1, heads, width)
-            )
-            out_NHD.index_copy_(0, bucket.rows_N, out_PHD.index_select(0, bucket.picks_N))
-        return out_NHD
-
-    def _write(self, held_SKTD: Tensor, new_NKD: Tensor) -> None:
-        new_WD = new_NKD.flatten(0, 1)
-        if self._sources_W is not None:
-            new_WD = new_WD.index_select(0, self._sources_W)
-        held_SKTD.flatten(0, 2).index_copy_(0, self._places_W, new_WD)
+def zeros(dtype: torch.dtype, device: torch.device) -> Callable[[Shape], Tensor]:
+    """Makes memory of zeros on a device, for an attention that multiplies unused values by 0."""
+    return lambda shape: torch.zeros(shape, dtype=dtype, device=device)

@@ -129,6 +129,8 @@ OLDER = {
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "ATEN_CPU_CAPABILITY": "avx2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "NUMBA_CPU_NAME": "haswell",
+    "NUMBA_CPU_FEATURES": "",
     "OMP_NUM_THREADS": "1",
 }
 """Libraries choose their kernels when they are loaded, hence a process."""

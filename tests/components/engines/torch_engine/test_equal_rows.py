@@ -38,7 +38,8 @@ def test_a_session_that_has_forgotten_its_tokens_equals_a_new_one():
 def test_a_prompt_of_eight_episodes_is_computed_once():
     made, prompt = decoder(), tuple(range(2, 40)) * 2
     tokens = []
-    made.register_forward_hook(lambda module, given, out: tokens.append(len(given[0])))
+    embedding = made.model.embed_tokens
+    embedding.register_forward_hook(lambda module, given, out: tokens.append(len(given[0])))
 
     async def play(engine, count):
         return await asyncio.gather(
@@ -49,4 +50,5 @@ def test_a_prompt_of_eight_episodes_is_computed_once():
     computed, tokens[:] = list(tokens), []
     together = asyncio.run(play(TorchEngine(made), 8))
     assert tokens == computed
+    assert tokens[0] >= len(prompt)
     assert [(reply.ids, reply.logprobs) for reply in together] == [(alone.ids, alone.logprobs)] * 8

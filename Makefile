@@ -25,8 +25,9 @@ textcraft: $(VENV)/.installed ## Train examples/textcraft.yaml, about four minut
 test: $(VENV)/.installed vllm services browser ## Run all tests that need no cluster
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist loadfile --durations 12
 
+# TESTS: folders and options of pytest that select some of them.
 test-slow: $(VENV)/.installed ## Train a small task with every algorithm and several seeds
-	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist worksteal --durations 12 -m "slow and not load"
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist worksteal --durations 12 -m "slow and not load" $(TESTS)
 
 check: lint types ## Check lint, types and import contracts
 

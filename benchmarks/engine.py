@@ -3,16 +3,18 @@
     python benchmarks/engine.py --out benchmarks/results/engine.json
 
 One thread, as in a worker. Each session samples its next token with a number of tokens in the
-cache. Three things that a pass cannot do without are measured alone, in turns with it:
+cache. In turns with a pass are measured:
 
+- `torch`: the same pass without the engine's compiled functions (`torch_engine/kernels`): torch's
+  attention over padded keys, and one call of torch for each operation, as on other devices;
 - `matrices`: the products with all weights of the model, for as many rows;
 - `keys`: attention over the cached keys by torch's `scaled_dot_product_attention`;
 - `reading`: reading those keys and values from memory once.
 
-The rest of a pass is normalisation, rotation, activation functions, masks, copies and Python.
-Column `limit` is the share of a pass that `matrices` and `reading` take: what an engine without
+The rest of a pass is normalisation, rotation, activation functions, copies and Python. Column
+`limit` is the share of a pass that `matrices` and `reading` take: what an engine without
 any other work would need. `GFLOP/s`: of the products in a pass, of `matrices`, and of a square
-matrix of 1024.
+matrix of 1024. `ratio`: `torch` over `pass`.
 """
 
 from __future__ import annotations
@@ -75,8 +77,9 @@ def parts(decoder: Decoder, rows: int, cached: int) -> dict[str, Callable[[], An
     shape = decoder.shape
     # With a history of their own, sessions with the same tokens are not computed as one.
     sessions = [Session(slot + 1, history=object()) for slot in range(rows)]
-    passes = SlotPasses(decoder)
-    passes.logits([[TOKEN] * cached for _ in sessions], sessions)
+    passes, plain = SlotPasses(decoder), SlotPasses(decoder, kernels=False)
+    for one in (passes, plain):
+        one.logits([[TOKEN] * cached for _ in sessions], sessions)
     for session in sessions:
         session.cached = cached
     linear = [one for one in decoder.modules() if isinstance(one, nn.Linear)]
@@ -97,6 +100,7 @@ def parts(decoder: Decoder, rows: int, cached: int) -> dict[str, Callable[[], An
 
     return {
         "pass": lambda: passes.logits([[TOKEN]] * rows, sessions),
+        "torch": lambda: plain.logits([[TOKEN]] * rows, sessions),
         "matrices": products,
         "keys": attention,
         "reading": lambda: [k.sum() + v.sum() for k, v in caches],
@@ -126,6 +130,7 @@ def row(
         "model": size,
         "keys": cached,
         "milliseconds": {name: 1e3 * some for name, some in seconds.items() if name != "square"},
+        "ratio": seconds["torch"] / seconds["pass"],
         "limit": (seconds["matrices"] + seconds["reading"]) / seconds["pass"],
         "gflops": {
             "pass": operations / seconds["pass"] / 1e9,
@@ -138,9 +143,9 @@ def row(
 def table(found: list[dict[str, Any]]) -> Table:
     """Table of the results for the terminal."""
     shown = Table(title="a decoding pass of the torch engine, one thread")
-    parts_shown = ("pass", "matrices", "keys", "reading")
+    parts_shown = ("pass", "torch", "matrices", "keys", "reading")
     speeds = ("pass", "matrices", "square")
-    for column in ("model", "keys", *(f"{name} ms" for name in parts_shown), "limit"):
+    for column in ("model", "keys", *(f"{name} ms" for name in parts_shown), "ratio", "limit"):
         shown.add_column(column, justify="right")
     shown.add_column("GFLOP/s", justify="right")
     for one in found:
@@ -148,6 +153,7 @@ def table(found: list[dict[str, Any]]) -> Table:
             one["model"],
             str(one["keys"]),
             *(f"{one['milliseconds'][name]:.2f}" for name in parts_shown),
+            f"{one['ratio']:.1f}",
             f"{one['limit']:.0%}",
             ", ".join(f"{one['gflops'][name]:.0f}" for name in speeds),
         )

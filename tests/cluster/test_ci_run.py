@@ -18,7 +18,7 @@ MAKE = """#!/bin/sh
 words="$*"
 echo "make ${words%% --*}" >> "$LOG"
 test "$1" != "$HANGS" || sleep 600
-test "$1" != "$FAILS"
+test "$1" != "$FAILS" || { echo "make $1 failed" >&2; exit 1; }
 """
 AGENTRL = """#!/bin/sh
 test "$1" != metrics || seq 12
@@ -26,7 +26,10 @@ test "$1" != metrics || seq 12
 NO_OP = """#!/bin/sh
 """
 PROGRAMS = "Java and Chromium"
-STEPS = ["make test", "make check docs", "make test-slow", "make e2e"]
+ALONE = ["make test", "make test-slow TESTS=tests"]
+BESIDE = ["make check docs", "make e2e", "make test-slow TESTS=tests/learning tests/benchmarks"]
+"""Targets that run while the tests on the cluster do."""
+CHECKS = "check, docs, demo, learning"
 
 
 @pytest.fixture
@@ -76,16 +79,38 @@ def test_all_steps_run_and_the_cluster_is_stopped(checkout: Path) -> None:
     run = start(checkout)
     output, _ = run.communicate(timeout=300)
     assert run.returncode == 0, output
-    assert calls(checkout) == [*STEPS, "make cluster-down"]
-    assert table(output) == [PROGRAMS, *STEPS[:2], "short demo", *STEPS[2:], "Total"]
+    first, others, last = calls(checkout)[:2], calls(checkout)[2:-1], calls(checkout)[-1]
+    assert first == ALONE
+    assert sorted(others) == BESIDE
+    assert last == "make cluster-down"
+    assert table(output) == [PROGRAMS, "make test", "make test-slow", "make e2e", CHECKS, "Total"]
 
 
 def test_first_failure_ends_the_run(checkout: Path) -> None:
+    run = start(checkout, FAILS="test-slow")
+    output, _ = run.communicate(timeout=300)
+    assert run.returncode == 1
+    assert calls(checkout) == ALONE
+    assert table(output) == [PROGRAMS, "make test", "make test-slow: FAILED", "Total"]
+
+
+def test_a_failure_beside_the_cluster_fails_the_run_and_is_shown(checkout: Path) -> None:
     run = start(checkout, FAILS="check")
     output, _ = run.communicate(timeout=300)
     assert run.returncode == 1
-    assert calls(checkout) == STEPS[:2]
-    assert table(output) == [PROGRAMS, "make test", "make check docs: FAILED", "Total"]
+    assert "Beside the tests on the cluster:\nmake check failed\n" in output
+    assert table(output)[-2:] == [f"{CHECKS}: FAILED", "Total"]
+    assert calls(checkout)[-1] == "make cluster-down"
+    assert "make test-slow TESTS=tests/learning tests/benchmarks" not in calls(checkout)
+
+
+def test_without_a_cluster_all_other_steps_run_in_turn(checkout: Path) -> None:
+    (checkout / "bin/id").write_text("#!/bin/sh\necho 1000\n")
+    run = start(checkout)
+    output, _ = run.communicate(timeout=300)
+    assert run.returncode == 0, output
+    assert calls(checkout) == [*ALONE, BESIDE[0], BESIDE[2]]
+    assert table(output) == ["make test", "make test-slow", CHECKS, "Total"]
 
 
 def test_cluster_is_stopped_after_a_failure(checkout: Path) -> None:

@@ -23,7 +23,8 @@ from typing import Any
 
 import pytest
 from forward import Forward
-from installed import CACHE, NAMESPACE, ROOT, RUNS, Installed, manifest, tiny_manifest
+from installed import CACHE, NAMESPACE, ROOT, Installed
+from run_manifests import RUNS, manifest, tiny_manifest
 from xdist.scheduler import LoadScopeScheduling
 
 FOUND = "service/ml-pipeline\n"

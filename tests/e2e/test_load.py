@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from installed import Installed, tiny_manifest
+from installed import Installed
+from run_manifests import tiny_manifest
 
 pytestmark = pytest.mark.load
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from installed import CACHE, Installed, manifest, tiny_manifest
+from installed import CACHE, Installed
+from run_manifests import manifest, tiny_manifest
 
 pytestmark = pytest.mark.e2e
 

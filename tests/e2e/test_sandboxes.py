@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from installed import CACHE, Installed, tiny_manifest
+from installed import CACHE, Installed
+from run_manifests import tiny_manifest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.load]
 

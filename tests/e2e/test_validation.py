@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from installed import Installed, manifest
+from installed import Installed
+from run_manifests import manifest
 
 pytestmark = pytest.mark.e2e
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from installed import Installed, search_manifest, web_manifest
+from installed import Installed
+from run_manifests import search_manifest, web_manifest
 
 pytestmark = pytest.mark.e2e
 

@@ -2,37 +2,17 @@
 
 import pytest
 import torch
-from learner_bench import EIGHT, spec
+from learner_bench import EIGHT
 
 from agentrl_components.errors import ModelError
 from agentrl_components.model.compilation import compiler
 from agentrl_components.model.load import open_decoder
-from agentrl_components.model.sources import fetch_model
-from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.sharded.rounds import deal
 from agentrl_components.update.logprobs import score
 from agentrl_components.update.objectives import Imitation
 from agentrl_components.update.packing import example
 
-WORDS = [f"word{i}" for i in range(20)]
-
-
-@pytest.fixture
-def open_rank(tmp_path):
-    folder = fetch_model(spec().model, WORDS, 0, tmp_path)
-    opened = []
-
-    def start(**update):
-        changed = spec(update={"compile": True} | update)
-        rank = Rank(RankSetup(spec=changed, folder=folder, device="cpu", rank=0, ranks=1))
-        rank.join(rank.free_address("127.0.0.1"))
-        opened.append(rank)
-        rank.open_models()
-        return folder, rank
-
-    yield start
-    for rank in opened:
-        rank.leave()
+COMPILED = {"compile": True, "gradientCheckpointing": True}
 
 
 @pytest.mark.slow
@@ -40,8 +20,8 @@ def open_rank(tmp_path):
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.skipif(compiler("cpu") is None, reason="needs a C++ compiler")
-def test_gradients_and_scores_are_those_of_the_plain_model(open_rank):
-    folder, rank = open_rank(gradientCheckpointing=True)
+def test_gradients_and_scores_are_those_of_the_plain_model(folder, open_rank):
+    rank = open_rank(folder, update=COMPILED)
     plain = open_decoder(folder, torch.float32, torch.device("cpu"))
     some = [example(e, {"weight": e.logprobs[e.mask] * 0 + 1}) for e in EIGHT[:7]]
     share = deal(some, 16, 1)[0]  # packs of several sizes
@@ -61,9 +41,9 @@ def test_gradients_and_scores_are_those_of_the_plain_model(open_rank):
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 6
 
 
-def test_a_missing_compiler_is_told_by_the_name_of_the_field(open_rank, monkeypatch):
+def test_a_missing_compiler_is_told_by_the_name_of_the_field(folder, open_rank, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(
         ModelError, match=r"update\.compile: no compiler is installed .* install g\+\+"
     ):
-        open_rank()
+        open_rank(folder, update=COMPILED)

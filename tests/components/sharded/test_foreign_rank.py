@@ -3,10 +3,9 @@
 import pytest
 import torch
 from foreign_models import save_model
-from learner_bench import episode, spec
+from learner_bench import episode
 
 from agentrl_components.model.load import export_weights, open_decoder
-from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.sharded.rounds import deal
 from agentrl_components.update.losses.normalise import Denominators
 from agentrl_components.update.objectives import Imitation, ValueRegression
@@ -15,23 +14,6 @@ from agentrl_components.update.packing import example
 EPISODES = [episode(n, float(n % 2), group=n // 2, reply=(9 + n,) * (n + 1)) for n in range(6)]
 # Untied; tied with windows and an embedding that is scaled by a buffer; one key head and tied.
 FAMILIES = ("gpt_neox", "gemma3_text", "falcon")
-
-
-@pytest.fixture
-def open_rank():
-    opened = []
-
-    def start(folder, **changes):
-        setup = RankSetup(spec=spec(**changes), folder=folder, device="cpu", rank=0, ranks=1)
-        rank = Rank(setup)
-        rank.join(rank.free_address("127.0.0.1"))
-        rank.open_models()
-        opened.append(rank)
-        return rank
-
-    yield start
-    for rank in opened:
-        rank.leave()
 
 
 def examples():

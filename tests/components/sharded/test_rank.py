@@ -8,38 +8,12 @@ from learner_bench import EIGHT, GROUP, Bench, as_sampled, spec
 
 from agentrl_components.errors import ModelError
 from agentrl_components.model.load import open_decoder
-from agentrl_components.model.sources import fetch_model
 from agentrl_components.sharded.adapters import AdapterMerge
-from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.sharded.rounds import deal
 from agentrl_components.sharded.weight_files import WeightFiles
 from agentrl_components.update.losses.normalise import Denominators
 from agentrl_components.update.objectives import PolicyGradient, ValueRegression
 from agentrl_components.update.packing import example
-
-WORDS = [f"word{i}" for i in range(20)]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return fetch_model(spec().model, WORDS, 0, tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def open_rank(folder):
-    opened = []
-
-    def start(**changes):
-        setup = RankSetup(spec=spec(**changes), folder=folder, device="cpu", rank=0, ranks=1)
-        rank = Rank(setup)
-        rank.join(rank.free_address("127.0.0.1"))
-        rank.open_models()
-        opened.append(rank)
-        return rank
-
-    yield start
-    for rank in opened:
-        rank.leave()
 
 
 def examples(**extra):
@@ -78,7 +52,7 @@ def weights(rank):
 
 
 def test_one_rank_gives_the_bits_of_the_decoder_without_fsdp(folder, open_rank):
-    rank, settings = open_rank(), spec().update
+    rank, settings = open_rank(folder), spec().update
     plain = open_decoder(folder, torch.float32, torch.device("cpu"))
     groups = [
         {"params": [p for p in plain.parameters() if (p.dim() >= 2) is decayed], "weight_decay": d}
@@ -108,7 +82,7 @@ def test_one_rank_gives_the_bits_of_the_decoder_without_fsdp(folder, open_rank):
 
 
 def test_logprobs_are_those_of_the_new_weights_after_a_step(folder, open_rank):
-    rank, some = open_rank(), examples()
+    rank, some = open_rank(folder), examples()
     before = rank.logprobs(share(some), False)
     rank.differentiate(objective(some), share(some))
     rank.step("policy", 0.1)
@@ -124,8 +98,8 @@ def test_logprobs_are_those_of_the_new_weights_after_a_step(folder, open_rank):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_a_gradient_that_is_not_finite_changes_nothing(open_rank):
-    rank, some = open_rank(), examples()
+def test_a_gradient_that_is_not_finite_changes_nothing(folder, open_rank):
+    rank, some = open_rank(folder), examples()
     before = weights(rank)
     some[0].columns["advantage"][0] = math.inf
     rank.differentiate(objective(some), share(some))
@@ -134,11 +108,11 @@ def test_a_gradient_that_is_not_finite_changes_nothing(open_rank):
     assert all(torch.equal(after[name], before[name]) for name in before)
 
 
-def test_activation_checkpointing_does_not_change_gradients(open_rank):
+def test_activation_checkpointing_does_not_change_gradients(folder, open_rank):
     some = examples()
     found = []
     for recomputed in (False, True):
-        rank = open_rank(update={"gradientCheckpointing": recomputed})
+        rank = open_rank(folder, update={"gradientCheckpointing": recomputed})
         rank.differentiate(objective(some), share(some))
         found.append(gradients(rank))
         rank.leave()
@@ -146,8 +120,8 @@ def test_activation_checkpointing_does_not_change_gradients(open_rank):
     assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
 
 
-def test_bfloat16_has_float32_masters_and_exports_bfloat16(open_rank):
-    rank, some = open_rank(model={"dtype": "bfloat16"}), examples()
+def test_bfloat16_has_float32_masters_and_exports_bfloat16(folder, open_rank):
+    rank, some = open_rank(folder, model={"dtype": "bfloat16"}), examples()
     rank.differentiate(objective(some), share(some))
     assert {g.dtype for g in gradients(rank).values()} == {torch.float32}
     assert rank.step("policy", 1e-3) > 0
@@ -157,7 +131,7 @@ def test_bfloat16_has_float32_masters_and_exports_bfloat16(open_rank):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_lora_moves_adapters_alone_and_exports_merged_weights(open_rank, folder, dtype):
-    rank = open_rank(model={"dtype": dtype, "lora": {"rank": 2, "alpha": 4}})
+    rank = open_rank(folder, model={"dtype": dtype, "lora": {"rank": 2, "alpha": 4}})
     some = examples()
     start = open_decoder(folder, torch.float32, torch.device("cpu")).state_dict()
     merged = weights(rank)
@@ -175,15 +149,17 @@ def test_lora_moves_adapters_alone_and_exports_merged_weights(open_rank, folder,
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_shapes_of_the_weights_are_those_that_are_gathered_in_the_same_order(open_rank, dtype):
-    rank = open_rank(model={"dtype": dtype})
+def test_the_shapes_of_the_weights_are_those_that_are_gathered_in_the_same_order(
+    folder, open_rank, dtype
+):
+    rank = open_rank(folder, model={"dtype": dtype})
     gathered = [(name, tuple(t.shape), t.dtype) for name, t in rank.full_weights()]
     kind = getattr(torch, dtype)
     assert gathered == [(name, shape, kind) for name, shape in rank.weight_shapes().items()]
 
 
-def test_the_reference_policy_stays_where_the_policy_started(open_rank):
-    rank, some = open_rank(algorithm={"kl": {"coefficient": 0.1}}), examples()
+def test_the_reference_policy_stays_where_the_policy_started(folder, open_rank):
+    rank, some = open_rank(folder, algorithm={"kl": {"coefficient": 0.1}}), examples()
     before = rank.logprobs(share(some), False)
     column = {"reference": lambda count: before[0].numpy()[:count] * 0}
     some = examples(**column)
@@ -197,8 +173,8 @@ def test_the_reference_policy_stays_where_the_policy_started(open_rank):
     assert torch.equal(moved[0], rank.logprobs(share(some), False)[0])
 
 
-def test_a_critic_starts_at_zero_and_learns(open_rank):
-    rank = open_rank(algorithm={"name": "ppo"})
+def test_a_critic_starts_at_zero_and_learns(folder, open_rank):
+    rank = open_rank(folder, algorithm={"name": "ppo"})
     some = examples(
         value=lambda n: GROUP[0].logprobs[:n] * 0,
         **{"return": lambda n: EIGHT[0].logprobs[:n] * 0 + 1},
@@ -216,8 +192,8 @@ def test_a_critic_starts_at_zero_and_learns(open_rank):
     assert all(torch.equal(trunk[n].full_tensor(), t) for n, t in weights(rank).items())
 
 
-def test_a_checkpoint_restores_weights_and_moments(open_rank, tmp_path):
-    rank, some = open_rank(), examples()
+def test_a_checkpoint_restores_weights_and_moments(folder, open_rank, tmp_path):
+    rank, some = open_rank(folder), examples()
 
     def update():
         rank.differentiate(objective(some), share(some))

@@ -72,6 +72,7 @@ def main(sizes: str, rows: int, keys: str, rounds: int, out: str) -> None:
     click.echo(f"written: {out}")
 
 
+@torch.inference_mode()
 def parts(decoder: Decoder, rows: int, cached: int) -> dict[str, Callable[[], Any]]:
     """A decoding pass of `rows` sessions with `cached` tokens each, and its parts alone."""
     shape = decoder.shape

@@ -55,7 +55,7 @@ def tiny_manifest(name: str, **changes: Any) -> dict[str, Any]:
         },
         "update": {"miniBatch": 8, "microBatchTokens": 256},
         "evaluation": {"tasks": 12},
-        "compute": {"workers": 1, "cpu": "50m", "memory": "600Mi"},
+        "compute": {"workers": 1, "cpu": "50m", "memory": "800Mi"},
     }
     merge(spec, changes)
     return {

@@ -19,8 +19,10 @@ print(*sorted(sys.modules))
 """
 MODEL = {"torch", "numpy", "transformers", "tokenizers", "safetensors"}
 NEVER = {
-    *("transformers", "mlflow", "matplotlib", "pandas", "scipy", "sklearn", "sympy", "openai"),
-    *("vllm", "peft", "jinja2", "torch._dynamo", "torch._inductor", "minigrid"),
+    *("transformers", "mlflow", "matplotlib", "pandas", "sklearn", "sympy", "openai", "vllm"),
+    # Numba asks the package scipy for its version, which loads none of its parts.
+    *("scipy.linalg", "scipy.sparse", "scipy.stats", "scipy.special"),
+    *("peft", "jinja2", "torch._dynamo", "torch._inductor", "minigrid"),
 }
 
 

@@ -4,7 +4,7 @@ Numbers of rows are padded so that every number of a row is computed by the same
 whatever else is in the batch (docs/determinism.md).
 
 Legend: N packed new tokens, R those that are not padding, B rows, L new tokens of a row (padded), T
-keys, K key heads, W keys that are written, C sessions with the same tokens as a row.
+keys, W keys that are written, C sessions with the same tokens as a row.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class SlotCache:
 
 def untouched(shape: Shape) -> Tensor:
     """float32 memory of the host with undefined values. What is never written takes no memory."""
-    return torch.empty(shape)
+    return torch.empty(shape, dtype=torch.float32)
 
 
 def zeros(dtype: torch.dtype, device: torch.device) -> Callable[[Shape], Tensor]:

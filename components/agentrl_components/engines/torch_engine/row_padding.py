@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -38,10 +37,6 @@ class RowCounts:
     def padded(self, rows: int) -> int:
         """The smallest permitted row count that is at least `rows`."""
         return -(-max(rows, self.least) // self.step) * self.step
-
-    def by(self, step: int) -> RowCounts:
-        """The row counts that are multiples of `step`."""
-        return RowCounts(self.least, math.lcm(self.step, step))
 
 
 ANY = RowCounts(1, 1)

@@ -27,11 +27,6 @@ def test_a_batch_is_padded_to_the_next_permitted_row_count():
     assert [ANY.padded(rows) for rows in (1, 7)] == [1, 7]
 
 
-def test_row_counts_by_a_step_are_the_common_multiples():
-    assert RowCounts(60, 12).by(8) == RowCounts(60, 24)
-    assert RowCounts(16, 1).by(4) == RowCounts(16, 4)
-
-
 def test_row_counts_with_different_results_are_detected():
     """A matrix of one row is a product with a vector: another kernel on every processor."""
     assert not row_padding.is_batch_invariant(RowCounts(1, 1), 96, 96, torch.float32)

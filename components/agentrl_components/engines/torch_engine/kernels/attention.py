@@ -107,8 +107,8 @@ def attend(
     v_SKTD: NDArray[np.float32],
     out_NHD: NDArray[np.float32],
 ) -> None:
-    """Set `out_NHD` to softmax(q k / sqrt(D)) v, where token n attends to the keys of slot
-    `slots_R[n]` up to its own position. The output of padding stays."""
+    """Add softmax(q k / sqrt(D)) v to `out_NHD`, where token n attends to the keys of slot
+    `slots_R[n]` up to its own position. Nothing is added for padding."""
     kv_heads, width = k_SKTD.shape[1], q_NHD.shape[2]
     group = q_NHD.shape[1] // kv_heads
     scale = np.float32(1 / np.sqrt(width))
@@ -128,8 +128,6 @@ def attend(
                         scores_GT[g, t] = dot(q_GD[g], k_TD[t])
             for g in range(group):
                 softmax(scores_GT[g], count, powers_T)
-                for d in range(width):
-                    out_NHD[n, head * group + g, d] = 0
             for first in range(0, count, BLOCK):
                 last = min(first + BLOCK, count)
                 for g in range(group):

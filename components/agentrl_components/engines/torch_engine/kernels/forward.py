@@ -70,7 +70,7 @@ class KernelForward:
         out_NE: Tensor = projection(h_NE)
         out_ND = out_NE.float().view(-1, self._decoder.shape.head_width).numpy()
         if isinstance(norm, Norm):
-            normalise(out_ND, norm.weight.float().numpy(), np.float32(norm.eps), out_ND)
+            self._normalise(norm, out_ND, out_ND)
         return out_ND.reshape(len(h_NE), -1, out_ND.shape[1])
 
     def _gated(self, feed_forward: FeedForward, h_NE: Tensor) -> Tensor:
@@ -82,6 +82,8 @@ class KernelForward:
 
     def _normalised(self, norm: Norm, x_NE: Tensor) -> Tensor:
         out_NE = torch.empty_like(x_NE)
-        weight_E = norm.weight.float().numpy()
-        normalise(x_NE.numpy(), weight_E, np.float32(norm.eps), out_NE.numpy())
+        self._normalise(norm, x_NE.numpy(), out_NE.numpy())
         return out_NE.to(self._dtype)
+
+    def _normalise(self, norm: Norm, x_NE: Floats, out_NE: Floats) -> None:
+        normalise(x_NE, norm.weight.float().numpy(), np.float32(norm.eps), out_NE)

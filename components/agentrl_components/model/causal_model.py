@@ -1,7 +1,7 @@
 """The interface of a policy's model, whichever implementation computes it.
 
-Legend: N tokens packed in a row, E hidden width, H query heads, K key heads, D head width, V
-vocabulary.
+Legend: N tokens packed in a row, S tokens whose hidden states are asked for, E hidden width, H
+query heads, K key heads, D head width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Attend(Protocol):
 class CausalModel(nn.Module):
     """A causal language model. Parameters are named as in transformers' modules.
 
-    `forward` gives hidden states; `logits` is called separately for the rows that need it."""
+    `forward` gives the hidden states that are asked for; `logits` is called separately."""
 
     shape: Architecture
     checkpointing: bool = False
@@ -37,8 +37,11 @@ class CausalModel(nn.Module):
     tied_names: frozenset[str] = frozenset()
     """Names in the state dict of weights that are another one's weight as well."""
 
-    def forward(self, ids_N: Tensor, positions_N: Tensor, attend: Attend) -> Tensor:
-        """Final hidden states [N, E] of `ids_N` at `positions_N`."""
+    def forward(
+        self, ids_N: Tensor, positions_N: Tensor, attend: Attend, rows_S: Tensor | None = None
+    ) -> Tensor:
+        """Final hidden states [S, E] of the tokens with index `rows_S` among `ids_N`, or [N, E] of
+        all, given their positions in their sequences."""
         raise NotImplementedError
 
     def logits(self, x_NE: Tensor) -> Tensor:

@@ -5,8 +5,8 @@ training from the packed tokens. What a layer computes before and after it are f
 own, which torch can compile. Parameter names are those of transformers, so state dicts are
 exchanged without conversion. `architecture.FAMILIES` lists the supported models.
 
-Legend: N tokens packed in a row, E hidden width, H query heads, K key heads, D head width, V
-vocabulary.
+Legend: N tokens packed in a row, S tokens whose hidden states are asked for, E hidden width, H
+query heads, K key heads, D head width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -88,10 +88,20 @@ class Layer(nn.Module):
         self.input_layernorm = Norm(shape.hidden, shape.eps)
         self.post_attention_layernorm = Norm(shape.hidden, shape.eps)
 
-    def forward(self, x_NE: Tensor, cos_ND: Tensor, sin_ND: Tensor, attend: Attend) -> Tensor:
+    def forward(
+        self,
+        x_NE: Tensor,
+        cos_ND: Tensor,
+        sin_ND: Tensor,
+        attend: Attend,
+        rows_S: Tensor | None = None,
+    ) -> Tensor:
+        """The layer's output for all tokens [N, E], or for those with index `rows_S` [S, E]."""
         project = chosen(Layer._project, compiled=self.compiled)
         finish = chosen(Layer._finish, compiled=self.compiled)
         attended_NHD = attend(self.self_attn.layer, *project(self, x_NE, cos_ND, sin_ND))
+        if rows_S is not None:
+            x_NE, attended_NHD = x_NE.index_select(0, rows_S), attended_NHD.index_select(0, rows_S)
         return finish(self, x_NE, attended_NHD)
 
     def _project(
@@ -135,17 +145,22 @@ class Decoder(CausalModel):
             persistent=False,
         )
 
-    def forward(self, ids_N: Tensor, positions_N: Tensor, attend: Attend) -> Tensor:
-        """Final hidden states [N, E] of `ids_N` at `positions_N`."""
+    def forward(
+        self, ids_N: Tensor, positions_N: Tensor, attend: Attend, rows_S: Tensor | None = None
+    ) -> Tensor:
+        """As `CausalModel.forward`. After its attention, the last layer computes only the tokens
+        that are asked for."""
         x_NE = self.model.embed_tokens(ids_N)
         cos_ND, sin_ND = (one.to(x_NE.dtype) for one in self.rotations(positions_N))
-        for layer in self.model.layers:
+        last = len(self.model.layers) - 1
+        for i, layer in enumerate(self.model.layers):
+            inputs = (x_NE, cos_ND, sin_ND, attend, rows_S if i == last else None)
             if self.checkpointing and torch.is_grad_enabled():
-                x_NE = checkpoint(layer, x_NE, cos_ND, sin_ND, attend, use_reentrant=False)
+                x_NE = checkpoint(layer, *inputs, use_reentrant=False)
             else:
-                x_NE = layer(x_NE, cos_ND, sin_ND, attend)
-        out: Tensor = self.model.norm(x_NE)
-        return out
+                x_NE = layer(*inputs)
+        out_SE: Tensor = self.model.norm(x_NE)
+        return out_SE
 
     def rotations(self, positions_N: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines [N, D / 2] of the rotary position embedding, in float32."""

@@ -4,7 +4,8 @@ Training pads each episode of a pack on the right. In a causal model no token se
 it, so no mask is needed. Logits are those of transformers, with the scaling or capping that some
 architectures apply to them.
 
-Legend: N packed tokens, B episodes, T tokens of the longest episode, E hidden width, V vocabulary.
+Legend: N packed tokens, S tokens whose hidden states are asked for, B episodes, T tokens of the
+longest episode, E hidden width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -58,14 +59,16 @@ class ForeignModel(CausalModel):
         """The model without its head."""
         return self.get_submodule(self._body)
 
-    def forward(self, ids_N: Tensor, positions_N: Tensor, attend: Attend) -> Tensor:
+    def forward(
+        self, ids_N: Tensor, positions_N: Tensor, attend: Attend, rows_S: Tensor | None = None
+    ) -> Tensor:
         """As `CausalModel.forward`. Raises `TypeError` for an attention other than `PackedCausal`:
         sampling calls the body with a cache of transformers."""
         if not isinstance(attend, PackedCausal):
             raise TypeError("a model of transformers computes packed episodes only")
         found = self.body(input_ids=attend.pad_tokens(ids_N), use_cache=False)
-        hidden_NE: Tensor = attend.unpad(found.last_hidden_state)
-        return hidden_NE
+        hidden_NE = attend.unpad(found.last_hidden_state)
+        return hidden_NE if rows_S is None else hidden_NE.index_select(0, rows_S)
 
     def logits(self, x_NE: Tensor) -> Tensor:
         head, given = self._head

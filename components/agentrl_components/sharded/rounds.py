@@ -25,10 +25,11 @@ class Share:
 
 def deal(examples: Sequence[Example], budget: int, ranks: int) -> list[Share]:
     """The share of each rank. A pack has at most `budget` tokens, unless an example is longer by
-    itself. Which examples form a pack does not depend on the number of ranks."""
+    itself. Packs are of similar size, and fill whole rounds where they can."""
     if not examples:
         return [Share(packs=(), counted=0)] * ranks
-    members = plan([e.length for e in examples], budget, 1)[0]
+    lanes = plan([e.length for e in examples], budget, ranks)
+    members = [some for lane in lanes for some in lane]
     members.sort(key=lambda some: (-sum(examples[i].length for i in some), some))
     packs = [pack(examples, some) for some in members]
     passes = -(-len(packs) // ranks)

@@ -23,8 +23,8 @@ def states(decoder: CausalModel, pack: Pack) -> Tensor:
     """Hidden states [S, E] that predict the sampled tokens of a pack."""
     device = decoder.device
     attend = PackedCausal(pack.lengths, device)
-    hidden_NE = decoder(torch.from_numpy(pack.ids_N).to(device), attend.positions_N, attend)
-    hidden_SE: Tensor = hidden_NE.index_select(0, torch.from_numpy(pack.rows_S).to(device))
+    ids_N, rows_S = (torch.from_numpy(one).to(device) for one in (pack.ids_N, pack.rows_S))
+    hidden_SE: Tensor = decoder(ids_N, attend.positions_N, attend, rows_S)
     return hidden_SE
 
 

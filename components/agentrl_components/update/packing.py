@@ -9,6 +9,7 @@ Legend: N tokens of a pack, B episodes, S sampled tokens, A most choices at a to
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -71,15 +72,19 @@ def plan(lengths: Sequence[int], budget: int, lanes: int) -> list[list[list[int]
     """The packs of each lane. A pack is a list of indices into `lengths`.
 
     Episodes are sorted by length and cut into packs with episodes x longest <= budget; a longer
-    episode is a pack of its own. Each pack, largest first, goes to the lane with the fewest tokens.
-    The plan depends on `lengths`, `budget` and `lanes` only, so that the sum of gradients does not
-    depend on the number of processes."""
+    episode is a pack of its own. As many packs are made as the budget requires, or a few more, up
+    to a multiple of `lanes`, if the largest one has fewer tokens then: no lane should wait long for
+    another. Each pack, largest first, goes to the lane with the fewest tokens. The plan depends on
+    `lengths`, `budget` and `lanes` only, so that the sum of gradients does not depend on the number
+    of processes."""
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
-    packs: list[list[int]] = []
-    for i in order:
-        if not packs or lengths[packs[-1][0]] * (len(packs[-1]) + 1) > budget:
-            packs.append([])
-        packs[-1].append(i)
+    total = sum(lengths)
+    fewest = len(_cut(order, lengths, budget, total))
+    count = min(-(-fewest // lanes) * lanes, len(lengths))
+    limits = range(total + 1)
+    fits = bisect_left(limits, True, key=lambda n: len(_cut(order, lengths, budget, n)) <= count)
+    packs = _cut(order, lengths, budget, limits[fits])
+    packs.sort(key=lambda some: -sum(lengths[i] for i in some))
     out: list[list[list[int]]] = [[] for _ in range(lanes)]
     load = [0] * lanes
     for pack in packs:
@@ -87,6 +92,20 @@ def plan(lengths: Sequence[int], budget: int, lanes: int) -> list[list[list[int]
         out[lane].append(pack)
         load[lane] += sum(lengths[i] for i in pack)
     return out
+
+
+def _cut(order: Sequence[int], lengths: Sequence[int], budget: int, tokens: int) -> list[list[int]]:
+    """Episodes in `order`, longest first, cut into as few packs as possible with episodes x longest
+    <= budget and at most `tokens` tokens. An episode that is too long is a pack of its own."""
+    packs: list[list[int]] = []
+    held = 0
+    for i in order:
+        held += lengths[i]
+        if not packs or held > tokens or lengths[packs[-1][0]] * (len(packs[-1]) + 1) > budget:
+            packs.append([])
+            held = lengths[i]
+        packs[-1].append(i)
+    return packs
 
 
 def pack(examples: Sequence[Example], members: Sequence[int]) -> Pack:

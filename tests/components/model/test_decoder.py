@@ -131,6 +131,28 @@ def test_an_older_config_states_its_positions_at_the_top_level(folder):
     assert architecture.read(folder).rope == Rope(theta=500.0, factor=8.0, original=64)
 
 
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3, wide heads"])
+def test_tokens_that_are_asked_for_have_the_states_and_gradients_of_a_whole_pass(
+    name, checkpointing, tmp_path
+):
+    theirs(name).save_pretrained(tmp_path)
+    decoder, rows = opened(tmp_path), torch.tensor([3, 4, 40, 89])
+    decoder.checkpointing = checkpointing
+    attend = PackedCausal([50, 40], torch.device("cpu"))
+    found = decoder(IDS[0], attend.positions_N, attend, rows)
+    whole = decoder(IDS[0], attend.positions_N, attend).index_select(0, rows)
+    torch.testing.assert_close(found, whole, atol=1e-5, rtol=1e-5)
+    parameters = dict(decoder.named_parameters())
+    gradients, expected = (
+        torch.autograd.grad(decoder.logits(hidden).square().mean(), list(parameters.values()))
+        for hidden in (found, whole)
+    )
+    for parameter, one, other in zip(parameters, gradients, expected, strict=True):
+        largest = float(other.abs().max())
+        assert float((one - other).abs().max()) <= 1e-5 * max(largest, 0.1), parameter
+
+
 def test_checkpointed_passes_have_the_same_gradient(folder):
     gradients = []
     for checkpointing in (False, True):

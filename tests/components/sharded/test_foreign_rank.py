@@ -28,6 +28,10 @@ def weights(rank):
 def test_one_rank_gives_the_bits_of_the_model_without_fsdp(family, open_rank, tmp_path):
     save_model(family, tmp_path)
     plain = open_decoder(tmp_path, torch.float32, torch.device("cpu"))
+    # transformers leaves weights where the file has them. Products of few rows round by the address
+    # of the weights, and those of a rank are in memory of their own.
+    for parameter in plain.parameters():
+        parameter.data = parameter.data.clone()
     rank, some = open_rank(tmp_path, update={"gradientCheckpointing": True}), examples()
     exported = export_weights(plain)
     start = weights(rank)

@@ -31,13 +31,15 @@ def test_packs_are_dealt_in_order_of_size():
     assert first.counted == second.counted == 2
 
 
-def test_every_rank_makes_the_same_number_of_passes():
+def test_packs_are_divided_until_they_fill_the_last_round():
     shares = deal(EXAMPLES, 40, 3)
-    assert [lengths(share) for share in shares] == [
-        [[90], [10, 10, 10]],
-        [[40], [10, 10, 10]],
-        [[35], [10, 10, 10]],
-    ]
+    assert [lengths(share) for share in shares] == [[[90], [10]], [[40], [10]], [[35], [10]]]
+    assert [share.counted for share in shares] == [2, 2, 2]
+
+
+def test_every_rank_makes_the_same_number_of_passes():
+    shares = deal(EXAMPLES[:4], 10, 3)
+    assert [lengths(share) for share in shares] == [[[90], [10]], [[40], [10]], [[10], [10]]]
     assert [share.counted for share in shares] == [2, 1, 1]
 
 
@@ -47,13 +49,6 @@ def test_every_example_is_counted_once_for_any_number_of_ranks():
         counted = [m for s in shares for pack in s.packs[: s.counted] for m in pack.members]
         assert sorted(counted) == list(range(6))
         assert len({len(share.packs) for share in shares}) == 1
-
-
-def test_packs_do_not_depend_on_the_number_of_ranks():
-    def packs(ranks):
-        return {p.members for s in deal(EXAMPLES, 40, ranks) for p in s.packs}
-
-    assert packs(1) == packs(2) == packs(3)
 
 
 def test_without_examples_there_are_no_passes():

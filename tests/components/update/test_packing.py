@@ -46,6 +46,20 @@ def test_an_episode_that_was_not_confined_keeps_its_place_beside_one_that_was():
     assert row.allowed_SA.tolist() == [[-1, -1], [-1, -1], [6, 7]]
 
 
+def test_packs_are_divided_until_every_lane_has_work():
+    # All four fit into one pack of 100 tokens, which would leave a lane without work.
+    assert plan([10, 10, 10, 10], 100, 2) == [[[0, 1]], [[2, 3]]]
+    assert plan([10, 10, 10, 10], 100, 1) == [[[0, 1, 2, 3]]]
+    assert plan([10], 100, 2) == [[[0]], []]
+
+
+def test_no_pack_is_filled_at_the_expense_of_another():
+    # Filled to the budget, the packs would have 40 and 10 tokens.
+    assert plan([10] * 5, 40, 2) == [[[0, 1, 2]], [[3, 4]]]
+    # With the long one, the budget allows two others, which would be 50 and 30 tokens.
+    assert plan([10, 30, 10, 10, 10, 10], 90, 2) == [[[1, 0]], [[2, 3, 4, 5]]]
+
+
 @given(
     st.lists(st.integers(1, 90), max_size=40),
     st.integers(1, 200),
@@ -59,6 +73,14 @@ def test_a_plan_holds_every_episode_once_and_keeps_to_its_budget(lengths, budget
     for members in packs:
         longest = max(lengths[i] for i in members)
         assert len(members) * longest <= budget or len(members) == 1
+
+
+@given(st.lists(st.integers(1, 90), min_size=4, max_size=40), st.integers(1, 4))
+def test_where_the_budget_does_not_matter_a_lane_has_at_most_an_episode_too_much(lengths, lanes):
+    packs = plan(lengths, 10_000, lanes)
+    assert all(len(lane) <= 1 for lane in packs)
+    loads = [sum(lengths[i] for members in lane for i in members) for lane in packs]
+    assert max(loads) <= sum(lengths) / lanes + max(lengths)
 
 
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=40), st.randoms())

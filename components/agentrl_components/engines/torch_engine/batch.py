@@ -75,7 +75,9 @@ class Batch:
         self.positions_N[: self.real] = np.arange(self.real) + offsets
         self.slots_R = np.repeat(slots_B, sizes_B)
         """Cache slot of each token."""
-        padding = rows.padded(len(sizes_B)) - len(sizes_B)
+        self.rows = len(sizes_B)
+        """Number of rows that are not padding."""
+        padding = rows.padded(self.rows) - self.rows
         self.last_B = np.concatenate([self._ends - 1, np.full(padding, self.real - 1)])
         """Index of each row's last token; padding repeats the last row's."""
         self.tokens_W, self.slots_W = self._writes(*copies)

@@ -60,8 +60,7 @@ class SlotPasses:
         self._cache.fit(batch.slots, batch.tokens)
         ids = np.zeros(batch.size, dtype=np.int64)
         ids[: batch.real] = np.concatenate(fresh)
-        hidden_NE = self._hidden(self._tensor(ids), batch)
-        logits_RV = self._decoder.logits(hidden_NE.index_select(0, self._tensor(batch.last_B)))
+        logits_RV = self._decoder.logits(self._hidden(self._tensor(ids), batch))
         if not len(rows.repeats_C):
             return logits_RV
         padding = self._rows.padded(len(sessions)) - len(sessions)
@@ -71,12 +70,13 @@ class SlotPasses:
         """As `ForwardPasses.release`. The slot's keys are overwritten by its next session."""
 
     def _hidden(self, ids_N: Tensor, batch: Batch) -> Tensor:
-        """Final hidden states [N, E]."""
+        """Final hidden state [R, E] of the last token of each distinct row, with padding."""
         if self._kernels is not None:
             return self._kernels(ids_N, batch)
         attention = MaskedAttention(self._cache, batch, self._group)
-        hidden_NE: Tensor = self._decoder(ids_N, self._tensor(batch.positions_N), attention)
-        return hidden_NE
+        places = (self._tensor(batch.positions_N), attention, self._tensor(batch.last_B))
+        hidden_RE: Tensor = self._decoder(ids_N, *places)
+        return hidden_RE
 
     def _tensor(self, array: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(array).to(self._device, non_blocking=True)

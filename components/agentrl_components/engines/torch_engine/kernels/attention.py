@@ -4,8 +4,8 @@ torch's attention takes the keys of all rows padded to one length, at least four
 and rounds by the shape of the call. Here every token reads its own keys once, and each of its
 numbers is computed in an order that depends on nothing but the number of its keys.
 
-Legend: N tokens, R those that are not padding, H query heads, K key heads, G = H / K, D head width,
-S cache slots, T keys, W keys that are written.
+Legend: N tokens, R those that are not padding, B those with a query, H query heads, K key heads, G
+= H / K, D head width, S cache slots, T keys, W keys that are written.
 """
 
 from __future__ import annotations
@@ -98,30 +98,33 @@ def write(
 
 @compiled(FUSED)
 def attend(
-    q_NHD: NDArray[np.float32],
+    q_BHD: NDArray[np.float32],
     cos_ND: NDArray[np.float32],
     sin_ND: NDArray[np.float32],
+    tokens_B: NDArray[np.int64],
     slots_R: NDArray[np.int64],
     positions_N: NDArray[np.int64],
     k_SKTD: NDArray[np.float32],
     v_SKTD: NDArray[np.float32],
-    out_NHD: NDArray[np.float32],
+    out_BHD: NDArray[np.float32],
 ) -> None:
-    """Add softmax(q k / sqrt(D)) v to `out_NHD`, where token n attends to the keys of slot
-    `slots_R[n]` up to its own position. Nothing is added for padding."""
-    kv_heads, width = k_SKTD.shape[1], q_NHD.shape[2]
-    group = q_NHD.shape[1] // kv_heads
+    """Add softmax(q k / sqrt(D)) v to `out_BHD`, where query b is that of token n = `tokens_B[b]`,
+    which attends to the keys of slot `slots_R[n]` up to its own position. Queries after those of
+    `tokens_B` are padding, for which nothing is added."""
+    kv_heads, width = k_SKTD.shape[1], q_BHD.shape[2]
+    group = q_BHD.shape[1] // kv_heads
     scale = np.float32(1 / np.sqrt(width))
     most = (positions_N.max() + LANES) // LANES * LANES
     scores_GT = np.empty((group, most), np.float32)
     powers_T = np.empty(most, np.int32)
     q_GD = np.empty((group, width), np.float32)
-    for n in range(len(slots_R)):
+    for b in range(len(tokens_B)):
+        n = tokens_B[b]
         count = positions_N[n] + 1
         for head in range(kv_heads):
             k_TD, v_TD = k_SKTD[slots_R[n], head], v_SKTD[slots_R[n], head]
             for g in range(group):
-                rotate(q_NHD[n, head * group + g], cos_ND[n], sin_ND[n], scale, q_GD[g])
+                rotate(q_BHD[b, head * group + g], cos_ND[n], sin_ND[n], scale, q_GD[g])
             for first in range(0, count, BLOCK):
                 for g in range(group):
                     for t in range(first, min(first + BLOCK, count)):
@@ -131,5 +134,5 @@ def attend(
             for first in range(0, count, BLOCK):
                 last = min(first + BLOCK, count)
                 for g in range(group):
-                    out_D = out_NHD[n, head * group + g]
+                    out_D = out_BHD[b, head * group + g]
                     add_values(scores_GT[g, first:last], v_TD[first:last], out_D)

@@ -3,8 +3,9 @@
 It computes what `Decoder.forward` does, without gradients, to the rounding of float32
 (tests/components/engines/torch_engine/kernels/test_forward.py).
 
-Legend: N packed new tokens, R those that are not padding, E hidden width, F feed-forward width, H
-query heads, K key heads, D head width, W keys that are written.
+Legend: N packed new tokens, R those that are not padding, B rows, S cache slots, T tokens of a
+slot, E hidden width, F feed-forward width, H query heads, K key heads, D head width, W keys that
+are written.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from agentrl_components.engines.torch_engine.kv_cache import SlotCache
 from agentrl_components.model.decoder import Attention, Decoder, FeedForward, Layer, Norm
 
 Floats = NDArray[np.float32]
+Angles = tuple[Floats, Floats]
+"""Cosines and sines [N, D / 2] of the position embedding."""
 
 
 class KernelForward:
@@ -32,7 +35,7 @@ class KernelForward:
         self._dtype = decoder.model.embed_tokens.weight.dtype
 
     def __call__(self, ids_N: Tensor, batch: Batch) -> Tensor:
-        """Final hidden states [N, E]."""
+        """Final hidden states [B, E] of the last token of each row, with padding."""
         model = self._decoder.model
         cos_ND, sin_ND = self._decoder.rotations(torch.from_numpy(batch.positions_N))
         angles = (cos_ND.numpy(), sin_ND.numpy())
@@ -40,29 +43,45 @@ class KernelForward:
         for layer in model.layers:
             assert isinstance(layer, Layer)
             h_NE = self._normalised(layer.input_layernorm, x_NE)
-            x_NE += layer.self_attn.o_proj(self._attended(layer.self_attn, h_NE, batch, angles))
+            self._cache_keys(layer.self_attn, h_NE, batch, angles)
+            tokens = np.arange(batch.real)
+            if layer is model.layers[-1] and batch.real > batch.rows:
+                # No later layer reads the other tokens.
+                last_B = torch.from_numpy(batch.last_B)
+                x_NE, h_NE = x_NE.index_select(0, last_B), h_NE.index_select(0, last_B)
+                tokens = batch.last_B[: batch.rows]
+            attended_NE = self._attended(layer.self_attn, h_NE, tokens, batch, angles)
+            x_NE += layer.self_attn.o_proj(attended_NE)
             h_NE = self._normalised(layer.post_attention_layernorm, x_NE)
             x_NE += layer.mlp.down_proj(self._gated(layer.mlp, h_NE))
         return self._normalised(model.norm, x_NE)
 
+    def _cache_keys(self, attention: Attention, h_NE: Tensor, batch: Batch, angles: Angles) -> None:
+        """Write keys and values of all tokens to the cache."""
+        k_NKD = self._heads(attention.k_proj, attention.k_norm, h_NE)
+        v_NKD = self._heads(attention.v_proj, None, h_NE)
+        places = (batch.tokens_W, batch.slots_W, batch.positions_N)
+        write(k_NKD, v_NKD, *angles, *places, *self._cached(attention))
+
     def _attended(
         self,
         attention: Attention,
-        h_NE: Tensor,
+        h_BE: Tensor,
+        tokens_B: NDArray[np.int64],
         batch: Batch,
-        angles: tuple[Floats, Floats],
+        angles: Angles,
     ) -> Tensor:
-        """Output [N, H x D] of the attention; keys and values are written to the cache."""
-        q_NHD = self._heads(attention.q_proj, attention.q_norm, h_NE)
-        k_NKD = self._heads(attention.k_proj, attention.k_norm, h_NE)
-        v_NKD = self._heads(attention.v_proj, None, h_NE)
-        k_SKTD = self._cache.k[attention.layer].numpy()
-        v_SKTD = self._cache.v[attention.layer].numpy()
-        places = (batch.tokens_W, batch.slots_W, batch.positions_N)
-        write(k_NKD, v_NKD, *angles, *places, k_SKTD, v_SKTD)
-        out_NHD = np.zeros_like(q_NHD)
-        attend(q_NHD, *angles, batch.slots_R, batch.positions_N, k_SKTD, v_SKTD, out_NHD)
-        return torch.from_numpy(out_NHD).flatten(1).to(self._dtype)
+        """Output [B, H x D] of the attention for `tokens_B`, whose inputs are `h_BE`, and 0 for
+        padding after them."""
+        q_BHD = self._heads(attention.q_proj, attention.q_norm, h_BE)
+        out_BHD = np.zeros_like(q_BHD)
+        places = (tokens_B, batch.slots_R, batch.positions_N)
+        attend(q_BHD, *angles, *places, *self._cached(attention), out_BHD)
+        return torch.from_numpy(out_BHD).flatten(1).to(self._dtype)
+
+    def _cached(self, attention: Attention) -> tuple[Floats, Floats]:
+        """Keys and values of a layer [S, K, T, D]."""
+        return self._cache.k[attention.layer].numpy(), self._cache.v[attention.layer].numpy()
 
     def _heads(self, projection: nn.Module, norm: nn.Module | None, h_NE: Tensor) -> Floats:
         """Queries [N, H, D], or keys or values [N, K, D]. `norm`: that of the heads; the identity

@@ -19,8 +19,16 @@ from agentrl_components.model.architecture import Architecture
 class Attend(Protocol):
     """Attention of the new queries over all keys."""
 
-    def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
-        """Attention output [N, H, D] of one layer."""
+    def __call__(
+        self,
+        layer: int,
+        q_NHD: Tensor,
+        k_NKD: Tensor,
+        v_NKD: Tensor,
+        rows_S: Tensor | None = None,
+    ) -> Tensor:
+        """Attention output of one layer: for all tokens [N, H, D], or for those with index `rows_S`
+        in ascending order [S, H, D]."""
         ...
 
 
@@ -40,8 +48,8 @@ class CausalModel(nn.Module):
     def forward(
         self, ids_N: Tensor, positions_N: Tensor, attend: Attend, rows_S: Tensor | None = None
     ) -> Tensor:
-        """Final hidden states [S, E] of the tokens with index `rows_S` among `ids_N`, or [N, E] of
-        all, given their positions in their sequences."""
+        """Final hidden states [S, E] of the tokens with index `rows_S`, in ascending order, among
+        `ids_N`, or [N, E] of all, given their positions in their sequences."""
         raise NotImplementedError
 
     def logits(self, x_NE: Tensor) -> Tensor:

@@ -99,10 +99,9 @@ class Layer(nn.Module):
         """The layer's output for all tokens [N, E], or for those with index `rows_S` [S, E]."""
         project = chosen(Layer._project, compiled=self.compiled)
         finish = chosen(Layer._finish, compiled=self.compiled)
-        attended_NHD = attend(self.self_attn.layer, *project(self, x_NE, cos_ND, sin_ND))
-        if rows_S is not None:
-            x_NE, attended_NHD = x_NE.index_select(0, rows_S), attended_NHD.index_select(0, rows_S)
-        return finish(self, x_NE, attended_NHD)
+        attended_SHD = attend(self.self_attn.layer, *project(self, x_NE, cos_ND, sin_ND), rows_S)
+        x_SE = x_NE if rows_S is None else x_NE.index_select(0, rows_S)
+        return finish(self, x_SE, attended_SHD)
 
     def _project(
         self, x_NE: Tensor, cos_ND: Tensor, sin_ND: Tensor
@@ -148,8 +147,8 @@ class Decoder(CausalModel):
     def forward(
         self, ids_N: Tensor, positions_N: Tensor, attend: Attend, rows_S: Tensor | None = None
     ) -> Tensor:
-        """As `CausalModel.forward`. After its attention, the last layer computes only the tokens
-        that are asked for."""
+        """As `CausalModel.forward`. Of tokens that are not asked for, the last layer computes keys
+        and values only."""
         x_NE = self.model.embed_tokens(ids_N)
         cos_ND, sin_ND = (one.to(x_NE.dtype) for one in self.rotations(positions_N))
         last = len(self.model.layers) - 1

@@ -1,7 +1,7 @@
 """Causal attention within packed episodes, for scoring and training.
 
-Legend: N packed tokens, B episodes, T tokens of the longest episode, H query heads, K key heads,
-D head width.
+Legend: N packed tokens, S those whose output is asked for, B episodes, T tokens of the longest
+episode, Q most tokens of an episode that are asked for, H query heads, K key heads, D head width.
 """
 
 from __future__ import annotations
@@ -19,26 +19,38 @@ FLASH_WIDTH = 256
 
 
 class PackedCausal:
-    """Implements `decoder.Attend`: every packed episode attends causally to its own tokens.
+    """Implements `causal_model.Attend`: every packed episode attends causally to its own tokens.
 
     Linear layers see the N packed tokens without padding. So does attention where torch has
     FlashAttention for sequences of different lengths (`has_varlen_kernel`). Elsewhere it pads each
-    episode to the longest one of the pack, so packs should hold episodes of similar length."""
+    episode to the longest one of the pack, so packs should hold episodes of similar length, and
+    where less than half of the tokens are asked for, only these are queries."""
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
         """`lengths` [B] are the token counts of the episodes, in the order they are packed."""
         self.batch, self.longest = len(lengths), max(lengths)
         self._lengths_B = torch.tensor(lengths, device=device)
-        starts_B = torch.arange(self.batch, device=device) * self.longest
         self.positions_N = torch.cat([torch.arange(n, device=device) for n in lengths])
         """Position of each packed token in its episode."""
-        self._places_N = torch.repeat_interleave(starts_B, self._lengths_B) + self.positions_N
+        self._episode_N = torch.arange(self.batch, device=device).repeat_interleave(self._lengths_B)
+        self._places_N = self._episode_N * self.longest + self.positions_N
         self._unpadded = all(n == self.longest for n in lengths)
 
-    def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+    def __call__(
+        self,
+        layer: int,
+        q_NHD: Tensor,
+        k_NKD: Tensor,
+        v_NKD: Tensor,
+        rows_S: Tensor | None = None,
+    ) -> Tensor:
         if has_varlen_kernel(q_NHD):
-            return varlen_attention(q_NHD, k_NKD, v_NKD, self._bounds_B1, self.longest)
-        return self.padded(q_NHD, k_NKD, v_NKD)
+            out_NHD = varlen_attention(q_NHD, k_NKD, v_NKD, self._bounds_B1, self.longest)
+        elif rows_S is not None and 2 * self._most_rows(rows_S) <= self.longest:
+            return self.padded_rows(q_NHD, k_NKD, v_NKD, rows_S)
+        else:
+            out_NHD = self.padded(q_NHD, k_NKD, v_NKD)
+        return out_NHD if rows_S is None else out_NHD.index_select(0, rows_S)
 
     def padded(self, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
         """Attention output [N, H, D] with all episodes as long as the longest one."""
@@ -51,6 +63,36 @@ class PackedCausal:
         )
         out_NHD = out_BHTD.transpose(1, 2).reshape(-1, q_NHD.shape[1], q_NHD.shape[2])
         return out_NHD if self._unpadded else out_NHD.index_select(0, self._places_N)
+
+    def padded_rows(self, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor, rows_S: Tensor) -> Tensor:
+        """Attention output [S, H, D] for the tokens with index `rows_S`. Needs a mask, so that no
+        kernel skips the keys after a token, but fewer queries than `padded`."""
+        most = self._most_rows(rows_S)
+        episode_S = self._episode_N.index_select(0, rows_S)
+        position_S = self.positions_N.index_select(0, rows_S)
+        first_B = torch.searchsorted(episode_S, torch.arange(self.batch, device=rows_S.device))
+        number_S = torch.arange(len(rows_S), device=rows_S.device) - first_B[episode_S]
+        slots_S = episode_S * most + number_S
+        # Padding attends to the first key, and is dropped.
+        position_BQ = position_S.new_zeros(self.batch * most).index_copy(0, slots_S, position_S)
+        keys_T = torch.arange(self.longest, device=rows_S.device)
+        mask_B1QT = keys_T <= position_BQ.view(self.batch, 1, most, 1)
+        heads, width = q_NHD.shape[1:]
+        q_BQHD = q_NHD.new_zeros(self.batch * most, heads, width).index_copy(
+            0, slots_S, q_NHD.index_select(0, rows_S)
+        )
+        out_BHQD = F.scaled_dot_product_attention(
+            q_BQHD.view(self.batch, most, heads, width).transpose(1, 2),
+            self._padded(k_NKD),
+            self._padded(v_NKD),
+            attn_mask=mask_B1QT,
+            enable_gqa=heads != k_NKD.shape[1],
+        )
+        return out_BHQD.transpose(1, 2).reshape(-1, heads, width).index_select(0, slots_S)
+
+    def _most_rows(self, rows_S: Tensor) -> int:
+        """The largest number of tokens with index `rows_S` that an episode has."""
+        return int(self._episode_N.index_select(0, rows_S).bincount().max())
 
     @functools.cached_property
     def _bounds_B1(self) -> Tensor:

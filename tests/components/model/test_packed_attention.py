@@ -34,6 +34,26 @@ def test_packed_episodes_attend_to_their_own_earlier_tokens(lengths: list[int]) 
     torch.testing.assert_close(found, torch.cat([plain(*part) for part in parts]))
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [[9], [2, 5, 6, 7], [0, 1, 2, 3, 8, 9, 10, 11], list(range(12))],
+    ids=["one", "few", "no more than half of each", "all"],
+)
+def test_output_and_gradients_of_tokens_that_are_asked_for_are_those_of_all(rows) -> None:
+    draw = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(12, heads, 8, generator=draw, requires_grad=True) for heads in (4, 2, 2)]
+    attend, rows_S = PackedCausal([8, 1, 3], CPU), torch.tensor(rows)
+    found = attend(0, *inputs, rows_S)
+    whole = attend(0, *inputs).index_select(0, rows_S)
+    torch.testing.assert_close(found, whole)
+    weight = torch.randn(whole.shape, generator=draw)
+    gradients, expected = (
+        torch.autograd.grad((out * weight).sum(), inputs) for out in (found, whole)
+    )
+    for one, other in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_the_kernel_for_packed_sequences_takes_what_it_is_given() -> None:
     """Shapes and types only: it runs on GPUs, where `benchmarks/gpu.py` compares its results."""
     q, k, v = (

@@ -50,7 +50,14 @@ class MaskedAttention:
         self._positions_W = self._tensor(batch.positions_N[batch.tokens_W])
         self._buckets = [self._bucket(group) for group in batch.row_groups()]
 
-    def __call__(self, layer: int, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+    def __call__(
+        self,
+        layer: int,
+        q_NHD: Tensor,
+        k_NKD: Tensor,
+        v_NKD: Tensor,
+        rows_S: Tensor | None = None,
+    ) -> Tensor:
         k_SKTD, v_SKTD = self._cache.k[layer], self._cache.v[layer]
         k_SKTD[self._slots_W, :, self._positions_W] = k_NKD[self._tokens_W]
         v_SKTD[self._slots_W, :, self._positions_W] = v_NKD[self._tokens_W]
@@ -79,7 +86,7 @@ class MaskedAttention:
                 .reshape(-1, heads, width)
             )
             out_NHD.index_copy_(0, bucket.rows_R, out_PHD.index_select(0, bucket.picks_R))
-        return out_NHD
+        return out_NHD if rows_S is None else out_NHD.index_select(0, rows_S)
 
     def _bucket(self, rows: RowGroup) -> Bucket:
         slots = rows.slots_B

@@ -71,6 +71,7 @@ class RoomWorld:
 
     name = NAME
     waiting = 0
+    shared = False
     relabels = False
 
     def __init__(self, latency_s: float) -> None:

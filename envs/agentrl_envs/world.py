@@ -65,6 +65,12 @@ class World(Protocol):
         ...
 
     @property
+    def shared(self) -> bool:
+        """Whether other clients wait for the places that its sessions hold. A session that has no
+        next episode should be closed then."""
+        ...
+
+    @property
     def relabels(self) -> bool:
         """Whether `relabel` is supported."""
         ...
@@ -106,6 +112,7 @@ class LocalWorld:
     """A task set in this process. `in_threads`: calls of its environments block."""
 
     waiting = 0
+    shared = False
 
     def __init__(self, task_set: TaskSet, *, in_threads: bool = False) -> None:
         self.task_set = task_set

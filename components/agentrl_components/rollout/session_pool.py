@@ -8,6 +8,7 @@ recorded as lost, which is not a score of 0.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from agentrl_components.errors import EngineError
@@ -30,6 +31,8 @@ class SessionPool:
         self._idle: dict[str, list[Session]] = {name: [] for name in worlds}
         self._open: set[Session] = set()
         """All open sessions: idle, in use, or left behind by an episode that was cancelled."""
+        self._queued: Counter[str] = Counter()
+        """Number of episodes that have not begun, by environment."""
 
     async def play(
         self, jobs: Sequence[Job], rules: Rules, play_episode: PlayEpisode
@@ -37,8 +40,15 @@ class SessionPool:
         """The trajectories of `jobs`, in their order, each played by `play_episode`."""
 
         async def limited(job: Job) -> Trajectory:
-            async with self._gate:
+            self._queued[job.environment] += 1
+            try:
+                await self._gate.acquire()
+            finally:
+                self._queued[job.environment] -= 1
+            try:
                 return await self._play_with_retries(job, rules, play_episode)
+            finally:
+                self._gate.release()
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -88,10 +98,16 @@ class SessionPool:
             except asyncio.CancelledError:
                 await self._drop(session)
                 raise
-            if self._worlds[job.environment].waiting:
-                # Kept, it would be of no use to the resets that wait for a server with room.
+            if self._is_wanted_elsewhere(job.environment):
                 await self._drop(session)
             else:
                 idle.append(session)
             return trajectory
         return lost_trajectory(job, rules, f"{reason} (tried {self._retries + 1} times)")
+
+    def _is_wanted_elsewhere(self, environment: str) -> bool:
+        """Whether a session that has become free would be of no use here, but may be to others: to
+        resets that wait for a server with room, of this pool or of another one."""
+        world = self._worlds[environment]
+        wanted = self._queued[environment] > len(self._idle[environment])
+        return world.waiting > 0 or (world.shared and not wanted)

@@ -48,6 +48,8 @@ OpenFunction = Callable[[Member], Awaitable[OpenResult]]
 class RemoteWorld:
     """The tasks and sessions of a served world. Created by `connect` or `connected`."""
 
+    shared = True
+
     def __init__(self, servers: ServerPool, options: ClientOptions) -> None:
         self.description = servers.description
         self._servers = servers

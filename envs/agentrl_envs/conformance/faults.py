@@ -134,6 +134,10 @@ class FaultyWorld:
     def waiting(self) -> int:
         return self._world.waiting
 
+    @property
+    def shared(self) -> bool:
+        return self._world.shared
+
     def session(self) -> FaultySession:
         self._sessions += 1
         return FaultySession(self._world.session(), self._faults, self._sessions)

@@ -96,6 +96,7 @@ class ForeignWorld:
     """The tasks and sessions of one server."""
 
     waiting = 0  # a server that is full refuses
+    shared = False
 
     def __init__(
         self,

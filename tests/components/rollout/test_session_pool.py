@@ -258,3 +258,35 @@ async def test_two_pools_with_more_episodes_than_sessions_on_their_server_both_g
                 await rollout.close()
     assert all(e.ending is not Ending.LOST for episodes in played for e in episodes)
     assert one.waiting == other.waiting == 0
+
+
+async def test_a_pool_that_has_no_more_episodes_leaves_its_sessions_to_another():
+    """Regression: it kept them for its next iteration, which does not begin before the other pool
+    has played this one."""
+    jobs, limits = [job(index) for index in range(4)], rules(admissible=True)
+    with served(capacity=4) as url:
+        async with (
+            RemoteWorld.connected(url, options=PATIENT) as one,
+            RemoteWorld.connected(url, options=PATIENT) as other,
+            asyncio.timeout(60),  # PATIENT would wait for 300 s
+        ):
+            rollouts = [TokenRollout({"corridor": w}, DIALOGUE, 2, 8) for w in (one, other)]
+            for rollout in rollouts:
+                played = await rollout.play(jobs, limits, CheckedEngine(RandomEngine()))
+                assert all(episode.ending is not Ending.LOST for episode in played)
+
+
+async def test_a_session_is_used_for_one_episode_after_another():
+    opened = []
+
+    class Counted(RemoteWorld):
+        def session(self):
+            opened.append(super().session())
+            return opened[-1]
+
+    jobs, limits = [job(index) for index in range(6)], rules(admissible=True)
+    with served() as url:
+        async with Counted.connected(url, options=PATIENT) as world:
+            rollout = TokenRollout({"corridor": world}, DIALOGUE, 2, concurrency=2)
+            await rollout.play(jobs, limits, CheckedEngine(RandomEngine()))
+    assert len(opened) == 2

@@ -99,7 +99,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 def export_weights(decoder: CausalModel) -> dict[str, Tensor]:
     """The state dict that transformers loads, on the CPU, with adapters merged."""
-    return {
-        name: tensor.detach().cpu().contiguous()
-        for name, tensor in decoder.saved(merged_state_dict(decoder)).items()
-    }
+    return {name: tensor.cpu().contiguous() for name, tensor in device_weights(decoder).items()}
+
+
+def device_weights(decoder: CausalModel) -> dict[str, Tensor]:
+    """As `export_weights`, on the model's device. What no adapter changes is not copied."""
+    weights = decoder.saved(merged_state_dict(decoder))
+    return {name: tensor.detach() for name, tensor in weights.items()}

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from agentrl_components.model import lora
 from agentrl_components.model.causal_model import CausalModel
-from agentrl_components.model.load import export_weights, open_decoder
+from agentrl_components.model.load import device_weights, open_decoder
 from agentrl_components.model.value_model import Critic
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.schedule.seeds import derive
@@ -79,7 +79,7 @@ class Worker:
         if version >= 0:
             self.policy.refresh()
         in_place = self.spec.rollout.engine == "torch"
-        weights = None if in_place else lambda: export_weights(self.decoder)
+        weights = None if in_place else lambda: device_weights(self.decoder)
         return self.player.play(jobs, rules, version, weights)
 
     def differentiate(self, objective: Objective, packs: Sequence[Pack], lane: int) -> Sums:

@@ -71,6 +71,9 @@ def start_vllm(folder: Path, options: VllmOptions) -> Any:
         raise ModelError(f"{folder} has no config.json; use a folder saved by transformers")
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    # vLLM's second model runner, its default on GPUs, has another interface of logits processors
+    # than `admissible`, which the first one and that for CPUs have.
+    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
     # Otherwise the model runs in a child process on CPU, to which weights would be copied.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     try:

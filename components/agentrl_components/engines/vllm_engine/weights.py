@@ -109,6 +109,7 @@ def finish(
     not loaded."""
     refuse(missing(shapes, loaded))
     engine.collective_rpc("finish_weight_update")
+    engine.collective_rpc("synchronize_device")  # the caller may change its tensors from now on
     use(name, engine)
 
 

@@ -65,6 +65,7 @@ async def test_memory_for_weights_comes_back_before_they_are_loaded_and_for_the_
         "start_weight_update",
         "update_weights",
         "finish_weight_update",
+        "synchronize_device",
         "version 1",
         "reset_prefix_cache",
         "wake kv_cache",

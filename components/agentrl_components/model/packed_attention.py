@@ -16,15 +16,21 @@ from torch import Tensor
 FLASH_TYPES = (torch.float16, torch.bfloat16)
 FLASH_WIDTH = 256
 """Widest head of FlashAttention's kernels; widths are multiples of 8."""
+DENSE_CAPABILITY = (9, 0)
+"""GPUs from Hopper on, for which cuDNN has attention kernels for sequences of equal length that are
+faster than FlashAttention's for different lengths."""
+DENSE_SPEED = 1.8
+"""How much faster they are: of the same operations, on an H100 (`benchmarks/gpu.py`)."""
 
 
 class PackedCausal:
     """Implements `causal_model.Attend`: every packed episode attends causally to its own tokens.
 
     Linear layers see the N packed tokens without padding. So does attention where torch has
-    FlashAttention for sequences of different lengths (`has_varlen_kernel`). Elsewhere it pads each
-    episode to the longest one of the pack, so packs should hold episodes of similar length, and
-    where less than half of the tokens are asked for, only these are queries."""
+    FlashAttention for sequences of different lengths (`has_varlen_kernel`), unless the episodes are
+    of so similar length that padding them costs less than kernels for equal lengths gain. Elsewhere
+    it pads each episode to the longest one of the pack, so packs should hold episodes of similar
+    length, and where less than half of the tokens are asked for, only these are queries."""
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
         """`lengths` [B] are the token counts of the episodes, in the order they are packed."""
@@ -35,6 +41,8 @@ class PackedCausal:
         self._episode_N = torch.arange(self.batch, device=device).repeat_interleave(self._lengths_B)
         self._places_N = self._episode_N * self.longest + self.positions_N
         self._unpadded = all(n == self.longest for n in lengths)
+        self.padding = self.batch * self.longest**2 / sum(n * n for n in lengths)
+        """How many times the operations of attention padding takes; 1 if the lengths are equal."""
 
     def __call__(
         self,
@@ -44,9 +52,9 @@ class PackedCausal:
         v_NKD: Tensor,
         rows_S: Tensor | None = None,
     ) -> Tensor:
-        if has_varlen_kernel(q_NHD):
+        if has_varlen_kernel(q_NHD) and self.padding > dense_speed(q_NHD.device):
             out_NHD = varlen_attention(q_NHD, k_NKD, v_NKD, self._bounds_B1, self.longest)
-        elif rows_S is not None and 2 * self._most_rows(rows_S) <= self.longest:
+        elif rows_S is not None and self._masks_rows(q_NHD, rows_S):
             return self.padded_rows(q_NHD, k_NKD, v_NKD, rows_S)
         else:
             out_NHD = self.padded(q_NHD, k_NKD, v_NKD)
@@ -89,6 +97,10 @@ class PackedCausal:
             enable_gqa=heads != k_NKD.shape[1],
         )
         return out_BHQD.transpose(1, 2).reshape(-1, heads, width).index_select(0, slots_S)
+
+    def _masks_rows(self, q_NHD: Tensor, rows_S: Tensor) -> bool:
+        """Whether `padded_rows` is faster than `padded`. The kernels of GPUs take no mask."""
+        return not has_varlen_kernel(q_NHD) and 2 * self._most_rows(rows_S) <= self.longest
 
     def _most_rows(self, rows_S: Tensor) -> int:
         """The largest number of tokens with index `rows_S` that an episode has."""
@@ -157,6 +169,13 @@ def has_varlen_kernel(q_NHD: Tensor) -> bool:
         and width % 8 == 0
         and _has_flash_attention(q_NHD.device)
     )
+
+
+@functools.cache
+def dense_speed(device: torch.device) -> float:
+    """Speed of the GPU's attention over sequences of equal length, as a multiple of that over
+    sequences of different lengths. 0: it is not used."""
+    return DENSE_SPEED if torch.cuda.get_device_capability(device) >= DENSE_CAPABILITY else 0.0
 
 
 @functools.cache

@@ -50,8 +50,7 @@ class ShardedOptimizer:
         norm = global_norm(gradients.values())
         if math.isfinite(norm):
             scale = min(1.0, self._update.max_grad_norm / (norm + 1e-6))
-            for gradient in gradients.values():
-                gradient.mul_(scale)
+            torch._foreach_mul_(list(gradients.values()), scale)
             self._apply(gradients, learning_rate)
         self.clear_gradients()
         return norm
@@ -116,9 +115,11 @@ class ShardedOptimizer:
 
 def global_norm(gradients: Iterable[Tensor]) -> float:
     """The Euclidean norm of gradients whose rows are divided over the ranks. A collective call."""
-    total = torch.zeros((), dtype=torch.float64)
-    for gradient in gradients:
-        total += torch.linalg.vector_norm(gradient, dtype=torch.float64).cpu() ** 2
+    found = list(gradients)
+    norms = torch._foreach_norm(found, 2, dtype=torch.float64) if found else ()
+    # Copied from the device at once: a copy for each would wait for the device each time.
+    squares = torch.stack(list(norms)).square().tolist() if norms else []
+    total = torch.tensor(sum(squares), dtype=torch.float64)
     if dist.get_world_size() > 1:
         on = total if dist.get_backend() == "gloo" else total.cuda()
         dist.all_reduce(on)

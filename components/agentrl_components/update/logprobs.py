@@ -75,7 +75,11 @@ def _head(
     entropy_gradient: bool,
 ) -> tuple[Tensor, Tensor]:
     totals = chosen(_totals, compiled=decoder.compiled)
-    logits_CV = decoder.logits(hidden_CE).float() / temperature_C[:, None]
+    logits_CV = decoder.logits(hidden_CE)
+    if allowed_CA is None and decoder.compiled:
+        free = chosen(_free_scores, compiled=True)
+        return free(logits_CV, targets_C, temperature_C, entropy_gradient)
+    logits_CV = logits_CV.float() / temperature_C[:, None]
     target_C = logits_CV.gather(1, targets_C[:, None]).squeeze(1)
     if allowed_CA is None:
         total_C, entropy_C = totals(logits_CV, entropy_gradient)
@@ -89,6 +93,21 @@ def _head(
         full_C, full_entropy_C = totals(logits_CV, entropy_gradient)
         total_C = torch.where(unrestricted_C, full_C, total_C)
         entropy_C = torch.where(unrestricted_C, full_entropy_C, entropy_C)
+    return target_C - total_C, entropy_C
+
+
+def _free_scores(
+    logits_CV: Tensor, targets_C: Tensor, temperature_C: Tensor, entropy_gradient: bool
+) -> tuple[Tensor, Tensor]:
+    """Log-probability [C] and entropy [C] if every token is allowed.
+
+    Written for torch.compile, which computes it from the model's own type in a few passes over the
+    logits and stores no copy of them in float32. `gather` would not be fused: its gradient is a
+    scatter into an array of the logits' size."""
+    scaled_CV = logits_CV.float() / temperature_C[:, None]
+    tokens_V = torch.arange(scaled_CV.shape[1], device=scaled_CV.device)
+    target_C = torch.where(tokens_V == targets_C[:, None], scaled_CV, 0.0).sum(-1)
+    total_C, entropy_C = _totals(scaled_CV, entropy_gradient)
     return target_C - total_C, entropy_C
 
 

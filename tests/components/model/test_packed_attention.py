@@ -73,3 +73,9 @@ def test_the_kernel_for_packed_sequences_is_for_gpus_and_16_bits() -> None:
         assert not has_varlen_kernel(torch.empty(3, 4, 32, device="cuda"))
         wide = torch.empty(3, 4, 264, device="cuda", dtype=torch.bfloat16)
         assert not has_varlen_kernel(wide)
+
+
+def test_padding_is_told_as_a_multiple_of_the_operations() -> None:
+    device = torch.device("cpu")
+    assert PackedCausal([4, 4, 4], device).padding == 1
+    assert PackedCausal([2, 4], device).padding == 1.6  # 2 x 4 x 4 instead of 2 x 2 + 4 x 4

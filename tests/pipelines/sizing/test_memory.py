@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import torch
 from qwen import QWEN_7B, TOY
 
+from agentrl_components.model import architecture
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.packed_attention import PackedCausal
 from agentrl_components.spec import RunSpec
@@ -13,6 +18,7 @@ from agentrl_pipelines.sizing.layout import Layout
 from agentrl_pipelines.sizing.model_size import model_size
 from agentrl_pipelines.sizing.sampler_memory import sampler_memory
 
+ROOT = Path(__file__).parents[3]
 ONE = Layout(
     ranks=1, sharded=False, engines=1, tensor_parallel=1, memory_share=0.5, shared_device=True
 )
@@ -118,3 +124,40 @@ def test_adapters_are_merged_in_float32_or_beside_the_weights_in_vllm_on_ray():
     beside = sampler_memory(on_ray, QWEN_7B, size, ONE, DEVICES["h100"])
     assert merged.weights == 4 * 7_615_616_512
     assert beside.weights == 2 * (7_615_616_512 + size.trainable)
+
+
+def test_an_update_took_at_most_the_planned_memory_of_a_gpu_and_at_least_four_fifths(tmp_path):
+    """`benchmarks/gpu.py` on an H100: a Qwen3 of 0.6 B parameters, episodes of 4,096 tokens."""
+    measured = json.loads((ROOT / "docs/measurements/gpu.json").read_text())
+    checks = {one["name"]: one["figures"] for one in measured["checks"]}
+    (tmp_path / "config.json").write_text(
+        json.dumps(
+            {
+                "architectures": ["Qwen3ForCausalLM"],
+                "model_type": "qwen3",
+                "hidden_act": "silu",
+                "hidden_size": 1024,
+                "intermediate_size": 3072,
+                "num_hidden_layers": 28,
+                "num_attention_heads": 16,
+                "num_key_value_heads": 8,
+                "head_dim": 128,
+                "vocab_size": 151936,
+                "max_position_embeddings": 40960,
+                "rms_norm_eps": 1e-6,
+                "rope_theta": 1000000.0,
+                "tie_word_embeddings": True,
+            }
+        )
+    )
+    shape = architecture.read(tmp_path)
+    for name, tokens, recomputed in (("mfu_16k", 16384, False), ("mfu_65k", 65536, True)):
+        spec = _spec(
+            model={"dtype": "bfloat16", "context": 4096},
+            update={"microBatchTokens": tokens, "gradientCheckpointing": recomputed},
+        )
+        alone = replace(FOUR, ranks=1)
+        planned = trainer.trainer_memory(spec, shape, model_size(shape), alone).total
+        peak = checks[name]["peak_gib"] * GIB
+        # torch counts its tensors, not the CUDA context and fragmentation.
+        assert 0.8 * (planned - trainer.RESERVE) <= peak <= planned, name

@@ -34,6 +34,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
@@ -144,18 +145,22 @@ def write(path: Path, cpu: bool, outcomes: list[Outcome]) -> None:
 
 
 def found(name: str, place: Place) -> dict[str, Any]:
-    """What a check finds, as `{"figures": {...}}`, or `{"skipped": REASON}`."""
+    """What a check finds, as `{"figures": {...}}`, or `{"skipped": REASON}`, or
+    `{"failed": REASON}`."""
     try:
         return {"figures": CHECKS[name](place)}
     except Skipped as skipped:
         return {"skipped": str(skipped)}
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
+        traceback.print_exc()
+        return {"failed": f"{type(error).__name__}: {error}"}
 
 
 def in_process(name: str, place: Place, left: float) -> Outcome:
     """Run a check in a process of its own, for at most `left` seconds and its own share."""
     if not place.cpu and not torch.cuda.is_available():
         return Outcome(name=name, status="skipped", reason="torch finds no GPU")
-    limit = min(left, SECONDS / 4)
+    limit = min(left, SECONDS / 3)  # vLLM first compiles what it keeps for later starts
     if limit < SHORTEST:
         reason = f"the {SECONDS} seconds of all checks are over"
         return Outcome(name=name, status="skipped", reason=reason)
@@ -183,13 +188,14 @@ def in_process(name: str, place: Place, left: float) -> Outcome:
 def outcome_of(name: str, code: int, output: str, errors: str) -> Outcome:
     """How a check ended, from what its process printed."""
     answers = [line for line in output.splitlines() if line.startswith("{")]
-    if code == 0 and answers:
-        answer = json.loads(answers[-1])
-        if "skipped" in answer:
-            return Outcome(name=name, status="skipped", reason=answer["skipped"])
+    answer = json.loads(answers[-1]) if code == 0 and answers else {}
+    if "figures" in answer:
         return Outcome(name=name, status="ok", figures=answer["figures"])
+    if "skipped" in answer:
+        return Outcome(name=name, status="skipped", reason=answer["skipped"])
+    click.echo(errors, err=True)
     last = [line for line in errors.splitlines() if line.strip()][-1:]
-    reason = last[0] if last else f"ended with code {code}"
+    reason = answer.get("failed") or (last[0] if last else f"ended with code {code}")
     return Outcome(name=name, status="failed", reason=reason)
 
 

@@ -3,40 +3,54 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from gpu_checks.place import QWEN3_06B, Place, Skipped, wait
 from torch import Tensor
 
-from agentrl_components.model.packed_attention import PackedCausal, has_varlen_kernel
+from agentrl_components.model.packed_attention import (
+    PackedCausal,
+    has_varlen_kernel,
+    varlen_attention,
+)
 
-LENGTHS = (16, 4096, 24, 700, 120, 1500, 32, 64)
+LENGTHS = {"skewed": (16, 4096, 24, 700, 120, 1500, 32, 64), "equal": (4096,) * 4}
 TOLERANCE = 2e-2
 """Of results and gradients in bfloat16, as a share of the largest: bfloat16 has 8 bits."""
+PASSES = 20
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def check_packed_attention(place: Place) -> dict[str, Any]:
-    """Results, gradients and time of torch's kernel for sequences of different lengths beside
-    padded attention, for episodes of which one is much longer than the others."""
+    """Results, gradients and times of torch's kernel for sequences of different lengths beside
+    padded attention: for episodes of which one is much longer than the others, and for episodes of
+    equal length."""
+    return {name: compare(place, lengths) for name, lengths in LENGTHS.items()}
+
+
+def compare(place: Place, lengths: Sequence[int]) -> dict[str, Any]:
+    """Raises `AssertionError` if the two differ by more than rounding."""
     device = torch.device(place.device)
     heads, kv_heads = QWEN3_06B["num_attention_heads"], QWEN3_06B["num_key_value_heads"]
     draw = torch.Generator(device).manual_seed(0)
     q, k, v = (
         torch.randn(
-            sum(LENGTHS), count, 128, device=device, generator=draw, dtype=torch.bfloat16
+            sum(lengths), count, 128, device=device, generator=draw, dtype=torch.bfloat16
         ).requires_grad_()
         for count in (heads, kv_heads, kv_heads)
     )
     if not has_varlen_kernel(q):
         raise Skipped("needs a GPU of compute capability 8.0 or more")
-    attend = PackedCausal(LENGTHS, device)
+    attend = PackedCausal(lengths, device)
+    bounds_B1 = F.pad(torch.tensor(lengths, device=device).cumsum(0), (1, 0)).int()
     ways: dict[str, Attention] = {
-        "unpadded": lambda *inputs: attend(0, *inputs),
+        "unpadded": lambda q, k, v: varlen_attention(q, k, v, bounds_B1, max(lengths)),
         "padded": attend.padded,
+        "chosen": lambda *inputs: attend(0, *inputs),
     }
     found = {name: computed(way, q, k, v) for name, way in ways.items()}
     worst = max(
@@ -60,11 +74,14 @@ def computed(way: Attention, *inputs: Tensor) -> list[Tensor]:
 
 
 def timed(way: Attention, place: Place, *inputs: Tensor) -> float:
-    """Seconds of the third of three passes, forward and backward."""
-    for _ in range(3):
+    """Seconds of a pass forward and backward, of `PASSES` in a row after some others."""
+    out = way(*inputs)
+    gradient = torch.randn_like(out)
+    for passes in (3, PASSES):
         wait(place)
         began = time.perf_counter()
-        computed(way, *inputs)
+        for _ in range(passes):
+            torch.autograd.grad(way(*inputs), inputs, gradient)
         wait(place)
-        seconds = time.perf_counter() - began
+        seconds = (time.perf_counter() - began) / passes
     return seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -49,3 +50,21 @@ def requests(count: int, prompt: int, reply: int, vocabulary: int) -> list[Reque
         )
         for number in range(count)
     ]
+
+
+def restricted(request: Request, vocabulary: int) -> Request:
+    """The request, of another session, with 16 admissible replies of five tokens, of which always
+    two begin with the same three tokens."""
+    draw = np.random.default_rng(request.seed)
+    beginnings = draw.integers(1, vocabulary, (8, 3))
+    endings = draw.integers(1, vocabulary, (8, 2, 2))
+    return replace(
+        request,
+        session=1000 + request.session,
+        sampling=replace(request.sampling, stop=(0,)),
+        admissible=tuple(
+            (*map(int, beginning), *map(int, ending))
+            for beginning, two in zip(beginnings, endings, strict=True)
+            for ending in two
+        ),
+    )

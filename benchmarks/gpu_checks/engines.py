@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from gpu_checks.data import requests
+from gpu_checks.data import requests, restricted
 from gpu_checks.place import Place, Skipped, require
 
 from agentrl_components.engines.engine import Engine, Generation, Request
@@ -18,7 +18,7 @@ from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.model import architecture
 from agentrl_components.model.decoder import Decoder
-from agentrl_components.model.load import export_weights
+from agentrl_components.model.load import device_weights
 from agentrl_components.update.logprobs import score
 from agentrl_components.update.packing import Example, pack
 
@@ -41,23 +41,32 @@ def difference(decoder: Decoder, asked: Sequence[Request], replies: Sequence[Gen
     """The largest difference of a log-probability between engine and trainer, in nats."""
     worst = 0.0
     for request, reply in zip(asked, replies, strict=True):
-        start, ids = len(request.ids), [*request.ids, *reply.ids]
+        places = np.flatnonzero(reply.sampled)
+        allowed = None
+        if reply.allowed is not None:
+            allowed = tuple(np.array(reply.allowed[i], dtype=np.int32) for i in places)
         one = Example(
-            ids=np.array(ids, dtype=np.int32),
-            sampled=np.arange(start, len(ids)),
-            allowed=None,
+            ids=np.array([*request.ids, *reply.ids], dtype=np.int32),
+            sampled=len(request.ids) + places,
+            allowed=allowed,
             temperature=1.0,
             columns={},
         )
         found = score(decoder, pack([one], [0]), 1024)[0].cpu().numpy()
-        worst = max(worst, float(np.abs(found - np.array(reply.logprobs)).max()))
+        worst = max(worst, float(np.abs(found - np.array(reply.logprobs)[places]).max()))
     return worst
 
 
 def compare_engine(place: Place, engine: Engine, decoder: Decoder, dtype: str) -> dict[str, Any]:
-    """Raises `AssertionError` if log-probabilities differ by more than rounding."""
-    asked = requests(4, 32, 16, decoder.shape.vocabulary)
-    worst = difference(decoder, asked, played(engine, asked))
+    """Raises `AssertionError` if log-probabilities differ by more than rounding, or a reply is not
+    admissible."""
+    free = requests(4, 32, 16, decoder.shape.vocabulary)
+    confined = [restricted(one, decoder.shape.vocabulary) for one in free]
+    replies = played(engine, [*free, *confined])  # in one batch
+    for one, reply in zip(confined, replies[len(free) :], strict=True):
+        assert one.admissible is not None
+        assert reply.ids[:-1] in one.admissible, f"{reply.ids} is not admissible"
+    worst = difference(decoder, [*free, *confined], replies)
     assert worst <= LOGPROB_TOLERANCE[dtype], f"log-probabilities differ by {worst:.3g} nats"
     return {"dtype": dtype, "logprob_difference": worst}
 
@@ -122,7 +131,7 @@ def check_sleep(place: Place) -> dict[str, Any]:
     slept, asleep = time.perf_counter() - began, torch.cuda.mem_get_info()[0]
     torch.empty((asleep - awake) // 2, dtype=torch.uint8, device="cuda").fill_(1)
     began = time.perf_counter()
-    LOOP.run_until_complete(engine.load(export_weights(decoder), 0))
+    LOOP.run_until_complete(engine.load(device_weights(decoder), 0))
     woke = time.perf_counter() - began
     worst = difference(decoder, asked, played(engine, asked))
     assert worst <= LOGPROB_TOLERANCE["bfloat16"], f"log-probabilities differ by {worst:.3g} nats"

@@ -16,6 +16,9 @@ from agentrl_components.sharded.rounds import deal
 
 AIMS = {"mfu_16k": 0.35, "mfu_65k": 0.45}
 
+STORED = 16384
+"""Tokens whose activations fit 80 GB beside this model."""
+
 
 def peak_flops() -> float | None:
     """Peak operations per second of the GPU in bfloat16, by its name. None: not known."""
@@ -29,13 +32,13 @@ def peak_flops() -> float | None:
 
 
 def measure_update(place: Place, tokens: int, *, compiled: bool) -> dict[str, Any]:
-    """Updates of one pack of `tokens` tokens, as episodes of 4,096 tokens, with recomputed
-    activations. Recomputed operations do not count as the model's."""
+    """Updates of one pack of `tokens` tokens, as episodes of 4,096 tokens; of more than `STORED`
+    tokens with recomputed activations. Recomputed operations do not count as the model's."""
     if compiled and compiler(place.device) is None:
         raise Skipped("no compiler is installed")
     longest = 64 if place.cpu else 4096
     tokens = 256 if place.cpu else tokens
-    spec = place.spec("bfloat16", recompute=True, compiled=compiled)
+    spec = place.spec("bfloat16", recompute=tokens > STORED, compiled=compiled)
     rank = Rank(RankSetup(spec=spec, folder=place.folder, device=place.device, rank=0, ranks=1))
     rank.join(free_address())
     rank.open_models()

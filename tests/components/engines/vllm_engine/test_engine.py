@@ -73,9 +73,12 @@ async def bench(tmp_path_factory: pytest.TempPathFactory):
         vllm.append(HeldVllm(*arguments))
         return vllm[0]
 
-    engine = VllmEngine(folder, options, start=start)
-    yield Bench(engine=engine, vllm=vllm[0], model=model, folder=folder)
-    await engine.close()
+    with pytest.MonkeyPatch.context() as environment:
+        # vLLM's default on GPUs, which has another interface of logits processors
+        environment.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")
+        engine = VllmEngine(folder, options, start=start)
+        yield Bench(engine=engine, vllm=vllm[0], model=model, folder=folder)
+        await engine.close()
 
 
 async def test_logprobs_equal_those_of_transformers(bench: Bench):

@@ -80,6 +80,9 @@ class Rank:
     def join(self, address: str) -> None:
         """Join the process group."""
         setup = self._setup
+        if setup.device == "cuda":
+            # Otherwise the mesh chooses a device by the number of the rank.
+            torch.cuda.init()  # type: ignore[no-untyped-call]
         dist.init_process_group(
             "nccl" if setup.device == "cuda" else "gloo",
             init_method=f"tcp://{address}",

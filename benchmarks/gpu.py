@@ -34,33 +34,22 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 import torch
 from gpu_checks import attention, engines, ranks, transfer, update
+from gpu_checks.outcome import Outcome, outcome_of
 from gpu_checks.place import QWEN3_06B, TINY, Place, Skipped, make_model
 
 SECONDS = 600
 """Of all checks together."""
 SHORTEST = 5
 """Seconds with which a check is still begun."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a check ended."""
-
-    name: str
-    status: Literal["ok", "failed", "skipped"]
-    reason: str = ""
-    figures: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
 
 
 def check_device(place: Place) -> dict[str, Any]:
@@ -145,15 +134,11 @@ def write(path: Path, cpu: bool, outcomes: list[Outcome]) -> None:
 
 
 def found(name: str, place: Place) -> dict[str, Any]:
-    """What a check finds, as `{"figures": {...}}`, or `{"skipped": REASON}`, or
-    `{"failed": REASON}`."""
+    """What a check finds, as `{"figures": {...}}`, or `{"skipped": REASON}`."""
     try:
         return {"figures": CHECKS[name](place)}
     except Skipped as skipped:
         return {"skipped": str(skipped)}
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
-        traceback.print_exc()
-        return {"failed": f"{type(error).__name__}: {error}"}
 
 
 def in_process(name: str, place: Place, left: float) -> Outcome:
@@ -183,20 +168,6 @@ def in_process(name: str, place: Place, left: float) -> Outcome:
             os.killpg(child.pid, signal.SIGKILL)  # and what it started
         child.wait()
     return replace(outcome, seconds=time.monotonic() - began)
-
-
-def outcome_of(name: str, code: int, output: str, errors: str) -> Outcome:
-    """How a check ended, from what its process printed."""
-    answers = [line for line in output.splitlines() if line.startswith("{")]
-    answer = json.loads(answers[-1]) if code == 0 and answers else {}
-    if "figures" in answer:
-        return Outcome(name=name, status="ok", figures=answer["figures"])
-    if "skipped" in answer:
-        return Outcome(name=name, status="skipped", reason=answer["skipped"])
-    click.echo(errors, err=True)
-    last = [line for line in errors.splitlines() if line.strip()][-1:]
-    reason = answer.get("failed") or (last[0] if last else f"ended with code {code}")
-    return Outcome(name=name, status="failed", reason=reason)
 
 
 if __name__ == "__main__":

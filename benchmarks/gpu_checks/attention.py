@@ -7,15 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from gpu_checks.place import QWEN3_06B, Place, Skipped, wait
 from torch import Tensor
 
-from agentrl_components.model.packed_attention import (
-    PackedCausal,
-    has_varlen_kernel,
-    varlen_attention,
-)
+from agentrl_components.model.packed_attention import PackedCausal, has_varlen_kernel
 
 LENGTHS = {"skewed": (16, 4096, 24, 700, 120, 1500, 32, 64), "equal": (4096,) * 4}
 TOLERANCE = 2e-2
@@ -46,9 +41,8 @@ def compare(place: Place, lengths: Sequence[int]) -> dict[str, Any]:
     if not has_varlen_kernel(q):
         raise Skipped("needs a GPU of compute capability 8.0 or more")
     attend = PackedCausal(lengths, device)
-    bounds_B1 = F.pad(torch.tensor(lengths, device=device).cumsum(0), (1, 0)).int()
     ways: dict[str, Attention] = {
-        "unpadded": lambda q, k, v: varlen_attention(q, k, v, bounds_B1, max(lengths)),
+        "unpadded": attend.unpadded,
         "padded": attend.padded,
         "chosen": lambda *inputs: attend(0, *inputs),
     }

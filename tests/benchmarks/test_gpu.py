@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,28 @@ def test_all_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path):
     assert skipped - {"vllm_engine", "hand_over"} == {"sleep", "packed_attention"}
     assert found["fsdp_many"]["figures"]["ranks"] == 2
     assert found["fsdp_many"]["figures"]["gradient_difference"] <= 1e-5
+
+
+TRACEBACK = """\
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "gpu.py", line 1, in <module>
+[rank0]: agentrl_components.errors.EngineError: vLLM cannot start
+[rank0]:[W1124 20:48:00 ProcessGroupNCCL.cpp:1] Warning: destroy_process_group() was not called
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "errors", "reason"),
+    [
+        (1, TRACEBACK, "agentrl_components.errors.EngineError: vLLM cannot start"),
+        (1, "Traceback:\nAssertionError: 3 > 2\n", "AssertionError: 3 > 2"),
+        (-6, "loading\nterminate called\n\n", "terminate called"),
+        (-11, "", "ended with code -11"),
+    ],
+)
+def test_the_reason_of_a_failed_check_is_its_exception(code, errors, reason, monkeypatch):
+    monkeypatch.syspath_prepend(GPU.parent)
+    outcome = import_module("gpu_checks.outcome").outcome_of(
+        "sleep", code, '{"figures": {}}\n', errors
+    )
+    assert (outcome.status, outcome.reason) == ("failed", reason)

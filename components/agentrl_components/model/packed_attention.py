@@ -52,13 +52,18 @@ class PackedCausal:
         v_NKD: Tensor,
         rows_S: Tensor | None = None,
     ) -> Tensor:
-        if has_varlen_kernel(q_NHD) and self.padding > dense_speed(q_NHD.device):
-            out_NHD = varlen_attention(q_NHD, k_NKD, v_NKD, self._bounds_B1, self.longest)
-        elif rows_S is not None and self._masks_rows(q_NHD, rows_S):
+        attend = self.padded
+        if has_varlen_kernel(q_NHD):
+            if self.padding > dense_speed(q_NHD.device):
+                attend = self.unpadded
+        elif rows_S is not None and 2 * self._most_rows(rows_S) <= self.longest:
             return self.padded_rows(q_NHD, k_NKD, v_NKD, rows_S)
-        else:
-            out_NHD = self.padded(q_NHD, k_NKD, v_NKD)
+        out_NHD = attend(q_NHD, k_NKD, v_NKD)
         return out_NHD if rows_S is None else out_NHD.index_select(0, rows_S)
+
+    def unpadded(self, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        """Attention output [N, H, D]. Needs `has_varlen_kernel`."""
+        return varlen_attention(q_NHD, k_NKD, v_NKD, self._bounds_B1, self.longest)
 
     def padded(self, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
         """Attention output [N, H, D] with all episodes as long as the longest one."""
@@ -97,10 +102,6 @@ class PackedCausal:
             enable_gqa=heads != k_NKD.shape[1],
         )
         return out_BHQD.transpose(1, 2).reshape(-1, heads, width).index_select(0, slots_S)
-
-    def _masks_rows(self, q_NHD: Tensor, rows_S: Tensor) -> bool:
-        """Whether `padded_rows` is faster than `padded`. The kernels of GPUs take no mask."""
-        return not has_varlen_kernel(q_NHD) and 2 * self._most_rows(rows_S) <= self.longest
 
     def _most_rows(self, rows_S: Tensor) -> int:
         """The largest number of tokens with index `rows_S` that an episode has."""

@@ -115,10 +115,11 @@ class ShardedOptimizer:
 
 def global_norm(gradients: Iterable[Tensor]) -> float:
     """The Euclidean norm of gradients whose rows are divided over the ranks. A collective call."""
-    found = list(gradients)
-    norms = torch._foreach_norm(found, 2, dtype=torch.float64) if found else ()
-    # Copied from the device at once: a copy for each would wait for the device each time.
-    squares = torch.stack(list(norms)).square().tolist() if norms else []
+    squares: list[float] = []
+    if found := list(gradients):
+        norms = torch._foreach_norm(found, 2, dtype=torch.float64)
+        # Copied from the device at once: a copy for each would wait for the device each time.
+        squares = torch.stack(norms).square().tolist()
     total = torch.tensor(sum(squares), dtype=torch.float64)
     if dist.get_world_size() > 1:
         on = total if dist.get_backend() == "gloo" else total.cuda()

@@ -1,5 +1,8 @@
 """One rank with `update.compile`: the gradients of the plain decoder, but for rounding."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from learner_bench import EIGHT
@@ -23,20 +26,26 @@ COMPILED = {"compile": True, "gradientCheckpointing": True}
 def test_gradients_and_scores_are_those_of_the_plain_model(folder, open_rank):
     rank = open_rank(folder, update=COMPILED)
     plain = open_decoder(folder, torch.float32, torch.device("cpu"))
-    some = [example(e, {"weight": e.logprobs[e.mask] * 0 + 1}) for e in EIGHT[:7]]
-    share = deal(some, 16, 1)[0]  # packs of several sizes
-    assert len({len(pack.ids_N) for pack in share.packs}) > 1
+    free = [example(e, {"weight": e.logprobs[e.mask] * 0 + 1}) for e in EIGHT[:7]]
+    confined = [
+        replace(e, allowed=tuple(np.array([t, 3, 4]) for t in e.ids[e.sampled])) for e in free
+    ]
     asked = Imitation(total_weight=21.0, chunk=4)
-    rank.differentiate(asked, share)
-    for pack in share.packs:
-        asked(plain, pack)[0].backward()
-    found = {n: p.grad.full_tensor() for n, p in rank.policy.named_parameters()}
-    wanted = {n: p.grad for n, p in plain.named_parameters()}
-    assert found.keys() == wanted.keys()
-    for name, gradient in wanted.items():
-        assert (found[name] - gradient).abs().max() <= 1e-5 * gradient.abs().max(), name
-    for pack, logprobs_S in zip(share.packs, rank.logprobs(share, reference=False), strict=True):
-        assert torch.allclose(logprobs_S, score(plain, pack, chunk=16)[0], rtol=0, atol=1e-5)
+    for some in (free, [*confined[:4], *free[4:]]):
+        share = deal(some, 16, 1)[0]  # packs of several sizes
+        assert len({len(pack.ids_N) for pack in share.packs}) > 1
+        rank.differentiate(asked, share)
+        plain.zero_grad()
+        for pack in share.packs:
+            asked(plain, pack)[0].backward()
+        found = {n: p.grad.full_tensor() for n, p in rank.policy.named_parameters()}
+        wanted = {n: p.grad for n, p in plain.named_parameters()}
+        assert found.keys() == wanted.keys()
+        for name, gradient in wanted.items():
+            assert (found[name] - gradient).abs().max() <= 1e-5 * gradient.abs().max(), name
+        scored = rank.logprobs(share, reference=False)
+        for pack, logprobs_S in zip(share.packs, scored, strict=True):
+            assert torch.allclose(logprobs_S, score(plain, pack, chunk=16)[0], rtol=0, atol=1e-5)
     # two functions of a layer and one of the head, with and without gradients
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 6
 

@@ -1,6 +1,9 @@
-"""Architectures of Qwen2.5 (arXiv 2412.15115, table 1; vocabularies from the published configs)."""
+"""Architectures of Qwen2.5 (arXiv 2412.15115, table 1; vocabularies from the published configs),
+and of Qwen3-0.6B (arXiv 2505.09388)."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from agentrl_components.model.architecture import Architecture, Rope
 
@@ -42,5 +45,15 @@ QWEN_7B = qwen(
     kv_heads=4,
     vocabulary=152_064,
     tied=False,
+)
+QWEN3_06B = replace(
+    QWEN_3B,
+    family="qwen3",
+    hidden=1024,
+    intermediate=3072,
+    layers=28,
+    kv_heads=8,
+    qkv_bias=False,
+    normed=True,
 )
 TOY = qwen(hidden=128, intermediate=384, layers=4, heads=8, kv_heads=2, vocabulary=64, tied=False)

@@ -21,6 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.model.causal_model import Attend, CausalModel
 from agentrl_components.model.compilation import chosen
+from agentrl_components.model.layer_functions import gated, rms_norm, rotate
 
 
 class Norm(nn.Module):
@@ -32,7 +33,7 @@ class Norm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, (x.shape[-1],), self.weight, self.eps)
+        return rms_norm(x, self.weight, self.eps)
 
 
 class Attention(nn.Module):
@@ -71,7 +72,7 @@ class FeedForward(nn.Module):
         self.down_proj = nn.Linear(shape.intermediate, shape.hidden, bias=bias)
 
     def forward(self, x_NE: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(F.silu(self.gate_proj(x_NE)) * self.up_proj(x_NE))
+        out: Tensor = self.down_proj(gated(self.gate_proj(x_NE), self.up_proj(x_NE)))
         return out
 
 
@@ -207,11 +208,3 @@ class Decoder(CausalModel):
             if name.endswith(("o_proj.weight", "down_proj.weight")):
                 std /= (2 * len(self.model.layers)) ** 0.5
             parameter.normal_(0.0, std, generator=generator)
-
-
-def rotate(x_NHD: Tensor, cos_ND: Tensor, sin_ND: Tensor) -> Tensor:
-    """`x_NHD` with rotary position embedding (arXiv 2104.09864), in Llama's half-split layout."""
-    half = x_NHD.shape[-1] // 2
-    a, b = x_NHD[..., :half], x_NHD[..., half:]
-    cos, sin = cos_ND[:, None], sin_ND[:, None]
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)

@@ -117,7 +117,7 @@ def test_what_we_export_loads_in_transformers_and_gives_the_same_logits(name, tm
     again = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     with torch.no_grad():
         expected = again(input_ids=IDS).logits
-    torch.testing.assert_close(logits(decoder, IDS), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits(decoder, IDS), expected, atol=3e-5, rtol=1e-5)
 
 
 def test_an_older_config_states_its_positions_at_the_top_level(folder):

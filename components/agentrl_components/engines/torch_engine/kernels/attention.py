@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from agentrl_components.engines.torch_engine.kernels.compiled import FUSED, compiled
-from agentrl_components.engines.torch_engine.kernels.layers import dot, exponentiate, rotate
+from agentrl_components.model.kernels.compiled import FUSED, compiled
+from agentrl_components.model.kernels.layers import dot, exponentiate, rotate
 
 LANES = 16
 """A sum over keys is kept in this many parts, which fill the processor's vector registers."""

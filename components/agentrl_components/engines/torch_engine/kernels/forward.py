@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from agentrl_components.engines.torch_engine.batch import Batch
 from agentrl_components.engines.torch_engine.kernels.attention import attend, write
-from agentrl_components.engines.torch_engine.kernels.layers import apply_gate, normalise
 from agentrl_components.engines.torch_engine.kv_cache import SlotCache
 from agentrl_components.model.decoder import Attention, Decoder, FeedForward, Layer, Norm
+from agentrl_components.model.kernels.layers import apply_gate, normalise
 
 Floats = NDArray[np.float32]
 Angles = tuple[Floats, Floats]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from agentrl_components.engines.torch_engine.kernels.attention import softmax
-from agentrl_components.engines.torch_engine.kernels.compiled import FUSED, compiled
-from agentrl_components.engines.torch_engine.kernels.layers import (
+from agentrl_components.model.kernels.compiled import FUSED, compiled
+from agentrl_components.model.kernels.layers import (
     apply_gate,
     exponentiate,
     normalise,

@@ -1,8 +1,8 @@
 """Functions on NumPy arrays that Numba compiles for this processor.
 
-A call of torch takes microseconds, whatever it computes. One forward pass of a small model makes
-hundreds of them, which together take as long as its matrix products. `benchmarks/engine.py` shows
-what the compiled functions are worth.
+A call of torch takes microseconds, whatever it computes, and reads and writes whole arrays. One
+pass of a small model makes hundreds of them, which together take as long as its matrix products.
+`benchmarks/engine.py` and `benchmarks/ablations.py` show what the compiled functions are worth.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from agentrl_components.engines.torch_engine.kernels.compiled import FUSED, REORDERED, compiled
+from agentrl_components.model.kernels.compiled import FUSED, REORDERED, compiled
 
 SMALLEST = -87.0
 """exp(x) of a smaller x is not a normal number; it is taken as exp(-87)."""
@@ -64,17 +64,27 @@ def normalise(
 
 
 @compiled(FUSED)
+def sigmoid(
+    x_F: NDArray[np.float32], out_F: NDArray[np.float32], powers_F: NDArray[np.int32]
+) -> None:
+    """Set `out_F` to 1 / (1 + exp(-x)). `powers_F` is memory for intermediate results."""
+    for f in range(len(x_F)):
+        out_F[f] = min(-x_F[f], np.float32(-SMALLEST))
+    exponentiate(out_F, powers_F)
+    for f in range(len(x_F)):
+        out_F[f] = np.float32(1) / (np.float32(1) + out_F[f])
+
+
+@compiled(FUSED)
 def apply_gate(gate_NF: NDArray[np.float32], up_NF: NDArray[np.float32]) -> None:
     """Multiply `up_NF` by silu(gate) (arXiv 2002.05202)."""
     width = gate_NF.shape[1]
     powers_F = np.empty(width, np.int32)
-    exp_F = np.empty(width, np.float32)
+    share_F = np.empty(width, np.float32)
     for n in range(len(gate_NF)):
+        sigmoid(gate_NF[n], share_F, powers_F)
         for f in range(width):
-            exp_F[f] = min(-gate_NF[n, f], np.float32(-SMALLEST))
-        exponentiate(exp_F, powers_F)
-        for f in range(width):
-            up_NF[n, f] *= gate_NF[n, f] / (np.float32(1) + exp_F[f])
+            up_NF[n, f] *= gate_NF[n, f] * share_F[f]
 
 
 @compiled(FUSED)
@@ -88,7 +98,21 @@ def rotate(
     """Set `out_D` to a head's query or key with rotary position embedding (arXiv 2104.09864), in
     Llama's half-split layout, multiplied by `factor`."""
     half = len(x_D) // 2
+    # One array written in each loop: with two, the compiler does not vectorise it.
     for d in range(half):
-        a, b = x_D[d] * factor, x_D[half + d] * factor
-        out_D[d] = a * cos_D[d] - b * sin_D[d]
-        out_D[half + d] = b * cos_D[d] + a * sin_D[d]
+        out_D[d] = x_D[d] * factor * cos_D[d] - x_D[half + d] * factor * sin_D[d]
+    for d in range(half):
+        out_D[half + d] = x_D[half + d] * factor * cos_D[d] + x_D[d] * factor * sin_D[d]
+
+
+@compiled(FUSED)
+def rotate_heads(
+    x_NHD: NDArray[np.float32],
+    cos_ND: NDArray[np.float32],
+    sin_ND: NDArray[np.float32],
+    out_NHD: NDArray[np.float32],
+) -> None:
+    """Set `out_NHD` to all heads of `x_NHD`, rotated by the angles of their token."""
+    for n in range(len(x_NHD)):
+        for head in range(x_NHD.shape[1]):
+            rotate(x_NHD[n, head], cos_ND[n], sin_ND[n], np.float32(1), out_NHD[n, head])

@@ -9,7 +9,11 @@ from tempfile import TemporaryDirectory
 import ray
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.hand_over.nccl_sender import SamplersClient, Sender
+from agentrl_components.ray_workers.hand_over.nccl_sender import (
+    SamplersClient,
+    Sender,
+    open_sender,
+)
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.workers.pool import keep_freed_memory
@@ -39,7 +43,7 @@ class RankActor(Rank):
         """Form the process group of a hand-over from GPU to GPU, in the place of an earlier one."""
         if self._sender is not None:
             self._sender.close()
-        self._sender = Sender(self, self._setup.rank, address, client)
+        self._sender = open_sender(self, self._setup.rank, address, client)
 
     def send_nccl(self, version: int) -> int:
         """Send all weights to the samplers. Returns their bytes."""

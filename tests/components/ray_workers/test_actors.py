@@ -4,6 +4,8 @@ All tests share one Ray and the same ranks, because each process takes seconds t
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import psutil
 import pytest
@@ -24,14 +26,20 @@ from ray_bench import (
 )
 from spawned_processes import spawned
 
-from agentrl_components.errors import ModelError, SpecError, StoreError, WorkersLostError
+from agentrl_components.errors import (
+    EngineError,
+    ModelError,
+    SpecError,
+    StoreError,
+    WorkersLostError,
+)
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.ray_workers.actors import Actors
 from agentrl_components.ray_workers.calls import results
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
-from agentrl_components.ray_workers.hand_over.nccl_sender import SamplersClient
+from agentrl_components.ray_workers.hand_over.nccl_sender import RankWeights, SamplersClient, Sender
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.samplers import RaySamplers
 
@@ -362,6 +370,49 @@ def test_every_worker_of_every_engine_has_a_rank_of_its_own_in_the_process_group
         {"world_size": 5, "rank_offset": 1},
         {"world_size": 5, "rank_offset": 3},
     ]
+
+
+class BlockedEngine:
+    """Calls its client as vLLM's engine of a trainer does, and broadcasts until it is shut down, as
+    NCCL does if a process of the group does not take part."""
+
+    def __init__(self, client):
+        self.client = client
+        self.ended = Event()
+
+    def send_weights(self):
+        with ThreadPoolExecutor(max_workers=1) as thread:
+            receiving = thread.submit(self.client.update_weights, {"names": []})
+            assert self.ended.wait(30), "the broadcast waits for ever"
+            receiving.result()
+
+    def shutdown(self):
+        self.ended.set()
+
+
+def send_to(ray, sampler):
+    """Send weights to a sampler of a class, over a broadcast that waits for it."""
+    actor = ray.remote(sampler).options(num_cpus=0).remote()
+    client = SamplersClient([actor], tensor_parallel=1)
+    Sender(client, RankWeights(None), BlockedEngine(client)).send(1)
+
+
+def test_a_broadcast_ends_with_the_error_of_an_engine_that_cannot_receive_it(ray):
+    class FullSampler:
+        def receive(self, described):
+            raise EngineError("vLLM cannot load new weights: out of memory")
+
+    with pytest.raises(EngineError, match="out of memory"):
+        send_to(ray, FullSampler)
+
+
+def test_a_broadcast_ends_if_a_sampler_dies_while_it_receives(ray):
+    class DyingSampler:
+        def receive(self, described):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(WorkersLostError, match="a process of the run died"):
+        send_to(ray, DyingSampler)
 
 
 def assert_equal(played, expected):

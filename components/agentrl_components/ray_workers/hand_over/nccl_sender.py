@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ class SamplersClient:
 
     version = 0
     """Version of the weights that are sent."""
+    abort: Callable[[], None] | None = None
+    """Ends a broadcast that is under way. Called if an engine does not receive it."""
 
     def __init__(self, samplers: Sequence[Any], tensor_parallel: int) -> None:
         self._samplers, self._tensor_parallel = list(samplers), tensor_parallel
@@ -43,8 +46,14 @@ class SamplersClient:
         results([sampler.start_update.remote() for sampler in self._samplers])
 
     def update_weights(self, update_info: Mapping[str, Any]) -> None:
-        """Have every engine receive the weights that `update_info` describes."""
-        results([sampler.receive.remote(update_info) for sampler in self._samplers])
+        """Have every engine receive the weights that `update_info` describes. vLLM calls this in a
+        thread, and broadcasts meanwhile: without `abort` it would wait for ever for an engine that
+        has failed, and the error would not be seen."""
+        with ExitStack() as failed:
+            if self.abort is not None:
+                failed.callback(self.abort)
+            results([sampler.receive.remote(update_info) for sampler in self._samplers])
+            failed.pop_all()
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         """Have every engine use the new weights."""
@@ -52,26 +61,29 @@ class SamplersClient:
         results([sampler.finish_update.remote(self.version) for sampler in self._samplers])
 
 
+class TransferEngine(Protocol):
+    """What is used of vLLM's `TrainerWeightTransferEngine`."""
+
+    def send_weights(self) -> None:
+        """Send all weights of the source, and have the client's engines load them."""
+        ...
+
+    def shutdown(self) -> None:
+        """Leave the process group, and end a broadcast that is under way."""
+        ...
+
+
 class Sender:
     """A rank's side of the transfer. All ranks make the same calls."""
 
-    def __init__(self, rank: Rank, number: int, address: str, client: SamplersClient) -> None:
-        """Form the process group. `number` is that of the rank; `address` is where rank 0 and the
-        vLLM workers meet."""
-        from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
-        from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
-
-        host, _, port = address.rpartition(":")
-        self._client, self._source = client, RankWeights(rank)
-        group = NCCLTrainerInitInfo(
-            rank=number, master_address=host, master_port=int(port), world_size=client.members
-        )
-        self._engine = WeightTransferTrainerFactory.trainer_init(
-            group, client=client, source=self._source
-        )
+    def __init__(self, client: SamplersClient, source: RankWeights, engine: TransferEngine) -> None:
+        """`engine` sends the weights of `source`, and calls `client`."""
+        self._client, self._source, self._engine = client, source, engine
+        client.abort = engine.shutdown
 
     def send(self, version: int) -> int:
-        """Send all weights. Returns their bytes."""
+        """Send all weights. Returns their bytes. Raises what an engine raised that did not receive
+        them; then the process group is of no use any more."""
         self._client.version = version
         self._engine.send_weights()
         return self._source.bytes
@@ -79,6 +91,21 @@ class Sender:
     def close(self) -> None:
         """Leave the process group."""
         self._engine.shutdown()
+
+
+def open_sender(rank: Rank, number: int, address: str, client: SamplersClient) -> Sender:
+    """Form the process group. `number` is that of the rank; `address` is where rank 0 and the vLLM
+    workers meet."""
+    from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
+    from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
+
+    host, _, port = address.rpartition(":")
+    group = NCCLTrainerInitInfo(
+        rank=number, master_address=host, master_port=int(port), world_size=client.members
+    )
+    source = RankWeights(rank)
+    engine = WeightTransferTrainerFactory.trainer_init(group, client=client, source=source)
+    return Sender(client, source, engine)
 
 
 class RankWeights:

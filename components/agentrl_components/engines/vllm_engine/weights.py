@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,28 @@ from safetensors import safe_open
 from agentrl_components.errors import EngineError
 
 TIED_HEAD = "lm_head.weight"
-"""Not in the files of a model whose head is tied to the embedding, but in its state dict."""
+"""A head that is tied to the embedding: in the model's state dict, and in the files of some models.
+vLLM takes it from the embedding."""
 LOAD_ERRORS = (ValueError, KeyError, AssertionError, RuntimeError)
 """Exceptions that vLLM raises if weights do not fit its model."""
 
 
 def shapes_in(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Shape of every weight in the folder's safetensors files, by name."""
+    """Shape of every weight in the folder's safetensors files, by name, without a tied head."""
     shapes: dict[str, tuple[int, ...]] = {}
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as shard:
             names = shard.keys()
             shapes |= {name: tuple(shard.get_slice(name).get_shape()) for name in names}
+    if _is_tied(folder):
+        shapes.pop(TIED_HEAD, None)
     return shapes
+
+
+def _is_tied(folder: Path) -> bool:
+    """Whether the head of the folder's model is tied to its embedding."""
+    config = json.loads((folder / "config.json").read_text())
+    return bool(config.get("tie_word_embeddings", False))
 
 
 def check(shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, torch.Tensor]) -> None:

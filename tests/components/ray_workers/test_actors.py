@@ -415,6 +415,31 @@ def test_a_broadcast_ends_if_a_sampler_dies_while_it_receives(ray):
         send_to(ray, DyingSampler)
 
 
+class RecordedTransfer:
+    """A source of weights and an engine that keep the order of their calls."""
+
+    bytes = 12
+
+    def __init__(self):
+        self.calls = []
+
+    def wait(self):
+        self.calls.append("wait for the device")
+
+    def send_weights(self):
+        self.calls.append("send")
+
+    def shutdown(self):
+        self.calls.append("shut down")
+
+
+def test_weights_are_sent_when_the_device_has_computed_them():
+    transfer = RecordedTransfer()
+    sender = Sender(SamplersClient([], tensor_parallel=1), transfer, transfer)
+    assert sender.send(1) == 12
+    assert transfer.calls == ["wait for the device", "send"]
+
+
 def assert_equal(played, expected):
     for share, wanted in zip(played, expected, strict=True):
         for one, other in zip(share, wanted, strict=True):

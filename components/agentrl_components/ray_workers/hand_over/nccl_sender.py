@@ -85,6 +85,7 @@ class Sender:
         """Send all weights. Returns their bytes. Raises what an engine raised that did not receive
         them; then the process group is of no use any more."""
         self._client.version = version
+        self._source.wait()
         self._engine.send_weights()
         return self._source.bytes
 
@@ -119,6 +120,12 @@ class RankWeights:
         """Bytes of all weights."""
         sizes = [math.prod(shape) for shape in self._rank.weight_shapes().values()]
         return sum(sizes) * self._dtype.itemsize
+
+    def wait(self) -> None:
+        """Wait until the device has computed the weights. The first rank reads them on CUDA streams
+        of vLLM's, which do not wait for the stream of the optimizer's last step."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
 
     def metadata(self) -> list[Any]:
         """Name, type and shape of every weight."""

@@ -15,8 +15,11 @@ from agentrl_components.errors import EngineError
 TIED_HEAD = "lm_head.weight"
 """A head that is tied to the embedding: in the model's state dict, and in the files of some models.
 vLLM takes it from the embedding."""
-LOAD_ERRORS = (ValueError, KeyError, AssertionError, RuntimeError)
-"""Exceptions that vLLM raises if weights do not fit its model."""
+LOAD_ERRORS = (ValueError, KeyError, AssertionError, RuntimeError, TimeoutError)
+"""Exceptions that vLLM raises if weights do not fit its model, or do not arrive."""
+RECEIVE_S = 1800.0
+"""How long the worker processes of an engine over several GPUs may take to load what one call
+brings or describes. If one of them fails alone, NCCL makes the others wait for ever."""
 
 
 def shapes_in(folder: Path) -> dict[str, tuple[int, ...]]:
@@ -109,7 +112,7 @@ def load_part(
 
 def receive(update: Mapping[str, Any], engine: Any) -> None:
     """Have the workers load what `update` brings or describes."""
-    engine.collective_rpc("update_weights", kwargs={"update_info": update})
+    engine.collective_rpc("update_weights", timeout=RECEIVE_S, kwargs={"update_info": update})
 
 
 def finish(

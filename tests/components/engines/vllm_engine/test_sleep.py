@@ -25,8 +25,8 @@ class RecordingVllm:
     def wake_up(self, tags):
         self.calls.append(f"wake {tags[0]}")
 
-    def collective_rpc(self, method, kwargs=None):
-        del kwargs
+    def collective_rpc(self, method, timeout=None, kwargs=None):
+        del timeout, kwargs
         self.calls.append(method)
 
     def set_weight_version(self, name):

@@ -7,6 +7,8 @@ import torch
 from safetensors.torch import save_file
 
 from agentrl_components.engines.vllm_engine import weights
+from agentrl_components.engines.vllm_engine.engine import VllmEngine
+from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.errors import EngineError
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -31,3 +33,25 @@ def test_an_update_may_leave_out_the_tied_head_that_the_models_files_hold(shapes
 def test_an_update_has_to_bring_a_head_of_its_own(shapes_of):
     with pytest.raises(EngineError, match=r"lm_head\.weight is missing"):
         weights.check(shapes_of(tied=False), {EMBEDDING: torch.zeros(4, 2)})
+
+
+class StuckWorkers:
+    """vLLM's `LLMEngine` over two processes, of which one waits in NCCL for the other, which has
+    failed. Its calls end when their time is over."""
+
+    def abort_request(self, keys):
+        del keys
+
+    def collective_rpc(self, method, timeout=None, kwargs=None):
+        del kwargs
+        if method == "update_weights":
+            assert timeout is not None, "waits for ever"
+            raise TimeoutError(f"RPC call to {method} timed out.")
+
+
+async def test_an_engine_fails_if_its_workers_do_not_load_the_weights_in_time(shapes_of, tmp_path):
+    shapes_of(tied=True)
+    engine = VllmEngine(tmp_path, VllmOptions(), start=lambda folder, options: StuckWorkers())
+    await engine.start_update()
+    with pytest.raises(EngineError, match="update_weights timed out"):
+        await engine.receive_update({"names": [EMBEDDING]})

@@ -1,6 +1,8 @@
 """Pods comply with the `restricted` Pod Security Standard, and networks are closed."""
 
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -282,6 +284,15 @@ def test_minio_and_mlflow_accept_the_namespaces_with_runs(render: Render) -> Non
     (peer,) = ingress["from"]
     (expression,) = peer["namespaceSelector"]["matchExpressions"]
     assert expression["values"] == ["a", "kubeflow"]
+
+
+def test_the_documentation_has_a_row_for_every_network_policy(render: Render) -> None:
+    values = {"minio": {"enabled": True}, "mlflow": {"enabled": True}}
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    _, _, table = page.partition("| NetworkPolicy | pods |")
+    rows = table.partition("\n\n")[0].splitlines()
+    listed = {name for row in rows[2:] for name in re.findall("`([^`]+)`", row.split("|")[1])}
+    assert listed == {name.removeprefix("kubeflow/") for name in policies(render(values))}
 
 
 def test_network_policies_can_be_disabled(render: Render) -> None:

@@ -22,7 +22,7 @@ demo: $(VENV)/.installed ## Train examples/babyai.yaml, about four minutes on tw
 textcraft: $(VENV)/.installed ## Train examples/textcraft.yaml, about four minutes on two cores
 	$(BIN)/agentrl run examples/textcraft.yaml --root runs/textcraft
 
-test: $(VENV)/.installed vllm services browser ## Run all tests that need no cluster
+test: $(VENV)/.installed vllm services browser ## Run the tests that every change must pass; they need no cluster
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist loadfile --durations 12
 
 # TESTS: folders and options of pytest that select some of them.

@@ -55,7 +55,7 @@ def through_store(trainers: RayTrainers, sampler: Any, folder: Path, version: in
     import ray
 
     store, spool = DirectoryStore(folder / "store"), folder / "spool"
-    path = tensors.pack(trainers.weights(), KEY, spool)
+    path = tensors.pack(dict(trainers.weights()), KEY, spool)
     assert isinstance(path, Path)
     store.put_file(f"{version}/{KEY}", path)
     path.unlink()

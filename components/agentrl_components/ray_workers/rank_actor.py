@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,6 +10,7 @@ from tempfile import TemporaryDirectory
 import ray
 
 from agentrl_components.errors import WorkersLostError
+from agentrl_components.ray_workers.checkpoints.rank_store import RankStore, rank_files
 from agentrl_components.ray_workers.hand_over.nccl_sender import (
     SamplersClient,
     Sender,
@@ -16,17 +18,24 @@ from agentrl_components.ray_workers.hand_over.nccl_sender import (
 )
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.sharded.rank import Rank, RankSetup
+from agentrl_components.storage.files import StoredFile
 from agentrl_components.workers.pool import keep_freed_memory
 
 
 class RankActor(Rank):
-    """`Rank`, and the exchange of checkpoint files with the driver, which may be on another
-    machine. `node` is the driver's machine: there, files are exchanged in a folder."""
+    """`Rank`, and the exchange of checkpoint files: with the store, or with the driver, which may
+    be on another machine. `node` is the driver's machine: there, files are exchanged in a
+    folder."""
 
     def __init__(self, setup: RankSetup, model: ModelFolder) -> None:
         keep_freed_memory()
         super().__init__(replace(setup, folder=model.open(setup.spec)))
         self._sender: Sender | None = None
+        self._store = RankStore(setup.spec.storage)
+
+    def whereabouts(self) -> tuple[str, bool]:
+        """This machine, and whether the store of the run can be opened on it."""
+        return ray.get_runtime_context().get_node_id(), self._store.opens
 
     def take_over(self) -> None:
         """Serve another driver, which opens the models again. Its call comes when those of the last
@@ -50,32 +59,46 @@ class RankActor(Rank):
         assert self._sender is not None
         return self._sender.send(version)
 
+    def put_files(self, prefix: str) -> dict[str, StoredFile]:
+        """Write this rank's part of a checkpoint to the store, under `prefix`. Returns its files by
+        path under it."""
+        return self._store.write(self, prefix)
+
+    def fetch_files(self, files: Mapping[str, StoredFile]) -> Path:
+        """Fetch files of a checkpoint from the store, by path. Returns their folder, until
+        `drop_files`."""
+        return self._store.fetch(files)
+
+    def drop_files(self) -> None:
+        """Remove what was fetched."""
+        self._store.drop()
+
     def write_files(self, folder: Path, node: str) -> dict[str, bytes | None]:
         """Write this rank's part of a checkpoint. Returns the content of its files by path under
         `folder`; None if the driver finds the file there."""
-        shared = ray.get_runtime_context().get_node_id() == node
-        if shared:
-            return {self._place(p): None for ps in self.write(folder).values() for p in ps}
+        if ray.get_runtime_context().get_node_id() == node:
+            return dict.fromkeys(rank_files(self, folder))
         with TemporaryDirectory(prefix="agentrl-") as own:
-            written = self.write(Path(own))
-            return {self._place(p): p.read_bytes() for ps in written.values() for p in ps}
+            return {name: path.read_bytes() for name, path in rank_files(self, Path(own)).items()}
 
     def read_files(
-        self, folder: Path, node: str, contents: dict[str, bytes] | None, *, reference: bool
+        self, folder: Path, node: str, contents: dict[str, bytes], *, reference: bool
     ) -> None:
         """Load what all ranks wrote: from `folder` on the driver's machine, elsewhere from
         `contents` by path under it. `reference`: as the reference policy."""
-        read = self.read_reference if reference else self.read
         if ray.get_runtime_context().get_node_id() == node:
-            read(folder)
+            self.read_folder(folder, reference=reference)
             return
         with TemporaryDirectory(prefix="agentrl-") as own:
-            for name, content in (contents or {}).items():
+            for name, content in contents.items():
                 path = Path(own) / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            read(Path(own))
+            self.read_folder(Path(own), reference=reference)
 
-    @staticmethod
-    def _place(path: Path) -> str:
-        return f"{path.parent.name}/{path.name}"
+    def read_folder(self, folder: Path, *, reference: bool) -> None:
+        """Load what all ranks wrote from a folder of this machine."""
+        if reference:
+            self.read_reference(folder)
+        else:
+            self.read(folder)

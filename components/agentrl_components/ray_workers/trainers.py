@@ -16,18 +16,19 @@ from torch import Tensor
 
 from agentrl_components.errors import StoreError
 from agentrl_components.ray_workers.calls import results, stream
+from agentrl_components.ray_workers.checkpoints.store_shards import FOLDERS, StoreShards
 from agentrl_components.ray_workers.hand_over.buckets import BUCKETS_AHEAD
 from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Reservations
-from agentrl_components.sharded.rank import POLICY, RankSetup
+from agentrl_components.sharded.rank import RankSetup
 from agentrl_components.sharded.rounds import Share, deal
 from agentrl_components.spec import RunSpec
 from agentrl_components.storage import keys
-from agentrl_components.storage.tensors import Files
+from agentrl_components.storage.files import Files
 from agentrl_components.update.objectives import ModelName, Objective, Sums, accumulate
 from agentrl_components.update.packing import Example
-from agentrl_components.update.trainers import Column
+from agentrl_components.update.trainers import Column, Shards
 
 BUCKET_BYTES = 64 << 20
 """Bytes of weights that are handed over at a time."""
@@ -36,9 +37,11 @@ BUCKET_BYTES = 64 << 20
 class RayTrainers:
     """Implements `update.trainers.Trainers` on ranks of FSDP2.
 
-    Packs depend on the examples alone, and gradients are sums over all packs, so the number of
-    ranks changes results only by the rounding of sums in another order. For a given number of ranks
-    they are the same bit for bit on CPUs."""
+    Packs depend on the examples and the number of ranks, and gradients are sums over all packs, so
+    the number of ranks changes results only by the rounding of sums in another order. For a given
+    number of ranks they are the same bit for bit on CPUs."""
+
+    shards: Shards | None
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class RayTrainers:
                 (address,) = results([self._actors[0].meeting_point.remote()])
                 self._all("join", address)
             self._all("open_models")
+            self.shards = self._shards()
             opened.pop_all()
 
     def differentiate(self, objective: Objective, examples: Sequence[Example]) -> Sums:
@@ -106,8 +110,9 @@ class RayTrainers:
     def restore_reference(self, files: Mapping[str, bytes | Path]) -> None:
         self._read(files, reference=True)
 
-    def weights(self) -> dict[str, Tensor]:
-        return dict(item for part in self.buckets() for item in results([part])[0].tensors())
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        for part in self.buckets():
+            yield from results([part])[0].tensors()
 
     def buckets(self, *, adapters: bool = False, limit: int = BUCKET_BYTES) -> Iterator[Any]:
         """References to buckets that hold all weights, or the adapters alone, each as soon as it is
@@ -175,8 +180,7 @@ class RayTrainers:
         ours = {
             name.removeprefix(keys.TRAINER): content
             for name, content in files.items()
-            if name.startswith(f"{keys.TRAINER}{POLICY}/")
-            or name.startswith(f"{keys.TRAINER}critic/")
+            if name.startswith(FOLDERS)
         }
         if not ours:
             raise StoreError(
@@ -197,13 +201,20 @@ class RayTrainers:
                     contents[name] = path.read_bytes()
             import ray
 
-            self._all("read_files", Path(own), self._node, ray.put(contents), reference=reference)
+            given = ray.put(contents) if contents else {}
+            self._all("read_files", Path(own), self._node, given, reference=reference)
+
+    def _shards(self) -> Shards | None:
+        """The ranks' own access to the store, if they are not all on the driver's machine and each
+        can open it."""
+        self._nodes, opens = zip(*self._all("whereabouts"), strict=True)
+        if all(opens) and self._elsewhere():
+            return StoreShards(self._actors, self._nodes)
+        return None
 
     def _elsewhere(self) -> bool:
-        """Whether a rank may be on another machine."""
-        import ray
-
-        return len(ray.nodes()) > 1
+        """Whether a rank is on another machine."""
+        return any(node != self._node for node in self._nodes)
 
     def _all(self, method: str, *arguments: object, **named: object) -> list[Any]:
         """Call a method of every rank with the same arguments."""

@@ -145,7 +145,9 @@ class RunContext(HeldOpen):
         return record
 
     def save(self) -> None:
-        """Save a checkpoint of the run as it stands between two iterations."""
+        """Save a checkpoint of the run as it stands between two iterations, if there is none."""
+        if self.newest_checkpoint == len(self.history):
+            return
         with self.timed("checkpoint"):
             with self._spool() as spool:
                 folder = self.workers.folder
@@ -156,14 +158,14 @@ class RunContext(HeldOpen):
     def resume(self) -> None:
         """Continue from the newest intact checkpoint, if there is one."""
         with self._spool() as spool:
-            found = checkpoint.latest(self.store, self.view.note, spool)
-            if found is None:
-                return
-            self.training = saved_state.restore(found, self.learner)
+            found = saved_state.resume(self.store, self.learner, self.view.note, spool)
+        if found is None:
+            return
+        self.training = found
         if self.spec.warm_start is not None and self.learner.has_reference:
             # The reference policy is the one that the warm start ended with.
             with self._spool() as spool:
-                self.learner.restore_reference(checkpoint.load(self.store, 0, spool).files)
+                saved_state.restore_reference(self.store, self.learner, 0, spool)
         self._note_checkpoint()
         self.resumed = True
         self.journal.truncate(len(self.history))
@@ -173,7 +175,7 @@ class RunContext(HeldOpen):
         """Restore the weights and the optimizer of the checkpoint after `iteration`, and nothing
         else of it: the schedule continues, and random streams are new."""
         with self._spool() as spool:
-            self.learner.restore(checkpoint.load(self.store, iteration + 1, spool).files)
+            saved_state.restore(self.store, self.learner, iteration + 1, spool)
         # An engine that has loaded the discarded weights must not take them for the restored ones.
         self.training.version += 1
         self.training.rolled_back.append(self.history[-1].phase)

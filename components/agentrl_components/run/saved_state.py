@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from agentrl_components.model.load import WEIGHTS
+from agentrl_components.model.load import INDEX
 from agentrl_components.schedule.history import best_checkpoint
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.spec import RunSpec
 from agentrl_components.storage import checkpoint, keys, tensors
 from agentrl_components.storage.checkpoint import Checkpoint
+from agentrl_components.storage.files import Files, StoredFile
 from agentrl_components.storage.store import Store
 from agentrl_components.update.learner import Learner
 
@@ -41,37 +45,71 @@ def save(
 ) -> None:
     """Write a checkpoint of the run as it stands between two iterations. `model_folder` is where
     the configuration and tokenizer files come from. Tensors are written to the folder `spool`
-    first, so that they are not in memory a second time."""
-    files: tensors.Files = _model_files(model_folder)
-    weights = learner.weights()
-    if any(weight.dtype is torch.float32 for weight in weights.values()):
+    first, so that they are not in memory a second time; ranks that have access to the store write
+    theirs to it."""
+    iteration = len(state.history)
+    trainers = learner.trainers
+    types: set[torch.dtype] = set()
+    files = _model_files(model_folder)
+    files |= tensors.pack_weights(_noting_types(trainers.weights(), types), spool)
+    if torch.float32 in types:
         files["config.json"] = _with_float32(files["config.json"])
-    files[WEIGHTS] = tensors.pack(weights, WEIGHTS, spool)
-    files |= learner.state(spool)
-    checkpoint.save(
-        store,
-        Checkpoint(
-            iteration=len(state.history),
-            files=files,
-            progress={
-                "version": state.version,
-                "rolled_back": state.rolled_back,
-                "after_rollback": state.after_rollback,
-                "history": [record.model_dump() for record in state.history],
-            },
-        ),
-    )
+    written: Callable[[], dict[str, StoredFile]] = dict
+    if trainers.shards is None:
+        files |= trainers.state(spool)
+    else:
+        written = partial(trainers.shards.write, keys.checkpoint(iteration))
+    progress = {
+        "version": state.version,
+        "rolled_back": state.rolled_back,
+        "after_rollback": state.after_rollback,
+        "history": [record.model_dump() for record in state.history],
+    }
+    checkpoint.save(store, Checkpoint(iteration=iteration, files=files, progress=progress), written)
 
 
-def restore(found: Checkpoint, learner: Learner) -> TrainingState:
-    """Load weights and optimizer of a checkpoint, and return the rest of its state."""
-    learner.restore(found.files)
+def resume(
+    store: Store, learner: Learner, damaged: Callable[[str], None], spool: Path
+) -> TrainingState | None:
+    """Load weights and optimizer of the newest intact checkpoint, and return the rest of its state.
+    None: there is no checkpoint. `damaged` is called with a message for each newer one that is
+    damaged. Raises `StoreError` if all are."""
+    leave = _left(learner)
+    found = checkpoint.latest(store, damaged, spool, leave, partial(_load, learner))
+    if found is None:
+        return None
     return TrainingState(
         version=found.progress["version"],
         history=[IterationRecord.model_validate(one) for one in found.progress["history"]],
         rolled_back=list(found.progress["rolled_back"]),
         after_rollback=found.progress["after_rollback"],
     )
+
+
+def restore(store: Store, learner: Learner, iteration: int, spool: Path) -> None:
+    """Load weights and optimizer of the checkpoint after `iteration` iterations."""
+    _load(learner, checkpoint.load(store, iteration, spool, _left(learner)))
+
+
+def restore_reference(store: Store, learner: Learner, iteration: int, spool: Path) -> None:
+    """Make the policy of the checkpoint after `iteration` iterations the reference policy."""
+    _load(learner, checkpoint.load(store, iteration, spool, _left(learner)), reference=True)
+
+
+def _left(learner: Learner) -> Callable[[str], bool]:
+    """Which files of a checkpoint the trainers read themselves."""
+    shards = learner.trainers.shards
+    return shards.covers if shards is not None else lambda _: False
+
+
+def _load(learner: Learner, found: Checkpoint, *, reference: bool = False) -> None:
+    trainers = learner.trainers
+    if trainers.shards is not None and found.left:
+        trainers.shards.read(found.left, reference=reference)
+    elif reference:
+        trainers.restore_reference(found.files)
+    else:
+        trainers.restore(found.files)
 
 
 def prune(store: Store, spec: RunSpec, history: list[IterationRecord], best: int) -> None:
@@ -89,7 +127,7 @@ def best_number(spec: RunSpec, history: list[IterationRecord]) -> int:
     return best.iteration + 1 if best is not None else 0
 
 
-def _model_files(folder: Path) -> tensors.Files:
+def _model_files(folder: Path) -> Files:
     """Configuration and tokenizer files of the model folder, without weights."""
     return {
         path.name: path.read_bytes()
@@ -97,9 +135,18 @@ def _model_files(folder: Path) -> tensors.Files:
         if path.is_file()
         and path.suffix not in (".safetensors", ".bin")
         # The folder may be one of our checkpoints, whose manifest lists other files.
-        and path.name not in ("model.safetensors.index.json", keys.MANIFEST)
+        and path.name not in (INDEX, keys.MANIFEST)
         and path.stat().st_size <= MODEL_FILES_LIMIT
     }
+
+
+def _noting_types(
+    weights: Iterable[tuple[str, Tensor]], types: set[torch.dtype]
+) -> Iterator[tuple[str, Tensor]]:
+    """The weights, whose types are added to `types`."""
+    for name, weight in weights:
+        types.add(weight.dtype)
+        yield name, weight
 
 
 def _with_float32(config: bytes | Path) -> bytes | Path:

@@ -198,12 +198,10 @@ class Rank:
         """The policy's weights, named as transformers names them, with adapters merged; or the
         `adapters` alone, named as peft names them. Gathered weight by weight; only the first rank
         yields them."""
-        first = self._setup.rank == 0
         gathered = self._full_adapters() if adapters else self.full_weights()
-        weights = ((name, tensor.cpu()) for name, tensor in gathered)
-        if first:
-            yield from buckets(weights, limit)
-        for _ in weights:  # the other ranks take part in gathering
+        if self._setup.rank == 0:
+            yield from buckets(((name, tensor.cpu()) for name, tensor in gathered), limit)
+        for _ in gathered:  # the other ranks take part in gathering
             pass
 
     def full_weights(self) -> Iterator[tuple[str, Tensor]]:

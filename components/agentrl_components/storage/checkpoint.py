@@ -8,17 +8,19 @@ is incomplete and ignored. `tensors` writes and reads the files with tensors.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from agentrl_components.errors import AbsentError, StoreError
+from agentrl_components.storage import files as stored_files
 from agentrl_components.storage import keys
+from agentrl_components.storage.files import DamagedError, Digest, Files, StoredFile
 from agentrl_components.storage.store import Store
 
 PROGRESS = keys.TRAINER + "progress.json"
@@ -36,61 +38,74 @@ class Checkpoint:
     """Content by file name; a path if the content is too large for memory."""
     progress: Mapping[str, Any]
     """JSON data: random states, cursors, history, position in the schedule."""
+    left: Mapping[str, StoredFile] = field(default_factory=dict)
+    """Files that were left in the store, by name."""
 
 
-class _DamagedError(StoreError):
-    """The bytes in the store differ from those that were written."""
-
-
-def save(store: Store, checkpoint: Checkpoint) -> None:
+def save(
+    store: Store,
+    checkpoint: Checkpoint,
+    written_elsewhere: Callable[[], Mapping[str, StoredFile]] = dict,
+) -> None:
     """Write `checkpoint`, with its manifest last.
 
     An incomplete or damaged checkpoint of the same iteration is replaced. An intact one with the
     same content is kept.
 
+    Args:
+        written_elsewhere: has other processes write further files under the checkpoint's prefix,
+            and returns them by name. Called when that can begin.
+
     Raises:
         StoreError: there is an intact checkpoint of the iteration with other content.
     """
     prefix = keys.checkpoint(checkpoint.iteration)
-    files: dict[str, bytes | Path] = dict(checkpoint.files)
+    kept = store.exists(prefix + keys.MANIFEST) and _intact(store, checkpoint.iteration)
+    if not kept:
+        _remove(store, checkpoint.iteration)
+    stored = {name: file.digest for name, file in written_elsewhere().items()}
+    files: Files = dict(checkpoint.files)
     files[PROGRESS] = json.dumps(checkpoint.progress, sort_keys=True).encode()
-    manifest = json.dumps(
-        {
-            "format": _FORMAT,
-            "iteration": checkpoint.iteration,
-            "files": {name: _size_and_hash(files[name]) for name in sorted(files)},
-        },
-        indent=1,
-    ).encode()
-    if store.exists(prefix + keys.MANIFEST) and _intact(store, checkpoint.iteration):
-        store.put(prefix + keys.MANIFEST, manifest)
-        return
-    _remove(store, checkpoint.iteration)
-    with ThreadPoolExecutor(_WRITERS) as writers:
-        # Most of the time is spent waiting for I/O, so the files are written in parallel.
-        for write in [writers.submit(_put, store, prefix + name, files[name]) for name in files]:
-            write.result()
-    store.put(prefix + keys.MANIFEST, manifest)
+    if kept:
+        stored |= {name: Digest.of(content) for name, content in files.items()}
+    else:
+        stored |= _written(store, prefix, files)
+    manifest = {
+        "format": _FORMAT,
+        "iteration": checkpoint.iteration,
+        "files": {name: stored[name].as_json() for name in sorted(stored)},
+    }
+    store.put(prefix + keys.MANIFEST, json.dumps(manifest, indent=1).encode())
 
 
-def load(store: Store, iteration: int, spool: Path | None = None) -> Checkpoint:
+def load(
+    store: Store,
+    iteration: int,
+    spool: Path | None = None,
+    leave: Callable[[str], bool] = lambda _: False,
+) -> Checkpoint:
     """The checkpoint after `iteration` iterations, verified against its hashes.
 
     If `spool`, an existing folder, is given, the files are streamed into it and `files` contains
-    their paths. Otherwise their content is in memory.
+    their paths. Otherwise their content is in memory. Files whose name `leave` accepts are neither
+    read nor verified.
 
     Raises:
         StoreError: a file is missing or damaged; names its key.
     """
-    files: dict[str, bytes | Path] = {}
+    files: Files = {}
+    left: dict[str, StoredFile] = {}
     progress: Mapping[str, Any] = {}
     for name, expected in _manifest(store, iteration).items():
+        if leave(name):
+            left[name] = expected
+            continue
         content = _verified_content(store, iteration, name, expected, spool)
         if name == PROGRESS:
             progress = json.loads(content if isinstance(content, bytes) else content.read_bytes())
         else:
             files[name] = content
-    return Checkpoint(iteration=iteration, files=files, progress=progress)
+    return Checkpoint(iteration=iteration, files=files, progress=progress, left=left)
 
 
 def progress(store: Store, iteration: int) -> Mapping[str, Any]:
@@ -105,20 +120,30 @@ def progress(store: Store, iteration: int) -> Mapping[str, Any]:
 
 
 def latest(
-    store: Store, damaged: Callable[[str], None], spool: Path | None = None
+    store: Store,
+    damaged: Callable[[str], None],
+    spool: Path | None = None,
+    leave: Callable[[str], bool] = lambda _: False,
+    use: Callable[[Checkpoint], object] = lambda _: None,
 ) -> Checkpoint | None:
-    """The newest complete and intact checkpoint. None: no checkpoint is complete.
+    """The newest complete and intact checkpoint, as `load` returns it. None: no checkpoint is
+    complete.
 
-    `damaged` is called with a message for each newer damaged checkpoint.
+    Args:
+        damaged: called with a message for each newer damaged checkpoint.
+        use: called with each checkpoint until it raises no `DamagedError`, as it may because of
+            files that were left in the store.
 
     Raises:
         StoreError: all complete checkpoints are damaged. Starting again would discard the run.
     """
-    last: _DamagedError | None = None
+    last: DamagedError | None = None
     for iteration in reversed(complete(store)):
         try:
-            return load(store, iteration, spool)
-        except _DamagedError as error:
+            found = load(store, iteration, spool, leave)
+            use(found)
+            return found
+        except DamagedError as error:
             damaged(str(error))
             last = error
     if last is not None:
@@ -158,11 +183,15 @@ def prune(store: Store, keep_last: int, keep: AbstractSet[int] = frozenset()) ->
     return removed
 
 
-def _put(store: Store, key: str, content: bytes | Path) -> None:
-    if isinstance(content, Path):
-        store.put_file(key, content)
-    else:
-        store.put(key, content)
+def _written(store: Store, prefix: str, files: Files) -> dict[str, Digest]:
+    """Write files under `prefix`. Returns their digests by name."""
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        # Most of the time is spent waiting for I/O, so the files are written in parallel.
+        puts = {
+            name: writers.submit(stored_files.put, store, prefix + name, content)
+            for name, content in files.items()
+        }
+        return {name: put.result().digest for name, put in puts.items()}
 
 
 def _remove(store: Store, iteration: int) -> None:
@@ -174,54 +203,44 @@ def _remove(store: Store, iteration: int) -> None:
 
 
 def _intact(store: Store, iteration: int) -> bool:
-    try:
-        for name, expected in _manifest(store, iteration).items():
-            _verified_content(store, iteration, name, expected, None)
-    except _DamagedError:
-        return False
+    with TemporaryDirectory(prefix="agentrl-") as folder:
+        try:
+            for name, expected in _manifest(store, iteration).items():
+                content = _verified_content(store, iteration, name, expected, Path(folder))
+                assert isinstance(content, Path)  # in the folder
+                content.unlink()
+        except DamagedError:
+            return False
     return True
 
 
-def _manifest(store: Store, iteration: int) -> dict[str, dict[str, Any]]:
+def _manifest(store: Store, iteration: int) -> dict[str, StoredFile]:
+    """The files of a checkpoint by name."""
     key = keys.checkpoint(iteration, keys.MANIFEST)
     try:
         manifest = json.loads(store.get(key))
-        files: dict[str, dict[str, Any]] = manifest["files"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise _DamagedError(f"{key}: in {store.url}: damaged: not a manifest") from error
+        files = {
+            name: StoredFile(key=keys.checkpoint(iteration, name), digest=Digest(**about))
+            for name, about in manifest["files"].items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{key}: in {store.url}: damaged: not a manifest") from error
     if manifest.get("format") != _FORMAT:
         raise StoreError(f"{key}: in {store.url}: written by another version of AgentRL")
     return files
 
 
 def _verified_content(
-    store: Store, iteration: int, name: str, expected: Mapping[str, Any], folder: Path | None
+    store: Store, iteration: int, name: str, expected: StoredFile, folder: Path | None
 ) -> bytes | Path:
-    key = keys.checkpoint(iteration, name)
-    content: bytes | Path
     try:
         if folder is None:
-            content = store.get(key)
-        else:
-            content = folder / name
-            content.parent.mkdir(parents=True, exist_ok=True)
-            store.get_file(key, content)
+            content = store.get(expected.key)
+            stored_files.verify(store, expected, content)
+            return content
+        stored_files.fetch(store, expected, folder / name)
+        return folder / name
     except AbsentError as error:
         if not store.exists(keys.checkpoint(iteration, keys.MANIFEST)):
             raise  # not damaged: another process pruned the checkpoint in the meantime
-        raise _DamagedError(f"{key}: in {store.url}: damaged: missing") from error
-    found = _size_and_hash(content)
-    if found != expected:
-        raise _DamagedError(
-            f"{key}: in {store.url}: damaged: {found['size']} bytes with sha256"
-            f" {found['sha256'][:12]}, expected {expected['size']} with {expected['sha256'][:12]}"
-        )
-    return content
-
-
-def _size_and_hash(content: bytes | Path) -> dict[str, Any]:
-    if isinstance(content, bytes):
-        return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    with content.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-    return {"size": content.stat().st_size, "sha256": digest.hexdigest()}
+        raise DamagedError(f"{expected.key}: in {store.url}: damaged: missing") from error

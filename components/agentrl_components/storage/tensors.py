@@ -7,7 +7,7 @@ as paths, so that a large model is not in memory twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,11 +18,13 @@ from safetensors.torch import load as load_bytes
 from safetensors.torch import save as save_bytes
 from safetensors.torch import save_file
 
+from agentrl_components.storage.files import Files
 from agentrl_components.storage.keys import TRAINER
 
-Files = dict[str, bytes | Path]
-
 WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+WEIGHT_FILE_BYTES = 2 << 30
+"""Largest file of weights. One file is in memory while it is written."""
 CONFIG = "config.json"
 _ALIASES = "aliases"
 
@@ -65,6 +67,41 @@ def pack(state: Mapping[str, torch.Tensor], name: str, spool: Path | None = None
     save_file(unique, path, metadata)
     sort_metadata(path)
     return path
+
+
+def pack_weights(
+    weights: Iterable[tuple[str, torch.Tensor]], spool: Path, limit: int = WEIGHT_FILE_BYTES
+) -> Files:
+    """The files of weights that arrive one after another, as transformers names them: one file, or
+    several of at most `limit` bytes (a larger weight has one of its own) and their index."""
+    paths: list[Path] = []
+    places: dict[str, int] = {}
+    some: dict[str, torch.Tensor] = {}
+    total = size = 0
+
+    def write() -> None:
+        nonlocal some, size
+        places.update(dict.fromkeys(some, len(paths)))
+        path = pack(some, f"part-{len(paths)}.safetensors", spool)
+        assert isinstance(path, Path)  # in the folder
+        paths.append(path)
+        some, size = {}, 0
+
+    for name, weight in weights:
+        if some and size + weight.nbytes > limit:
+            write()
+        some[name] = weight
+        size, total = size + weight.nbytes, total + weight.nbytes
+    write()
+    if len(paths) == 1:
+        return {WEIGHTS: paths[0]}
+    names = [f"model-{n + 1:05}-of-{len(paths):05}.safetensors" for n in range(len(paths))]
+    index = {
+        "metadata": {"total_size": total},
+        "weight_map": {name: names[place] for name, place in sorted(places.items())},
+    }
+    files: Files = dict(zip(names, paths, strict=True))
+    return files | {INDEX: json.dumps(index, indent=1).encode()}
 
 
 def sort_metadata(path: Path) -> None:

@@ -8,17 +8,14 @@ Legend: T tokens of an episode, S sampled tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
-from torch import Tensor
 
 from agentrl_components.schedule.learning_rate import critic_learning_rate
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import RunSpec
-from agentrl_components.storage.tensors import Files
 from agentrl_components.trajectory.record import Ending, Trajectory
 from agentrl_components.update.advantages.episodes import EpisodeView
 from agentrl_components.update.advantages.registry import (
@@ -107,27 +104,10 @@ class Learner:
         self.trainers.clear_moments("policy")
         self.trainers.set_start()
 
-    def weights(self) -> dict[str, Tensor]:
-        """The policy's weights, as `Trainers.weights` gives them."""
-        return self.trainers.weights()
-
-    def state(self, spool: Path | None = None) -> Files:
-        """Master weights and optimizer state, as files of a checkpoint: in the folder `spool`, or
-        in memory without one."""
-        return self.trainers.state(spool)
-
-    def restore(self, files: Mapping[str, bytes | Path]) -> None:
-        """Load what `state` returned."""
-        self.trainers.restore(files)
-
     @property
     def has_reference(self) -> bool:
         """Whether the loss has a KL penalty towards a reference policy."""
         return self.spec.algorithm.kl.coefficient > 0
-
-    def restore_reference(self, files: Mapping[str, bytes | Path]) -> None:
-        """Make the policy that is saved in `files` the reference policy."""
-        self.trainers.restore_reference(files)
 
     def _metrics(
         self, examples: Sequence[Example], sums: Sums, norms: Sequence[float], rate: float

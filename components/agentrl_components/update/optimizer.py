@@ -15,6 +15,7 @@ from torch import Tensor
 from agentrl_components.errors import StoreError
 from agentrl_components.spec import Update
 from agentrl_components.storage import keys, tensors
+from agentrl_components.storage.files import Files
 from agentrl_components.update.adamw import AdamW
 from agentrl_components.update.flat_parameters import FlatParameters
 
@@ -50,7 +51,7 @@ class Optimizer:
         """Reset AdamW's moments, as needed when the objective changes."""
         self.adamw.clear()
 
-    def state(self, name: str, spool: Path | None = None) -> tensors.Files:
+    def state(self, name: str, spool: Path | None = None) -> Files:
         """Master weights and moments as files of a checkpoint: in the folder `spool`, or in memory
         without one."""
         master = f"{keys.TRAINER}{name}-master.safetensors"

@@ -10,7 +10,7 @@ Legend: S sampled tokens of an example.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from agentrl_components.storage.tensors import Files
+from agentrl_components.storage.files import Files, StoredFile
 from agentrl_components.update.objectives import ModelName, Objective, Sums
 from agentrl_components.update.packing import Example
 
@@ -26,10 +26,30 @@ Column = NDArray[np.float32]
 """One number per sampled token of an example [S]."""
 
 
+class Shards(Protocol):
+    """Files of a checkpoint that ranks on several machines write to the store and read from it."""
+
+    def write(self, prefix: str) -> dict[str, StoredFile]:
+        """Write master weights and optimizer state under `prefix`. Returns the files by name."""
+        ...
+
+    def covers(self, name: str) -> bool:
+        """Whether the ranks read this file of a checkpoint themselves."""
+        ...
+
+    def read(self, files: Mapping[str, StoredFile], *, reference: bool) -> None:
+        """Load what `write` wrote; `reference`: the policy in it, as the reference policy. Raises
+        `DamagedError` if a file is missing or damaged, and then nothing was loaded."""
+        ...
+
+
 class Trainers(Protocol):
     """Differentiates objectives and takes optimizer steps.
 
     The policy always exists; the critic exists if the algorithm needs one."""
+
+    shards: Shards | None
+    """None: the files of a checkpoint pass through this process, by `state` and `restore`."""
 
     def differentiate(self, objective: Objective, examples: Sequence[Example]) -> Sums:
         """Set the gradient of `objective.model` to that of `objective`, summed over `examples`.
@@ -66,8 +86,9 @@ class Trainers(Protocol):
         """Make the policy that is saved in `files` the reference policy."""
         ...
 
-    def weights(self) -> dict[str, Tensor]:
-        """The policy's weights on the CPU, named as transformers names them, adapters merged."""
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """The policy's weights on the CPU, named as transformers names them, adapters merged. What
+        is not asked for yet need not be in memory."""
         ...
 
     def state(self, spool: Path | None = None) -> Files:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from agentrl_components.model.load import export_weights
 from agentrl_components.spec import RunSpec
-from agentrl_components.storage.tensors import Files
+from agentrl_components.storage.files import Files
 from agentrl_components.update.flat_parameters import LANES
 from agentrl_components.update.objectives import ModelName, Objective, Sums, accumulate
 from agentrl_components.update.optimizer import Optimizer, saved_weights
 from agentrl_components.update.packing import Example, Pack, pack, plan
-from agentrl_components.update.trainers import Column
+from agentrl_components.update.trainers import Column, Shards
 from agentrl_components.workers.pool import WorkerPool
 from agentrl_components.workers.worker import Worker
 
@@ -27,6 +27,8 @@ class PoolTrainers:
     Packs are assigned to `LANES` gradient lanes by their lengths alone, a lane is computed by one
     worker, and lanes are summed in a fixed order, so results are bit for bit independent of the
     number of workers. Weights and gradients are vectors in memory that all workers share."""
+
+    shards: Shards | None = None
 
     def __init__(self, spec: RunSpec, lead: Worker, pool: WorkerPool) -> None:
         """`lead` is this process's worker, whose vectors the workers of `pool` share."""
@@ -63,7 +65,7 @@ class PoolTrainers:
             trunk = self._lead.values.split(self._lead.values.shared.vector)
             decoder = self._lead.critic.decoder
             names = {decoder.saved_name(n): n for n, _ in decoder.named_parameters()}
-            for name, weight in self.weights().items():
+            for name, weight in self.weights():
                 trunk[f"decoder.{names[name]}"].copy_(weight)
 
     @torch.no_grad()
@@ -72,9 +74,9 @@ class PoolTrainers:
         if reference is not None:
             reference.copy_(saved_weights(files, "optimizer"))
 
-    def weights(self) -> dict[str, Tensor]:
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
         self._lead.policy.refresh()
-        return export_weights(self._lead.decoder)
+        yield from export_weights(self._lead.decoder).items()
 
     def state(self, spool: Path | None = None) -> Files:
         files = self.policy.state("optimizer", spool)

@@ -136,10 +136,10 @@ def test_gradient_norms_of_20_updates_are_those_of_one_process(sharded, plain):
 
 @both
 def test_the_same_updates_give_the_same_bits(sharded, start):
-    first, weights = train(sharded, SPEC, 3), sharded.weights()
+    first, weights = train(sharded, SPEC, 3), dict(sharded.weights())
     sharded.restore(start)
     assert train(sharded, SPEC, 3) == first
-    again = sharded.weights()
+    again = dict(sharded.weights())
     assert all(torch.equal(again[name], tensor) for name, tensor in weights.items())
 
 
@@ -155,9 +155,9 @@ def test_logprobs_come_in_the_order_of_the_examples(sharded, plain):
 def test_a_checkpoint_of_four_ranks_goes_on_with_two(two, four, start, tmp_path):
     four.restore(start)
     train(four, SPEC, 2)
-    files, weights = four.state(tmp_path), four.weights()
+    files, weights = four.state(tmp_path), dict(four.weights())
     two.restore(files)
-    assert all(torch.equal(two.weights()[name], tensor) for name, tensor in weights.items())
+    assert all(torch.equal(dict(two.weights())[name], tensor) for name, tensor in weights.items())
     assert train(two, SPEC, 2, seed=5) == pytest.approx(train(four, SPEC, 2, seed=5), rel=1e-6)
 
 
@@ -170,11 +170,13 @@ def test_a_checkpoint_of_four_ranks_goes_on_with_one_and_opens_in_transformers(
 
     four.restore(start)
     train(four, SPEC, 2)
-    files, weights = four.state(tmp_path), four.weights()
+    files, weights = four.state(tmp_path), dict(four.weights())
     one = open_trainers(SPEC, model, 1)
     try:
         one.restore(files)
-        assert all(torch.equal(one.weights()[name], tensor) for name, tensor in weights.items())
+        assert all(
+            torch.equal(dict(one.weights())[name], tensor) for name, tensor in weights.items()
+        )
         expected = train(four, SPEC, 2, seed=5)
         assert train(one, SPEC, 2, seed=5) == pytest.approx(expected, rel=1e-6)
     finally:
@@ -225,7 +227,7 @@ def test_samplers_play_the_trainers_weights_and_a_dead_one_is_replaced(two, star
     two.restore(start)
     train(two, SPEC, 2)
     plain.worker.policy.shared.vector.copy_(
-        torch.cat([two.weights()[n].flatten() for n, _ in plain.worker.policy._named])
+        torch.cat([dict(two.weights())[n].flatten() for n, _ in plain.worker.policy._named])
     )
     shares = [jobs(4)[:2], jobs(4)[2:]]
     expected = [plain.worker.play(share, RULES, 1) for share in shares]
@@ -235,7 +237,7 @@ def test_samplers_play_the_trainers_weights_and_a_dead_one_is_replaced(two, star
     try:
         assert_equal(samplers.play(shares, RULES, 1), expected)
         (hand_over,) = samplers.handed_over
-        assert hand_over.bytes == sum(t.nbytes for t in two.weights().values())
+        assert hand_over.bytes == sum(t.nbytes for t in dict(two.weights()).values())
         os.kill(pid(samplers.actors[1]), signal.SIGKILL)
         assert_equal(samplers.play(shares, RULES, 1), expected)
         assert samplers.replaced == 1

@@ -102,7 +102,7 @@ def test_a_dead_vllm_engine_is_replaced_and_its_episodes_are_played_again(folder
             assert_same(once, wanted)
         assert samplers.replaced == 1, samplers.last_death
         (hand_over,) = samplers.handed_over
-        assert hand_over.bytes == sum(t.nbytes for t in trainers.weights().values())
+        assert hand_over.bytes == sum(t.nbytes for t in dict(trainers.weights()).values())
     finally:
         trainers.close()
 
@@ -135,7 +135,7 @@ def test_an_engine_over_two_processes_gives_the_replies_of_one(folder):
         (played,), samplers = play(split, folder, trainers, False)
         assert_same(played, wanted)
         (hand_over,) = samplers.handed_over
-        assert hand_over.bytes == sum(t.nbytes for t in trainers.weights().values())
+        assert hand_over.bytes == sum(t.nbytes for t in dict(trainers.weights()).values())
     finally:
         trainers.close()
 

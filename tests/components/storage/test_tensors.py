@@ -1,5 +1,6 @@
 """Tensors are restored bit-identically, and transformers can load the saved model."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,46 @@ def test_spooled_files_have_the_same_bytes_and_do_not_depend_on_the_folder(tmp_p
     back = tensors.unpack(spooled)
     spooled.write_bytes(b"")  # a mapped tensor would be lost
     assert all(torch.equal(back[name], tensor) for name, tensor in state.items())
+
+
+def test_weights_of_one_file_are_one_file(tmp_path: Path) -> None:
+    weights = {"a": torch.ones(4), "b": torch.zeros(2, 2)}
+    files = tensors.pack_weights(weights.items(), tmp_path, limit=32)
+    assert list(files) == ["model.safetensors"]
+
+
+def test_larger_weights_are_files_of_at_most_the_limit_and_an_index(tmp_path: Path) -> None:
+    """Of 16, 8, 40 and 8 bytes, with a limit of 24: the third has a file of its own."""
+    weights = [("b", 4), ("a", 2), ("large", 10), ("c", 2)]
+    stream = ((name, torch.full((size,), float(size))) for name, size in weights)
+    files = tensors.pack_weights(stream, tmp_path, limit=24)
+    index = json.loads(bytes(files.pop("model.safetensors.index.json")))
+    assert index == {
+        "metadata": {"total_size": 72},
+        "weight_map": {
+            "a": "model-00001-of-00003.safetensors",
+            "b": "model-00001-of-00003.safetensors",
+            "c": "model-00003-of-00003.safetensors",
+            "large": "model-00002-of-00003.safetensors",
+        },
+    }
+    assert {name: sorted(tensors.unpack(content)) for name, content in files.items()} == {
+        "model-00001-of-00003.safetensors": ["a", "b"],
+        "model-00002-of-00003.safetensors": ["large"],
+        "model-00003-of-00003.safetensors": ["c"],
+    }
+
+
+def test_transformers_opens_weights_of_several_files(tmp_path: Path) -> None:
+    model = tiny_llama(tied=True)
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    state = {name: t for name, t in model.state_dict().items() if name != "lm_head.weight"}
+    files = tensors.pack_weights(state.items(), spool, limit=4096)
+    assert len(files) > 2
+    for name, content in files.items():
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.read_bytes())
+    model.config.save_pretrained(tmp_path)
+    again = LlamaForCausalLM.from_pretrained(tmp_path)
+    assert all(torch.equal(t, again.state_dict()[name]) for name, t in state.items())

@@ -254,7 +254,7 @@ def test_after_a_warm_start_the_critic_begins_with_its_weights(folder, model):
         bench.learner.imitate(demonstrations(), 0.01)
         bench.learner.set_start()
         trunk = bench.worker.critic.decoder.state_dict()
-        weights = bench.trainers.weights()
+        weights = dict(bench.trainers.weights())
     assert trunk.keys() == weights.keys()
     for name, weight in weights.items():
         assert torch.equal(trunk[name], weight), name
@@ -273,7 +273,7 @@ def test_bfloat16_keeps_float32_masters(folder):
 def test_exported_bfloat16_weights_are_those_after_the_last_step(folder):
     with Bench(folder, model={"dtype": "bfloat16"}) as bench:
         bench.update(as_sampled(bench, GROUP), rate=0.1)
-        exported_weights = bench.trainers.weights()
+        exported_weights = dict(bench.trainers.weights())
         masters = bench.worker.policy.split(bench.vector)
     for name, master in masters.items():
         assert torch.equal(exported_weights[name], master.to(torch.bfloat16)), name

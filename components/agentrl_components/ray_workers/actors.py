@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from agentrl_components.errors import ModelError, WorkersLostError
-from agentrl_components.model import architecture
+from agentrl_components.model.shape import read_shape
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
@@ -110,7 +110,7 @@ def _check_heads(spec: RunSpec, model: ModelFolder) -> None:
     samplers = spec.compute.samplers
     if samplers is None or samplers.tensor_parallel == 1:
         return
-    heads = architecture.read(model.path).heads
+    heads = read_shape(model.path, spec.model.implementation).heads
     if heads % samplers.tensor_parallel:
         raise ModelError(
             f"spec.compute.samplers.tensorParallel: {samplers.tensor_parallel} does not divide the "

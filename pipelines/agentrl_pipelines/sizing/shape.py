@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentrl_components.errors import ArchitectureError, ModelError
-from agentrl_components.model.architecture import Architecture, Rope, read
+from agentrl_components.errors import ModelError
+from agentrl_components.model.architecture import Architecture, Rope
+from agentrl_components.model.shape import read_shape
 from agentrl_components.spec import Model
 
 TINY_VOCABULARY = 512
@@ -21,35 +22,17 @@ def shape_of(model: Model, config: Path | None = None) -> Architecture:
     """
     scheme, _, rest = model.source.partition("://")
     if config is not None:
-        return _read(config, model)
+        return read_shape(config, model.implementation)
     if scheme == "tiny":
         return _tiny(model)
     if scheme == "file":
-        return _read(Path(rest), model)
+        return read_shape(Path(rest), model.implementation)
     if scheme == "hf":
-        return _read(_download(model, rest), model)
+        return read_shape(_download(model, rest), model.implementation)
     raise ModelError(
         f"{model.source}: its config.json is not read from there; give a folder that has it with "
         "--config"
     )
-
-
-def _read(folder: Path, model: Model) -> Architecture:
-    """The architecture of the built-in decoder, or the sizes that transformers states."""
-    if model.implementation != "transformers":
-        try:
-            return read(folder)
-        except ArchitectureError:
-            if model.implementation == "native":
-                raise
-    try:
-        from agentrl_components.model.foreign import counted
-    except ImportError as error:
-        raise ModelError(
-            f"{folder / 'config.json'}: only transformers has this architecture, and it is not "
-            "installed; install agentrl[train]"
-        ) from error
-    return counted(folder)
 
 
 def _download(model: Model, name: str) -> Path:

@@ -54,6 +54,9 @@ FIELDS = {
     "update": {"learningRate": 1e-3, "miniBatch": 4, "microBatchTokens": 90},
 }
 SPEC = spec(**FIELDS)
+NEOX = """{"model_type": "gpt_neox", "vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 3,
+"num_attention_heads": 4, "intermediate_size": 64}"""
+"""An architecture that the built-in decoder does not have."""
 
 
 @pytest.fixture(scope="module")
@@ -474,6 +477,14 @@ def test_tensor_parallel_that_does_not_divide_a_models_heads_is_refused(model):
     field = r"spec\.compute\.samplers\.tensorParallel: 2 does not divide the 3 heads"
     with pytest.raises(ModelError, match=field):
         Actors(spec(**FIELDS, compute=split), model, trains=True)
+
+
+def test_heads_of_a_model_of_transformers_are_those_of_its_config(tmp_path):
+    (tmp_path / "config.json").write_text(NEOX)
+    split = {"ray": "embedded", "samplers": {"gpus": 3, "tensorParallel": 3}}
+    foreign = ModelFolder(path=tmp_path, vocabulary=())
+    with pytest.raises(ModelError, match="3 does not divide the 4 heads"):
+        Actors(spec(**FIELDS, compute=split), foreign, trains=True)
 
 
 def test_a_trainer_that_was_killed_is_reported(two):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
 from agentrl_components.errors import ModelError
@@ -35,7 +33,7 @@ def worker_count(compute: Compute) -> int:
     """How many workers there are: on a GPU one, in this process."""
     if device(compute) != "cpu":
         return 1
-    return compute.workers or min(2, os.cpu_count() or 1)
+    return compute.processes
 
 
 def device(compute: Compute) -> str:

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from agentrl_components.spec import AgentRLRun
 from agentrl_pipelines.sizing.devices import GIB
-from agentrl_pipelines.sizing.plan import Plan
+from agentrl_pipelines.sizing.layout import MACHINE
+from agentrl_pipelines.sizing.plan import PhasePlan, Plan
 
 
 def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
@@ -20,17 +21,15 @@ def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
     spec, placed, device = run.spec, plan.layout, plan.device
     console.print(Text(f"{run.metadata.name}: {spec.model.source}", "bold"))
     trained = "" if spec.model.lora is None else f", {_count(plan.size.trainable)} of them trained"
-    engines = placed.engines * placed.tensor_parallel
-    _print(
-        console,
-        f"{_count(plan.size.total)} parameters{trained}; {placed.devices} x {device.name}: "
-        + (
-            "trainer and engine share it"
-            if placed.shared_device
-            else f"{placed.ranks} for the trainers, {engines} for the engines"
-        ),
-    )
+    _print(console, f"{_count(plan.size.total)} parameters{trained}; {_devices(plan)}")
     console.print(_memory(plan))
+    if placed.one_machine:
+        _print(
+            console,
+            f"Memory: {_processes(placed.ranks, plan.trainer.total, 'trainer')}, "
+            f"{_processes(placed.engines, plan.engine.total, 'engine')} and {_gib(MACHINE)} for "
+            f"the rest of the run: {_gib(plan.machine or 0)} of {_gib(device.memory)}.",
+        )
     console.print(_time(plan))
     _print(
         console,
@@ -44,6 +43,22 @@ def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
         _print(console, Text(str(problem), "red"))
     if not plan.problems:
         _print(console, Text("It fits.", "green"))
+
+
+def _devices(plan: Plan) -> str:
+    """Which devices are for what, in words."""
+    placed, name = plan.layout, plan.device.name
+    if placed.one_machine:
+        return f"trainers and engines share this machine's {_gib(plan.device.memory)}"
+    count = f"{placed.devices} x {name}: "
+    if placed.shared_device:
+        return count + "trainer and engine share it"
+    engines = placed.engines * placed.tensor_parallel
+    return count + f"{placed.ranks} for the trainers, {engines} for the engines"
+
+
+def _processes(count: int, each: int, role: str) -> str:
+    return f"{count} {role}{'s' if count > 1 else ''} x {_gib(each)}"
 
 
 def _print(console: Console, line: str | Text) -> None:
@@ -73,25 +88,28 @@ def as_json(run: AgentRLRun, plan: Plan) -> dict[str, Any]:
         "engineBytes": {
             "weights": engine.weights,
             "workspace": engine.workspace,
+            "total": engine.total,
             "cache": engine.cache,
             "perToken": engine.token,
         },
-        "phases": [
-            {
-                "maxTurns": phase.load.turns,
-                "iterations": phase.load.iterations,
-                "episodes": phase.load.episodes,
-                "tokensPerEpisode": phase.load.length,
-                "atOnce": phase.at_once,
-                "seconds": None if phase.duration is None else asdict(phase.duration),
-            }
-            for phase in plan.phases
-        ],
+        "machineBytes": plan.machine,
+        "phases": [_phase(phase) for phase in plan.phases],
         "hours": plan.hours,
         "checkpointBytes": plan.checkpoint,
         "checkpointsKept": plan.kept,
         "sessions": plan.sessions,
         "problems": [{"field": p.field, "reason": p.reason, "fix": p.fix} for p in plan.problems],
+    }
+
+
+def _phase(phase: PhasePlan) -> dict[str, Any]:
+    return {
+        "maxTurns": phase.load.turns,
+        "iterations": phase.load.iterations,
+        "episodes": phase.load.episodes,
+        "tokensPerEpisode": phase.load.length,
+        "atOnce": phase.at_once,
+        "seconds": None if phase.duration is None else asdict(phase.duration),
     }
 
 
@@ -109,7 +127,8 @@ _TRAINER = (
 
 
 def _memory(plan: Plan) -> Table:
-    table = Table(title="Memory of a device", title_justify="left", box=box.SIMPLE_HEAD)
+    unit = "process" if plan.layout.one_machine else "device"
+    table = Table(title=f"Memory of a {unit}", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("Trainer")
     table.add_column("GiB", justify="right")
     table.add_column("Engine")

@@ -79,7 +79,8 @@ class Estimate:
         )
 
     def handed_over(self) -> int:
-        """Bytes of a weight hand-over: on Ray with LoRA only those of the adapters, in float32."""
+        """Bytes of a weight hand-over: on Ray with LoRA only those of the adapters, in float32;
+        none for an engine that samples from the trainer's model."""
         if self.spec.compute.ray is not None and self.spec.model.lora is not None:
             return 4 * self.size.trainable
         return self.engine.weights * self.layout.tensor_parallel
@@ -125,7 +126,7 @@ class Estimate:
         waiting = rounds * load.turns * self.assumed.turn_seconds
         if self.assumed.sampled_tokens is not None:
             return sampled / self.assumed.sampled_tokens + waiting
-        read = self.engine.weights + batch * self.engine.token * load.length / 2
+        read = self.engine.read + batch * self.engine.token * load.length / 2
         step = read / (self.device.bandwidth * self.assumed.decode_share)
         flops = self.device.flops * self.layout.tensor_parallel
         step = max(

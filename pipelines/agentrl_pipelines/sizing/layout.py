@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentrl_components.spec import RunSpec, Samplers, Trainers
+from agentrl_pipelines.sizing.devices import CPU, Device
 
 SHARE_OF_ENGINE = 0.5
 """Share of a device's memory that vLLM takes beside a trainer (`VllmOptions.memory_share`)."""
+LANES = 2
+"""Gradient vectors of the trainers without sharding (`update.flat_parameters.LANES`)."""
+MACHINE = 3 << 29
+"""Bytes on a machine without GPUs for the process of the run itself, the tracker, and Ray with its
+object store. Measured with `examples/babyai-ray.yaml`: 1.1 GiB, of an empty object store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,29 +28,58 @@ class Layout:
     tensor_parallel: int
     """Devices of each engine."""
     memory_share: float
-    """Share of a device's memory that an engine takes."""
+    """Share of a device's memory that vLLM takes."""
     shared_device: bool
     """Trainer and engine are on the same device."""
+    one_machine: bool = False
+    """There are no GPUs: all trainers and engines are processes that share a machine's memory."""
+    lanes: int = 1
+    """Packs that a trainer computes at the same time, in processes of its own."""
 
     @property
     def devices(self) -> int:
         """Devices of the whole run."""
+        if self.one_machine:
+            return 1
         return (
             self.ranks if self.shared_device else self.ranks + self.engines * self.tensor_parallel
         )
 
+    def room(self, memory: int, engine: int) -> int:
+        """Bytes for each trainer, if devices have `memory` bytes and engines take `engine`."""
+        if self.one_machine:
+            return (memory - MACHINE - self.engines * engine) // self.ranks
+        return memory - engine if self.shared_device else memory
 
-def layout(spec: RunSpec) -> Layout:
-    """The devices that `spec.compute` asks for."""
+    def spare(self, memory: int, trainer: int) -> int:
+        """Bytes for each engine, if devices have `memory` bytes and trainers take `trainer`."""
+        if self.one_machine:
+            return (memory - MACHINE - self.ranks * trainer) // self.engines
+        return memory - trainer if self.shared_device else memory
+
+    def spare_engines(self, memory: int, trainer: int, engine: int) -> int:
+        """Engines of `engine` bytes for which a machine without GPUs has room beside its trainers.
+        0 elsewhere."""
+        if not self.one_machine:
+            return 0
+        return max(0, memory - MACHINE - self.ranks * trainer) // engine
+
+
+def layout(spec: RunSpec, device: Device) -> Layout:
+    """The devices that `spec.compute` asks for. Of a CPU there is one machine."""
     compute = spec.compute
+    on_cpu = device.name == CPU
     if compute.ray is None:
+        workers = compute.processes if on_cpu else 1
         return Layout(
             ranks=1,
             sharded=False,
-            engines=1,
+            engines=workers,
             tensor_parallel=1,
             memory_share=SHARE_OF_ENGINE,
             shared_device=compute.placement == "colocated",
+            one_machine=on_cpu,
+            lanes=min(workers, LANES),
         )
     trainers, samplers = compute.trainers or Trainers(), compute.samplers or Samplers()
     return Layout(
@@ -54,4 +89,5 @@ def layout(spec: RunSpec) -> Layout:
         tensor_parallel=samplers.tensor_parallel,
         memory_share=samplers.memory_share,
         shared_device=False,
+        one_machine=on_cpu,
     )

@@ -1,7 +1,13 @@
-"""Memory of an inference engine: weights, and keys and values of the tokens in its cache."""
+"""Memory of an inference engine: weights, and keys and values of the tokens in its cache.
+
+vLLM's cache has a fixed size: episodes for which it has no room wait. The torch engine's cache
+grows with the episodes of training that are in flight.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentrl_components.model.architecture import Architecture
@@ -9,10 +15,13 @@ from agentrl_components.spec import RunSpec
 from agentrl_pipelines.sizing.devices import Device
 from agentrl_pipelines.sizing.layout import Layout
 from agentrl_pipelines.sizing.model_size import ModelSize
-from agentrl_pipelines.sizing.trainer_memory import WIDTHS
+from agentrl_pipelines.sizing.trainer_memory import PROCESS, WIDTHS
+from agentrl_pipelines.sizing.workload import PhaseLoad
 
 WORKSPACE = 2 << 30
-"""Bytes for vLLM's activations, CUDA graphs and the CUDA context on a device."""
+"""Bytes for activations, CUDA graphs and the CUDA context on a device."""
+CPU_CACHE = 256 << 20
+"""Bytes of vLLM's cache on a CPU (`vllm_engine.start.CPU_CACHE_BYTES`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +29,17 @@ class SamplerMemory:
     """Bytes on each device of an engine, and what its cache holds."""
 
     weights: int
+    """Weights that the engine has beside those of a trainer whose model it samples from."""
+    read: int
+    """Weights that a pass reads."""
     workspace: int
     cache: int
-    """What the engine's share of the memory leaves for keys and values; negative if the weights
-    alone exceed the share."""
+    """Bytes for keys and values. On a GPU what vLLM's share of the memory leaves for them: negative
+    if the weights alone exceed the share."""
     token: int
     """Bytes of the keys and values of a token on each device."""
+    grows: bool
+    """The cache is as large as its episodes need (torch engine)."""
 
     @property
     def total(self) -> int:
@@ -36,23 +50,67 @@ class SamplerMemory:
         """Episodes of `context` tokens that the cache holds at the same time."""
         return max(self.cache, 0) // (self.token * context)
 
+    def least(self, context: int) -> int:
+        """Bytes on each device if at most one episode of `context` tokens is in flight."""
+        return self.with_cache(self.token * context) if self.grows else self.total
+
+    def with_cache(self, cache: int) -> int:
+        """Bytes on each device with another size of the cache."""
+        return self.weights + self.workspace + cache
+
 
 def sampler_memory(
-    spec: RunSpec, shape: Architecture, size: ModelSize, layout: Layout, device: Device
+    spec: RunSpec,
+    shape: Architecture,
+    size: ModelSize,
+    layout: Layout,
+    device: Device,
+    loads: Sequence[PhaseLoad],
 ) -> SamplerMemory:
-    """Memory on each device of an engine."""
-    # With LoRA the engine plays merged weights in float32 (`workers.player`), but vLLM on Ray keeps
-    # adapters beside the model's weights (`ray_workers.sampler`).
-    beside = spec.compute.ray is not None and spec.rollout.engine == "vllm"
-    merges = spec.model.lora is not None and not beside
+    """Memory on each device of an engine. `loads` are the phases of the run."""
+    torch = spec.rollout.engine == "torch"
+    merges = _merges(spec, layout)
     width = 4 if merges else WIDTHS[spec.model.dtype]
-    parameters = size.total - size.trainable if merges else size.total
-    weights = -(-parameters * width // layout.tensor_parallel)
+    in_float32 = torch and layout.one_machine and shape.counted is None  # `kv_cache.untouched`
     shared_heads = max(1, shape.kv_heads // layout.tensor_parallel)
-    share = int(device.memory * layout.memory_share)
+    token = 2 * shape.layers * shared_heads * shape.head_width * (4 if in_float32 else width)
+    parameters = size.total - size.trainable if merges else size.total
+    read = -(-parameters * width // layout.tensor_parallel)
+    shares = torch and layout.shared_device
+    weights = _own_weights(spec, size, layout) if shares else read
+    workspace = PROCESS if layout.one_machine else WORKSPACE
+    if torch:
+        cache = token * _tokens_in_flight(spec, layout, loads)
+    elif layout.one_machine:
+        cache = CPU_CACHE
+    else:
+        cache = int(device.memory * layout.memory_share) - weights - workspace
     return SamplerMemory(
-        weights=weights,
-        workspace=WORKSPACE,
-        cache=share - weights - WORKSPACE,
-        token=2 * shape.layers * shared_heads * shape.head_width * width,
+        weights=weights, read=read, workspace=workspace, cache=cache, token=token, grows=torch
+    )
+
+
+def _merges(spec: RunSpec, layout: Layout) -> bool:
+    """Whether an engine has weights of its own into which adapters are merged, in float32
+    (`workers.player`). vLLM on Ray keeps adapters beside the model's weights
+    (`ray_workers.sampler`); a torch engine beside a trainer samples from the trainer's model."""
+    if spec.model.lora is None:
+        return False
+    return spec.compute.ray is None if spec.rollout.engine == "vllm" else not layout.shared_device
+
+
+def _own_weights(spec: RunSpec, size: ModelSize, layout: Layout) -> int:
+    """Weights of a torch engine that samples from the trainer's model: none, or in worker processes
+    those that the shared vectors do not have (`update.flat_parameters`)."""
+    if layout.engines == 1:
+        return 0
+    width = WIDTHS[spec.model.dtype]
+    return size.trainable * (width if width != 4 else 0) + (size.total - size.trainable) * width
+
+
+def _tokens_in_flight(spec: RunSpec, layout: Layout, loads: Sequence[PhaseLoad]) -> int:
+    """The most tokens of the episodes that an engine plays at the same time in training."""
+    return max(
+        min(math.ceil(load.episodes / layout.engines), spec.rollout.concurrency) * load.length
+        for load in loads
     )

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.spec import RunSpec
-from agentrl_pipelines.sizing.layout import Layout
+from agentrl_pipelines.sizing.layout import LANES, Layout
 from agentrl_pipelines.sizing.model_size import ModelSize
 
 RESERVE = 2 << 30
 """Bytes for the CUDA context, communication buffers and fragmentation on a device."""
+PROCESS = 1 << 29
+"""Bytes of a process with torch on a machine without GPUs. Measured with
+`examples/babyai-ray.yaml`: 0.5 GiB."""
 WIDTHS = {"float32": 4, "bfloat16": 2}
 LOGIT_BYTES = 18
 """Bytes per logit of a chunk: logits in the model's type, in float32, divided by the temperature,
 and their gradients."""
-LANES = 2
-"""Gradient vectors of the trainers without sharding (`update.flat_parameters.LANES`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +40,10 @@ class TrainerMemory:
     """Weights, gradients and moments of the critic."""
     activations: int
     """Activations of one pack of `update.microBatchTokens` or of one episode of `model.context`,
-    whichever is longer."""
+    whichever is longer; on a CPU of as many as are computed at the same time."""
     logits: int
-    """Logits of one chunk of `update.logitsChunk` tokens, and their gradients."""
-    reserve: int = RESERVE
+    """Logits of one chunk of `update.logitsChunk` tokens, and their gradients, of as many packs."""
+    reserve: int
 
     @property
     def total(self) -> int:
@@ -68,14 +69,16 @@ def trainer_memory(
             total=size.total, trainable=size.total, embedding=size.embedding, block=size.block
         )
         critic = sum(_model_state(whole, width, layout))
+    chunk = min(spec.update.logits_chunk, pack_tokens(spec))
     return TrainerMemory(
         weights=weights,
         gradients=gradients,
         moments=moments,
         reference=-(-reference // layout.ranks) if layout.sharded else reference,
         critic=critic,
-        activations=activation_bytes(spec, shape),
-        logits=min(spec.update.logits_chunk, pack_tokens(spec)) * shape.vocabulary * LOGIT_BYTES,
+        activations=layout.lanes * activation_bytes(spec, shape),
+        logits=layout.lanes * chunk * shape.vocabulary * LOGIT_BYTES,
+        reserve=PROCESS if layout.one_machine else RESERVE,
     )
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import torch
 from qwen import QWEN3_06B, QWEN_7B, TOY
 
+from agentrl_components.engines.vllm_engine.start import CPU_CACHE_BYTES
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.packed_attention import PackedCausal
 from agentrl_components.spec import RunSpec
 from agentrl_components.update.flat_parameters import LANES
 from agentrl_pipelines.sizing import trainer_memory as trainer
-from agentrl_pipelines.sizing.devices import DEVICES, GIB
+from agentrl_pipelines.sizing.devices import DEVICES, GIB, Device
 from agentrl_pipelines.sizing.layout import Layout
 from agentrl_pipelines.sizing.model_size import model_size
 from agentrl_pipelines.sizing.sampler_memory import sampler_memory
@@ -24,6 +25,10 @@ ONE = Layout(
 FOUR = Layout(
     ranks=4, sharded=True, engines=2, tensor_parallel=2, memory_share=0.9, shared_device=False
 )
+
+ON_CPU = replace(FOUR, tensor_parallel=1, one_machine=True)
+CPU = Device(name="cpu", memory=32 << 30, flops=0, bandwidth=0)
+VLLM = {"engine": "vllm"}
 
 
 def _spec(**fields) -> RunSpec:
@@ -99,29 +104,36 @@ def test_the_reference_policy_and_the_critic_are_counted_where_the_algorithm_has
 
 
 def test_keys_and_values_of_a_token_of_the_7b_model_take_57_kib():
-    spec, size = _spec(model={"dtype": "bfloat16"}), model_size(QWEN_7B)
-    engine = sampler_memory(spec, QWEN_7B, size, ONE, DEVICES["h100"])
+    spec, size = _spec(model={"dtype": "bfloat16"}, rollout=VLLM), model_size(QWEN_7B)
+    engine = sampler_memory(spec, QWEN_7B, size, ONE, DEVICES["h100"], [])
     assert engine.token == 2 * 28 * 4 * 128 * 2 == 57_344
     assert engine.cache == int(79 * GIB * 0.5) - 2 * size.total - (2 << 30)
     assert engine.episodes(8192) == engine.cache // (57_344 * 8192)
 
 
 def test_tensor_parallel_divides_weights_and_keys():
-    spec, size = _spec(model={"dtype": "bfloat16"}), model_size(QWEN_7B)
-    engine = sampler_memory(spec, QWEN_7B, size, FOUR, DEVICES["h100"])
+    spec, size = _spec(model={"dtype": "bfloat16"}, rollout=VLLM), model_size(QWEN_7B)
+    engine = sampler_memory(spec, QWEN_7B, size, FOUR, DEVICES["h100"], [])
     assert engine.weights == size.total
     assert engine.token == 57_344 // 2
 
 
+def test_vllm_on_a_cpu_has_a_cache_of_256_mib():
+    spec, size = _spec(rollout=VLLM), model_size(TOY)
+    engine = sampler_memory(spec, TOY, size, ON_CPU, CPU, [])
+    assert engine.cache == CPU_CACHE_BYTES == 256 << 20
+    assert engine.total == 4 * size.total + (1 << 29) + (256 << 20)
+
+
 def test_adapters_are_merged_in_float32_or_beside_the_weights_in_vllm_on_ray():
     lora = {"rank": 4, "targets": ("q_proj",)}
-    fields = {"model": {"dtype": "bfloat16", "lora": lora}, "rollout": {"engine": "vllm"}}
+    fields = {"model": {"dtype": "bfloat16", "lora": lora}, "rollout": VLLM}
     alone, on_ray = _spec(**fields), _spec(**fields, compute={"ray": "embedded"})
     size = model_size(QWEN_7B, alone.model.lora)
     # 28 layers, rank x (inputs + outputs) of the queries.
     assert size.trainable == 28 * 4 * (3584 + 3584)
-    merged = sampler_memory(alone, QWEN_7B, size, ONE, DEVICES["h100"])
-    beside = sampler_memory(on_ray, QWEN_7B, size, ONE, DEVICES["h100"])
+    merged = sampler_memory(alone, QWEN_7B, size, ONE, DEVICES["h100"], [])
+    beside = sampler_memory(on_ray, QWEN_7B, size, ONE, DEVICES["h100"], [])
     assert merged.weights == 4 * 7_615_616_512
     assert beside.weights == 2 * (7_615_616_512 + size.trainable)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from agentrl_pipelines.sizing.plan import checkpoint_bytes, make_plan
 from agentrl_pipelines.sizing.workload import phase_loads
 
 UNIT = Device(name="unit", memory=1 << 40, flops=1e12, bandwidth=1e12)
+VLLM = {"tasks": 3, "groupSize": 4, "maxTokensPerTurn": 40, "engine": "vllm"}
+TOKEN = 2 * 4 * 2 * 16 * 4
+"""Bytes of the keys and values of a token of TOY: 4 layers, 2 heads of 16, float32."""
 
 
 def _spec(**fields) -> RunSpec:
@@ -76,17 +80,15 @@ def test_decoding_reads_the_weights_and_half_of_the_final_cache_at_each_token():
     duration = make_plan(_spec(), TOY, UNIT, assumed).phases[1].duration
     assert duration is not None
     size = model_size(TOY)
-    token = 2 * 4 * 2 * 16 * 4
-    step = (4 * size.total + 12 * token * 500) / (1e12 * 0.5)
+    step = (4 * size.total + 12 * TOKEN * 500) / (1e12 * 0.5)
     assert math.isclose(duration.rollout, 400 * step, rel_tol=1e-6)
 
 
 def test_episodes_that_the_cache_cannot_hold_wait():
-    spec = _spec(model={"context": 1000, "dtype": "float32"})
-    token = 2 * 4 * 2 * 16 * 4
+    spec = _spec(model={"context": 1000, "dtype": "float32"}, rollout=VLLM)
     size = model_size(TOY)
     # Half of the memory is the engine's: its weights, its workspace, and five episodes.
-    memory = 2 * (4 * size.total + (2 << 30) + 5 * 1000 * token)
+    memory = 2 * (4 * size.total + (2 << 30) + 5 * 1000 * TOKEN)
     small = Device(name="small", memory=memory, flops=1e12, bandwidth=1e12)
     plan = make_plan(spec, TOY, small)
     assert plan.phases[1].at_once == 5
@@ -105,12 +107,12 @@ def test_a_7b_model_on_one_gpu_is_refused_with_the_field_to_change():
     assert problem.field == "spec.compute.trainers.count"
     assert "a trainer needs" in problem.reason
     assert problem.fix.startswith(
-        "set it to 4 and compute.ray to embedded and update.gradientCheckpointing to true"
+        "set it to 2 and compute.ray to embedded and update.gradientCheckpointing to true"
     )
 
 
 def test_activations_that_do_not_fit_ask_for_checkpointing():
-    spec = _spec(model={"context": 65_536})
+    spec = _spec(model={"context": 65_536}, rollout=VLLM)
     small = Device(name="small", memory=8 << 30, flops=1e12, bandwidth=1e12)
     (problem,) = make_plan(spec, TOY, small).problems
     assert problem.field == "spec.update.gradientCheckpointing"
@@ -118,13 +120,64 @@ def test_activations_that_do_not_fit_ask_for_checkpointing():
 
 
 def test_an_engine_that_cannot_hold_one_episode_names_the_longest_context_that_it_can():
-    spec = _spec(model={"context": 1_048_576}, update={"gradientCheckpointing": True})
-    token = 2 * 4 * 2 * 16 * 4
-    engine = 4 * model_size(TOY).total + (2 << 30) + 1000 * token
+    update = {"gradientCheckpointing": True}
+    spec = _spec(model={"context": 1_048_576}, update=update, rollout=VLLM)
+    engine = 4 * model_size(TOY).total + (2 << 30) + 1000 * TOKEN
     tight = Device(name="tight", memory=2 * engine, flops=1e12, bandwidth=1e12)
     problems = make_plan(spec, TOY, tight).problems
     context = next(p for p in problems if p.field == "spec.model.context")
     assert context.fix.startswith("set it to 1,000 or less")
+
+
+CPU_32 = Device(name="cpu", memory=32 << 30, flops=0, bandwidth=0)
+TWO_ACTORS = {"ray": "embedded", "trainers": {"count": 2}, "samplers": {"count": 2}}
+
+
+def test_actors_on_a_cpu_share_the_memory_of_the_machine():
+    plan = make_plan(_spec(compute=TWO_ACTORS), TOY, CPU_32)
+    # Two engines play 6 of 12 episodes each.
+    assert plan.engine.cache == 6 * 1000 * TOKEN
+    assert plan.engine.total == 4 * model_size(TOY).total + (1 << 29) + 6 * 1000 * TOKEN
+    assert plan.trainer.reserve == 1 << 29
+    assert plan.machine == 2 * plan.trainer.total + 2 * plan.engine.total + (3 << 29)
+    assert plan.layout.devices == 1
+    assert plan.problems == ()
+
+
+def test_worker_processes_sample_from_the_trainers_weights_and_have_caches_of_their_own():
+    plan = make_plan(_spec(compute={"workers": 3}), TOY, CPU_32)
+    assert (plan.layout.ranks, plan.layout.engines, plan.layout.lanes) == (1, 3, 2)
+    assert plan.engine.weights == 0
+    assert plan.engine.cache == 4 * 1000 * TOKEN
+    one = make_plan(_spec(compute={"workers": 1}), TOY, CPU_32)
+    assert plan.trainer.activations == 2 * one.trainer.activations
+    assert plan.trainer.moments == one.trainer.moments
+
+
+def test_worker_processes_have_copies_of_what_is_not_in_float32():
+    spec = _spec(model={"context": 1000, "dtype": "bfloat16"}, compute={"workers": 2})
+    assert make_plan(spec, TOY, CPU_32).engine.weights == 2 * model_size(TOY).total
+
+
+def test_actors_that_a_machine_cannot_hold_together_are_refused():
+    compute = {"ray": "embedded", "trainers": {"count": 1}, "samplers": {"count": 4}}
+    spec = _spec(model={"context": 1000}, compute=compute, update={"gradientCheckpointing": True})
+    roomy = make_plan(spec, TOY, CPU_32)
+    tight = (3 << 29) + roomy.trainer.total + 3 * roomy.engine.least(1000)
+    (problem,) = make_plan(spec, TOY, replace(CPU_32, memory=tight)).problems
+    assert problem.field == "spec.compute.samplers.count"
+    assert problem.fix == "set it to 3 or less"
+
+
+def test_episodes_in_flight_that_a_machine_cannot_hold_name_the_concurrency_that_it_can():
+    plan = make_plan(_spec(compute=TWO_ACTORS), TOY, CPU_32)
+    assert plan.machine is not None
+    memory = plan.machine - 2 * 2 * 1000 * TOKEN  # of 6 episodes in each engine two are too many
+    (problem,) = make_plan(_spec(compute=TWO_ACTORS), TOY, replace(CPU_32, memory=memory)).problems
+    assert problem.field == "spec.rollout.concurrency"
+    assert problem.fix == "set it to 4 or less"
+    fewer = _spec(compute=TWO_ACTORS, rollout=VLLM | {"engine": "torch", "concurrency": 4})
+    assert make_plan(fewer, TOY, replace(CPU_32, memory=memory)).problems == ()
 
 
 PAPER = sorted((Path(__file__).parents[3] / "examples" / "paper").glob("*.yaml"))

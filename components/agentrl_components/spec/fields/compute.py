@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
@@ -149,6 +150,11 @@ class Compute(SpecModel):
         trainers, samplers = self.trainers or Trainers(), self.samplers or Samplers()
         possible = trainers.gpus and samplers.gpus and engine == "vllm" and not lora
         return bool(possible) and self.hand_over != "ray"
+
+    @property
+    def processes(self) -> int:
+        """Worker processes of this machine on CPU."""
+        return self.workers or min(2, os.cpu_count() or 1)
 
     @property
     def devices(self) -> int:

@@ -66,6 +66,20 @@ def test_on_the_processor_the_time_needs_stated_throughputs(tmp_path):
     assert "Time: at most" in _plan(tmp_path, *tiny, *stated).stdout
 
 
+def test_on_the_processor_trainers_and_engines_are_counted_together(tmp_path):
+    on_ray = ["--set", "compute={ray: embedded, trainers: {count: 3}, samplers: {count: 1}}"]
+    tiny = ["--set", "model.source=tiny", "--set", "model.context=2048", "--device", "cpu"]
+    done = _plan(tmp_path, *tiny, *on_ray)
+    assert "; trainers and engines share this machine's" in done.stdout
+    assert "Memory: 3 trainers x " in done.stdout
+    assert ", 1 engine x " in done.stdout
+    assert " GiB and 1.5 GiB for the rest of the run: " in done.stdout
+    data = json.loads(_plan(tmp_path, *tiny, *on_ray, "-o", "json").stdout)
+    trainers, engines = 3 * data["trainerBytes"]["total"], data["engineBytes"]["total"]
+    assert data["machineBytes"] == trainers + engines + (3 << 29)
+    assert data["devices"]["count"] == 1
+
+
 def test_a_source_whose_architecture_is_not_at_hand_asks_for_the_config(tmp_path):
     done = _plan(tmp_path)
     assert done.exit_code == 2

@@ -1,0 +1,172 @@
+"""Why a run does not fit on its devices, with the field to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from agentrl_components.model.architecture import Architecture
+from agentrl_components.spec import RunSpec
+from agentrl_components.spec.rules.rule import Mistake
+from agentrl_pipelines.sizing.devices import GIB, Device
+from agentrl_pipelines.sizing.layout import Layout
+from agentrl_pipelines.sizing.model_size import model_size
+from agentrl_pipelines.sizing.sampler_memory import SamplerMemory
+from agentrl_pipelines.sizing.trainer_memory import TrainerMemory, trainer_memory
+
+RECOMPUTE = " and update.gradientCheckpointing to true"
+
+
+def problems(
+    spec: RunSpec,
+    shape: Architecture,
+    device: Device,
+    placed: Layout,
+    trainer: TrainerMemory,
+    engine: SamplerMemory,
+) -> Iterator[Mistake]:
+    """Why the run cannot work, with the field to change."""
+    if shape.heads % placed.tensor_parallel:
+        yield Mistake(
+            field="spec.compute.samplers.tensorParallel",
+            reason=f"{placed.tensor_parallel} does not divide the model's {shape.heads} heads",
+            fix=f"use one of {_listed(_divisors(shape.heads))}",
+        )
+    engine_bytes = engine.least(spec.model.context)
+    fits = trainer.total <= placed.room(device.memory, engine_bytes)
+    if not fits:
+        yield _trainer_mistake(spec, shape, device, placed, trainer, engine_bytes)
+    if not engine.grows:
+        yield from _fixed_cache_mistakes(spec, device, placed, engine)
+    elif fits:
+        yield from _growing_cache_mistakes(spec, device, placed, trainer, engine)
+
+
+def _fixed_cache_mistakes(
+    spec: RunSpec, device: Device, placed: Layout, engine: SamplerMemory
+) -> Iterator[Mistake]:
+    """vLLM's share of the memory is too small for the weights, or for an episode beside them."""
+    if engine.cache <= 0:
+        yield Mistake(
+            field="spec.compute.samplers.tensorParallel",
+            reason=f"an engine needs {_gib(engine.weights + engine.workspace)} per device, and its "
+            f"share of a {device.name} is {_gib(int(device.memory * placed.memory_share))}",
+            fix="divide each engine over more devices, or use a smaller model",
+        )
+    elif engine.episodes(spec.model.context) < 1:
+        yield Mistake(
+            field="spec.model.context",
+            reason=f"the keys and values of {spec.model.context:,} tokens need "
+            f"{_gib(engine.token * spec.model.context)}, and the engine has {_gib(engine.cache)}",
+            fix=f"set it to {engine.cache // engine.token:,} or less, or divide the engine over "
+            "more devices",
+        )
+
+
+def _growing_cache_mistakes(
+    spec: RunSpec, device: Device, placed: Layout, trainer: TrainerMemory, engine: SamplerMemory
+) -> Iterator[Mistake]:
+    """The torch engine has no room for the keys and values of its episodes in flight."""
+    spare, context = placed.spare(device.memory, trainer.total), spec.model.context
+    if engine.total <= spare:
+        return
+    if engine.least(context) > spare:
+        yield Mistake(
+            field="spec.model.context",
+            reason=f"an engine needs {_gib(engine.least(context))} for one episode, and "
+            f"{_gib(spare)} is left for it",
+            fix="lower it, or use a smaller model",
+        )
+        return
+    held = (spare - engine.with_cache(0)) // (engine.token * context)
+    yield Mistake(
+        field="spec.rollout.concurrency",
+        reason="the keys and values of the episodes in flight in an engine need "
+        f"{_gib(engine.cache)}, and {_gib(spare - engine.with_cache(0))} is left for them",
+        fix=f"set it to {held:,} or less",
+    )
+
+
+def _trainer_mistake(
+    spec: RunSpec,
+    shape: Architecture,
+    device: Device,
+    placed: Layout,
+    trainer: TrainerMemory,
+    engine: int,
+) -> Mistake:
+    """The trainer does not fit beside engines of `engine` bytes: the change that makes it fit, the
+    smallest change first."""
+    room = placed.room(device.memory, engine)
+    needed = f"a trainer needs {_gib(trainer.total)} per device, and {_owner(placed, device)} has "
+    needed += _gib(max(room, 0))
+    recomputed = spec.model_copy(
+        update={"update": spec.update.model_copy(update={"gradient_checkpointing": True})}
+    )
+    size = model_size(shape, spec.model.lora)
+    if trainer_memory(recomputed, shape, size, placed).total <= room:
+        return Mistake(
+            field="spec.update.gradientCheckpointing",
+            reason=f"is false, and {needed}, {_gib(trainer.activations)} of it activations",
+            fix="set it to true",
+        )
+    fewer = placed.spare_engines(device.memory, trainer.total, engine)
+    if fewer >= 1:
+        return Mistake(
+            field="spec.compute.samplers.count" if spec.compute.ray else "spec.compute.workers",
+            reason=f"the {placed.engines} engines need {_gib(engine)} each, and {needed}",
+            fix=f"set it to {fewer} or less",
+        )
+    return _sharded_mistake(spec, recomputed, shape, device, placed, needed, engine)
+
+
+def _sharded_mistake(
+    spec: RunSpec,
+    recomputed: RunSpec,
+    shape: Architecture,
+    device: Device,
+    placed: Layout,
+    needed: str,
+    engine: int,
+) -> Mistake:
+    """More trainers, of which each holds a smaller part of the model; or a smaller update."""
+    size = model_size(shape, spec.model.lora)
+    for ranks in (2, 4, 8, 16, 32, 64, 128, 256):
+        sharded = replace(placed, ranks=ranks, sharded=True, shared_device=False, lanes=1)
+        enough = sharded.room(device.memory, engine)
+        if ranks > placed.ranks and (
+            trainer_memory(recomputed, shape, size, sharded).total <= enough
+        ):
+            also = "" if spec.update.gradient_checkpointing else RECOMPUTE
+            on_ray = "" if spec.compute.ray else " and compute.ray to embedded"
+            return Mistake(
+                field="spec.compute.trainers.count",
+                reason=needed,
+                fix=f"set it to {ranks}{on_ray}{also}, or train adapters (model.lora)",
+            )
+    return Mistake(
+        field="spec.update.microBatchTokens",
+        reason=needed,
+        fix="lower it and model.context, or train adapters (model.lora)",
+    )
+
+
+def _owner(placed: Layout, device: Device) -> str:
+    """What has the memory for a trainer, in words."""
+    if placed.one_machine:
+        return "its share of this machine's memory beside the engines"
+    if placed.shared_device:
+        return f"the share of a {device.name} that the engine leaves"
+    return f"a {device.name}"
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _gib(count: int) -> str:
+    return f"{count / GIB:,.1f} GiB"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from qwen import QWEN_3B, QWEN_7B, TOY
 
-from agentrl_components.spec import RunSpec, load
+from agentrl_components.spec import Model, RunSpec, load
 from agentrl_pipelines.sizing.devices import DEVICES, Device
 from agentrl_pipelines.sizing.duration import Throughput
 from agentrl_pipelines.sizing.model_size import model_size
@@ -127,6 +127,33 @@ def test_an_engine_that_cannot_hold_one_episode_names_the_longest_context_that_i
     problems = make_plan(spec, TOY, tight).problems
     context = next(p for p in problems if p.field == "spec.model.context")
     assert context.fix.startswith("set it to 1,000 or less")
+
+
+def test_heads_that_the_devices_of_an_engine_cannot_divide_name_the_numbers_that_can():
+    samplers = {"count": 1, "gpus": 3, "tensorParallel": 3}
+    spec = _spec(rollout=VLLM, compute={"ray": "embedded", "samplers": samplers})
+    spec = spec.model_copy(update={"model": Model(source="file:///toy", context=1000)})
+    (problem,) = make_plan(spec, TOY, DEVICES["h100"]).problems
+    assert str(problem) == (
+        "spec.compute.samplers.tensorParallel: 3 does not divide the model's 8 heads; "
+        "use one of 1, 2, 4, 8"
+    )
+
+
+def test_an_engine_whose_weights_exceed_its_share_of_a_device_is_refused():
+    # 28.37 GiB of weights in float32 and 2 GiB of workspace.
+    samplers = {"count": 1, "gpus": 1, "memoryShare": 0.5}
+    spec = _spec(rollout=VLLM, compute={"ray": "embedded", "samplers": samplers})
+    gpu = Device(name="small", memory=60 << 30, flops=1e12, bandwidth=1e12)
+    plan = make_plan(spec, QWEN_7B, gpu)
+    assert plan.engine.cache == (30 << 30) - 4 * 7_615_616_512 - (2 << 30)
+    assert plan.engine.total == 4 * 7_615_616_512 + (2 << 30)
+    problem = plan.problems[-1]
+    assert problem.field == "spec.compute.samplers.tensorParallel"
+    assert problem.reason == (
+        "an engine needs 30.4 GiB per device, and its share of a small is 30.0 GiB"
+    )
+    assert problem.fix == "divide each engine over more devices, or use a smaller model"
 
 
 CPU_32 = Device(name="cpu", memory=32 << 30, flops=0, bandwidth=0)

@@ -22,6 +22,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from agentrl_envs.env import Observation, Step, Task
 
+DEFAULT_CAPACITY = 256
+"""Sessions that a server has open at the same time, unless it is started with another number."""
+
 MAX_ACTION_CHARS = 200_000
 """Characters of one reply. Far beyond the token budget of any turn: a safety limit."""
 

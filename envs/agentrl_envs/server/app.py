@@ -65,7 +65,7 @@ class ServerOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    capacity: int = Field(default=256, ge=1, le=100_000)
+    capacity: int = Field(default=protocol.DEFAULT_CAPACITY, ge=1, le=100_000)
     """Maximum number of concurrent sessions; more are rejected with 429."""
     ttl_s: float = Field(default=300.0, gt=0, le=86_400)
     """Seconds without a call after which a session expires."""

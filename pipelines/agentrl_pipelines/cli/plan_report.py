@@ -39,6 +39,8 @@ def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
     _print(console, f"Environments: {plan.sessions:,} sessions open at the same time.")
     tokens = sum(phase.load.tokens for phase in plan.phases)
     _print(console, f"Tokens: at most {_count(tokens)} in all episodes of training.")
+    for warning in plan.warnings:
+        _print(console, Text(f"warning: {warning}", "yellow"))
     for problem in plan.problems:
         _print(console, Text(str(problem), "red"))
     if not plan.problems:
@@ -98,7 +100,8 @@ def as_json(run: AgentRLRun, plan: Plan) -> dict[str, Any]:
         "checkpointBytes": plan.checkpoint,
         "checkpointsKept": plan.kept,
         "sessions": plan.sessions,
-        "problems": [{"field": p.field, "reason": p.reason, "fix": p.fix} for p in plan.problems],
+        "problems": [asdict(problem) for problem in plan.problems],
+        "warnings": [asdict(warning) for warning in plan.warnings],
     }
 
 

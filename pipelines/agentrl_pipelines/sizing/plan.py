@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.spec import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
+from agentrl_pipelines.sizing.capacity import capacity_warnings
 from agentrl_pipelines.sizing.devices import Device
 from agentrl_pipelines.sizing.duration import Duration, Estimate, Throughput
 from agentrl_pipelines.sizing.layout import MACHINE, Layout, layout
@@ -44,6 +45,8 @@ class Plan:
     """Maximum number of checkpoints in the store at the same time."""
     problems: tuple[Mistake, ...]
     """Why the run cannot work on these devices. Empty: it fits."""
+    warnings: tuple[Mistake, ...]
+    """Why episodes wait for each other on Kubernetes."""
 
     @property
     def hours(self) -> float | None:
@@ -105,6 +108,7 @@ def make_plan(
         # The best one and the last one of each phase are kept besides the recent ones.
         kept=spec.update.keep_last + 1 + len(loads),
         problems=tuple(problems(spec, shape, device, placed, trainer, engine)),
+        warnings=tuple(capacity_warnings(spec, max(phase.at_once for phase in phases))),
     )
 
 

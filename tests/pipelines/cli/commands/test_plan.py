@@ -80,6 +80,17 @@ def test_on_the_processor_trainers_and_engines_are_counted_together(tmp_path):
     assert data["devices"]["count"] == 1
 
 
+def test_too_few_environment_servers_are_a_warning_beside_a_run_that_fits(tmp_path):
+    tiny = ["--set", "model.source=tiny", "--set", "model.context=2048", "--device", "l40s"]
+    more = ["--set", "rollout.tasks=100", "--set", "rollout.concurrency=800"]
+    done = _plan(tmp_path, *tiny, *more)
+    assert done.exit_code == 0, done.output
+    assert "warning: spec.environments[0].replicas: is 1; on Kubernetes servers" in done.stdout
+    assert done.stdout.endswith("It fits.\n")
+    (warning,) = json.loads(_plan(tmp_path, *tiny, *more, "-o", "json").stdout)["warnings"]
+    assert warning["fix"] == "set it to 4, or lower rollout.concurrency"
+
+
 def test_a_source_whose_architecture_is_not_at_hand_asks_for_the_config(tmp_path):
     done = _plan(tmp_path)
     assert done.exit_code == 2

@@ -1,0 +1,60 @@
+"""Sessions that environment servers have room for, beside those that a run has open."""
+
+from __future__ import annotations
+
+from agentrl_components.spec import RunSpec
+from agentrl_envs.protocol import DEFAULT_CAPACITY
+from agentrl_envs.server.app import ServerOptions
+from agentrl_pipelines.cli.env_commands.serve import serve
+from agentrl_pipelines.sizing.capacity import capacity_warnings
+
+
+def warnings(*environments: dict[str, object], at_once: int = 100_000) -> list[str]:
+    """Of 100 tasks in groups of 8."""
+    spec = RunSpec.model_validate(
+        {
+            "environments": [{"name": f"e{i}"} | e for i, e in enumerate(environments)],
+            "horizon": {"phases": [{"maxTurns": 4, "iterations": 1}]},
+            "rollout": {"tasks": 100, "groupSize": 8},
+        }
+    )
+    return [str(warning) for warning in capacity_warnings(spec, at_once)]
+
+
+def test_a_server_has_room_for_256_sessions_unless_it_is_told_otherwise():
+    (option,) = (one for one in serve.params if one.name == "capacity")
+    assert option.default == ServerOptions().capacity == DEFAULT_CAPACITY == 256
+
+
+def test_too_few_servers_for_the_open_sessions_name_the_number_that_is_needed():
+    assert warnings({"builtin": "corridor", "replicas": 3}) == [
+        "spec.environments[0].replicas: is 3; on Kubernetes servers of 256 sessions then have room "
+        "for 768 of the 800 that are open at the same time, and the others wait; set it to 4, or "
+        "lower rollout.concurrency"
+    ]
+    assert warnings({"builtin": "corridor", "replicas": 4}) == []
+    assert warnings({"builtin": "corridor", "replicas": 3}, at_once=768) == []
+
+
+def test_environments_share_the_sessions_by_their_weights():
+    # 75 and 25 tasks: 600 and 200 sessions.
+    heavy, light = {"builtin": "corridor", "weight": 3}, {"builtin": "corridor"}
+    (warning,) = warnings(light, heavy)
+    assert warning.startswith("spec.environments[1].replicas: is 1;")
+    assert "256 of the 600" in warning
+    assert "set it to 3," in warning
+
+
+def test_servers_whose_number_follows_the_load_are_counted_with_the_largest_number():
+    scaling = {"maxReplicas": 7, "sessionsPerServer": 100}
+    (warning,) = warnings({"builtin": "corridor", "scaling": scaling})
+    assert warning.startswith("spec.environments[0].scaling.maxReplicas: is 7;")
+    assert "700 of the 800" in warning
+    assert "set it to 8," in warning
+
+
+def test_environments_without_servers_of_a_known_capacity_are_not_warned_about():
+    inside = {"builtin": "corridor", "replicas": 0}
+    elsewhere = {"url": "http://worlds.example"}
+    other = {"image": "registry.example/world:1"}
+    assert warnings(inside) == warnings(elsewhere) == warnings(other) == []

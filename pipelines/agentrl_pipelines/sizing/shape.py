@@ -36,20 +36,30 @@ def shape_of(model: Model, config: Path | None = None) -> Architecture:
 
 
 def _download(model: Model, name: str) -> Path:
+    """The folder with config.json from the hub, or from its cache if the hub cannot be reached."""
     try:
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+        from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+        from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
     except ImportError as error:
         raise ModelError(
             f"{model.source}: huggingface_hub is not installed; install agentrl[train], or give "
             "a folder with its config.json with --config"
         ) from error
+    failed: Exception | None = None
     try:
-        return Path(hf_hub_download(name, "config.json", revision=model.revision)).parent
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        # One request, because a download repeats its own for half a minute, with a notice each.
+        get_hf_file_metadata(hf_hub_url(name, "config.json", revision=model.revision))
+    except (HTTPError, OSError, ValueError) as error:
+        failed = error
+    try:
+        cached = failed is not None
+        return Path(
+            hf_hub_download(name, "config.json", revision=model.revision, local_files_only=cached)
+        ).parent
+    except (HTTPError, OSError, ValueError) as error:
         raise ModelError(
             f"{model.source}: config.json cannot be downloaded; give a folder that has it with "
-            f"--config: {error}"
+            f"--config: {failed or error}"
         ) from error
 
 

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -95,3 +99,41 @@ def test_a_source_whose_architecture_is_not_at_hand_asks_for_the_config(tmp_path
     done = _plan(tmp_path)
     assert done.exit_code == 2
     assert "models:/agent/1: its config.json is not read from there" in done.stderr
+
+
+def _plan_without_a_hub(folder: Path) -> subprocess.CompletedProcess[str]:
+    """A plan of a model of the hub, at an address where nothing listens."""
+    (folder / "run.yaml").write_text(MANIFEST.replace("models:/agent/1", "hf://agent/one"))
+    with socket.socket() as unused:  # bound, so that nothing else listens there
+        unused.bind(("127.0.0.1", 0))
+        hub = {"HF_ENDPOINT": f"http://127.0.0.1:{unused.getsockname()[1]}"}
+        code = "from agentrl_pipelines.cli.commands.plan import plan; plan()"
+        return subprocess.run(
+            [sys.executable, "-c", code, str(folder / "run.yaml")],
+            env=os.environ | hub | {"HF_HOME": str(folder / "cache"), "NO_PROXY": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def test_a_hub_that_cannot_be_reached_is_one_line_without_retries(tmp_path):
+    done = _plan_without_a_hub(tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        "error: hf://agent/one: config.json cannot be downloaded; give a folder that has it with "
+        "--config: "
+    )
+    assert "Connection refused" in line
+
+
+def test_without_the_hub_the_config_that_was_downloaded_before_is_read(tmp_path):
+    cache, commit = tmp_path / "cache" / "hub" / "models--agent--one", "0123456789" * 4
+    (cache / "refs").mkdir(parents=True)
+    (cache / "refs" / "main").write_text(commit)
+    (cache / "snapshots" / commit).mkdir(parents=True)
+    (cache / "snapshots" / commit / "config.json").write_text(json.dumps(QWEN_7B))
+    done = _plan_without_a_hub(tmp_path)
+    assert "7.62 B parameters" in done.stdout
+    assert done.stderr == ""

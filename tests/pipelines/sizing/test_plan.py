@@ -219,6 +219,11 @@ def test_the_papers_runs_fit_on_eight_gpus_of_80_gb(path):
     assert make_plan(spec, QWEN_3B, DEVICES["h100"]).problems == ()
 
 
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_the_papers_runs_on_ray_compile_their_updates(path):
+    assert load(str(path)).spec.update.compile
+
+
 def test_there_is_a_run_of_the_paper_for_each_world():
     assert [path.stem for path in PAPER] == [
         f"{world}-7b" for world in ("babyai", "sciworld", "search", "textcraft", "web")
@@ -227,18 +232,33 @@ def test_there_is_a_run_of_the_paper_for_each_world():
 
 ON_ONE = (
     "model.lora.rank=32",
-    "update.learningRate=2.0e-5",
+    "update.learningRate=2e-5",
+    "update.compile=false",
     "compute.ray=null",
     "compute.trainers=null",
     "compute.samplers=null",
 )
 
 
-def test_adapters_of_the_7b_model_fit_on_one_gpu():
-    spec = load(str(PAPER[3]), ON_ONE).spec
-    plan = make_plan(spec, QWEN_7B, DEVICES["h100"])
+@pytest.mark.parametrize("shape", [QWEN_3B, QWEN_7B], ids=["3b", "7b"])
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_adapters_of_both_models_fit_on_one_gpu_in_each_world(path, shape):
+    plan = make_plan(load(str(path), ON_ONE).spec, shape, DEVICES["h100"])
     assert plan.layout.devices == 1
     assert plan.problems == ()
+
+
+def test_the_guide_states_the_changes_and_the_hours_of_one_gpu_that_are_planned():
+    guide = (PAPER[0].parents[2] / "docs" / "train-7b.md").read_text()
+    assert " ".join(f"--set {change}" for change in ON_ONE) in guide
+    hours = {
+        path.stem: make_plan(load(str(path), ON_ONE).spec, QWEN_7B, DEVICES["h100"]).hours
+        for path in PAPER
+    }
+    assert max(hours, key=lambda name: hours[name] or 0) == "sciworld-7b"
+    assert f"up to\n{hours['sciworld-7b']:.1f} hours" in guide
+    on_eight = make_plan(load(str(PAPER[1])).spec, QWEN_7B, DEVICES["h100"]).hours
+    assert f"up to {on_eight:.1f} hours on eight GPUs" in guide
 
 
 def test_on_four_gpus_three_hold_the_trainers():

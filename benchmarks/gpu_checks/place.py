@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from agentrl_components.model import architecture
 from agentrl_components.model.decoder import Decoder
-from agentrl_components.model.load import export_weights, open_decoder
+from agentrl_components.model.load import TIED_HEAD, WEIGHTS, export_weights, open_decoder
 from agentrl_components.spec import RunSpec
 
 QWEN3_06B = {
@@ -77,7 +77,8 @@ class Skipped(Exception):
 
 
 def make_model(sizes: dict[str, int], folder: Path) -> None:
-    """Write a Qwen3 with random weights, in bfloat16, without a tokenizer."""
+    """Write a Qwen3 with random weights, in bfloat16, without a tokenizer. As in the files of
+    Qwen3-0.6B, the tied head is stored too."""
     config = sizes | {
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",
@@ -95,7 +96,8 @@ def make_model(sizes: dict[str, int], folder: Path) -> None:
     decoder = Decoder(architecture.read(folder))
     decoder.initialise(torch.Generator().manual_seed(0))
     weights = {n: t.bfloat16() for n, t in export_weights(decoder).items()}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    weights[TIED_HEAD] = weights["model.embed_tokens.weight"].clone()
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
 
 
 def require(module: str) -> None:

@@ -23,6 +23,9 @@ from agentrl_components.spec.fields.model import Implementation
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+TIED_HEAD = "lm_head.weight"
+"""Transformers' name of an output head that may be tied to the embedding. The files of such a model
+may hold it all the same."""
 
 
 def chosen_implementation(
@@ -62,7 +65,7 @@ def open_decoder(
     except RuntimeError as error:  # a shape differs from config.json
         raise ModelError(f"{folder}: weights do not fit config.json: {error}") from error
     if decoder.shape.tied:
-        unknown = [name for name in unknown if name != "lm_head.weight"]
+        unknown = [name for name in unknown if name != TIED_HEAD]
     if missing or unknown:
         raise ModelError(
             f"{folder}: weights do not fit config.json; "
@@ -81,20 +84,50 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     Raises:
         ModelError: a file cannot be read.
     """
-    index = folder / INDEX
-    names = [WEIGHTS]
-    if index.is_file():
-        try:
-            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ModelError(f"{index}: is not an index of safetensors files: {error!r}") from error
     weights: dict[str, Tensor] = {}
-    for name in names:
+    for path in weight_files(folder):
         try:
-            weights.update(load_file(folder / name))
+            weights.update(load_file(path))
         except (OSError, SafetensorError) as error:
-            raise ModelError(f"{folder / name}: cannot be read: {error}") from error
+            raise ModelError(f"{path}: cannot be read: {error}") from error
     return weights
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of the folder's model: those that its index names, or the only one. A
+    folder may have others beside them, such as the `consolidated.safetensors` of Mistral's models.
+
+    Raises:
+        ModelError: the index cannot be read.
+    """
+    index = folder / INDEX
+    if not index.is_file():
+        return [folder / WEIGHTS]
+    try:
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        return [folder / name for name in names]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{index}: is not an index of safetensors files: {error!r}") from error
+
+
+def has_tied_head(folder: Path) -> bool:
+    """Whether the output head is the embedding, as config.json says, or else as transformers has it
+    for the model type.
+
+    Raises:
+        ModelError: config.json cannot be read.
+    """
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text())
+        tied, family = config.get("tie_word_embeddings"), config.get("model_type")
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from error
+    if tied is None:
+        from transformers import CONFIG_MAPPING
+
+        tied = family in CONFIG_MAPPING and CONFIG_MAPPING[family]().tie_word_embeddings
+    return bool(tied)
 
 
 def export_weights(decoder: CausalModel) -> dict[str, Tensor]:

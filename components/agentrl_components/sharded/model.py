@@ -25,7 +25,7 @@ from agentrl_components.model import architecture, lora
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.compilation import compiler
 from agentrl_components.model.decoder import Decoder
-from agentrl_components.model.load import chosen_implementation
+from agentrl_components.model.load import TIED_HEAD, chosen_implementation
 from agentrl_components.model.value_model import Critic
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.sharded.weight_files import WeightFiles
@@ -90,7 +90,7 @@ def load_rows(decoder: CausalModel, files: WeightFiles, mesh: DeviceMesh, seed: 
     }
     shapes = {stored: tuple(parameters[name].shape) for name, stored in names.items()}
     tied = {decoder.saved_name(name) for name in decoder.tied_names}
-    tied |= {"lm_head.weight"} if decoder.shape.tied else set()
+    tied |= {TIED_HEAD} if decoder.shape.tied else set()
     files.check(shapes, tied=tied)
     for name, parameter in parameters.items():
         rows = rows_of(parameter.shape[0], mesh.get_local_rank(), mesh.size())

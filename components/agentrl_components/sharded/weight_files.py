@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from agentrl_components.errors import ModelError
-from agentrl_components.model.load import INDEX, WEIGHTS
+from agentrl_components.model.load import weight_files
 
 
 class WeightFiles:
@@ -22,15 +21,11 @@ class WeightFiles:
         self._folder = folder
         self._files: dict[str, Any] = {}
         """Open file of each weight."""
-        index = folder / INDEX
         try:
-            names = [WEIGHTS]
-            if index.is_file():
-                names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-            for name in names:
-                file = safe_open(folder / name, framework="pt")
+            for path in weight_files(folder):
+                file = safe_open(path, framework="pt")
                 self._files |= dict.fromkeys(_names(file), file)
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        except (OSError, SafetensorError) as error:
             raise ModelError(f"{folder}: weights cannot be read: {error}") from error
 
     def check(self, shapes: Mapping[str, tuple[int, ...]], *, tied: Collection[str]) -> None:

@@ -82,7 +82,7 @@ def test_weights_in_several_files_are_read_through_their_index(folder):
     assert all(torch.equal(again[name], weights[name]) for name in weights)
 
 
-@pytest.mark.parametrize("index", ["{", "[]", "{}"])
+@pytest.mark.parametrize("index", ["{", "[]", "{}", '{"weight_map": []}'])
 def test_an_index_that_is_none_is_named(folder, index):
     (folder / INDEX).write_text(index)
     with pytest.raises(ModelError, match=r"model\.safetensors\.index\.json"):

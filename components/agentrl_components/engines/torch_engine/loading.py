@@ -10,10 +10,8 @@ from torch import Tensor
 
 from agentrl_components.errors import EngineError
 from agentrl_components.model.causal_model import CausalModel
+from agentrl_components.model.load import TIED_HEAD
 from agentrl_components.spec.fields.rollout import Interrupt
-
-TIED_HEAD = "lm_head.weight"
-"""Transformers' name of a head that may be tied to the embedding."""
 
 
 class Loading:

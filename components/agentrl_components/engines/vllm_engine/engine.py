@@ -51,7 +51,7 @@ class VllmEngine:
         `start_vllm` raises.
         """
         self._loop = VllmLoop(partial(start, folder, options))
-        self._shapes = loading.shapes_in(folder)
+        self._shapes = loading.required_shapes(folder)
         self._versions = [version]
         """Versions of all weights so far; the last is in use."""
         self._load_lock = asyncio.Lock()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
-from agentrl_components.errors import EngineError
+from agentrl_components.errors import EngineError, ModelError
+from agentrl_components.model.load import TIED_HEAD, has_tied_head, weight_files
 
-TIED_HEAD = "lm_head.weight"
-"""A head that is tied to the embedding: in the model's state dict, and in the files of some models.
-vLLM takes it from the embedding."""
 LOAD_ERRORS = (ValueError, KeyError, AssertionError, RuntimeError, TimeoutError)
 """Exceptions that vLLM raises if weights do not fit its model, or do not arrive."""
 RECEIVE_S = 1800.0
@@ -22,22 +19,24 @@ RECEIVE_S = 1800.0
 brings or describes. If one of them fails alone, NCCL makes the others wait for ever."""
 
 
-def shapes_in(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Shape of every weight in the folder's safetensors files, by name, without a tied head."""
+def required_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Shape of every weight that a hand-over must bring, by name: of those in the folder's files. A
+    tied head is none of them: trainers do not have it, whether or not the files do.
+
+    Raises:
+        ModelError: a file cannot be read.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, framework="pt") as shard:
-            names = shard.keys()
-            shapes |= {name: tuple(shard.get_slice(name).get_shape()) for name in names}
-    if _is_tied(folder):
-        shapes.pop(TIED_HEAD, None)
+    for path in weight_files(folder):
+        try:
+            with safe_open(path, framework="pt") as shard:
+                names = shard.keys()
+                shapes |= {name: tuple(shard.get_slice(name).get_shape()) for name in names}
+        except (OSError, SafetensorError) as error:
+            raise ModelError(f"{path}: cannot be read: {error}") from error
+    if TIED_HEAD in shapes and has_tied_head(folder):
+        del shapes[TIED_HEAD]
     return shapes
-
-
-def _is_tied(folder: Path) -> bool:
-    """Whether the head of the folder's model is tied to its embedding."""
-    config = json.loads((folder / "config.json").read_text())
-    return bool(config.get("tie_word_embeddings", False))
 
 
 def check(shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, torch.Tensor]) -> None:

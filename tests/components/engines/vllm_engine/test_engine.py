@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 import torch
 from held_vllm import HeldVllm
+from safetensors.torch import save_file
 from tiny_qwen import (
     ACTIONS,
     CONTEXT,
@@ -36,7 +37,7 @@ from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.engines.vllm_engine.engine import VllmEngine
 from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.errors import EngineError, ModelError
-from agentrl_components.model.load import export_weights, open_decoder
+from agentrl_components.model.load import WEIGHTS, export_weights, open_decoder
 from agentrl_components.spec.fields.rollout import Interrupt
 
 pytestmark = [
@@ -66,6 +67,9 @@ async def bench(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("qwen")
     model = make_model(0)
     model.save_pretrained(folder)
+    # with the tied head, which transformers leaves out, but the files of Qwen's models have
+    head = {"lm_head.weight": model.get_input_embeddings().weight.detach().clone()}
+    save_file(weights_of(model) | head, folder / WEIGHTS, metadata={"format": "pt"})
     options = VllmOptions(context=CONTEXT, cache_bytes=16 << 20)
     vllm: list[HeldVllm] = []
 

@@ -9,7 +9,8 @@ from safetensors.torch import save_file
 from agentrl_components.engines.vllm_engine import weights
 from agentrl_components.engines.vllm_engine.engine import VllmEngine
 from agentrl_components.engines.vllm_engine.start import VllmOptions
-from agentrl_components.errors import EngineError
+from agentrl_components.errors import EngineError, ModelError
+from agentrl_components.model.load import INDEX
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
@@ -20,7 +21,7 @@ def shapes_of(tmp_path):
         both = {EMBEDDING: torch.ones(4, 2), HEAD: torch.ones(4, 2)}
         save_file(both, tmp_path / "model.safetensors")
         (tmp_path / "config.json").write_text(json.dumps({"tie_word_embeddings": tied}))
-        return weights.shapes_in(tmp_path)
+        return weights.required_shapes(tmp_path)
 
     return shapes_of
 
@@ -33,6 +34,33 @@ def test_an_update_may_leave_out_the_tied_head_that_the_models_files_hold(shapes
 def test_an_update_has_to_bring_a_head_of_its_own(shapes_of):
     with pytest.raises(EngineError, match=r"lm_head\.weight is missing"):
         weights.check(shapes_of(tied=False), {EMBEDDING: torch.zeros(4, 2)})
+
+
+def test_a_head_is_tied_if_it_is_by_default_in_transformers(tmp_path):
+    both = {EMBEDDING: torch.ones(4, 2), HEAD: torch.ones(4, 2)}
+    save_file(both, tmp_path / "model.safetensors")
+    for family, required in (("gemma2", {EMBEDDING}), ("qwen3", {EMBEDDING, HEAD})):
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+        assert weights.required_shapes(tmp_path).keys() == required
+
+
+def test_files_that_the_index_does_not_name_are_not_read(tmp_path):
+    save_file({EMBEDDING: torch.ones(4, 2)}, tmp_path / "model.safetensors")
+    save_file({"norm.weight": torch.ones(3)}, tmp_path / "consolidated.safetensors")
+    assert weights.required_shapes(tmp_path) == {EMBEDDING: (4, 2)}
+    save_file({"model.norm.weight": torch.ones(3)}, tmp_path / "part.safetensors")
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"any": "part.safetensors"}}))
+    assert weights.required_shapes(tmp_path) == {"model.norm.weight": (3,)}
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    with pytest.raises(ModelError, match=r"model\.safetensors: cannot be read"):
+        weights.required_shapes(tmp_path)
+    save_file({HEAD: torch.ones(4, 2)}, tmp_path / "model.safetensors")
+    for content in ("{", "[]"):
+        (tmp_path / "config.json").write_text(content)
+        with pytest.raises(ModelError, match=r"config\.json: cannot be read"):
+            weights.required_shapes(tmp_path)
 
 
 class StuckWorkers:

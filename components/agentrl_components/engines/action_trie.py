@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from agentrl_components.engines.engine import Request
+from agentrl_components.errors import EngineError
+
 Node = dict[int, "Node"]
 """Children by token id. A node without children is the end of a reply."""
 
@@ -98,3 +101,13 @@ def _parting(one: Sequence[int], other: Sequence[int]) -> int:
 def trie_of(actions: tuple[tuple[int, ...], ...], stop: int) -> Trie:
     """The trie of `actions`, cached. Raises what `Trie` raises."""
     return Trie(actions, stop)
+
+
+def open_trie(request: Request) -> Trie:
+    """The trie of a request. Raises `EngineError` if its admissible set cannot be used."""
+    if not request.sampling.stop:
+        raise EngineError(f"session {request.session}: admissible replies need a stop token")
+    try:
+        return trie_of(tuple(map(tuple, request.admissible or ())), request.sampling.stop[0])
+    except ValueError as error:
+        raise EngineError(f"session {request.session}: {error}") from error

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from agentrl_components.engines.action_trie import trie_of
+from agentrl_components.engines.action_trie import open_trie
 from agentrl_components.engines.engine import Generation, Request
 from agentrl_components.engines.torch_engine.loading import Loading
 from agentrl_components.engines.torch_engine.passes import ForwardPasses
@@ -64,23 +64,20 @@ class TorchEngine:
         """One reply, which joins the batch at the next forward pass.
 
         Raises:
-            EngineError: the request has no new tokens, a token id is not in the vocabulary, or the
-                forward pass failed.
+            EngineError: the request has no new tokens, a token id is not in the vocabulary, the
+                admissible set cannot be used, or the forward pass failed.
         """
         while self._loading is not None:
             await self._loading.ended.wait()
         session = self._sessions.get(request.session)
+        cached = 0 if session is None else session.cached
+        fresh = list(request.ids[cached:])
+        self._check(request.session, fresh)
+        trie = None if request.admissible is None else open_trie(request)
         if session is None:
             session = self._sessions[request.session] = Session(self._take_slot())
-        fresh = list(request.ids[session.cached :])
-        self._check(request.session, fresh)
         self.prompt_tokens += len(request.ids)
-        self.cached_tokens += session.cached
-        trie = node = None
-        if request.admissible is not None:
-            stop = request.sampling.stop[0]
-            trie = trie_of(tuple(map(tuple, request.admissible)), stop)
-            node = trie.root
+        self.cached_tokens += cached
         reply = PendingReply(
             request=request,
             session=session,
@@ -88,7 +85,7 @@ class TorchEngine:
             version=self._version,
             fresh=fresh,
             trie=trie,
-            node=node,
+            node=None if trie is None else trie.root,
         )
         reply.append_forced()
         if not reply.result.done():

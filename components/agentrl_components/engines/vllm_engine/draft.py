@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agentrl_components.engines.action_trie import Trie, trie_of
+from agentrl_components.engines.action_trie import Trie
 from agentrl_components.engines.engine import Generation, Request, Stop, mixed
-from agentrl_components.errors import EngineError
 
 
 @dataclass(slots=True)
@@ -58,13 +57,3 @@ class Draft:
             self.stop = Stop.STOP
         elif len(self.ids) >= self.request.sampling.max_tokens:
             self.stop = Stop.LENGTH
-
-
-def open_trie(request: Request) -> Trie:
-    """The trie of a request. Raises `EngineError` if its admissible set cannot be used."""
-    if not request.sampling.stop:
-        raise EngineError("admissible replies need a stop token")
-    try:
-        return trie_of(tuple(map(tuple, request.admissible or ())), request.sampling.stop[0])
-    except ValueError as error:
-        raise EngineError(f"session {request.session}: {error}") from error

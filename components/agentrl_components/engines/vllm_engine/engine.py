@@ -22,9 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentrl_components.engines.action_trie import open_trie
 from agentrl_components.engines.engine import Generation, Request, Stop, mixed
 from agentrl_components.engines.vllm_engine import weights as loading
-from agentrl_components.engines.vllm_engine.draft import Draft, open_trie
+from agentrl_components.engines.vllm_engine.draft import Draft
 from agentrl_components.engines.vllm_engine.loop import VllmLoop
 from agentrl_components.engines.vllm_engine.sampling import Sampled, params_of, sampled
 from agentrl_components.engines.vllm_engine.start import VllmOptions, start_vllm, stop_vllm

@@ -196,3 +196,22 @@ async def test_a_growing_cache_keeps_its_content():
     fresh = await TorchEngine(made).generate(request(1, ids, 2))
     assert again.ids == fresh.ids
     assert again.logprobs == pytest.approx(fresh.logprobs, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("admissible", "stop", "reason"),
+    [
+        ([], (1,), "session 7: an admissible set needs at least one action"),
+        ([(5,), ()], (1,), "session 7: an admissible action needs at least one token"),
+        ([(5, 1)], (1,), r"session 7: admissible action \[5, 1\] holds the stop token 1"),
+        ([(5,)], (), "session 7: admissible replies need a stop token"),
+    ],
+)
+async def test_an_admissible_set_that_cannot_be_used_is_refused_before_a_slot_is_taken(
+    admissible, stop, reason
+):
+    engine = TorchEngine(decoder())
+    sampling = Sampling(temperature=1.0, top_p=1.0, max_tokens=9, stop=stop)
+    with pytest.raises(EngineError, match=reason):
+        await engine.generate(request(7, (3, 4), 0, sampling, admissible))
+    assert (engine._slots, engine.prompt_tokens) == (0, 0)

@@ -114,7 +114,7 @@ class WorkerGroup(HeldOpen):
         from agentrl_components.ray_workers.model_folder import ModelFolder
 
         self._lead = None
-        model = ModelFolder(path=self.folder, vocabulary=words)
+        model = ModelFolder.of(spec.model, self.folder, words)
         self.actors = opened.enter_context(Actors(spec, model, trains=trains))
         if self.actors.trainers is not None:
             self.trainers = self.actors.trainers

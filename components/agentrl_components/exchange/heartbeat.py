@@ -21,6 +21,11 @@ from agentrl_components.storage.store import Store
 
 T = TypeVar("T")
 Role = Literal["rollout", "update"]
+FIRST_DELAY_S = 0.05
+"""Delay between the first two polls of a wait; each later one is twice as long."""
+MAX_DELAY_S = 1.0
+"""Longest delay between two polls. A poll is two requests to the object store, and the other
+process may compute for minutes."""
 
 
 class Heartbeat:
@@ -34,13 +39,13 @@ class Heartbeat:
         *,
         timeout_s: float = 1800.0,
         interval_s: float = 5.0,
-        poll_s: float = 0.05,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """`timeout_s` without a heartbeat mean that the other process is dead: longer than a pod
         takes to be rescheduled and to load its model."""
         self._store, self._role = store, role
         self._other: Role = "update" if role == "rollout" else "rollout"
-        self._timeout_s, self._interval_s, self._poll_s = timeout_s, interval_s, poll_s
+        self._timeout_s, self._interval_s, self._sleep = timeout_s, interval_s, sleep
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._send, name="heartbeat", daemon=True)
         self._last_value = b""
@@ -60,14 +65,17 @@ class Heartbeat:
         self._thread.join()
 
     def wait_for(self, condition: Callable[[], T | None]) -> T:
-        """Poll `condition` until it returns a value, and return that value. Raises `RunError` if
-        the other process has failed for good, or sends no heartbeat for too long."""
+        """Poll `condition` with increasing delays until it returns a value, and return that value.
+        Raises `RunError` if the other process has failed for good, or sends no heartbeat for too
+        long."""
+        delay = FIRST_DELAY_S
         while True:
             value = condition()
             if value is not None:
                 return value
             self._check_other()
-            time.sleep(self._poll_s)
+            self._sleep(delay)
+            delay = min(2 * delay, MAX_DELAY_S)
 
     def _check_other(self) -> None:
         now = time.monotonic()

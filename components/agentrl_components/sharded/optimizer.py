@@ -45,10 +45,11 @@ class ShardedOptimizer:
     @torch.no_grad()
     def step(self, learning_rate: float) -> float:
         """Clip the gradient's norm and update the weights. Returns the norm before clipping. If it
-        is not finite, nothing is updated. A collective call."""
+        is not finite, or there are no gradients, because no rank had examples, nothing is updated.
+        A collective call."""
         gradients = {n: local_rows(p.grad) for n, p in self._named.items() if p.grad is not None}
         norm = global_norm(gradients.values())
-        if math.isfinite(norm):
+        if gradients and math.isfinite(norm):
             scale = min(1.0, self._update.max_grad_norm / (norm + 1e-6))
             torch._foreach_mul_(list(gradients.values()), scale)
             self._apply(gradients, learning_rate)

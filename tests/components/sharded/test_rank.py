@@ -108,6 +108,22 @@ def test_a_gradient_that_is_not_finite_changes_nothing(folder, open_rank):
     assert all(torch.equal(after[name], before[name]) for name in before)
 
 
+def test_a_step_without_examples_updates_nothing_and_is_not_counted(folder, open_rank):
+    rank, some, found = open_rank(folder), examples(), []
+    for steps_before in (0, 1):
+        rank.open_models()
+        before = {name: tensor.clone() for name, tensor in weights(rank).items()}
+        for _ in range(steps_before):
+            assert rank.differentiate(objective(some), deal([], 16, 1)[0]) == {}
+            assert rank.step("policy", 1e-2) == 0.0
+        after = weights(rank)
+        assert all(torch.equal(after[name], before[name]) for name in before)
+        rank.differentiate(objective(some), share(some))
+        rank.step("policy", 1e-2)
+        found.append(weights(rank))
+    assert all(torch.equal(found[1][name], found[0][name]) for name in found[0])
+
+
 def test_activation_checkpointing_does_not_change_gradients(folder, open_rank):
     some = examples()
     found = []

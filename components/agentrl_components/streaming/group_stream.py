@@ -23,6 +23,7 @@ class GroupStream:
         self._update = 0
         """The next update, counted from the start of the stream."""
         self._started = 0
+        """Groups that were started so far."""
         self._last_update: dict[int, int] = {}
         """The last update that may learn from a group, for those that were started and neither
         learnt from nor dropped."""
@@ -33,11 +34,6 @@ class GroupStream:
     def bound(self) -> int:
         """The most groups that may be under way or wait."""
         return (self._max_staleness + 1) * self._size
-
-    @property
-    def started(self) -> int:
-        """Groups that were started so far."""
-        return self._started
 
     @property
     def waiting(self) -> int:

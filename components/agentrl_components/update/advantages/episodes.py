@@ -39,8 +39,6 @@ class EpisodeView:
     """[U] hash of the environment's state before each reply; None if the environment has none."""
     values: FloatArray | None = None  # [T]
     """The critic's value at each token; read only where the mask is True."""
-    token_rewards: FloatArray | None = None  # [T]
-    """Additional reward per sampled token, such as -coefficient * KL to a reference policy."""
 
     @classmethod
     def of(
@@ -49,7 +47,6 @@ class EpisodeView:
         reward_spec: Reward,
         *,
         values: FloatArray | None = None,
-        token_rewards: FloatArray | None = None,
     ) -> EpisodeView:
         """The view of a trajectory, its rewards shaped by the manifest's `algorithm.reward`."""
         turns = trajectory.turns
@@ -64,7 +61,6 @@ class EpisodeView:
             turn_rewards=tuple(factor * turn.reward for turn in turns),
             states=tuple(turn.state for turn in turns),
             values=values,
-            token_rewards=token_rewards,
         )
 
     @property

@@ -24,13 +24,11 @@ from agentrl_components.update.advantages.episodes import Advantages, EpisodeVie
 from agentrl_components.update.advantages.series import discounted, whitened_within
 
 
-def token_level(
-    episodes: Sequence[EpisodeView], *, gamma: float, lam: float, whiten: bool = True
-) -> Advantages:
+def token_level(episodes: Sequence[EpisodeView], *, gamma: float, lam: float) -> Advantages:
     """GAE with one step per sampled token.
 
-    Returns advantages, normalised over the sampled tokens of each environment if `whiten`, and the
-    critic's targets A_t + V(s_t) from the advantages before normalisation.
+    Returns advantages, normalised over the sampled tokens of each environment, and the critic's
+    targets A_t + V(s_t) from the advantages before normalisation.
 
     Raises:
         ValueError: an episode has no values.
@@ -39,19 +37,15 @@ def token_level(
     for episode in episodes:
         values_S = _values(episode)[episode.sampled].astype(np.float64)
         rewards_S = np.zeros_like(values_S)
-        if episode.token_rewards is not None:
-            rewards_S += episode.token_rewards[episode.sampled]
         if values_S.size:
-            rewards_S[-1] += episode.reward
+            rewards_S[-1] = episode.reward
         advantages_S = _estimate(rewards_S, values_S, gamma, lam)
         advantages.append(advantages_S)
         returns.append(advantages_S + values_S)
-    return _pack(episodes, advantages, returns, whiten)
+    return _pack(episodes, advantages, returns)
 
 
-def turn_level(
-    episodes: Sequence[EpisodeView], *, gamma: float, lam: float, whiten: bool = True
-) -> Advantages:
+def turn_level(episodes: Sequence[EpisodeView], *, gamma: float, lam: float) -> Advantages:
     """GAE with one step per turn. All sampled tokens of a turn share its advantage and return.
 
     The value of a turn is the critic's value at its first sampled token. A turn without sampled
@@ -65,14 +59,12 @@ def turn_level(
         first_U = np.array([of_turn[0] for of_turn in tokens], dtype=np.intp)
         values_U = _values(episode)[first_U].astype(np.float64)
         rewards_U = np.zeros_like(values_U)
-        if episode.token_rewards is not None:
-            rewards_U += [float(episode.token_rewards[of_turn].sum()) for of_turn in tokens]
         if values_U.size:
-            rewards_U[-1] += episode.reward
+            rewards_U[-1] = episode.reward
         advantages_U = _estimate(rewards_U, values_U, gamma, lam)
         advantages.append(np.repeat(advantages_U, lengths_U))
         returns.append(np.repeat(advantages_U + values_U, lengths_U))
-    return _pack(episodes, advantages, returns, whiten)
+    return _pack(episodes, advantages, returns)
 
 
 def _estimate(
@@ -94,10 +86,9 @@ def _pack(
     episodes: Sequence[EpisodeView],
     advantages: list[NDArray[np.float64]],
     returns: list[NDArray[np.float64]],
-    whiten: bool,
 ) -> Advantages:
     names = [episode.environment for episode in episodes]
-    final = whitened_within(advantages, names) if whiten else advantages
+    final = whitened_within(advantages, names)
     return Advantages(
         advantages=tuple(placed(e, a) for e, a in zip(episodes, final, strict=True)),
         returns=tuple(placed(e, r) for e, r in zip(episodes, returns, strict=True)),

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentrl_components.update.advantages.episodes import Advantages, EpisodeView
 from agentrl_components.update.advantages.group_relative import centred, group_relative
@@ -31,14 +32,13 @@ def gigpo(
     *,
     weight: float = 1.0,
     scale_by_std: bool = True,
-    gamma: float = STEP_DISCOUNT,
 ) -> Advantages:
     """The episode's advantage plus `weight` times the turn's, at each sampled token.
 
     A turn without sampled tokens takes part in the comparison, since its return is a sample of the
     state's value, but has no token to get the advantage."""
     whole = group_relative(episodes, scale_by_std=scale_by_std).advantages
-    returns = [discounted(np.array(e.turn_rewards, dtype=np.float64), gamma) for e in episodes]
+    returns = [_returns(episode) for episode in episodes]
     for turns in _anchors(episodes).values():
         steps = centred(np.array([returns[i][u] for i, u in turns]), scale_by_std=scale_by_std)
         for (i, u), step in zip(turns, steps, strict=True):
@@ -48,17 +48,22 @@ def gigpo(
 
 
 def groups_with_step_signal(
-    episodes: Sequence[EpisodeView], *, gamma: float = STEP_DISCOUNT, tolerance: float = 1e-9
+    episodes: Sequence[EpisodeView], *, tolerance: float = 1e-9
 ) -> frozenset[int]:
     """Groups with a state from which returns differ by more than `tolerance`, so that turns have
     advantages even if all episodes have the same reward."""
-    returns = [discounted(np.array(e.turn_rewards, dtype=np.float64), gamma) for e in episodes]
+    returns = [_returns(episode) for episode in episodes]
     groups = set()
     for (group, _), turns in _anchors(episodes).items():
         of_state = [returns[i][u] for i, u in turns]
         if max(of_state) - min(of_state) > tolerance:
             groups.add(group)
     return frozenset(groups)
+
+
+def _returns(episode: EpisodeView) -> NDArray[np.float64]:
+    """[U] discounted return of each turn."""
+    return discounted(np.array(episode.turn_rewards, dtype=np.float64), STEP_DISCOUNT)
 
 
 def _anchors(episodes: Sequence[EpisodeView]) -> dict[tuple[int, str], list[tuple[int, int]]]:

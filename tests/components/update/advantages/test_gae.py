@@ -26,9 +26,10 @@ def test_token_level_steps_over_sampled_tokens_only():
     # delta_4 = 1 - .75                = .25       A_4 = .25
     # delta_2 = .9 * .75 - .25         = .425      A_2 = .425 + .45 * .25      = .5375
     # delta_1 = .9 * .25 - .5          = -.275     A_1 = -.275 + .45 * .5375   = -.033125
-    result = token_level([TWO_REPLIES], gamma=0.9, lam=0.5, whiten=False)
+    # normalised: mean .2514583, std .2329590
+    result = token_level([TWO_REPLIES], gamma=0.9, lam=0.5)
     np.testing.assert_allclose(
-        result.advantages[0], [0, -0.033125, 0.5375, 0, 0.25, 0, 0, 0], rtol=1e-6
+        result.advantages[0], [0, -1.2216028, 1.2278628, 0, -0.00626004, 0, 0, 0], rtol=1e-6
     )
     # G = A + V: .466875, .7875, 1
     np.testing.assert_allclose(result.returns[0], [0, 0.466875, 0.7875, 0, 1.0, 0, 0, 0], rtol=1e-6)
@@ -36,41 +37,48 @@ def test_token_level_steps_over_sampled_tokens_only():
 
 def test_upstreams_ppo_return_is_zero_when_an_observation_follows_the_last_reply_and_ours_is_not():
     # gamma = lam = 1: every sampled token's return is the reward, 1.
-    result = token_level([TWO_REPLIES], gamma=1.0, lam=1.0, whiten=False)
+    result = token_level([TWO_REPLIES], gamma=1.0, lam=1.0)
     np.testing.assert_allclose(result.returns[0], [0, 1, 1, 0, 1, 0, 0, 0], rtol=1e-6)
 
 
 def test_trailing_observations_change_nothing_for_the_tokens_before_them():
-    short = episode(1.0, "011", [0, 0.5, 0.25])
-    long = episode(1.0, "011000", [0, 0.5, 0.25, 3, 3, 3])
-    a = token_level([short], gamma=0.9, lam=0.9, whiten=False).advantages[0]
-    b = token_level([long], gamma=0.9, lam=0.9, whiten=False).advantages[0]
-    np.testing.assert_array_equal(a, b[:3])
-    np.testing.assert_array_equal(b[3:], 0)
+    short = episode(1.0, "0111", [0, 0.5, 0.25, 0.75])
+    long = episode(1.0, "0111000", [0, 0.5, 0.25, 0.75, 3, 3, 3])
+    a = token_level([short], gamma=0.9, lam=0.9)
+    b = token_level([long], gamma=0.9, lam=0.9)
+    for one, other in ((a.advantages[0], b.advantages[0]), (a.returns[0], b.returns[0])):
+        np.testing.assert_array_equal(one, other[:4])
+        np.testing.assert_array_equal(other[4:], 0)
 
 
 def test_turn_level_makes_one_step_per_turn_and_shares_it():
     # V at the turns' first sampled tokens: .5 and .75; r = 0, 1; gamma = .9, lam = .5
     # A_2 = 1 - .75 = .25;  A_1 = .9 * .75 - .5 + .45 * .25 = .175 + .1125 = .2875
-    result = turn_level([TWO_REPLIES], gamma=0.9, lam=0.5, whiten=False)
+    # normalised over three tokens: mean .275, std .01767767 (+ 1e-8)
+    result = turn_level([TWO_REPLIES], gamma=0.9, lam=0.5)
     np.testing.assert_allclose(
-        result.advantages[0], [0, 0.2875, 0.2875, 0, 0.25, 0, 0, 0], rtol=1e-6
+        result.advantages[0], [0, 0.7071064, 0.7071064, 0, -1.4142128, 0, 0, 0], rtol=1e-6
     )
     # G_1 = .2875 + .5 = .7875, G_2 = .25 + .75 = 1
     np.testing.assert_allclose(result.returns[0], [0, 0.7875, 0.7875, 0, 1.0, 0, 0, 0], rtol=1e-6)
 
 
 def test_turn_level_reads_the_value_at_the_first_token_that_was_sampled_not_forced():
-    # reply [1, 4): token 1 forced, 2 and 3 sampled; V = .5 at token 2; A = 1 - .5 = .5
-    view = episode(1.0, "00110", [9, 9, 0.5, 9, 9], spans=((1, 4),))
-    result = turn_level([view], gamma=1.0, lam=1.0, whiten=False)
-    np.testing.assert_allclose(result.advantages[0], [0, 0, 0.5, 0.5, 0])
+    # replies [0, 1), V = .25, and [1, 4): token 1 forced, 2 and 3 sampled; V = .5 at token 2
+    # gamma = 1, lam = 0: A_1 = .5 - .25 = .25, G_1 = .5; A_2 = 1 - .5 = .5, G_2 = 1
+    # normalised over three tokens: mean .4166667, std .1178511 (+ 1e-8)
+    view = episode(1.0, "10110", [0.25, 9, 0.5, 9, 9], spans=((0, 1), (1, 4)))
+    result = turn_level([view], gamma=1.0, lam=0.0)
+    np.testing.assert_allclose(result.returns[0], [0.5, 0, 1.0, 1.0, 0])
+    np.testing.assert_allclose(
+        result.advantages[0], [-1.4142134, 0, 0.7071067, 0.7071067, 0], rtol=1e-7
+    )
 
 
 def test_a_turn_without_sampled_tokens_is_not_a_step():
     # with gamma .5 a third step would halve the return: the first turn's is .5, not .25
     view = episode(1.0, "1001", [0, 9, 9, 0], spans=((0, 1), (1, 3), (3, 4)))
-    result = turn_level([view], gamma=0.5, lam=1.0, whiten=False)
+    result = turn_level([view], gamma=0.5, lam=1.0)
     np.testing.assert_allclose(result.returns[0], [0.5, 0, 0, 1.0])
 
 
@@ -91,21 +99,6 @@ def test_an_episode_without_a_sampled_token_gets_zeros():
         result = level([view], gamma=0.9, lam=0.9)
         np.testing.assert_array_equal(result.advantages[0], [0, 0, 0])
         np.testing.assert_array_equal(result.returns[0], [0, 0, 0])
-
-
-def test_per_token_rewards_are_added_at_their_tokens():
-    # r = -.5, .25 + 1 over tokens 0 and 2, 7 is masked; V = 0, gamma = lam = 1
-    view = EpisodeView(
-        reward=1.0,
-        group=0,
-        mask=np.array([True, False, True]),
-        spans=((0, 1), (2, 3)),
-        values=np.zeros(3, dtype=np.float32),
-        token_rewards=np.array([-0.5, 7, 0.25], dtype=np.float32),
-    )
-    for level in (token_level, turn_level):
-        result = level([view], gamma=1.0, lam=1.0, whiten=False)
-        np.testing.assert_allclose(result.advantages[0], [0.75, 0, 1.25])
 
 
 def test_missing_values_are_named():

@@ -21,27 +21,27 @@ def two_turns(rewards, states, group=0):
 
 
 def test_turns_made_in_the_same_state_are_compared_by_their_discounted_returns():
-    # Returns with gamma .5: first episode R_1 = 0 + .5 * 1 = .5, R_2 = 1; second 0, 0.
-    # Episode level: mean .5 -> .5, -.5. Anchor "a" holds both first turns: .5, 0 -> .25, -.25.
-    # "b" and "c" were seen once: 0. With weight 2: .5 + 2 * .25 = 1, .5; -.5 - .5 = -1, -.5.
+    # Returns: first episode R_1 = 0 + .95 * 1 = .95, R_2 = 1; second 0, 0.
+    # Episode level: mean .5 -> .5, -.5. Anchor "a" holds both first turns: .95, 0 -> .475, -.475.
+    # "b" and "c" were seen once: 0. Weight 2: .5 + 2 * .475 = 1.45, .5; -.5 - .95 = -1.45, -.5.
     views = [two_turns((0.0, 1.0), ("a", "b")), two_turns((0.0, 0.0), ("a", "c"))]
-    result = gigpo(views, weight=2.0, scale_by_std=False, gamma=0.5)
-    np.testing.assert_allclose(result.advantages[0], [0, 1.0, 0, 0.5, 0])
-    np.testing.assert_allclose(result.advantages[1], [0, -1.0, 0, -0.5, 0])
+    result = gigpo(views, weight=2.0, scale_by_std=False)
+    np.testing.assert_allclose(result.advantages[0], [0, 1.45, 0, 0.5, 0])
+    np.testing.assert_allclose(result.advantages[1], [0, -1.45, 0, -0.5, 0])
 
 
 def test_step_advantages_are_scaled_by_the_anchor_groups_own_deviation():
-    # Anchor "a": returns .5, 0; mean .25, unbiased std .3535534; .25 / .3535544 = .7071048
+    # Anchor "a": returns .95, 0; mean .475, unbiased std .6717514; .475 / .6717524 = .7071057
     # Episode: rewards 1, 0; mean .5, std .7071068; .5 / (.7071068 + 1e-6) = .7071058
     views = [two_turns((0.0, 1.0), ("a", "b")), two_turns((0.0, 0.0), ("a", "c"))]
-    first = gigpo(views, gamma=0.5).advantages[0]
-    np.testing.assert_allclose(first, [0, 1.4142106, 0, 0.7071058, 0], rtol=1e-6)
+    first = gigpo(views).advantages[0]
+    np.testing.assert_allclose(first, [0, 1.4142115, 0, 0.7071058, 0], rtol=1e-6)
 
 
 def test_a_state_visited_twice_in_one_episode_is_compared_with_itself():
-    # gamma .5: returns .5 and 1 in state "a"; mean .75 -> -.25, .25. One episode: its level is 0.
-    result = gigpo([two_turns((0.0, 1.0), ("a", "a"))], scale_by_std=False, gamma=0.5)
-    np.testing.assert_allclose(result.advantages[0], [0, -0.25, 0, 0.25, 0])
+    # Returns .95 and 1 in state "a"; mean .975 -> -.025, .025. One episode: its level is 0.
+    result = gigpo([two_turns((0.0, 1.0), ("a", "a"))], scale_by_std=False)
+    np.testing.assert_allclose(result.advantages[0], [0, -0.025, 0, 0.025, 0])
 
 
 def test_states_of_different_tasks_are_different_anchors():

@@ -7,12 +7,11 @@ from agentrl_components.update.advantages.episodes import EpisodeView
 from agentrl_components.update.advantages.reinforce_pp import reinforce_pp, reinforce_pp_baseline
 
 
-def episode(reward, mask, group=0, token_rewards=None):
+def episode(reward, mask, group=0):
     return EpisodeView(
         reward=reward,
         group=group,
         mask=np.array([bit == "1" for bit in mask]),
-        token_rewards=None if token_rewards is None else np.array(token_rewards, dtype=np.float32),
     )
 
 
@@ -23,18 +22,6 @@ def test_upstreams_reinforce_plus_plus_is_zero_when_an_observation_follows_and_o
         result.advantages[0], [0, 0.5773503, 0.5773503, 0, 0.5773503, 0, 0], rtol=1e-6
     )
     np.testing.assert_allclose(result.advantages[1], [0, -1.7320508, 0, 0], rtol=1e-6)
-
-
-def test_a_discount_counts_sampled_tokens_and_not_observations():
-    # gamma .5: returns .5, 1 (two sampled tokens around an observation); mean .75, std .25
-    result = reinforce_pp([episode(1, "10001")], gamma=0.5)
-    np.testing.assert_allclose(result.advantages[0], [-1, 0, 0, 0, 1], rtol=1e-6)
-
-
-def test_a_per_token_penalty_is_part_of_the_return_of_the_tokens_up_to_it():
-    # r = -.5, 0 + 1: returns .5, 1; mean .75, std .25. The 8 sits on a masked token.
-    result = reinforce_pp([episode(1, "101", token_rewards=[-0.5, 8, 0])])
-    np.testing.assert_allclose(result.advantages[0], [-1, 0, 1], rtol=1e-6)
 
 
 def test_the_baseline_form_subtracts_the_groups_mean_first():

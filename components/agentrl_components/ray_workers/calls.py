@@ -40,6 +40,15 @@ def check_ray() -> None:
         check()
 
 
+def is_lost_process(error: BaseException) -> bool:
+    """Whether one of Ray's errors says that an actor has died or cannot be reached, or a node.
+    `OutOfMemoryError` stands for an actor that Ray's memory monitor killed; it is no
+    `RayActorError`."""
+    from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, RayActorError
+
+    return isinstance(error, NodeDiedError | ObjectLostError | OutOfMemoryError | RayActorError)
+
+
 def results(references: Sequence[Any]) -> list[Any]:
     """The results of calls to several actors, in order.
 
@@ -50,9 +59,8 @@ def results(references: Sequence[Any]) -> list[Any]:
         Exception: what the first call that failed raised.
     """
     import ray
-    from ray.exceptions import NodeDiedError, ObjectLostError, RayActorError, RayTaskError
+    from ray.exceptions import RayError, RayTaskError
 
-    lost = (NodeDiedError, ObjectLostError, RayActorError)
     out: dict[Any, Any] = {}
     failed: BaseException | None = None
     since = time.monotonic()
@@ -68,13 +76,14 @@ def results(references: Sequence[Any]) -> list[Any]:
         since = time.monotonic()
         try:
             out[ready[0]] = ray.get(ready[0])
-        except lost as error:
-            check_ray()  # whose end is the cause then
-            raise WorkersLostError(DIED) from error
-        except RayTaskError as error:
-            if isinstance(error.cause, lost):  # an argument
-                raise WorkersLostError(DIED) from error.cause
-            failed = failed or error.cause
+        except RayError as error:
+            raised = error.cause if isinstance(error, RayTaskError) else error
+            if is_lost_process(raised):  # of a task: that held an argument
+                check_ray()  # whose end is the cause then
+                raise WorkersLostError(DIED) from raised
+            if raised is error:
+                raise
+            failed = failed or raised
     if failed is not None:
         raise failed
     return [out[reference] for reference in references]

@@ -50,8 +50,9 @@ class DriftError(RunError):
 
 
 class WorkersLostError(RunError):
-    """Processes that hold weights or optimizer state died, or vLLM in one of them. A sampler on Ray
-    is replaced; otherwise the run resumes from its last checkpoint with new processes."""
+    """Processes that hold weights or optimizer state died, or vLLM in one of them, or a sampler
+    missed weights. A sampler on Ray is replaced; otherwise the run resumes from its last checkpoint
+    with new processes."""
 
 
 class StoreError(RunError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from agentrl_components.errors import WorkersLostError
@@ -89,14 +89,24 @@ def results(references: Sequence[Any]) -> list[Any]:
     return [out[reference] for reference in references]
 
 
-def results_of_living(references: Sequence[Any]) -> list[Any]:
-    """The results of calls to several actors, in order, without those whose actors have died.
-    Raises what a call raised, and what `results` raises if Ray's head has ended."""
-    out = []
+def outcomes(references: Sequence[Any]) -> list[Any]:
+    """The results of calls to several actors, in order, with a `WorkersLostError` in the place of
+    each whose actor has died or could not be reached. Raises what a call raised, and what `results`
+    raises if Ray has ended."""
+    out: list[Any] = []
     for reference in references:
-        with suppress(WorkersLostError):
+        try:
             out += results([reference])
+        except WorkersLostError as lost:
+            check_ray()  # whose end is an error of all calls
+            out.append(lost)
     return out
+
+
+def results_of_living(references: Sequence[Any]) -> list[Any]:
+    """The results of calls to several actors, in order, without those that are lost. Raises what
+    `outcomes` raises."""
+    return [one for one in outcomes(references) if not isinstance(one, WorkersLostError)]
 
 
 def ready_ones(references: Sequence[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from agentrl_components.engines.vllm_engine.adapters import write_adapters
 from agentrl_components.engines.vllm_engine.start import VllmOptions
-from agentrl_components.errors import EngineError
+from agentrl_components.errors import EngineError, WorkersLostError
 from agentrl_components.model.load import open_decoder
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.rollout.collector import replay_lost
@@ -59,16 +59,14 @@ class Sampler:
             )
             if trains and spec.model.lora is not None:
                 self._merge = AdapterMerge(folder, spec)
-        self._spec = spec
+        self._spec, self._trains = spec, trains
         self._player = Player(spec, folder, _options(spec, device, trains), decoder, self._loop)
         self._adapters: dict[str, Tensor] = {}
         """Adapters for vLLM, which takes all of them at once."""
         self._version = -1
         """The version in use; -1: that of the model folder."""
-        self._newer = asyncio.Event()
-        """Set when another version is in use."""
         self._calls: set[asyncio.Task[Any]] = set()
-        """Calls that play episodes, or wait for weights to play them."""
+        """Calls that play episodes."""
         self._playing = 0
         """Calls that play episodes now."""
         self._updating = False
@@ -130,8 +128,6 @@ class Sampler:
                     )
                 )
         self._version, self._updating = version, False
-        self._newer.set()
-        self._newer = asyncio.Event()
 
     async def join_nccl(self, group: Mapping[str, Any]) -> None:
         """Join the process group of a hand-over from GPU to GPU."""
@@ -142,22 +138,25 @@ class Sampler:
         await self._on_loop(self._player.vllm.receive_update(described))
 
     async def play(self, jobs: Sequence[Job], rules: Rules, version: int) -> list[Trajectory]:
-        """The trajectories of `jobs`, as `Samplers.play` has them. The engine has the weights of
-        `version`. Raises `WorkersLostError` if vLLM has died; then this sampler is of no use."""
+        """The trajectories of `jobs`, as `Samplers.play` has them. If weights are handed over, the
+        engine has those of `version`. Raises `WorkersLostError` if it has others, or vLLM has died;
+        then this sampler is of no use."""
         with self._under_way():
             if 0 <= version == self._version:
                 return await self._play(self._player.more_episodes(jobs, rules))
-            if version >= 0:  # nothing was handed over: the folder's weights have this version
-                self._version = version
+            if version >= 0:
+                if self._trains:
+                    raise self._missed(version)
+                self._version = version  # the folder's weights have it
             return await self._play(self._player.episodes(jobs, rules, version, None))
 
     async def play_group(self, jobs: Sequence[Job], rules: Rules, oldest: int) -> list[Trajectory]:
-        """The trajectories of `jobs`, played by the version that is in use at each token, from
-        version `oldest` on: a sampler that replaces another one may have no weights yet. Lost
-        episodes are played again, as the collector does."""
+        """The trajectories of `jobs`, played by the version that is in use at each token. Lost
+        episodes are played again, as the collector does. Raises `WorkersLostError` if that version
+        is older than `oldest`, or vLLM has died; then this sampler is of no use."""
         with self._under_way():
-            while self._version < oldest:
-                await self._newer.wait()
+            if self._version < oldest:
+                raise self._missed(oldest)
             return await self._play(
                 replay_lost(jobs, lambda some: self._player.more_episodes(some, rules))
             )
@@ -179,6 +178,13 @@ class Sampler:
     async def close(self) -> None:
         """Close sessions, environments and the engine."""
         await asyncio.to_thread(self._player.close)
+
+    def _missed(self, version: int) -> WorkersLostError:
+        """The error of calls for weights that this sampler never got."""
+        return WorkersLostError(
+            f"a sampler missed a hand-over: version {version} is to be played, and it has the "
+            f"weights of version {self._version}"
+        )
 
     @contextmanager
     def _under_way(self) -> Iterator[None]:

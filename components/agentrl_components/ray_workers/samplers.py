@@ -91,11 +91,19 @@ class RaySamplers:
 
     def hand_over(self, version: int) -> None:
         """Have the samplers play with the trainers' weights, which are those of `version`, from now
-        on; nothing, if they do already. Raises `WorkersLostError` if a trainer has died."""
+        on; nothing, if they do already. A sampler that a call did not reach is replaced even if it
+        answers again: it has older weights, or waits for the end of the hand-over.
+
+        Raises:
+            WorkersLostError: a trainer has died, or the samplers that replace a lost one die.
+        """
         if version < 0 or version == self.version or self._transfer is None:
             return
-        self.handed_over.append(self._transfer.send(self.actors, version))
+        done = self._transfer.send(self.actors, version)
+        self.handed_over.append(done)
         self.version = version
+        for place, death in done.lost.items():
+            self._restart(place, death)
 
     def take_loads(self) -> list[SamplerLoad]:
         """What the samplers did since the last call; those that have died are left out."""
@@ -121,15 +129,7 @@ class RaySamplers:
         """
         if self.actors[place] is not actor or _answers_again(actor, death):
             return
-        check_ray()  # without it there is no other sampler
-        self._lifetime.end(self._names[place], actor)  # it lives on if only vLLM in it has died
-        self.replaced += 1
-        # Ray's error quotes what an actor that could not be opened had raised.
-        self.last_death = str(death.__cause__ or death).strip().splitlines()[-1]
-        wait_for_nodes(self._reserved)  # it may have died with its node
-        self.actors[place] = self._start(place)
-        if self.version >= 0 and self._transfer is not None:
-            self._transfer.send_again(self.actors[place], self.version)
+        self._restart(place, death)
 
     def given_up(self) -> WorkersLostError:
         """The error of episodes whose samplers died `REPLACEMENTS` times."""
@@ -137,6 +137,26 @@ class RaySamplers:
             f"a sampler process died {REPLACEMENTS} times with the same episodes (out of memory?); "
             f"the last time: {self.last_death}"
         )
+
+    def _restart(self, place: int, death: WorkersLostError) -> None:
+        """Start a sampler in the place of one, which is killed if it lives, with the weights of the
+        last hand-over. Raises `WorkersLostError` if each that is started dies before it has them.
+        """
+        for _ in range(REPLACEMENTS):
+            check_ray()  # without it there is no other sampler
+            self._lifetime.end(self._names[place], self.actors[place])
+            self.replaced += 1
+            # Ray's error quotes what an actor that could not be opened had raised.
+            self.last_death = str(death.__cause__ or death).strip().splitlines()[-1]
+            wait_for_nodes(self._reserved)  # it may have died with its node
+            self.actors[place] = self._start(place)
+            if self.version < 0 or self._transfer is None:
+                return
+            lost = self._transfer.send_again(self.actors[place], self.version).lost
+            if not lost:
+                return
+            (death,) = lost.values()
+        raise self.given_up()
 
     def _result(
         self, place: int, actor: Any, arguments: tuple[Any, ...], call: Any

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from agentrl_components.ray_workers.calls import results_of_living
+from agentrl_components.errors import WorkersLostError
+from agentrl_components.ray_workers.calls import outcomes
 from agentrl_components.ray_workers.hand_over.transfer import HandOver
 
 BUCKETS_AHEAD = 2
@@ -37,23 +38,47 @@ class BucketTransfer:
     def send(self, samplers: Sequence[Any], version: int) -> HandOver:
         """As `WeightTransfer.send`."""
         began = time.monotonic()
-        loading: deque[list[Any]] = deque()
+        receivers = _Receivers(samplers)
+        loading: deque[Mapping[int, Any]] = deque()
         size = 0
-        results_of_living([sampler.start_update.remote() for sampler in samplers])
+        receivers.results(receivers.call("start_update"))
         for bucket in self._source.buckets(adapters=self._adapters):
             if len(loading) == BUCKETS_AHEAD:
-                size += _bytes_loaded(loading.popleft())
-            loading.append([sampler.load.remote(bucket) for sampler in samplers])
-        size += sum(map(_bytes_loaded, loading))
-        results_of_living([sampler.finish_update.remote(version) for sampler in samplers])
-        return HandOver(seconds=time.monotonic() - began, bytes=size)
+                size += receivers.bytes_loaded(loading.popleft())
+            loading.append(receivers.call("load", bucket))
+        size += sum(map(receivers.bytes_loaded, loading))
+        receivers.results(receivers.call("finish_update", version))
+        return HandOver(seconds=time.monotonic() - began, bytes=size, lost=receivers.lost)
 
-    def send_again(self, sampler: Any, version: int) -> None:
+    def send_again(self, sampler: Any, version: int) -> HandOver:
         """As `WeightTransfer.send_again`."""
-        self.send([sampler], version)
+        return self.send([sampler], version)
 
 
-def _bytes_loaded(calls: Sequence[Any]) -> int:
-    """Wait for a `load` of each sampler. Returns the bytes that each has loaded: the same for all
-    that live, 0 if none does."""
-    return max(results_of_living(calls), default=0)
+class _Receivers:
+    """The samplers of a hand-over. One that a call did not reach gets no further call."""
+
+    def __init__(self, samplers: Sequence[Any]) -> None:
+        self._samplers = samplers
+        self.lost: dict[int, WorkersLostError] = {}
+        """Why a call did not reach them, by the index of the sampler."""
+
+    def call(self, method: str, *arguments: object) -> dict[int, Any]:
+        """Call a method of each. Returns the calls by the index of the sampler."""
+        return {
+            place: getattr(sampler, method).remote(*arguments)
+            for place, sampler in enumerate(self._samplers)
+            if place not in self.lost
+        }
+
+    def results(self, calls: Mapping[int, Any]) -> list[Any]:
+        """Wait for calls. Returns the results of those that reached their sampler."""
+        found = dict(zip(calls, outcomes(list(calls.values())), strict=True))
+        lost = {place: one for place, one in found.items() if isinstance(one, WorkersLostError)}
+        self.lost = lost | self.lost
+        return [one for place, one in found.items() if place not in lost]
+
+    def bytes_loaded(self, calls: Mapping[int, Any]) -> int:
+        """Wait for calls of `load`. Returns the bytes that each sampler has loaded: the same for
+        all that were reached, 0 if none was."""
+        return max(self.results(calls), default=0)

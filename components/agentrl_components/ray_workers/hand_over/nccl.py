@@ -37,8 +37,8 @@ class NcclTransfer:
         """Samplers in the process group."""
 
     def send(self, samplers: Sequence[Any], version: int) -> HandOver:
-        """As `WeightTransfer.send`, but a sampler that dies meanwhile ends the run, which resumes
-        from its last checkpoint: the process group waits for every member."""
+        """As `WeightTransfer.send`, but `WorkersLostError` is also raised if a sampler is lost: the
+        process group waits for every member. The run then resumes from its last checkpoint."""
         began = time.monotonic()
         if self._members != list(samplers):
             self._source.open_nccl(samplers, self._tensor_parallel)
@@ -46,7 +46,7 @@ class NcclTransfer:
         size = self._source.send_nccl(version)
         return HandOver(seconds=time.monotonic() - began, bytes=size)
 
-    def send_again(self, sampler: Any, version: int) -> None:
+    def send_again(self, sampler: Any, version: int) -> HandOver:
         """As `WeightTransfer.send_again`, in buckets: the process group lacks the new sampler, and
         is formed anew at the next `send`."""
-        self._buckets.send_again(sampler, version)
+        return self._buckets.send_again(sampler, version)

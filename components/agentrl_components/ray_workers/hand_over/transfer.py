@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from agentrl_components.errors import WorkersLostError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,17 +16,20 @@ class HandOver:
     seconds: float
     bytes: int
     """Bytes of the weights, counted once."""
+    lost: Mapping[int, WorkersLostError] = field(default_factory=dict)
+    """Indices of the samplers that a call did not reach, and why. They have died, or they live with
+    older weights or some of the new ones."""
 
 
 class WeightTransfer(Protocol):
     """A way for weights to get from the trainers to the samplers."""
 
     def send(self, samplers: Sequence[Any], version: int) -> HandOver:
-        """Give the trainers' weights, which are those of `version`, to samplers. One that has died
-        is left out. Raises `WorkersLostError` if a trainer died."""
+        """Give the trainers' weights, which are those of `version`, to samplers. One that a call
+        does not reach is left out of later calls. Raises `WorkersLostError` if a trainer died."""
         ...
 
-    def send_again(self, sampler: Any, version: int) -> None:
-        """Give the weights of the last `send` to a sampler that replaces one that died. The
-        trainers still have them: they learn only between two hand-overs."""
+    def send_again(self, sampler: Any, version: int) -> HandOver:
+        """Give the weights of the last `send` to a sampler that replaces a lost one. The trainers
+        still have them: they learn only between two hand-overs."""
         ...

@@ -1,0 +1,127 @@
+"""Samplers that miss calls, on an embedded Ray."""
+
+import pytest
+from corridor_jobs import TASKS, jobs
+from corridor_rules import RULES
+from learner_bench import spec
+from ray_bench import open_trainers, pid, reserved, train
+
+from agentrl_components.errors import WorkersLostError
+from agentrl_components.model.sources import fetch_model
+from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.cluster import connect
+from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
+from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
+from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.samplers import RaySamplers
+
+pytest.importorskip("ray")
+
+SPEC = spec(update={"learningRate": 1e-3, "miniBatch": 4, "microBatchTokens": 90})
+
+
+@pytest.fixture(scope="module")
+def ray():
+    import ray
+
+    disconnect = connect("embedded", reserved(trainers=1, samplers=2))
+    yield ray
+    disconnect()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    path = fetch_model(SPEC.model, TASKS.vocabulary(), 0, folder)
+    return ModelFolder(path=path, vocabulary=TASKS.vocabulary())
+
+
+@pytest.fixture(scope="module")
+def trainers(ray, model):
+    opened = open_trainers(SPEC, model, 1)
+    yield opened
+    opened.close()
+
+
+class Unreached:
+    """Stands for the connection to a sampler that lives: calls of `method` do not arrive."""
+
+    def __init__(self, actor, method):
+        self.actor, self.method = actor, method
+
+    def __getattr__(self, name):
+        return self if name == self.method else getattr(self.actor, name)
+
+    def remote(self, *arguments):
+        import ray
+        from ray.exceptions import ActorUnavailableError
+
+        def fail():
+            raise ActorUnavailableError("the connection broke", None)
+
+        return ray.remote(fail).options(num_cpus=0).remote()
+
+
+class BrokenTransfer:
+    """Hands weights over in buckets, and does not reach the second sampler with some calls."""
+
+    def __init__(self, trainers):
+        self.buckets = BucketTransfer(trainers, adapters=False)
+        self.missed = ""
+
+    def send(self, samplers, version):
+        first, second = samplers
+        return self.buckets.send([first, Unreached(second, self.missed)], version)
+
+    def send_again(self, sampler, version):
+        return self.buckets.send_again(sampler, version)
+
+
+def pids(samplers):
+    return [pid(actor) for actor in samplers.actors]
+
+
+def test_a_sampler_that_lives_but_missed_a_call_of_a_hand_over_is_replaced(trainers, model):
+    transfer = BrokenTransfer(trainers)
+    samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer)
+    groups = RayGroupSamplers(samplers)
+    try:
+        for version, transfer.missed in enumerate(("start_update", "load", "finish_update"), 1):
+            train(trainers, SPEC, 1, seed=version)
+            before = pids(samplers)
+            samplers.hand_over(version)
+            after = pids(samplers)
+            assert (after[0] == before[0], after[1] == before[1]) == (True, False)
+            first, second = samplers.play([jobs(4), jobs(4)], RULES, version)
+            assert [one.ids.tolist() for one in first] == [one.ids.tolist() for one in second]
+            assert [one.logprobs.tolist() for one in first] == [
+                one.logprobs.tolist() for one in second
+            ]
+            for number in range(2):
+                groups.start(number, jobs(2), RULES)
+            ended = {}
+            while len(ended) < 2:
+                ended.update(groups.wait())
+            versions = {v for group in ended.values() for e in group for v in e.versions.tolist()}
+            assert versions == {version}
+            assert pids(samplers) == after
+    finally:
+        samplers.close()
+
+
+def test_a_sampler_refuses_to_play_weights_that_it_never_got(trainers, model):
+    transfer = BucketTransfer(trainers, adapters=False)
+    samplers = RaySamplers(SPEC, model, reserved(samplers=1), "cpu", transfer)
+    (actor,) = samplers.actors
+    try:
+        with pytest.raises(WorkersLostError, match=r"version 0 is to be played, .* version -1"):
+            results([actor.play.remote(jobs(1), RULES, 0)])
+        transfer.send([actor], 3)
+        with pytest.raises(WorkersLostError, match=r"version 4 is to be played, .* version 3"):
+            results([actor.play.remote(jobs(1), RULES, 4)])
+        with pytest.raises(WorkersLostError, match=r"version 4 is to be played, .* version 3"):
+            results([actor.play_group.remote(jobs(1), RULES, 4)])
+        (random,) = results([actor.play.remote(jobs(1), RULES, -1)])
+        assert len(random) == 1
+    finally:
+        samplers.close()

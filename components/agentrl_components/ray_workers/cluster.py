@@ -97,7 +97,7 @@ def _join(address: str, connected: ExitStack) -> None:
 
     check_answers(address)
     node = None
-    if "://" not in address and not _has_node(address):
+    if not _has_node(address):
         node = DriverNode(*host_and_port(address), OBJECT_STORE_BYTES)
         connected.callback(node.close)
     options = {} if node is None else {"_temp_dir": node.folder}

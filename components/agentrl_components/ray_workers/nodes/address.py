@@ -12,8 +12,8 @@ ANSWER_S = 10.0
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Host and port of `compute.ray` where it is an address, with or without a scheme."""
-    parts = urlsplit(address if "://" in address else f"ray://{address}")
+    """Host and port of `compute.ray` where it is an address."""
+    parts = urlsplit(f"//{address}")
     return parts.hostname or "", parts.port or 0
 
 

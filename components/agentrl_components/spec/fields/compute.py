@@ -62,8 +62,11 @@ class SecretVariable(SpecModel):
     """Key in the Secret."""
 
 
-RAY = r"^(embedded|cluster|(ray://)?([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\]):[0-9]{1,5})$"
-"""`embedded`, `cluster`, or the address of a Ray cluster."""
+RAY = (
+    r"^(embedded|cluster|([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\]):[0-9]{1,5})$"
+)
+"""`embedded`, `cluster`, or the address of a Ray cluster. Not `ray://`: Ray Client does not support
+calls of actors that stream their results, by which weights are handed over."""
 
 
 class Trainers(SpecModel):
@@ -108,9 +111,10 @@ class Compute(SpecModel):
     """`auto`: a GPU if one is available."""
     ray: Annotated[str, StringConstraints(pattern=RAY, max_length=300)] | None = None
     """Where trainers and samplers run as Ray actors. None: without Ray, in `workers` processes of
-    this machine. `embedded`: a Ray that the run starts for itself on its machine. `host:port` or
-    `ray://host:port`: an existing Ray cluster. `cluster`: one of the run's own on Kubernetes, which
-    the operator creates by KubeRay, with a pod for each trainer and each sampler."""
+    this machine. `embedded`: a Ray that the run starts for itself on its machine. `host:port`: an
+    existing Ray cluster, by the address of its head (GCS). `cluster`: one of the run's own on
+    Kubernetes, which the operator creates by KubeRay, with a pod for each trainer and each
+    sampler."""
     trainers: Trainers | None = None
     """Ranks of the update. Needs `ray`. None: the defaults, if `ray` is set."""
     samplers: Samplers | None = None

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from agentrl_components.spec.addresses import ENDPOINT, HTTP_URL
+from agentrl_components.spec.fields.compute import RAY
 from agentrl_components.spec.fields.model import SOURCE
 from agentrl_components.spec.fields.run import GROUP, KIND, VERSION, AgentRLRun
 from agentrl_components.spec.rules.rule import Mistake
@@ -125,6 +126,8 @@ def _bounded(kind: str, given: Any, bounds: dict[str, Any]) -> tuple[str, str] |
             return f"{_shown(given)} is not a host and port", "write one, such as minio:9000"
         case "string_pattern_mismatch" if bounds["pattern"] == SOURCE:
             return _source(given)
+        case "string_pattern_mismatch" if bounds["pattern"] == RAY:
+            return _ray(given)
         case "string_pattern_mismatch":
             return f"{_shown(given)} has the wrong format", f"it must match {bounds['pattern']}"
         case "value_error":
@@ -138,6 +141,14 @@ def _source(given: Any) -> tuple[str, str]:
     if isinstance(given, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", given):
         return f"{_shown(given)} has no scheme", f"did you mean hf://{given}? Use {forms}"
     return f"{_shown(given)} is not a model source", f"use {forms}"
+
+
+def _ray(given: Any) -> tuple[str, str]:
+    """Reason and fix of an invalid `compute.ray`."""
+    head = "host:port of the cluster's head (GCS), such as head:6379"
+    if isinstance(given, str) and given.startswith("ray://"):
+        return f"{_shown(given)} is an address of Ray Client, which is not supported", f"use {head}"
+    return f"{_shown(given)} is not a Ray cluster", f"use embedded, cluster or {head}"
 
 
 def _shown(given: Any) -> str:

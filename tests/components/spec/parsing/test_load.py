@@ -217,6 +217,11 @@ def test_an_empty_list_is_reported_once(tmp_path):
         ("metadata.name=null", "metadata.name: is missing; set a value"),
         ("tracking.experiment=''", "spec.tracking.experiment: is empty; set a value, or leave "
          "it out"),
+        ("compute.ray=ray://head:10001", 'spec.compute.ray: "ray://head:10001" is an address of '
+         "Ray Client, which is not supported; use host:port of the cluster's head (GCS), such as "
+         "head:6379"),
+        ("compute.ray=head", 'spec.compute.ray: "head" is not a Ray cluster; use embedded, cluster '
+         "or host:port of the cluster's head (GCS), such as head:6379"),
         ("model.source=gpt2", 'spec.model.source: "gpt2" is not a model source; use tiny, '
          "hf://org/name, s3://bucket/prefix, models:/name/version or file:///folder"),
         ("model.source=Qwen/Qwen2.5-7B-Instruct", 'spec.model.source: "Qwen/Qwen2.5-7B-Instruct" '

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from agentrl_components.errors import WorkersLostError
 
@@ -17,6 +18,9 @@ AFTER_ERROR_S = 10.0
 """After an error, how long to wait for the other results. An actor that died makes the others fail
 with errors of their own, and its death is the cause to report."""
 POLL_S = 1.0
+
+ATTEMPTS = 3
+"""How often a call is made, each time of another actor. One that kills all of them ends the run."""
 
 DIED = "a process of the run died on Ray"
 
@@ -131,3 +135,80 @@ def stream(generator: Any) -> Iterator[Any]:
             yield next(generator)
         except StopIteration:
             return
+
+
+class ReplacedActors(Protocol):
+    """Actors with numbered places. One that dies is replaced."""
+
+    @property
+    def actors(self) -> Sequence[Any]:
+        """Those that are there now, by place."""
+        ...
+
+    def replace(self, place: int, actor: Any, death: WorkersLostError) -> None:
+        """Have another actor in the place of `actor`, one of whose calls raised `death`, unless
+        that was done already."""
+        ...
+
+    def given_up(self, death: WorkersLostError) -> WorkersLostError:
+        """The error of a call whose actors died `ATTEMPTS` times, the last time by `death`."""
+        ...
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that is under way."""
+
+    key: int
+    place: int
+    method: str
+    arguments: tuple[Any, ...]
+    actor: Any = None
+    """The one that was called last."""
+    attempts: int = 0
+
+
+class CallsUnderWay:
+    """Calls of actors. If an actor dies, it is replaced as soon as that is noticed, and its calls
+    are made again."""
+
+    def __init__(self, actors: ReplacedActors) -> None:
+        self._actors = actors
+        self._calls: dict[Any, _Call] = {}
+        """By their references."""
+
+    def start(self, key: int, place: int, method: str, *arguments: object) -> None:
+        """Call a method of the actor in a place. `key` identifies the call."""
+        self._make(_Call(key, place, method, arguments))
+
+    def wait(self) -> list[tuple[int, Any]]:
+        """Keys and results of the calls that have ended and were not returned yet, in the order in
+        which they ended. Waits until there is one, unless no call is under way. Raises
+        `WorkersLostError` if a call killed all of its actors."""
+        ended: list[tuple[int, Any]] = []
+        while not ended and self._calls:
+            for reference in ready_ones(list(self._calls)):
+                call = self._calls.pop(reference)
+                try:
+                    (result,) = results([reference])
+                except WorkersLostError as death:
+                    if call.attempts == ATTEMPTS:
+                        raise self._actors.given_up(death) from death
+                    self._actors.replace(call.place, call.actor, death)
+                    self._make(call)
+                else:
+                    ended.append((call.key, result))
+        return ended
+
+    def cancel(self) -> None:
+        """Cancel all calls."""
+        import ray
+
+        for reference in self._calls:
+            ray.cancel(reference)
+        self._calls.clear()
+
+    def _make(self, call: _Call) -> None:
+        call.attempts += 1
+        call.actor = self._actors.actors[call.place]
+        self._calls[getattr(call.actor, call.method).remote(*call.arguments)] = call

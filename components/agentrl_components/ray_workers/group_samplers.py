@@ -4,30 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls import ready_ones, results
-from agentrl_components.ray_workers.samplers import REPLACEMENTS, RaySamplers
+from agentrl_components.ray_workers.calls import CallsUnderWay
+from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.trajectory.record import Trajectory
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Group:
     """A group that is being played."""
 
-    number: int
-    jobs: Sequence[Job]
-    rules: Rules
-    oldest: int
-    """The first version that may play it."""
     place: int
     """Index of its sampler."""
-    actor: Any = None
-    """The sampler that plays it there."""
-    attempts: int = 0
-    """How often its sampler has died."""
+    episodes: int
 
 
 class RayGroupSamplers:
@@ -38,51 +28,33 @@ class RayGroupSamplers:
 
     def __init__(self, samplers: RaySamplers) -> None:
         self._samplers = samplers
-        self._calls: dict[Any, _Group] = {}
+        self._calls = CallsUnderWay(samplers)
+        self._groups: dict[int, _Group] = {}
+        """Groups that were not returned yet, by number."""
 
     def start(self, number: int, jobs: Sequence[Job], rules: Rules) -> None:
         """As `StreamingSamplers.start`."""
-        least = self.loads.index(min(self.loads))
-        self._call(_Group(number, jobs, rules, self._samplers.version, least))
+        place = self.loads.index(min(self.loads))
+        self._calls.start(number, place, "play_group", jobs, rules, self._samplers.version)
+        self._groups[number] = _Group(place, len(jobs))
 
     def wait(self) -> list[tuple[int, list[Trajectory]]]:
         """As `StreamingSamplers.wait`. Raises `WorkersLostError` if a group killed its samplers."""
-        ended: list[tuple[int, list[Trajectory]]] = []
-        while not ended and self._calls:
-            for call in ready_ones(list(self._calls)):
-                group = self._calls.pop(call)
-                try:
-                    (played,) = results([call])
-                except WorkersLostError as death:
-                    self._play_again(group, death)
-                else:
-                    ended.append((group.number, list(played)))
+        ended: list[tuple[int, list[Trajectory]]] = self._calls.wait()
+        for number, _ in ended:
+            del self._groups[number]
         return ended
 
     def cancel(self) -> None:
         """As `StreamingSamplers.cancel`."""
-        import ray
-
-        for call in self._calls:
-            ray.cancel(call)
-        self._calls.clear()
+        self._calls.cancel()
+        self._groups.clear()
 
     @property
     def loads(self) -> list[int]:
         """Episodes of the groups that each sampler plays, or has played and that were not returned
         yet."""
         loads = [0] * self._samplers.size
-        for group in self._calls.values():
-            loads[group.place] += len(group.jobs)
+        for group in self._groups.values():
+            loads[group.place] += group.episodes
         return loads
-
-    def _play_again(self, group: _Group, death: WorkersLostError) -> None:
-        group.attempts += 1
-        self._samplers.replace(group.place, group.actor, death)
-        if group.attempts == REPLACEMENTS:
-            raise self._samplers.given_up()
-        self._call(group)
-
-    def _call(self, group: _Group) -> None:
-        group.actor = self._samplers.actors[group.place]
-        self._calls[group.actor.play_group.remote(group.jobs, group.rules, group.oldest)] = group

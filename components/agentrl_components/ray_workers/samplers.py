@@ -7,7 +7,13 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from agentrl_components.errors import RunError, WorkersLostError
-from agentrl_components.ray_workers.calls import check_ray, results, results_of_living
+from agentrl_components.ray_workers.calls import (
+    ATTEMPTS,
+    CallsUnderWay,
+    check_ray,
+    results,
+    results_of_living,
+)
 from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTransfer
 from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.membership import wait_for_nodes
@@ -17,9 +23,6 @@ from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.spec import RunSpec
 from agentrl_components.streaming.samplers import SamplerLoad
 from agentrl_components.trajectory.record import Trajectory
-
-REPLACEMENTS = 3
-"""How often the sampler of one share is replaced. A share that kills every sampler ends the run."""
 
 CLOSE_S = 10.0
 """How long samplers may take to close their sessions."""
@@ -54,10 +57,6 @@ class RaySamplers:
         """Version of the weights that the samplers hold; -1: those of the model folder."""
         self.handed_over: list[HandOver] = []
         """All hand-overs so far that nobody has taken from the list."""
-        self.replaced = 0
-        """Samplers that were replaced so far."""
-        self.last_death = ""
-        """Why the last of them had died."""
         self.size = reserved.samplers.count
         self._names = [f"sampler-{place}" for place in range(self.size)]
         left = self._lifetime.take_over(self._names, all_or_none=False)
@@ -78,16 +77,13 @@ class RaySamplers:
             WorkersLostError: a trainer died during the hand-over, or a share killed its samplers.
         """
         self.hand_over(version)
-        places = [number % self.size for number in range(len(shares))]
-        actors = [self.actors[place] for place in places]
-        calls = [
-            actor.play.remote(share, rules, version)
-            for actor, share in zip(actors, shares, strict=True)
-        ]
-        out = []
-        for place, actor, share, call in zip(places, actors, shares, calls, strict=True):
-            out.append(self._result(place, actor, (share, rules, version), call))
-        return out
+        calls = CallsUnderWay(self)
+        for number, share in enumerate(shares):
+            calls.start(number, number % self.size, "play", share, rules, version)
+        played: dict[int, list[Trajectory]] = {}
+        while len(played) < len(shares):
+            played.update(calls.wait())
+        return [played[number] for number in range(len(shares))]
 
     def hand_over(self, version: int) -> None:
         """Have the samplers play with the trainers' weights, which are those of `version`, from now
@@ -102,8 +98,8 @@ class RaySamplers:
         done = self._transfer.send(self.actors, version)
         self.handed_over.append(done)
         self.version = version
-        for place, death in done.lost.items():
-            self._restart(place, death)
+        for place in done.lost:
+            self._restart(place)
 
     def take_loads(self) -> list[SamplerLoad]:
         """What the samplers did since the last call; those that have died are left out."""
@@ -129,25 +125,24 @@ class RaySamplers:
         """
         if self.actors[place] is not actor or _answers_again(actor, death):
             return
-        self._restart(place, death)
+        self._restart(place)
 
-    def given_up(self) -> WorkersLostError:
-        """The error of episodes whose samplers died `REPLACEMENTS` times."""
+    def given_up(self, death: WorkersLostError) -> WorkersLostError:
+        """The error of episodes, or of a hand-over, whose samplers died `ATTEMPTS` times."""
+        # Ray's error quotes what an actor that could not be opened had raised.
+        reason = str(death.__cause__ or death).strip().splitlines()[-1]
         return WorkersLostError(
-            f"a sampler process died {REPLACEMENTS} times with the same episodes (out of memory?); "
-            f"the last time: {self.last_death}"
+            f"a sampler process died {ATTEMPTS} times with the same episodes or weights (out of "
+            f"memory?); the last time: {reason}"
         )
 
-    def _restart(self, place: int, death: WorkersLostError) -> None:
+    def _restart(self, place: int) -> None:
         """Start a sampler in the place of one, which is killed if it lives, with the weights of the
         last hand-over. Raises `WorkersLostError` if each that is started dies before it has them.
         """
-        for _ in range(REPLACEMENTS):
+        for _ in range(ATTEMPTS):
             check_ray()  # without it there is no other sampler
             self._lifetime.end(self._names[place], self.actors[place])
-            self.replaced += 1
-            # Ray's error quotes what an actor that could not be opened had raised.
-            self.last_death = str(death.__cause__ or death).strip().splitlines()[-1]
             wait_for_nodes(self._reserved)  # it may have died with its node
             self.actors[place] = self._start(place)
             if self.version < 0 or self._transfer is None:
@@ -156,22 +151,7 @@ class RaySamplers:
             if not lost:
                 return
             (death,) = lost.values()
-        raise self.given_up()
-
-    def _result(
-        self, place: int, actor: Any, arguments: tuple[Any, ...], call: Any
-    ) -> list[Trajectory]:
-        """The result of a call of `actor`; played again on another sampler if it has died."""
-        for _ in range(REPLACEMENTS):
-            try:
-                (played,) = results([call])
-            except WorkersLostError as death:
-                self.replace(place, actor, death)
-                actor = self.actors[place]
-                call = actor.play.remote(*arguments)
-            else:
-                return list(played)
-        raise self.given_up()
+        raise self.given_up(death)
 
     def _close_sessions(self, method: str) -> None:
         """Call a method of every sampler that lives, and wait for `CLOSE_S`."""

@@ -241,9 +241,11 @@ def test_samplers_play_the_trainers_weights_and_a_dead_one_is_replaced(two, star
         assert_equal(samplers.play(shares, RULES, 1), expected)
         (hand_over,) = samplers.handed_over
         assert hand_over.bytes == sum(t.nbytes for t in dict(two.weights()).values())
-        os.kill(pid(samplers.actors[1]), signal.SIGKILL)
+        first, second = samplers.actors
+        os.kill(pid(second), signal.SIGKILL)
         assert_equal(samplers.play(shares, RULES, 1), expected)
-        assert samplers.replaced == 1
+        assert samplers.actors[0] is first
+        assert samplers.actors[1] is not second
     finally:
         samplers.close()
 
@@ -285,11 +287,13 @@ def test_groups_go_on_over_a_hand_over_and_those_of_a_dead_sampler_are_played_ag
         groups = RayGroupSamplers(samplers)
         for number, job in enumerate(jobs(4)):
             groups.start(number, [job], RULES)
-        os.kill(pid(samplers.actors[0]), signal.SIGKILL)
+        first, second = samplers.actors
+        os.kill(pid(first), signal.SIGKILL)
         ended = {}
         while len(ended) < 4:
             ended.update(groups.wait())
-        assert samplers.replaced == 1
+        assert samplers.actors[0] is not first
+        assert samplers.actors[1] is second
         expected = samplers.play([jobs(4)], RULES, 1)[0]
         assert_equal([[ended[number][0] for number in range(4)]], [expected])
         train(two, SPEC, 1)

@@ -1,10 +1,113 @@
-"""Which of Ray's errors stand for a process that died."""
+"""Which of Ray's errors stand for a process that died, and calls that are made again."""
+
+import time
 
 import pytest
+from ray_bench import reserved
 
-from agentrl_components.ray_workers.calls import is_lost_process
+from agentrl_components.errors import WorkersLostError
+from agentrl_components.ray_workers.calls import ATTEMPTS, CallsUnderWay, is_lost_process
+from agentrl_components.ray_workers.cluster import connect
 
 pytest.importorskip("ray")
+
+
+@pytest.fixture(scope="module")
+def ray():
+    import ray
+
+    disconnect = connect("embedded", reserved())
+    yield ray
+    disconnect()
+
+
+class Actor:
+    """Answers with what its `result` function returns in a process of Ray."""
+
+    def __init__(self, result):
+        self.result = result
+        self.play = self
+
+    def remote(self, *arguments):
+        import ray
+
+        return ray.remote(self.result).options(num_cpus=0, max_retries=0).remote(*arguments)
+
+
+class Pool:
+    """Replaces actors that die by those of a list, which may be too short."""
+
+    def __init__(self, actors, spare):
+        self.actors, self.spare = list(actors), list(spare)
+
+    def replace(self, place, actor, death):
+        if self.actors[place] is actor:
+            self.actors[place] = self.spare.pop(0)
+
+    def given_up(self, death):
+        return WorkersLostError(f"given up: {death}")
+
+
+def dies():
+    def die(*arguments):
+        from ray.exceptions import NodeDiedError
+
+        raise NodeDiedError("its node died")
+
+    return Actor(die)
+
+
+def touches():
+    def touch(path):
+        path.touch()
+        return "touched"
+
+    return Actor(touch)
+
+
+def waits():
+    def wait(path):
+        deadline = time.monotonic() + 30  # for code that never makes the file
+        while not path.exists():
+            if time.monotonic() > deadline:
+                raise ValueError("no other call was made in time")
+            time.sleep(0.05)
+        return "waited"
+
+    return Actor(wait)
+
+
+def test_the_call_of_an_actor_that_died_is_made_again_before_earlier_calls_have_ended(
+    ray, tmp_path
+):
+    pool = Pool([waits(), dies()], [touches()])
+    calls = CallsUnderWay(pool)
+    for place in range(2):
+        calls.start(10 + place, place, "play", tmp_path / "made")
+    ended = calls.wait()
+    while len(ended) < 2:
+        ended += calls.wait()
+    assert sorted(ended) == [(10, "waited"), (11, "touched")]
+
+
+def test_a_call_that_kills_every_actor_is_given_up_without_another_actor(ray):
+    pool = Pool([dies()], [dies() for _ in range(ATTEMPTS - 1)])
+    calls = CallsUnderWay(pool)
+    calls.start(0, 0, "play")
+    with pytest.raises(WorkersLostError, match="given up: a process of the run died"):
+        calls.wait()
+    assert pool.spare == []
+
+
+def test_an_actor_with_several_calls_is_replaced_once(ray, tmp_path):
+    pool = Pool([dies()], [touches()])
+    calls = CallsUnderWay(pool)
+    for key in range(2):
+        calls.start(key, 0, "play", tmp_path / "made")
+    ended = calls.wait()
+    while len(ended) < 2:
+        ended += calls.wait()
+    assert sorted(ended) == [(0, "touched"), (1, "touched")]
 
 
 def test_an_actor_that_the_memory_monitor_killed_counts_as_a_lost_process():

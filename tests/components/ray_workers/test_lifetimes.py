@@ -188,9 +188,11 @@ def test_a_sampler_with_half_of_its_weights_is_replaced(ray, model):
 def test_a_sampler_that_dies_is_replaced_under_its_name(ray, model):
     first = samplers(model)
     try:
-        os.kill(pids(first.actors)[1], signal.SIGKILL)
+        before = pids(first.actors)
+        os.kill(before[1], signal.SIGKILL)
         assert len(first.play([jobs(2), jobs(2)], RULES, 0)) == 2
-        assert first.replaced == 1
+        after = pids(first.actors)
+        assert (after[0] == before[0], after[1] == before[1]) == (True, False)
         second = samplers(model)
         assert second.taken_over == 2
     finally:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any, Protocol
 
 from agentrl_components.errors import WorkersLostError
@@ -23,6 +24,8 @@ ATTEMPTS = 3
 """How often a call is made, each time of another actor. One that kills all of them ends the run."""
 
 DIED = "a process of the run died on Ray"
+REASON_LENGTH = 400
+"""Most characters of Ray's reason in an error."""
 
 _checks: list[Callable[[], None]] = []
 """Checks of the connection to Ray; a process has one connection."""
@@ -51,6 +54,16 @@ def is_lost_process(error: BaseException) -> bool:
     from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, RayActorError
 
     return isinstance(error, NodeDiedError | ObjectLostError | OutOfMemoryError | RayActorError)
+
+
+def reason_of(error: BaseException) -> str:
+    """Why an actor or a node died: the line of Ray's error that says it. It is the last one, after
+    ids and traces, but for `OutOfMemoryError`, which ends with advice."""
+    from ray.exceptions import OutOfMemoryError
+
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    reason = lines[0] if isinstance(error, OutOfMemoryError) else lines[-1]
+    return shorten(reason, REASON_LENGTH, placeholder=" ...").rstrip(".")
 
 
 def results(references: Sequence[Any]) -> list[Any]:
@@ -84,7 +97,7 @@ def results(references: Sequence[Any]) -> list[Any]:
             raised = error.cause if isinstance(error, RayTaskError) else error
             if is_lost_process(raised):  # of a task: that held an argument
                 check_ray()  # whose end is the cause then
-                raise WorkersLostError(DIED) from raised
+                raise WorkersLostError(f"{DIED}: {reason_of(raised)}") from raised
             if raised is error:
                 raise
             failed = failed or raised

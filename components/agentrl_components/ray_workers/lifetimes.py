@@ -88,8 +88,13 @@ class Lasting:
         """
         import ray
 
-        if not _in_time(self.wait_s, lambda: not _other_drivers()):
-            raise RunError("spec.compute.ray: another process uses the Ray cluster of the run")
+        alone = _in_time(self.wait_s, lambda: not _other_drivers())
+        if not alone and (others := _other_drivers()):
+            raise RunError(
+                "spec.compute.ray: another process uses the Ray cluster of the run "
+                f"({', '.join(others)}), which is for one stage at a time; end that "
+                "process, or delete its pod, and start this stage again"
+            )
         wanted = [self._full(name) for name in names]
         left = _actors_of(names[0].partition("-")[0])
         found = [name for name in wanted if name in left]
@@ -127,8 +132,8 @@ def lifetime_of(spec: RunSpec, vocabulary: Sequence[str], *, trains: bool) -> Li
     return Lasting(hashlib.sha256(made_of.encode()).hexdigest()[:16])
 
 
-def _other_drivers() -> int:
-    """Number of the other drivers that Ray counts as alive."""
+def _other_drivers() -> list[str]:
+    """The other drivers that Ray counts as alive, in words."""
     import ray
     from ray._raylet import GcsClient  # type: ignore[attr-defined]  # a class of C++
 
@@ -137,12 +142,13 @@ def _other_drivers() -> int:
     jobs = GcsClient(address=context.gcs_address).get_all_job_info(
         skip_submission_job_info_field=True, skip_is_running_tasks_field=True
     )
-    return sum(
-        not job.is_dead
+    return [
+        f"PID {job.driver_pid} at {job.driver_ip_address}"
+        for job in jobs.values()
+        if not job.is_dead
         and job.job_id.hex() != context.get_job_id()
         and not job.config.ray_namespace.startswith(INTERNAL)
-        for job in jobs.values()
-    )
+    ]
 
 
 def _names_in_use() -> set[str]:

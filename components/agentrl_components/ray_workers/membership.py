@@ -136,7 +136,12 @@ def _wait_for_groups(reserved: Reservations, cluster: Cluster) -> None:
     deadline = cluster.now() + WORKERS_S
     while missing := reserved.missing(cluster.resources()):
         if cluster.now() > deadline:
-            raise RunError(f"spec.compute.ray: the Ray cluster of the run has {missing}")
+            raise RunError(
+                f"spec.compute.ray: the Ray cluster of the run has {missing} after "
+                f"{WORKERS_S:g} s; status.ray of the run (kubectl describe arl NAME) and the "
+                "events of its pods (kubectl describe pod -l agentrl.dev/ray) say why the others "
+                "are missing"
+            )
         cluster.pause(POLL_S)
 
 

@@ -129,11 +129,9 @@ class RaySamplers:
 
     def given_up(self, death: WorkersLostError) -> WorkersLostError:
         """The error of episodes, or of a hand-over, whose samplers died `ATTEMPTS` times."""
-        # Ray's error quotes what an actor that could not be opened had raised.
-        reason = str(death.__cause__ or death).strip().splitlines()[-1]
         return WorkersLostError(
             f"a sampler process died {ATTEMPTS} times with the same episodes or weights (out of "
-            f"memory?); the last time: {reason}"
+            f"memory?); the last time: {death}"
         )
 
     def _restart(self, place: int) -> None:

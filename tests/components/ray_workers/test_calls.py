@@ -6,7 +6,13 @@ import pytest
 from ray_bench import reserved
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls import ATTEMPTS, CallsUnderWay, is_lost_process
+from agentrl_components.ray_workers.calls import (
+    ATTEMPTS,
+    REASON_LENGTH,
+    CallsUnderWay,
+    is_lost_process,
+    reason_of,
+)
 from agentrl_components.ray_workers.cluster import connect
 
 pytest.importorskip("ray")
@@ -94,7 +100,7 @@ def test_a_call_that_kills_every_actor_is_given_up_without_another_actor(ray):
     pool = Pool([dies()], [dies() for _ in range(ATTEMPTS - 1)])
     calls = CallsUnderWay(pool)
     calls.start(0, 0, "play")
-    with pytest.raises(WorkersLostError, match="given up: a process of the run died"):
+    with pytest.raises(WorkersLostError, match=r"given up: .* died on Ray: its node died"):
         calls.wait()
     assert pool.spare == []
 
@@ -128,6 +134,18 @@ def test_dead_actors_nodes_and_lost_objects_count_as_lost_processes():
     assert is_lost_process(ActorUnavailableError("the connection broke", None))
     assert is_lost_process(NodeDiedError("the node died"))
     assert is_lost_process(OwnerDiedError("0" * 56, None, ""))
+
+
+def test_the_reason_of_a_death_is_the_line_of_rays_error_that_says_it():
+    from ray.exceptions import NodeDiedError, OutOfMemoryError
+
+    died = NodeDiedError("The actor died.\n\tpid: 12\nIts node has died.")
+    assert reason_of(died) == "Its node has died"
+    killed = "1 worker(s) were killed due to the node running low on memory.\nRefer to the docs."
+    assert reason_of(OutOfMemoryError(killed)) == (
+        "1 worker(s) were killed due to the node running low on memory"
+    )
+    assert len(reason_of(NodeDiedError("word " * 200))) <= REASON_LENGTH
 
 
 def test_cancelled_calls_and_errors_of_the_code_are_no_lost_processes():

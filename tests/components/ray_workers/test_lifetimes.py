@@ -206,7 +206,8 @@ def test_actors_are_not_taken_over_while_another_driver_lives(ray, model):
     command = [sys.executable, "-c", join]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
-        with pytest.raises(RunError, match="another process uses the Ray cluster of the run"):
+        told = rf"another process uses the Ray cluster .*PID {other.pid} at .*; end that process"
+        with pytest.raises(RunError, match=told):
             RayTrainers(SPEC, model, reserved(trainers=2), "cpu", Lasting("a", wait_s=1.0))
         other.communicate()
     trainers(model).close()

@@ -126,6 +126,6 @@ def test_the_runs_own_cluster_is_waited_for_until_it_is_whole(answering):
     wait_for_nodes(own, joins)
     assert joins.seconds == 200
     never = MemoryCluster((EVER, [node(answering)], part))
-    with pytest.raises(RunError, match="the Ray cluster of the run has 1 of 2 trainers"):
+    with pytest.raises(RunError, match=r"has 1 of 2 trainers, .*status\.ray of the run .* pods"):
         wait_for_nodes(own, never)
     assert never.seconds == WORKERS_S + 1

@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
 
 
 def play(manifest, model, trainers, adapters, break_engine=None):
-    """Episodes before and after the engine was broken, whose sampler is replaced, and the samplers."""
+    """Episodes before and after the engine was broken, and the samplers, which change then."""
     transfer = BucketTransfer(trainers, adapters=adapters)
     samplers = RaySamplers(manifest, model, reserved(), "cpu", transfer)
     try:

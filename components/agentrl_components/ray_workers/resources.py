@@ -8,10 +8,7 @@ from typing import Any
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import Compute, Samplers, Trainers
-from agentrl_components.spec.fields.compute import quantity_value, whole_cpus
-
-TRAINERS, SAMPLERS = "trainers", "samplers"
-"""Worker groups of the run's own cluster, and resources that their nodes have one of."""
+from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, quantity_value, whole_cpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

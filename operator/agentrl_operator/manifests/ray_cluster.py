@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentrl_components.spec import AgentRLRun, Compute, Samplers, Trainers
-from agentrl_components.spec.fields.compute import whole_cpus
+from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, whole_cpus
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
 from agentrl_operator.manifests.environment_server import USER
@@ -67,8 +67,8 @@ class WorkerGroup:
 def worker_groups(compute: Compute) -> tuple[WorkerGroup, ...]:
     """The worker groups of a run's cluster; a group's name is also a resource of its Ray nodes."""
     groups: dict[str, Trainers | Samplers] = {
-        "trainers": compute.trainers or Trainers(),
-        "samplers": compute.samplers or Samplers(),
+        TRAINERS: compute.trainers or Trainers(),
+        SAMPLERS: compute.samplers or Samplers(),
     }
     return tuple(
         WorkerGroup(name=name, count=one.count, cpu=one.cpu, memory=one.memory, gpus=one.gpus)

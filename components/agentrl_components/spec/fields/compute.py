@@ -69,6 +69,11 @@ RAY = (
 calls of actors that stream their results, by which weights are handed over."""
 
 
+TRAINERS, SAMPLERS = "trainers", "samplers"
+"""Names of the worker groups of a run's own Ray cluster (`ray: cluster`), and of the resources that
+Ray's nodes in them have one of."""
+
+
 class Trainers(SpecModel):
     """The ranks that hold the model in shards, each in a process of its own on Ray."""
 

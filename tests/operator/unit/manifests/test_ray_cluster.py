@@ -3,7 +3,8 @@
 from queued_world import PLATFORM
 from world import UID
 
-from agentrl_components.spec import parse
+from agentrl_components.ray_workers.resources import reservations
+from agentrl_components.spec import Compute, parse
 from agentrl_operator.api import resource
 from agentrl_operator.manifests import ray_cluster, workload
 from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
@@ -71,6 +72,14 @@ def test_each_trainer_and_each_sampler_is_a_pod_with_its_resources():
     assert started["resources"] == "'{\"trainers\": 1}'"
     assert samplers["rayStartParams"]["resources"] == "'{\"samplers\": 1}'"
     assert cluster["spec"]["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+
+
+def test_nodes_have_the_resources_that_their_actors_reserve():
+    reserved = reservations(Compute.model_validate(COMPUTE))
+    for actor in (reserved.trainer, reserved.sampler):
+        (resource_name,) = actor.options()["resources"]
+        node = groups(made())[resource_name]["rayStartParams"]
+        assert node["resources"] == f"'{{\"{resource_name}\": 1}}'"
 
 
 def test_all_pods_use_the_image_and_the_secrets_of_the_stages():

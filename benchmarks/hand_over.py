@@ -33,13 +33,13 @@ from models import SIZES, Size, make
 from peer import machine
 
 from agentrl_components.ray_workers.cluster import connect
-from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
+from agentrl_components.ray_workers.hand_over.buckets import BUCKET_BYTES, BucketTransfer
 from agentrl_components.ray_workers.hand_over.transfer import HandOver
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import reservations
 from agentrl_components.ray_workers.sampler import Sampler
 from agentrl_components.ray_workers.samplers import RaySamplers
-from agentrl_components.ray_workers.trainers import BUCKET_BYTES, RayTrainers
+from agentrl_components.ray_workers.trainers import RayTrainers
 from agentrl_components.spec import RunSpec
 from agentrl_components.storage import tensors
 from agentrl_components.storage.directory import DirectoryStore

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 from agentrl_components.errors import RunError
 from agentrl_components.ray_workers.calls import checking
+from agentrl_components.ray_workers.hand_over.buckets import OBJECT_STORE_BYTES
 from agentrl_components.ray_workers.membership import wait_for_nodes
 from agentrl_components.ray_workers.nodes.address import (
     ANSWER_S,
@@ -19,7 +20,6 @@ from agentrl_components.ray_workers.nodes.address import (
 )
 from agentrl_components.ray_workers.nodes.driver_node import DriverNode
 from agentrl_components.ray_workers.nodes.embedded import (
-    OBJECT_STORE_BYTES,
     EmbeddedRay,
     restrict_access,
     set_waits,
@@ -85,7 +85,7 @@ def _start(reserved: Reservations, connected: ExitStack) -> None:
     import ray
 
     # Actors share the machine's cores as worker processes do: trainers and samplers alternate.
-    embedded = EmbeddedRay(int(-(-reserved.cpus // 1)))
+    embedded = EmbeddedRay(int(-(-reserved.cpus // 1)), OBJECT_STORE_BYTES)
     connected.callback(ray.shutdown)
     connected.enter_context(checking(Liveness(embedded.address, embedded).check))
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from agentrl_components.errors import StoreError
 from agentrl_components.ray_workers.calls import results, stream
 from agentrl_components.ray_workers.checkpoints.store_shards import FOLDERS, StoreShards
-from agentrl_components.ray_workers.hand_over.buckets import BUCKETS_AHEAD
+from agentrl_components.ray_workers.hand_over.buckets import BUCKET_BYTES, BUCKETS_AHEAD
 from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Reservations
@@ -29,9 +29,6 @@ from agentrl_components.storage.files import Files
 from agentrl_components.update.objectives import ModelName, Objective, Sums, accumulate
 from agentrl_components.update.packing import Example
 from agentrl_components.update.trainers import Column, Shards
-
-BUCKET_BYTES = 64 << 20
-"""Bytes of weights that are handed over at a time."""
 
 
 class RayTrainers:

@@ -38,7 +38,11 @@ from agentrl_components.ray_workers.actors import Actors
 from agentrl_components.ray_workers.calls import results
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
-from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
+from agentrl_components.ray_workers.hand_over.buckets import (
+    BUCKET_BYTES,
+    BUCKETS_AT_ONCE,
+    BucketTransfer,
+)
 from agentrl_components.ray_workers.hand_over.nccl_sender import RankWeights, SamplersClient, Sender
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.samplers import RaySamplers
@@ -327,6 +331,10 @@ def test_no_more_than_three_buckets_of_a_hand_over_exist_at_the_same_time(two, s
     assert source.most <= max(
         sum(source.sizes[first : first + 3]) for first in range(len(source.sizes) - 2)
     )
+
+
+def test_the_store_of_an_embedded_ray_has_room_for_the_buckets_of_a_hand_over(ray):
+    assert ray.cluster_resources()["object_store_memory"] > BUCKETS_AT_ONCE * BUCKET_BYTES
 
 
 def test_a_group_goes_to_the_sampler_with_the_fewest_episodes_and_stays_there(two, start, model):

@@ -11,8 +11,17 @@ from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls import outcomes
 from agentrl_components.ray_workers.hand_over.transfer import HandOver
 
+BUCKET_BYTES = 64 << 20
+"""Bytes of weights that are handed over at a time. A weight that is larger is a bucket of its own.
+"""
 BUCKETS_AHEAD = 2
 """Buckets that the samplers load at the same time, and that the trainers gather ahead of them."""
+BUCKETS_AT_ONCE = 2 * BUCKETS_AHEAD + 2
+"""Most buckets that exist at the same time: with one on the way from the trainers to the samplers,
+and one that is being gathered."""
+OBJECT_STORE_BYTES = (BUCKETS_AT_ONCE + 2) * BUCKET_BYTES
+"""Shared memory of a Ray node that this process starts. Arguments and results of other calls have
+the room of two buckets; they do not come during a hand-over. Ray spills to disk above."""
 
 
 class WeightSource(Protocol):

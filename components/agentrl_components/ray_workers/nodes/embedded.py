@@ -10,8 +10,6 @@ from tenacity import RetryError, Retrying, stop_after_attempt
 
 from agentrl_components.errors import RunError
 
-OBJECT_STORE_BYTES = 256 << 20
-"""Shared memory, in which weights are handed over. Ray spills to disk above."""
 START_S = 60
 """How long each process of Ray may take to start. Ray's own 30 s are too few on a busy machine."""
 STARTS = 3
@@ -57,8 +55,9 @@ def restrict_access() -> None:
 class EmbeddedRay:
     """Ray on this machine, without what only a cluster needs, until `ray.shutdown`."""
 
-    def __init__(self, cpus: int) -> None:
-        """Start it, and connect this process.
+    def __init__(self, cpus: int, object_store_bytes: int) -> None:
+        """Start it, and connect this process. `object_store_bytes` is the size of the shared memory
+        in which weights are handed over.
 
         Raises:
             RunError: its processes do not come up.
@@ -74,7 +73,7 @@ class EmbeddedRay:
                 address="local",
                 num_cpus=cpus,
                 include_dashboard=False,
-                object_store_memory=OBJECT_STORE_BYTES,
+                object_store_memory=object_store_bytes,
                 log_to_driver=False,
                 logging_level="error",
                 _node_ip_address="127.0.0.1",

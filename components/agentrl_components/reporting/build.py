@@ -9,7 +9,6 @@ A report can be built at any time, also of a run in progress.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite
 from pathlib import Path
 from statistics import fmean
 
@@ -52,7 +51,7 @@ def build(store: Store, run: AgentRLRun, root: Path | None = None) -> Report:
     """
     spec = run.spec
     records = read(store)
-    steps = tuple(_finite(record) for record in records.iterations)
+    steps = tuple(records.iterations)
     found = records.evaluations
     return Report(
         name=run.metadata.name,
@@ -66,10 +65,10 @@ def build(store: Store, run: AgentRLRun, root: Path | None = None) -> Report:
         seed=spec.seed,
         manifest=dump(run),
         heldout=Heldout(**{name: found.get(name) for name in Heldout.model_fields}),
-        phases=_phases(spec.horizon, records.iterations, steps, records.state),
+        phases=_phases(spec.horizon, steps, records.state),
         by_environment=_by_environment(tuple(each.name for each in spec.environments), steps),
         wall_seconds=records.state.wall_seconds,
-        alarms=_alarms(records.iterations),
+        alarms=_alarms(steps),
         checkpoints=_checkpoints(store, steps, found, spec.horizon.window),
         mlflow=_mlflow(run, records.tracked, root),
         training=steps,
@@ -94,15 +93,6 @@ def write(report: Report, root: Path) -> None:
     folder.replace("report.json", (report.model_dump_json(indent=1) + "\n").encode())
 
 
-def _finite(record: IterationRecord) -> IterationRecord:
-    """The record without metrics that are not finite: they cannot be drawn."""
-    finite = {
-        name: value if value is not None and isfinite(value) else None
-        for name, value in record.metrics.items()
-    }
-    return record.model_copy(update={"metrics": finite})
-
-
 def _intermediate(found: Mapping[str, HeldoutResult]) -> tuple[IntermediateEvaluation, ...]:
     numbered = {keys.evaluation_number(name): one for name, one in found.items()}
     return tuple(
@@ -112,20 +102,13 @@ def _intermediate(found: Mapping[str, HeldoutResult]) -> tuple[IntermediateEvalu
 
 
 def _phases(
-    horizon: Horizon,
-    iterations: Sequence[IterationRecord],
-    steps: Sequence[IterationRecord],
-    state: RunState,
+    horizon: Horizon, steps: Sequence[IterationRecord], state: RunState
 ) -> tuple[PhaseSummary, ...]:
-    current = iterations[-1].phase if iterations else 0
+    current = steps[-1].phase if steps else 0
     summaries = []
     for number, phase in enumerate(horizon.phases):
-        done = [one for one in iterations if one.phase == number]
-        success = [
-            s.success
-            for s in steps
-            if s.phase == number and s.metrics.get("train/success") is not None
-        ]
+        done = [one for one in steps if one.phase == number]
+        success = [s.success for s in done if s.metrics.get("train/success") is not None]
         summaries.append(
             PhaseSummary(
                 phase=number,
@@ -170,9 +153,9 @@ def _ended(done: Sequence[IterationRecord], phase: int, current: int, state: Run
     return "completed" if phase < current else state.status
 
 
-def _alarms(iterations: Iterable[IterationRecord]) -> tuple[AlarmSummary, ...]:
+def _alarms(steps: Iterable[IterationRecord]) -> tuple[AlarmSummary, ...]:
     summaries: list[AlarmSummary] = []
-    for one in iterations:
+    for one in steps:
         for alarm in one.decision.alarms if one.decision else ():
             latest = next((a for a in reversed(summaries) if a.signal == alarm.signal), None)
             if latest and latest.last == one.iteration - 1 and latest.action == alarm.action:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from itertools import pairwise
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +37,7 @@ _PERCENT = FuncFormatter(lambda value, _: f"{value * 100:.0f} %")
 
 def draw(report: Report) -> Figure:
     """The figure: success at the top; turns, entropy and well-formed replies below."""
+    report = report.model_copy(update={"training": tuple(map(_finite, report.training))})
     figure = Figure(figsize=(10, 6.6), facecolor="white")
     # Fixed margins, since a layout engine takes as long as drawing.
     grid = figure.add_gridspec(
@@ -113,6 +115,15 @@ def _smoothed(
         for start, end in zip(starts, [*starts[1:], len(steps)], strict=True)
     ]
     return np.concatenate([np.empty(0), *parts])
+
+
+def _finite(record: IterationRecord) -> IterationRecord:
+    """The record without metrics that are not finite: they cannot be drawn."""
+    finite = {
+        name: value if value is not None and isfinite(value) else None
+        for name, value in record.metrics.items()
+    }
+    return record.model_copy(update={"metrics": finite})
 
 
 def _style(axes: Axes, span: int) -> None:

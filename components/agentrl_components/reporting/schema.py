@@ -10,9 +10,10 @@ from agentrl_components.schedule.record import IterationRecord
 
 
 class ReportPart(BaseModel):
-    """Base of all parts of the report: immutable, no unknown fields."""
+    """Base of all parts of the report: immutable, no unknown fields. In JSON, floats that are not
+    finite are the strings "NaN", "Infinity" and "-Infinity"."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
 
 class Heldout(ReportPart):

@@ -91,7 +91,7 @@ class Journal:
         """Store the record of an iteration, with its decision, and the state after it."""
         decision = record.decision
         assert decision is not None, "an iteration is stored after its decision"
-        data = json.dumps(record.model_dump(), sort_keys=True, indent=1).encode()
+        data = json.dumps(record.json_data(), sort_keys=True, indent=1).encode()
         self.store.replace(keys.iteration(record.iteration), data)
         self.write_state(
             "running",

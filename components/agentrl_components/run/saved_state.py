@@ -63,7 +63,7 @@ def save(
         "version": state.version,
         "rolled_back": state.rolled_back,
         "after_rollback": state.after_rollback,
-        "history": [record.model_dump() for record in state.history],
+        "history": [record.json_data() for record in state.history],
     }
     checkpoint.save(store, Checkpoint(iteration=iteration, files=files, progress=progress), written)
 

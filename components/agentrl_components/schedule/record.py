@@ -7,7 +7,8 @@ the operator can read them without loading torch.
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -24,9 +25,10 @@ Signal = Literal[
 
 
 class _Stored(BaseModel):
-    """Immutable. Unknown fields of a newer version are ignored."""
+    """Immutable. Unknown fields of a newer version are ignored. In JSON, floats that are not finite
+    are the strings "NaN", "Infinity" and "-Infinity"."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, ser_json_inf_nan="strings")
 
 
 class FiredAlarm(_Stored):
@@ -95,6 +97,11 @@ class IterationRecord(_Stored):
     """It started from the best checkpoint (a rollback), not from the previous iteration."""
     decision: Decision | None = None
     """None: not decided yet."""
+
+    def json_data(self) -> dict[str, Any]:
+        """The record as JSON data: dicts, lists, strings, numbers and None."""
+        data: dict[str, Any] = json.loads(self.model_dump_json())
+        return data
 
     @property
     def success(self) -> float:

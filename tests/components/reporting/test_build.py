@@ -323,15 +323,20 @@ def test_the_page_is_self_contained_and_escapes_texts(store, tmp_path):
     assert "<b>key" not in text
 
 
-def test_non_finite_metrics_do_not_invalidate_the_json(store, tmp_path):
-    put_iteration(store, 4, 2, 8, float("nan"))
-    write(build(store, RUN), tmp_path)
-    assert (
-        json.loads((tmp_path / "report.json").read_bytes())["training"][4]["metrics"][
-            "train/success"
-        ]
-        is None
-    )
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
+def test_a_report_with_numbers_that_are_not_finite_is_valid_json_and_is_read_again(
+    text, store, tmp_path
+):
+    put_iteration(store, 4, 2, 8, text, alarms=["grad_norm_above"])
+    stored = store.get(keys.iteration(4)).replace(b'"value": 0.1', b'"value": "%s"' % text.encode())
+    store.replace(keys.iteration(4), stored)
+    report = build(store, RUN)
+    write(report, tmp_path)
+    written = (tmp_path / "report.json").read_bytes()
+    training = json.loads(written, parse_constant=pytest.fail)["training"]
+    assert training[4]["metrics"]["train/success"] == text
+    assert training[4]["decision"]["alarms"][0]["value"] == text
+    assert repr(Report.model_validate_json(written)) == repr(report)
 
 
 @pytest.mark.parametrize(

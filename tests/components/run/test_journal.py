@@ -1,15 +1,18 @@
 """The journal of a run in its store."""
 
 import json
+import math
 
 import pytest
+from iteration_records import iteration_record
 
 from agentrl_components.errors import SpecError
 from agentrl_components.run.journal import Journal
+from agentrl_components.schedule.record import Decision, FiredAlarm, IterationRecord
 from agentrl_components.spec import AgentRLRun, parse
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import MemoryStore
-from agentrl_components.storage.records import read_state
+from agentrl_components.storage.records import load_record, read_state
 
 SPEC = {
     "environments": [{"name": "walk", "builtin": "corridor"}],
@@ -91,3 +94,67 @@ def test_the_state_counts_no_iteration_whose_record_is_deleted():
     journal.truncate(1)
     assert read_state(store).iteration == 1
     assert list(store.list(keys.ITERATIONS)) == [keys.iteration(0)]
+
+
+def finished(norm):
+    """The record of the first iteration, whose alarm fires with the gradient norm `norm`."""
+    fired = FiredAlarm(
+        alarm=0, signal="grad_norm_above", action="record", value=norm, bound=5, message="norm"
+    )
+    decision = Decision(action="continue", phase=0, max_turns=2, reason="", alarms=(fired,))
+    return iteration_record(
+        iteration=0, phase=0, max_turns=2, success=0.25, grad_norm=norm, decision=decision
+    )
+
+
+@pytest.mark.parametrize(
+    ("norm", "text"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")]
+)
+def test_an_iteration_with_a_norm_that_is_not_finite_is_valid_json_and_is_read_again(norm, text):
+    store = MemoryStore()
+    Journal(store).write_iteration(finished(norm))
+    stored = json.loads(store.get(keys.iteration(0)), parse_constant=pytest.fail)
+    assert stored["metrics"] == {"train/success": 0.25, "update/grad_norm": text}
+    assert stored["decision"]["alarms"][0]["value"] == text
+    read = load_record(store, keys.iteration(0), IterationRecord)
+    assert repr(read) == repr(finished(norm))
+
+
+FINITE = """{
+ "checkpointed": false,
+ "decision": {
+  "action": "continue",
+  "alarms": [
+   {
+    "action": "record",
+    "alarm": 0,
+    "bound": 5.0,
+    "message": "norm",
+    "signal": "grad_norm_above",
+    "value": 0.1
+   }
+  ],
+  "checkpoint": null,
+  "max_turns": 2,
+  "phase": 0,
+  "reason": ""
+ },
+ "heldout": null,
+ "iteration": 0,
+ "max_turns": 2,
+ "metrics": {
+  "train/success": 0.25,
+  "update/grad_norm": 0.1
+ },
+ "phase": 0,
+ "restored": false,
+ "staleness": 0,
+ "version": 0
+}"""
+"""The record `finished(0.1)` as it is stored."""
+
+
+def test_the_bytes_of_a_finite_iteration_are_sorted_json():
+    store = MemoryStore()
+    Journal(store).write_iteration(finished(0.1))
+    assert store.get(keys.iteration(0)).decode() == FINITE

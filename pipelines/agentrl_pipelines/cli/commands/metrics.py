@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -40,24 +39,12 @@ def lines(store: Store) -> Iterator[str]:
     """The iterations in `store` as JSON, in order. Skips those that a concurrent run deletes.
 
     Raises `StoreError` with the key of a damaged or missing record."""
-    from agentrl_components.errors import AbsentError, StoreError
     from agentrl_components.reporting.read import iteration_keys
+    from agentrl_components.schedule.record import IterationRecord
+    from agentrl_components.storage.records import find_record
 
     for key in iteration_keys(store):
-        try:
-            record = json.loads(store.get(key))
-            fields = {name: record[name] for name in FIELDS}
-        except AbsentError:
-            continue
-        except (ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"{key}: in {store.url}: damaged: not an iteration") from error
-        yield json.dumps(_json_value(fields), sort_keys=True, allow_nan=False)
-
-
-def _json_value(value: Any) -> Any:
-    """`value` with NaN and infinities, which JSON lacks, as strings."""
-    if isinstance(value, dict):
-        return {name: _json_value(inner) for name, inner in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+        record = find_record(store, key, IterationRecord)
+        if record is not None:
+            data = record.json_data()
+            yield json.dumps({name: data[name] for name in FIELDS}, sort_keys=True)

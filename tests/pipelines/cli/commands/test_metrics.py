@@ -51,9 +51,9 @@ def test_metrics_prints_one_line_per_iteration_with_sorted_keys(root):
     assert result.exit_code == 0
     assert result.output == (
         '{"iteration": 0, "max_turns": 3,'
-        ' "metrics": {"train/success": 0.5, "update/loss": "nan"}, "phase": 0}\n'
+        ' "metrics": {"train/success": 0.5, "update/loss": "NaN"}, "phase": 0}\n'
         '{"iteration": 1, "max_turns": 3,'
-        ' "metrics": {"train/success": 0.5, "update/loss": "nan"}, "phase": 0}\n'
+        ' "metrics": {"train/success": 0.5, "update/loss": "NaN"}, "phase": 0}\n'
     )
 
 

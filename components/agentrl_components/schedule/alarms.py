@@ -12,7 +12,7 @@ within groups drops first (RAGEN, arXiv 2504.20073).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import inf, isnan
+from math import inf, isfinite
 from statistics import fmean, median
 
 from agentrl_components.schedule.history import since_rollback
@@ -87,9 +87,9 @@ def _bounded(
     signal: Signal, name: str, values: Sequence[float | None], bound: float | None
 ) -> Iterator[Finding]:
     above = signal.endswith("_above")
-    # NaN, such as the norm of a broken gradient, is beyond every bound.
+    # What is not finite, such as the norm of a broken gradient, is beyond every bound.
     broken = inf if above else -inf
-    measured = [broken if isnan(value) else value for value in values if value is not None]
+    measured = [value if isfinite(value) else broken for value in values if value is not None]
     # A window without a measurement in most of its iterations is no evidence.
     if bound is None or 2 * len(measured) <= len(values):
         return

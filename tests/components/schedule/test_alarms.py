@@ -71,6 +71,15 @@ def test_a_nan_gradient_norm_is_beyond_every_bound():
     assert signals(alarm, history([0.5] * 3, grad_norm=[math.nan, 1.0, 1.0])) == []
 
 
+def test_infinities_and_nan_in_one_window_are_beyond_every_bound():
+    below = Alarm(window=3, entropy_below=0.1)
+    (ring,) = fired_alarms([below], history([0.5] * 3, entropy=[math.inf, math.nan, -math.inf]))
+    assert ring.value == -math.inf
+    above = Alarm(window=3, mismatch_kl_above=0.1)
+    (ring,) = fired_alarms([above], history([0.5] * 3, mismatch_kl=[-math.inf, math.inf, 0.01]))
+    assert ring.value == math.inf
+
+
 def test_a_window_without_measurements_in_most_iterations_does_not_fire():
     alarm = Alarm(window=4, entropy_below=0.1)
     assert signals(alarm, history([0.5] * 4, entropy=[None, None, 0.0, 0.0])) == []

@@ -135,7 +135,7 @@ def deletion_plan(situation: Situation, status: Status) -> Plan:
     status = status.with_(attempt=max(status.attempt, observation.attempt))
     waited_s = (now - resource.deleted_at).total_seconds()
     remaining = remaining_work(situation, status)
-    if remaining is None or waited_s >= PODS_TIMEOUT_S:
+    if remaining is None:
         return _cleanup_plan(situation, status, (), waited_s)
     actions = remaining.actions
     kfp_unknown = isinstance(observation.kfp, Unknown)
@@ -144,8 +144,9 @@ def deletion_plan(situation: Situation, status: Status) -> Plan:
         own, others = situation.run_id(status), _alive_runs(situation, status) if late else ()
         deletions = [DeleteWorkflow(run_id=one) for one in dict.fromkeys((own, *others))]
         actions = (*deletions, *(() if late else remaining.actions))
-        if kfp_unknown and observation.pods == 0:
-            return _cleanup_plan(situation, status, actions, waited_s)
+    no_pods = late and kfp_unknown and observation.pods == 0
+    if no_pods or waited_s >= PODS_TIMEOUT_S:
+        return _cleanup_plan(situation, status, actions, waited_s)
     message = f"deleting: {remaining.message}"
     return waiting_plan(
         status, "False", Reason.DELETING, message, now, actions=actions, requeue_s=POLL_S

@@ -84,6 +84,18 @@ def test_a_deleted_run_with_a_lost_status_leaves_no_work(events, invalid):
     asyncio.run(story())
 
 
+async def test_a_run_that_is_deleted_while_no_operator_acts_leaves_no_work():
+    world = World()
+    await world.reconcile(2)
+    world.delete()
+    world.pass_time(120)  # more than the 90 s that a deletion waits for pods
+    world.restart()
+    await world.reconcile(2)
+
+    assert world.key not in world.cluster.resources
+    assert not world.kfp.working
+
+
 async def test_an_undisturbed_run_has_one_kfp_run_per_phase():
     world = World()
     await world.run_to_end()

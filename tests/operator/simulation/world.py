@@ -171,10 +171,14 @@ class World:
             await self.apply(event)
             await self.reconcile()
 
+    def delete(self):
+        """Request the deletion of the run."""
+        self.cluster.delete(self.key, self.time.strftime("%Y-%m-%dT%H:%M:%SZ"))
+
     async def delete_and_wait(self):
         """Delete the run and reconcile for up to four minutes."""
         self.cluster.down = self.stores.down = False
-        self.cluster.delete(self.key, self.time.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        self.delete()
         for _ in range(120):
             await self.reconcile()
             if self.key not in self.cluster.resources:

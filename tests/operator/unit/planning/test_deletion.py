@@ -103,6 +103,7 @@ def test_a_deletion_stops_waiting_after_its_timeouts():
         actions.RemoveFinalizer,
     ]
     assert [type(one) for one in at(90, 2).actions] == [
+        actions.DeleteWorkflow,
         actions.FinishMlflowRun,
         actions.RemoveFinalizer,
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
@@ -36,7 +38,7 @@ async def read_ray_cluster(
     cluster: Cluster, resource: Resource, status: Status
 ) -> RayCluster | Unknown | None:
     """The RayCluster of a run. None: it does not exist, or the run has none. Unknown: KubeRay is
-    not installed, or Kubernetes refuses to show it.
+    not installed and the run needs it, or Kubernetes refuses to show it.
 
     Raises:
         KubernetesError: A request failed and may succeed later without anybody acting.
@@ -44,11 +46,13 @@ async def read_ray_cluster(
     if not may_have_ray_cluster(resource, status):
         return None
     name = ray_cluster.name(resource)
+    needed = resource.run is not None and ray_cluster.is_wanted(resource.run)
     try:
         body = await cluster.kuberay.get_ray_cluster(resource.namespace, name)
         if body is None:
-            installed = await cluster.kuberay.is_installed()
-            return None if installed else Unknown(message=NOT_INSTALLED)
+            if not needed or status.finished or await cluster.kuberay.is_installed():
+                return None
+            return Unknown(message=NOT_INSTALLED)
         pods = await cluster.list_pods(resource.namespace, CLUSTER_LABEL, (name,))
     except KubernetesError as error:
         if error.retryable:
@@ -66,28 +70,38 @@ async def read_ray_cluster(
     )
 
 
-async def read_sandboxes(cluster: Cluster, resource: Resource) -> tuple[Mapping[str, Servers], str]:
-    """The Sandboxes of a run, as (servers, problem).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandboxes:
+    """The Sandboxes of a run."""
 
-    `servers` has an entry for each environment that has Sandboxes, under the name that its
-    Deployment would have. `problem` says why no Sandbox can be created: agent-sandbox is not
-    installed, or Kubernetes refuses to list Sandboxes. It is empty if they can be created.
+    servers: Mapping[str, Servers] = field(default_factory=lambda: MappingProxyType({}))
+    """An entry for each environment that has Sandboxes, under the name that its Deployment would
+    have."""
+    problem: str = ""
+    """Why no Sandbox can be created: agent-sandbox is not installed, or Kubernetes refuses to list
+    Sandboxes. Empty: they can be created."""
+    unread: bool = False
+    """Whether Kubernetes refuses to list them, so that `servers` may lack some."""
+
+
+async def read_sandboxes(cluster: Cluster, resource: Resource) -> Sandboxes:
+    """The Sandboxes of a run.
 
     Raises:
         KubernetesError: A request failed and may succeed later without anybody acting.
     """
     if resource.run is None or not sandbox.is_wanted(resource.run):
-        return {}, ""
+        return Sandboxes()
     environments = resource.run.spec.environments
     try:
         found = await cluster.agent_sandbox.list_sandboxes(resource.namespace, resource.uid)
     except KubernetesError as error:
         if error.retryable:
             raise
-        return {}, str(error)
+        return Sandboxes(problem=str(error), unread=True)
     if found is None:
         first = next(i for i, one in enumerate(environments) if sandbox.is_sandboxed(one))
-        return {}, f"spec.environments[{first}].{NO_AGENT_SANDBOX}"
+        return Sandboxes(problem=f"spec.environments[{first}].{NO_AGENT_SANDBOX}")
     servers = {}
     for environment in filter(sandbox.is_sandboxed, environments):
         if own := sandbox.of_environment(found, environment):
@@ -97,4 +111,4 @@ async def read_sandboxes(cluster: Cluster, resource: Resource) -> tuple[Mapping[
                 wanted=environment.replicas,
                 sandboxed=True,
             )
-    return servers, ""
+    return Sandboxes(servers=servers)

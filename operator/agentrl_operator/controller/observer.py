@@ -73,11 +73,12 @@ class Observer:
 
     async def _observe(self, resource: Resource, status: Status) -> Observation:
         kueue = await self._kueue.read(resource, status)
-        sandboxes, unavailable = await read_sandboxes(self._clients.cluster, resource)
+        sandboxes = await read_sandboxes(self._clients.cluster, resource)
         observation = Observation(
             attempt=status.attempt,
-            servers={**self._servers(resource.uid), **sandboxes},
-            sandboxes_unavailable=unavailable,
+            servers={**self._servers(resource.uid), **sandboxes.servers},
+            sandboxes_unavailable=sandboxes.problem,
+            sandboxes_unread=sandboxes.unread,
             workload=kueue.workload,
             nodes=kueue.nodes,
             priority=kueue.priority,

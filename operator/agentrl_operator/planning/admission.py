@@ -58,7 +58,7 @@ def queued_plan(situation: Situation, status: Status) -> Plan | None:
         .with_(attempt=stopping.next_attempt(observation), state="Pending")
         .with_condition(Kind.ADMITTED, "False", reason, detail, now)
     )
-    actions = server_deletions(observation) or _queueing_actions(situation)
+    actions = server_deletions(observation) or _queueing_actions(situation, status)
     poll_s = stopping.POLL_S if actions else poll_s
     return waiting_plan(
         status,
@@ -89,17 +89,17 @@ def _outdated(situation: Situation) -> bool:
     return seen.finished or seen.fingerprint != workload.fingerprint(run)
 
 
-def _queueing_actions(situation: Situation) -> list[Action]:
+def _queueing_actions(situation: Situation, status: Status) -> list[Action]:
     """Actions that put a run that does no work into Kueue's queue."""
     resource, observation = situation.resource, situation.observation
     seen = observation.workload
     if isinstance(observation.priority, Unknown) or _outdated(situation):
-        return stopping.workload_deletion(situation)
+        return stopping.workload_deletion(situation, status)
     if seen is None:
         return [CreateWorkload(priority=observation.priority)] if resource.run is not None else []
     if seen.evicted and seen.reserved:
         return [
-            *environments.possible_server_deletions(resource),
+            *environments.possible_server_deletions(resource, status),
             UpdateWorkloadStatus(event="stopped", at=situation.now),
         ]
     return _priority_update(situation)
@@ -143,6 +143,6 @@ def quota_release(situation: Situation, status: Status) -> list[Action]:
         return []
     event: RunEvent = "succeeded" if status.state == "Succeeded" else "failed"
     return [
-        *environments.possible_server_deletions(situation.resource),
+        *environments.possible_server_deletions(situation.resource, status),
         UpdateWorkloadStatus(event=event, at=situation.now),
     ]

@@ -27,20 +27,21 @@ from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 
 
-def possible_server_deletions(resource: Resource) -> list[Action]:
+def possible_server_deletions(resource: Resource, status: Status) -> list[Action]:
     """Actions that delete all servers and the Ray cluster that the run may have, observed or not.
     Used before quota is released: what was created a moment ago may not be observed yet."""
-    run = resource.run
-    if run is None:
-        return []
-    deployments = [
-        DeleteDeployment(deployment=resource.child(one.name))
-        for one in _with_servers(run)
-        if not sandbox.is_sandboxed(one)
-    ]
-    sandboxes = [DeleteSandboxes()] if sandbox.is_wanted(run) else []
-    ray = [DeleteRayCluster()] if ray_cluster.is_wanted(run) else []
-    return [*deployments, *sandboxes, *ray]
+    run, deletions = resource.run, list[Action]()
+    if run is not None:
+        deletions += [
+            DeleteDeployment(deployment=resource.child(one.name))
+            for one in _with_servers(run)
+            if not sandbox.is_sandboxed(one)
+        ]
+    if run is not None and sandbox.is_wanted(run):
+        deletions.append(DeleteSandboxes())
+    if status.ray is not None or (run is not None and ray_cluster.is_wanted(run)):
+        deletions.append(DeleteRayCluster())
+    return deletions
 
 
 def missing(situation: Situation) -> tuple[Reason, str] | None:

@@ -138,6 +138,8 @@ class Observation:
     """Environment servers, by name of the Deployment or, without the number, of the Sandboxes."""
     sandboxes_unavailable: str = ""
     """Why no Sandbox can be created; empty: they can, or the run has none."""
+    sandboxes_unread: bool = False
+    """Whether Kubernetes refuses to list Sandboxes: the run may own some that `servers` lacks."""
     ray_cluster: RayCluster | Unknown | None = None
     """The run's Ray cluster. None: it does not exist, or the run has none."""
     fleets: Mapping[str, FleetLoad] = field(default_factory=lambda: MappingProxyType({}))

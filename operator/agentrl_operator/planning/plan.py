@@ -145,7 +145,7 @@ def with_servers_scaled_down(status: Status, observation: Observation, now: date
         status = status.with_condition(
             Kind.RAY_CLUSTER_READY, "False", Reason.SCALED_DOWN, message, now
         )
-    else:
+    elif observation.ray_cluster is None:
         status = status.with_(ray=None)
     if not observation.servers:
         return status

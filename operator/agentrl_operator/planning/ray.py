@@ -24,9 +24,9 @@ def cluster_updates(
     that differs is replaced when no phase works."""
     seen = situation.observation.ray_cluster
     if not ray_cluster.is_wanted(run):
-        gone = not isinstance(seen, RayCluster)
-        status = without_ray(status) if gone else status
-        return [] if gone or _is_working(situation) else [DeleteRayCluster()], status
+        status = status.with_(ray=None) if seen is None else status
+        unused = isinstance(seen, RayCluster) and not _is_working(situation)
+        return [DeleteRayCluster()] if unused else [], status
     status = _with_condition(situation, run, status)
     nodes = situation.observation.nodes
     if isinstance(seen, Unknown) or isinstance(nodes, Unknown):
@@ -61,9 +61,25 @@ def missing(situation: Situation, run: AgentRLRun) -> tuple[Reason, str] | None:
     return Reason.RAY_STARTING, f"waiting for the Ray cluster: {seen.workers}{detail}"
 
 
-def without_ray(status: Status) -> Status:
-    """`status` of a run that has no Ray cluster any more."""
-    return status.with_(ray=None)
+def with_unread_cluster(situation: Situation, run: AgentRLRun, status: Status) -> Status:
+    """`status` that names a Ray cluster which cannot be read, so that it is looked for until it is
+    known to be gone."""
+    unread = isinstance(situation.observation.ray_cluster, Unknown)
+    if not unread or status.ray is not None or not ray_cluster.is_wanted(run):
+        return status
+    return _with_ray(situation, run, status, "unknown")
+
+
+def _with_ray(situation: Situation, run: AgentRLRun, status: Status, workers: str) -> Status:
+    host = resolve.ray_host(run, situation.resource.uid, situation.platform)
+    return status.with_(
+        ray=Ray(
+            cluster=ray_cluster.name(situation.resource),
+            workers=workers,
+            dashboard_url=f"http://{host}:{DASHBOARD_PORT}",
+            metrics_url=f"http://{host}:{METRICS_PORT}",
+        )
+    )
 
 
 def _with_condition(situation: Situation, run: AgentRLRun, status: Status) -> Status:
@@ -73,15 +89,7 @@ def _with_condition(situation: Situation, run: AgentRLRun, status: Status) -> St
         reason = Reason.KUBERAY_UNAVAILABLE
         return status.with_condition(kind, "False", reason, seen.message, now)
     workers = seen.workers if seen is not None else "not created yet"
-    host = resolve.ray_host(run, situation.resource.uid, situation.platform)
-    status = status.with_(
-        ray=Ray(
-            cluster=ray_cluster.name(situation.resource),
-            workers=workers,
-            dashboard_url=f"http://{host}:{DASHBOARD_PORT}",
-            metrics_url=f"http://{host}:{METRICS_PORT}",
-        )
-    )
+    status = _with_ray(situation, run, status, workers)
     if seen is not None and seen.complete:
         return status.with_condition(kind, "True", Reason.READY, workers, now)
     detail = f"; {seen.problem}" if seen is not None and seen.problem else ""

@@ -37,10 +37,8 @@ from agentrl_operator.planning.plan import (
     Plan,
     Situation,
     final_plan,
-    ray_deletion,
     server_deletions,
     unavailable_plan,
-    unwatched_are_left,
     waiting_plan,
 )
 from agentrl_pipelines.platform.config import Platform
@@ -89,6 +87,7 @@ def _plan(situation: Situation, status: Status) -> Plan:
     run, observation = situation.resource.run, situation.observation
     if run is not None:
         status = progress.with_progress(situation, run, status)
+        status = ray.with_unread_cluster(situation, run, status)
     if situation.resource.suspend or status.has_condition(
         Kind.SUSPENDED, "False", Reason.SUSPENDING
     ):
@@ -258,12 +257,12 @@ def _decision_plan(
 
 def _finished_plan(situation: Situation, status: Status) -> Plan:
     """Remove what is left of a finished run, and delete it when its time to live is over."""
-    run, since = situation.resource.run, status.completion_time
-    actions = server_deletions(situation.observation) or admission.quota_release(situation, status)
+    run, since, observation = situation.resource.run, status.completion_time, situation.observation
+    actions = server_deletions(observation) or admission.quota_release(situation, status)
     ended_s = (situation.now - since).total_seconds() if since is not None else 0.0
-    if not ray_deletion(situation.observation):
-        status = ray.without_ray(status)
-    requeue_s = stopping.POLL_S if unwatched_are_left(situation.observation) else None
+    if observation.ray_cluster is None:
+        status = status.with_(ray=None)
+    requeue_s = stopping.look_again_s(observation)
     if status.mlflow_run and not status.mlflow_finished and ended_s < MLFLOW_TIMEOUT_S:
         outcome: Literal["FINISHED", "FAILED"] = (
             "FINISHED" if status.state == "Succeeded" else "FAILED"

@@ -45,6 +45,9 @@ PODS_TIMEOUT_S = 90.0
 """A deletion waits this long for pods to end."""
 DATA_TIMEOUT_S = 600.0
 """A deletion tries this long to empty the store."""
+UNREAD_POLL_S = 60.0
+"""Interval of reconciliations of a run without work while Kubernetes refuses to show objects that
+it may still own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,6 @@ def suspension_plan(situation: Situation, status: Status) -> Plan:
         return remaining_work_plan(situation, status, remaining, "suspending")
     message = "suspended; set spec.suspend to false to go on from the last checkpoint"
     before = status
-    look_again_s = POLL_S if unwatched_are_left(observation) else None
     status = (
         with_clock_stopped(status, now)
         .with_(state="Suspended", retry_time=None)
@@ -110,9 +112,9 @@ def suspension_plan(situation: Situation, status: Status) -> Plan:
         Reason.SUSPENDED,
         message,
         now,
-        actions=server_deletions(observation) or workload_deletion(situation),
+        actions=server_deletions(observation) or workload_deletion(situation, status),
         status_on_failure=before,
-        requeue_s=look_again_s if situation.resource.suspend else 0.0,
+        requeue_s=look_again_s(observation) if situation.resource.suspend else 0.0,
     )
 
 
@@ -157,7 +159,8 @@ def _cleanup_plan(
     situation: Situation, status: Status, actions: tuple[Action, ...], waited_s: float
 ) -> Plan:
     run = situation.resource.run
-    last = [*actions, *ray_deletion(situation.observation), *workload_deletion(situation)]
+    last = [*actions, *ray_deletion(situation.observation)]
+    last += workload_deletion(situation, status)
     if status.mlflow_run is not None and not status.finished:
         last.append(FinishMlflowRun(run_id=status.mlflow_run, status="KILLED"))
     delete_data = run is not None and run.spec.storage.on_delete == "delete"
@@ -187,12 +190,21 @@ def stopping_plan(
     )
 
 
-def workload_deletion(situation: Situation) -> list[Action]:
+def workload_deletion(situation: Situation, status: Status) -> list[Action]:
     """Actions that release the quota of a run that does no work: all servers, then the
     Workload."""
     if situation.observation.workload is None:
         return []
-    return [*environments.possible_server_deletions(situation.resource), DeleteWorkload()]
+    return [*environments.possible_server_deletions(situation.resource, status), DeleteWorkload()]
+
+
+def look_again_s(observation: Observation) -> float | None:
+    """Seconds after which a run without work is reconciled again, because it may still own objects
+    that are not watched. None: it owns none."""
+    if unwatched_are_left(observation):
+        return POLL_S
+    unread = isinstance(observation.ray_cluster, Unknown) or observation.sandboxes_unread
+    return UNREAD_POLL_S if unread else None
 
 
 def next_attempt(observation: Observation) -> int:

@@ -33,6 +33,18 @@ WRITES = {
 }
 """The calls of each client that change something."""
 
+READS = {
+    "cluster": ("list_pods", "workflow_phases"),
+    "kueue": ("get_workload", "get_resource_flavor", "get_priority_class"),
+    "kuberay": ("get_ray_cluster", "is_installed"),
+    "agent_sandbox": ("list_sandboxes",),
+    "pipelines": ("get_run", "list_runs"),
+    "stores": ("read_state", "read_decision", "read_mlflow_run"),
+}
+"""The calls of each client that a run is observed with."""
+REFUSED = KubernetesError("Kubernetes: 403: forbidden", status=403, retryable=False)
+"""The error of a call that Kubernetes refuses until somebody changes something."""
+
 
 class Flaky:
     """A client whose calls pass through, except those that are named with an error: in `failures`

@@ -60,14 +60,18 @@ class World:
 
     async def reconcile(self, times=1):
         for _ in range(times):
-            if self.key in self.cluster.resources:
-                self.controller.run_changed(self.cluster.body(self.key))
-            there = self.cluster.servers(UID)
-            for name, servers in (dict.fromkeys(self.shown) | there).items():
-                self.controller.servers_changed(UID, name, servers)
-            self.shown = set(there)
+            self.watch()
             await self.controller.reconcile(self.key)
             self.check()
+
+    def watch(self):
+        """Pass everything that is watched to the operator."""
+        if self.key in self.cluster.resources:
+            self.controller.run_changed(self.cluster.body(self.key))
+        there = self.cluster.servers(UID)
+        for name, servers in (dict.fromkeys(self.shown) | there).items():
+            self.controller.servers_changed(UID, name, servers)
+        self.shown = set(there)
 
     def check(self):
         posted = [one.run_id for one in self.kfp.submitted]
@@ -147,12 +151,16 @@ class World:
                 neighbour.down = not neighbour.down
         self.older.append(dict(self.status))
 
-    async def run_to_end(self):
-        """Repair all dependencies and reconcile until the run has ended."""
+    def repair(self):
+        """Repair all dependencies and resume the run."""
         for neighbour in (self.kfp, self.cluster, self.stores, self.tracking):
             neighbour.down = False
         self.kfp.loses_responses = False
         self.cluster.edit(self.key, suspend=False)
+
+    async def run_to_end(self):
+        """Repair all dependencies and reconcile until the run has ended."""
+        self.repair()
         for _ in range(400):
             self.let_others_act()
             await self.reconcile()

@@ -8,8 +8,9 @@ Legend: T tokens of an episode, S sampled tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from agentrl_components.update.advantages.registry import (
 from agentrl_components.update.losses.normalise import Denominators
 from agentrl_components.update.objectives import (
     Imitation,
+    ModelName,
     PolicyGradient,
     Sums,
     ValueRegression,
@@ -39,9 +41,10 @@ class Updated:
     """The result of an update."""
 
     metrics: dict[str, float]
-    """Means over sampled tokens, by metric name."""
+    """Means over sampled tokens, by metric name. `update/grad_norm` is missing if the policy took
+    no step, and `update/skipped_steps` if every norm was finite."""
     steps: int
-    """Optimizer steps of the policy."""
+    """Optimizer steps of the policy, including those that were skipped."""
 
 
 class Learner:
@@ -59,7 +62,7 @@ class Learner:
         warming_up = self.traits.needs_critic and iteration < algorithm.critic.warmup_iterations
         critic_rate = critic_learning_rate(self.spec, iteration)
         sums: Sums = {}
-        norms: list[float] = []
+        norms: dict[ModelName, list[float]] = {"policy": [], "critic": []}
         for batch in self._mini_batches(len(examples), iteration):
             chosen = [examples[i] for i in batch]
             denominators = Denominators(
@@ -72,18 +75,19 @@ class Learner:
                     value_clip=algorithm.critic.value_clip, denominators=denominators
                 )
                 accumulate(sums, self.trainers.differentiate(value, chosen))
-                self.trainers.step("critic", critic_rate)
+                norms["critic"].append(self.trainers.step("critic", critic_rate))
             if warming_up:
                 continue
             objective = PolicyGradient(
                 algorithm=algorithm,
                 denominators=denominators,
                 chunk=self.spec.update.logits_chunk,
-                unmoved=not norms,
+                unmoved=not any(map(isfinite, norms["policy"])),
             )
             accumulate(sums, self.trainers.differentiate(objective, chosen))
-            norms.append(self.trainers.step("policy", rate))
-        return Updated(metrics=self._metrics(examples, sums, norms, rate), steps=len(norms))
+            norms["policy"].append(self.trainers.step("policy", rate))
+        metrics = self._metrics(examples, sums, norms, rate)
+        return Updated(metrics=metrics, steps=len(norms["policy"]))
 
     def imitate(self, examples: Sequence[Example], rate: float) -> float:
         """One optimizer step of weighted imitation on `examples`. Returns their mean loss."""
@@ -110,16 +114,26 @@ class Learner:
         return self.spec.algorithm.kl.coefficient > 0
 
     def _metrics(
-        self, examples: Sequence[Example], sums: Sums, norms: Sequence[float], rate: float
+        self,
+        examples: Sequence[Example],
+        sums: Sums,
+        norms: Mapping[ModelName, Sequence[float]],
+        rate: float,
     ) -> dict[str, float]:
-        """Means per sampled token of the sums of all mini-batches."""
+        """Means per sampled token of the sums of all mini-batches, and what the gradient norms of
+        the optimizer steps say."""
         sums = dict(sums)
         tokens = max(1, self.spec.update.epochs * sum(len(e.sampled) for e in examples))
         measured = sums.pop("measured", 0.0)
         metrics = {f"update/{name}": value / tokens for name, value in sums.items()}
         if measured:
             metrics["update/mismatch_kl"] = sums["mismatch_kl"] / measured
-        metrics["update/grad_norm"] = float(np.mean(norms)) if norms else 0.0
+        if norms["policy"]:
+            metrics["update/grad_norm"] = float(np.mean(norms["policy"]))
+        # Trainers skip a step whose norm is not finite.
+        skipped = sum(not isfinite(norm) for of_model in norms.values() for norm in of_model)
+        if skipped:
+            metrics["update/skipped_steps"] = float(skipped)
         metrics["update/episodes"] = float(len(examples))
         metrics["update/tokens"] = float(tokens)
         metrics["update/learning_rate"] = rate

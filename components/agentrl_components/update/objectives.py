@@ -58,7 +58,8 @@ class PolicyGradient:
         `reference`, those of the reference policy, if there is a KL penalty.
 
         `mismatch_kl` is summed over `measured` tokens: those whose log-probabilities before the
-        update are known. Without a column `old` these are the tokens of the first mini-batch."""
+        update are known. Without a column `old` these are the tokens of the mini-batches before
+        the first step that moved the policy."""
         algorithm = self.algorithm
         logprobs_S, entropy_S = score(
             decoder, pack, self.chunk, entropy_gradient=algorithm.entropy > 0

@@ -107,6 +107,55 @@ def test_a_gradient_that_is_not_finite_moves_nothing(folder):
         assert torch.equal(bench.vector, before)
 
 
+class BrokenSteps:
+    """Trainers of a bench whose gradients are not finite in some steps of the policy."""
+
+    def __init__(self, bench, broken):
+        self._trainers, self._lanes = bench.trainers, bench.worker.policy.shared.lanes
+        self._broken = broken
+        self.unmoved = []
+        """What the objective of each step of the policy says."""
+
+    def __getattr__(self, name):
+        return getattr(self._trainers, name)
+
+    def differentiate(self, objective, examples):
+        self.unmoved.append(objective.unmoved)
+        return self._trainers.differentiate(objective, examples)
+
+    def step(self, model, learning_rate):
+        if len(self.unmoved) - 1 in self._broken:
+            self._lanes[0].fill_(torch.nan)
+        return self._trainers.step(model, learning_rate)
+
+
+def test_skipped_steps_are_counted_and_leave_the_policy_unmoved(folder):
+    with Bench(folder, update={"miniBatch": 2}) as bench:
+        group = as_sampled(bench, EIGHT)
+        trainers = BrokenSteps(bench, broken={0, 2})
+        updated = Learner(bench.spec, trainers).update(group, 0, 1e-3)
+        taken = bench.trainers.policy.adamw.steps
+    # Eight episodes in mini-batches of two: steps 0 and 2 of four are skipped.
+    assert trainers.unmoved == [True, True, False, False]
+    assert (updated.steps, taken) == (4, 2)
+    assert updated.metrics["update/skipped_steps"] == 2.0
+    assert np.isnan(updated.metrics["update/grad_norm"])
+
+
+def test_no_skipped_step_is_no_metric(folder):
+    with Bench(folder, update={"miniBatch": 2}) as bench:
+        updated = bench.update(as_sampled(bench, EIGHT))
+    assert "update/skipped_steps" not in updated.metrics
+    assert updated.metrics["update/grad_norm"] > 0
+
+
+def test_an_update_without_episodes_has_no_gradient_norm(folder):
+    with Bench(folder) as bench:
+        updated = bench.update([])
+    assert updated.steps == 0
+    assert not updated.metrics.keys() & {"update/grad_norm", "update/skipped_steps"}
+
+
 def test_lost_episodes_and_episodes_without_a_sampled_token_are_left_out(folder):
     empty = replace(GROUP[0], mask=np.zeros(6, dtype=bool))
     lost = episode(2, 0.0, ending=Ending.LOST)
@@ -181,6 +230,8 @@ def test_ppo_moves_its_critic_and_waits_for_it_while_it_warms_up(folder):
         second = bench.update(as_sampled(bench, GROUP), iteration=1)
         assert not torch.equal(bench.vector, policy)
     assert (first.steps, second.steps) == (0, 1)
+    assert "update/grad_norm" not in first.metrics
+    assert second.metrics["update/grad_norm"] > 0
     assert first.metrics["update/value_loss"] > 0
 
 

@@ -139,11 +139,18 @@ def ready_ones(references: Sequence[Any]) -> list[Any]:
             return [*ready, *more]
 
 
-def stream(generator: Any) -> Iterator[Any]:
-    """The references of a streaming call, each as soon as it is there. Raises what `results`
-    raises if Ray has ended, and Ray's errors."""
+def stream(generator: Any, others: Sequence[Any] = ()) -> Iterator[Any]:
+    """The references of a streaming call, each as soon as it is there. Raises Ray's errors, and
+    what `results` raises: if Ray has ended, and as soon as one of the streaming calls `others`
+    fails, without whose actors the first one may wait for ever."""
+    watched = [other.completed() for other in others]
     while True:
-        ready_ones([generator])
+        ready = ready_ones([generator, *watched])
+        for ended in [one for one in watched if one in ready]:
+            results([ended])
+            watched.remove(ended)
+        if generator not in ready:
+            continue
         try:
             yield next(generator)
         except StopIteration:

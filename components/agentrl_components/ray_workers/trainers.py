@@ -122,9 +122,10 @@ class RayTrainers:
             actor.buckets.options(**ahead).remote(limit, adapters=adapters)
             for actor in self._actors
         ]
+        first, *others = streams  # the first rank has all buckets; the others help to gather them
         try:
-            for one in streams:
-                yield from stream(one)
+            yield from stream(first, others)
+            results([one.completed() for one in others])
         except RayError:
             self.check()
             raise

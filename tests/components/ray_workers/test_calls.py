@@ -1,5 +1,6 @@
 """Which of Ray's errors stand for a process that died, and calls that are made again."""
 
+import os
 import time
 
 import pytest
@@ -12,6 +13,8 @@ from agentrl_components.ray_workers.calls import (
     CallsUnderWay,
     is_lost_process,
     reason_of,
+    results,
+    stream,
 )
 from agentrl_components.ray_workers.cluster import connect
 
@@ -153,3 +156,39 @@ def test_cancelled_calls_and_errors_of_the_code_are_no_lost_processes():
 
     assert not is_lost_process(TaskCancelledError())
     assert not is_lost_process(ValueError("a mistake"))
+
+
+def streaming(ray, method, *arguments):
+    """An actor and its streaming call."""
+
+    class Streaming:  # defined here, so that Ray does not import this file in the actor
+        def numbers(self, upto):
+            for number in range(upto):
+                yield number  # noqa: UP028, Ray sends to the generator
+
+        def never(self):
+            while True:
+                time.sleep(0.1)
+            yield
+
+        def dies(self):
+            os._exit(1)
+            yield
+
+    actor = ray.remote(Streaming).options(num_cpus=0).remote()
+    return actor, getattr(actor, method).options(num_returns="streaming").remote(*arguments)
+
+
+def test_a_stream_yields_what_comes_while_others_help(ray):
+    _one, first = streaming(ray, "numbers", 3)
+    _two, other = streaming(ray, "numbers", 0)
+    assert [results([part])[0] for part in stream(first, [other])] == [0, 1, 2]
+
+
+def test_a_stream_that_waits_for_an_actor_which_died_ends(ray):
+    """As ranks wait in a collective call for one that is gone."""
+    waiting, first = streaming(ray, "never")
+    _dead, other = streaming(ray, "dies")
+    with pytest.raises(WorkersLostError, match="a process of the run died"):
+        list(stream(first, [other]))
+    ray.kill(waiting)

@@ -163,8 +163,8 @@ def streaming(ray, method, *arguments):
 
     class Streaming:  # defined here, so that Ray does not import this file in the actor
         def numbers(self, upto):
-            for number in range(upto):
-                yield number  # noqa: UP028, Ray sends to the generator
+            for number in range(upto):  # noqa: UP028, Ray sends to the generator
+                yield number
 
         def never(self):
             while True:

@@ -95,8 +95,14 @@ class Estimate:
         """Forward passes that the update of a token costs; a backward pass counts as two."""
         spec = self.spec
         once = 3 + (1 if spec.update.gradient_checkpointing else 0)
-        models = 2 if spec.algorithm.traits.needs_critic else 1
-        before = 1 + (1 if spec.algorithm.kl.coefficient > 0 else 0)  # log-probabilities
+        algorithm = spec.algorithm
+        models = 2 if algorithm.traits.needs_critic else 1
+        # Before the update: log-probabilities of the policy and of the reference policy, and values.
+        before = (
+            (algorithm.importance_sampling.mode != "off")
+            + (algorithm.kl.coefficient > 0)
+            + algorithm.traits.needs_critic
+        )
         return models * once * spec.update.epochs + before
 
     def at_once(self, load: PhaseLoad) -> int:

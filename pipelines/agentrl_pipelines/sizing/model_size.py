@@ -19,12 +19,14 @@ class ModelSize:
     """Parameters of the token embedding, which no matrix multiplication reads unless it is tied."""
     block: int
     """Parameters of one transformer block."""
+    root: int
+    """Parameters outside of the blocks: embedding, head if it is not tied, and last norm."""
 
 
 def model_size(shape: Architecture, lora: Lora | None = None) -> ModelSize:
     """The parameters of a decoder of this architecture."""
     if shape.counted is not None:
-        return _of_counted(shape.counted, lora)
+        return _of_counted(shape.counted, shape.layers, lora)
     projections = _projections(shape)
     widths = sum(inputs * outputs for inputs, outputs in projections.values())
     biases = 0
@@ -48,10 +50,11 @@ def model_size(shape: Architecture, lora: Lora | None = None) -> ModelSize:
         trainable=total if lora is None else adapters,
         embedding=embedding,
         block=block,
+        root=heads * embedding + shape.hidden,
     )
 
 
-def _of_counted(counted: Counted, lora: Lora | None) -> ModelSize:
+def _of_counted(counted: Counted, layers: int, lora: Lora | None) -> ModelSize:
     adapters = 0
     if lora is not None:
         sides = [one + other for name, one, other in counted.linear if name in lora.targets]
@@ -61,6 +64,7 @@ def _of_counted(counted: Counted, lora: Lora | None) -> ModelSize:
         trainable=counted.total if lora is None else adapters,
         embedding=counted.embedding,
         block=counted.block,
+        root=counted.total - layers * counted.block,
     )
 
 

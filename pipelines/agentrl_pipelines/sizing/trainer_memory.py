@@ -7,7 +7,7 @@ compares them with what autograd saves. `RESERVE` is an allowance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.spec import RunSpec
@@ -65,9 +65,7 @@ def trainer_memory(
     critic = 0
     if spec.algorithm.traits.needs_critic:
         # The critic is a whole model of its own, without adapters.
-        whole = ModelSize(
-            total=size.total, trainable=size.total, embedding=size.embedding, block=size.block
-        )
+        whole = replace(size, trainable=size.total)
         critic = sum(_model_state(whole, width, layout))
     chunk = min(spec.update.logits_chunk, pack_tokens(spec))
     return TrainerMemory(
@@ -108,8 +106,9 @@ def _model_state(size: ModelSize, width: int, layout: Layout) -> tuple[int, int,
     trainable, frozen = size.trainable, size.total - size.trainable
     if layout.sharded:
         shards = layout.ranks
-        # Two blocks are gathered at a time, and the gradient of one is not yet scattered.
-        gathered = size.block * (2 * width + 4) + size.embedding * width
+        # Two blocks are gathered at a time, and the gradient of one is not yet scattered. What is
+        # outside of the blocks stays gathered.
+        gathered = size.block * (2 * width + 4) + size.root * width
         return (
             -(-(trainable * 4 + frozen * width) // shards) + gathered,
             -(-trainable * 4 // shards),

@@ -89,7 +89,9 @@ def test_a_trainer_alone_holds_26_bytes_a_parameter_in_bfloat16_beside_a_step():
 def test_sharded_trainers_divide_16_bytes_a_parameter_and_gather_two_blocks():
     size = model_size(QWEN_7B)
     memory = trainer.trainer_memory(_spec(model={"dtype": "bfloat16"}), QWEN_7B, size, FOUR)
-    gathered = size.block * 8 + size.embedding * 2
+    # Embedding and head of 152,064 x 3,584, and the last norm, stay gathered.
+    assert size.root == 2 * 152_064 * 3_584 + 3_584
+    gathered = size.block * 8 + size.root * 2
     assert memory.weights == size.total + gathered
     assert memory.gradients == size.total
     assert memory.moments == 2 * size.total

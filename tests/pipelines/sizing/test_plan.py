@@ -75,6 +75,24 @@ def test_an_update_costs_four_passes_at_the_stated_share_of_the_peak():
     assert math.isclose(duration.update, 12 * 1000 * forward * 4 / (1e12 * 0.5))
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "passes"),
+    [
+        # An update is three forward passes' worth for each model; each column is one more.
+        ({"importanceSampling": {"mode": "off"}}, 3),
+        ({"kl": {"coefficient": 0.1}}, 3 + 2),
+        ({"name": "ppo"}, 2 * 3 + 2),
+    ],
+)
+def test_an_update_costs_the_passes_that_the_learner_makes(algorithm, passes):
+    assumed = Throughput(update_share=0.5)
+    usual = make_plan(_spec(), TOY, UNIT, assumed).phases[1].duration
+    found = make_plan(_spec(algorithm=algorithm), TOY, UNIT, assumed).phases[1].duration
+    assert usual is not None
+    assert found is not None
+    assert math.isclose(found.update, usual.update * passes / 4)
+
+
 def test_decoding_reads_the_weights_and_half_of_the_final_cache_at_each_token():
     assumed = Throughput(decode_share=0.5, prefill_share=1e9, turn_seconds=0)
     duration = make_plan(_spec(), TOY, UNIT, assumed).phases[1].duration

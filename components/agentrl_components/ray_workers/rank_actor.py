@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -64,10 +64,10 @@ class RankActor(Rank):
         path under it."""
         return self._store.write(self, prefix)
 
-    def fetch_files(self, files: Mapping[str, StoredFile]) -> Path:
-        """Fetch files of a checkpoint from the store, by path. Returns their folder, until
-        `drop_files`."""
-        return self._store.fetch(files)
+    def fetch_files(self, files: Mapping[str, StoredFile], whole: Collection[str]) -> Path:
+        """Fetch files of a checkpoint from the store, by path; of those that are not in `whole`
+        their headers alone. Returns their folder, until `drop_files`."""
+        return self._store.fetch(files, whole)
 
     def drop_files(self) -> None:
         """Remove what was fetched."""

@@ -5,6 +5,7 @@ A checkpoint of one number of ranks can be read by another number (torch.distrib
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import torch
@@ -16,11 +17,14 @@ from torch.distributed.checkpoint.hf_storage import (
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from agentrl_components.errors import StoreError
 from agentrl_components.sharded.optimizer import ShardedOptimizer
 from agentrl_components.storage.tensors import sort_metadata
 
 STEPS = "steps"
-"""Name of the tensor with the number of optimizer steps."""
+"""Tensors with the number of optimizer steps, one of each rank, are named by this and the rank."""
+SHARD = re.compile(r"shard-(\d+)-")
+"""How the name of a rank's file begins: with the rank, counted from 1."""
 
 
 def write(optimizer: ShardedOptimizer, folder: Path) -> list[Path]:
@@ -29,23 +33,36 @@ def write(optimizer: ShardedOptimizer, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     before = set(folder.iterdir())
     state = optimizer.tensors(moments=optimizer.steps > 0)
-    state[STEPS] = torch.tensor([optimizer.steps])
-    rank = torch.distributed.get_rank() + 1
+    rank = torch.distributed.get_rank()
+    state[f"{STEPS}.{rank}"] = torch.tensor([optimizer.steps])
     writer = HuggingFaceStorageWriter(str(folder), save_distributed=True, thread_count=1)
     save(state, storage_writer=writer)
     written = sorted(set(folder.iterdir()) - before)
-    mine = [path for path in written if path.name.startswith(f"shard-{rank:05}-")]
+    mine = [path for path in written if rank_of(path.name) == rank]
     for path in mine:
         sort_metadata(path)  # equal states give equal bytes
     return mine
 
 
+def rank_of(name: str) -> int | None:
+    """The rank that wrote the file called `name`. None: no rank did."""
+    found = SHARD.match(name)
+    return int(found[1]) - 1 if found else None
+
+
 def read(optimizer: ShardedOptimizer, folder: Path) -> None:
-    """Load what `write` wrote. A collective call."""
-    steps = {STEPS: torch.tensor([0])}
+    """Load what `write` wrote. A collective call. With as many ranks as wrote, a rank reads tensors
+    of the file with its own number only, and headers of the others. Raises `StoreError` if the
+    files are not from `write`."""
+    there = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    own = f"{STEPS}.{torch.distributed.get_rank()}"
+    name = own if own in there else f"{STEPS}.0"
+    if name not in there:
+        raise StoreError(f"{folder.name}: optimizer state of another version of AgentRL")
+    steps = {name: torch.tensor([0])}
     _load(steps, folder)
     optimizer.clear_moments()
-    optimizer.steps = int(steps[STEPS])
+    optimizer.steps = int(steps[name])
     _load(optimizer.tensors(moments=optimizer.steps > 0), folder)
 
 

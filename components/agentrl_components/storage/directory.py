@@ -64,6 +64,11 @@ class DirectoryStore:
         with _store_errors(key, self.url):
             return path.read_bytes()
 
+    def get_start(self, key: str, size: int) -> bytes:
+        path = self._path(key)
+        with _store_errors(key, self.url), path.open("rb") as file:
+            return file.read(size)
+
     def get_file(self, key: str, path: Path) -> None:
         source = self._path(key)
         with _store_errors(key, self.url):

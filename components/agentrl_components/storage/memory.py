@@ -32,6 +32,9 @@ class MemoryStore:
             raise absent_error(key, self.url)
         return self.objects[key]
 
+    def get_start(self, key: str, size: int) -> bytes:
+        return self.get(key)[:size]
+
     def get_file(self, key: str, path: Path) -> None:
         path.write_bytes(self.get(key))
 

@@ -118,6 +118,9 @@ class S3Store:
     def get(self, key: str) -> bytes:
         return self._request(key, lambda: b"".join(self._chunks(key)))
 
+    def get_start(self, key: str, size: int) -> bytes:
+        return self._request(key, lambda: b"".join(self._chunks(key, size)))
+
     def get_file(self, key: str, path: Path) -> None:
         def copy() -> None:
             with path.open("wb") as file:
@@ -192,8 +195,9 @@ class S3Store:
                 return None
             raise
 
-    def _chunks(self, key: str) -> Iterator[bytes]:
-        response = self._client.get_object(self._bucket, self._name(key))
+    def _chunks(self, key: str, size: int = 0) -> Iterator[bytes]:
+        """The bytes of `key`; with `size`, the first ones."""
+        response = self._client.get_object(self._bucket, self._name(key), length=size)
         try:
             yield from response.stream(_CHUNK)
         finally:

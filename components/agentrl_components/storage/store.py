@@ -41,6 +41,11 @@ class Store(Protocol):
         """The bytes of `key`. Raises `AbsentError` if the key does not exist."""
         ...
 
+    def get_start(self, key: str, size: int) -> bytes:
+        """The first `size` bytes of `key`, or all if it has fewer. Raises `AbsentError` if the key
+        does not exist."""
+        ...
+
     def get_file(self, key: str, path: Path) -> None:
         """Stream the bytes of `key` to the file `path`, whose folder must exist."""
         ...

@@ -18,13 +18,16 @@ from safetensors.torch import load as load_bytes
 from safetensors.torch import save as save_bytes
 from safetensors.torch import save_file
 
-from agentrl_components.storage.files import Files
+from agentrl_components.storage.files import DamagedError, Files, StoredFile
 from agentrl_components.storage.keys import TRAINER
+from agentrl_components.storage.store import Store
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 WEIGHT_FILE_BYTES = 2 << 30
 """Largest file of weights. One file is in memory while it is written."""
+HEADER_BYTES = 1 << 20
+"""What is read of a file at first to get its header."""
 CONFIG = "config.json"
 _ALIASES = "aliases"
 
@@ -102,6 +105,26 @@ def pack_weights(
     }
     files: Files = dict(zip(names, paths, strict=True))
     return files | {INDEX: json.dumps(index, indent=1).encode()}
+
+
+def fetch_header(store: Store, stored: StoredFile, path: Path) -> None:
+    """Create a safetensors file of the stored one's size that has its header, and holes in the
+    place of its tensors. Its folder is created if necessary.
+
+    Raises:
+        DamagedError: the stored file has no header.
+        AbsentError: it is not there.
+    """
+    start = store.get_start(stored.key, HEADER_BYTES)
+    end = _header_end(start[:8])
+    if end > len(start):
+        start = store.get_start(stored.key, min(end, stored.digest.size))
+    if not 8 < end <= len(start):
+        raise DamagedError(f"{stored.key}: in {store.url}: damaged: no header of safetensors")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.write(start[:end])
+        file.truncate(stored.digest.size)
 
 
 def sort_metadata(path: Path) -> None:

@@ -97,7 +97,7 @@ class Estimate:
         once = 3 + (1 if spec.update.gradient_checkpointing else 0)
         algorithm = spec.algorithm
         models = 2 if algorithm.traits.needs_critic else 1
-        # Before the update: log-probabilities of the policy and of the reference policy, and values.
+        # Before the update: log-probabilities of policy and reference policy, and values.
         before = (
             (algorithm.importance_sampling.mode != "off")
             + (algorithm.kl.coefficient > 0)

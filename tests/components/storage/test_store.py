@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from minio_service import SECRET_KEY, store_in
 
-from agentrl_components.errors import StoreError
+from agentrl_components.errors import AbsentError, StoreError
 from agentrl_components.spec.fields.storage import Storage
 from agentrl_components.storage.open import DirectoryStore, MemoryStore, open_store
 from agentrl_components.storage.store import Store
@@ -71,6 +71,14 @@ def test_a_deleted_key_can_be_put_again(store: Store) -> None:
     assert list(store.list("")) == []
     store.put("a/b/c", b"2")
     assert store.get("a/b/c") == b"2"
+
+
+def test_the_start_of_a_key_is_read_without_the_rest(store: Store) -> None:
+    store.put("weights", b"header and tensors")
+    assert store.get_start("weights", 6) == b"header"
+    assert store.get_start("weights", 100) == b"header and tensors"
+    with pytest.raises(AbsentError, match=r"^not/here: not in "):
+        store.get_start("not/here", 6)
 
 
 def test_put_file_and_get_file_transfer_files(store: Store, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
@@ -13,6 +13,7 @@ from agentrl_components.storage import files as stored_files
 from agentrl_components.storage.files import DamagedError, StoredFile
 from agentrl_components.storage.open import open_store
 from agentrl_components.storage.store import Store
+from agentrl_components.storage.tensors import fetch_header
 
 
 class RankStore:
@@ -41,15 +42,17 @@ class RankStore:
                 for name, path in rank_files(rank, Path(folder)).items()
             }
 
-    def fetch(self, files: Mapping[str, StoredFile]) -> Path:
-        """Fetch files, by their path, into a folder of this machine, which `drop` removes. Raises
-        `DamagedError` if one is missing or has other bytes than were written."""
+    def fetch(self, files: Mapping[str, StoredFile], whole: Collection[str]) -> Path:
+        """Fetch files, by their path, into a folder of this machine, which `drop` removes; of those
+        that are not in `whole` their headers alone. Raises `DamagedError` if one is missing, or has
+        other bytes than were written."""
         store = self._open()
         self._fetched = TemporaryDirectory(prefix="agentrl-")
         folder = Path(self._fetched.name)
         for name, stored in files.items():
+            fetch = stored_files.fetch if name in whole else fetch_header
             try:
-                stored_files.fetch(store, stored, folder / name)
+                fetch(store, stored, folder / name)
             except AbsentError as error:
                 raise DamagedError(f"{stored.key}: in {store.url}: damaged: missing") from error
         return folder

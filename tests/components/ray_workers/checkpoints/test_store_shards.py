@@ -10,11 +10,12 @@ import torch
 from corridor_jobs import TASKS
 from learner_bench import spec
 from ray_bench import open_trainers, reserved, skewed_examples, train
+from safetensors.torch import load_file
 
 from agentrl_components.errors import StoreError
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.ray_workers.checkpoints.rank_store import RankStore
-from agentrl_components.ray_workers.checkpoints.store_shards import StoreShards
+from agentrl_components.ray_workers.checkpoints.store_shards import StoreShards, own_files
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.run import saved_state
@@ -188,6 +189,44 @@ def test_a_checkpoint_written_through_the_driver_is_read_from_the_store(
     train(trainers, WITHOUT_KL, 1)
     saved_state.restore(store, learner, 1, tmp_path)
     assert equal(dict(trainers.weights()), weights)
+
+
+def test_as_many_ranks_as_wrote_fetch_their_own_tensors_alone(opened, learner, store, tmp_path):
+    saved(store, opened, learner, 1, tmp_path)
+    names = {name.removeprefix("trainer/") for name in SHARDS}
+    found = checkpoint.load(store, 1, tmp_path, learner.trainers.shards.covers)
+    files = {name.removeprefix("trainer/"): stored for name, stored in found.left.items()}
+    first, second = sorted(names)
+    with patch.dict(os.environ, CREDENTIALS):
+        rank = RankStore(opened[0].storage)
+        folder = rank.fetch(files, [first])
+    sizes = {name: (folder / name).stat() for name in names}
+    assert {name: stat.st_size for name, stat in sizes.items()} == {
+        name: stored.digest.size for name, stored in files.items()
+    }
+    tensors = {name: load_file(folder / name) for name in names}
+    weight = "weight.model.embed_tokens.weight"
+    assert tensors[first][weight].count_nonzero() > 0
+    assert tensors[second][weight].count_nonzero() == 0
+    rank.drop()
+    assert not folder.exists()
+
+
+def test_files_of_another_number_of_ranks_are_needed_by_all():
+    files = [f"{model}/shard-0000{n}-x.safetensors" for model in "pc" for n in (1, 2)]
+    assert own_files(files, 2) == [[files[0], files[2]], [files[1], files[3]]]
+    assert own_files(files, 1) is None
+    assert own_files(files, 3) is None
+    assert own_files(files[:3], 2) is None
+    assert own_files(["p/model-00001-of-00002.safetensors"], 1) is None
+
+
+def test_a_file_without_a_header_is_damaged(opened, learner, store, tmp_path):
+    saved(store, opened, learner, 1, tmp_path)
+    for name in SHARDS:  # what one rank reads whole, the other reads the header of
+        store.replace(keys.checkpoint(1, name), b"12345678 is no header")
+    with pytest.raises(StoreError, match="damaged"):
+        saved_state.restore(store, learner, 1, tmp_path)
 
 
 def test_a_folder_of_one_machine_is_no_store_for_ranks_on_others(tmp_path):

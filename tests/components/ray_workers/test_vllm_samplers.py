@@ -6,6 +6,7 @@ import importlib.util
 import os
 import signal
 
+import psutil
 import pytest
 from corridor_jobs import GREEDY, TASKS, jobs
 from learner_bench import spec
@@ -138,6 +139,33 @@ def test_an_engine_over_two_processes_gives_the_replies_of_one(folder):
         (hand_over,) = samplers.handed_over
         assert hand_over.bytes == sum(t.nbytes for t in dict(trainers.weights()).values())
     finally:
+        trainers.close()
+
+
+def test_an_engine_of_which_a_process_died_is_replaced_at_the_next_hand_over(folder):
+    manifest = spec(model=MODEL, rollout={"engine": "vllm"})
+    compute = manifest.compute.model_copy(update={"samplers": Samplers(tensor_parallel=2)})
+    manifest = manifest.model_copy(update={"compute": compute})
+    trainers = open_trainers(manifest, folder, 1)
+    transfer = BucketTransfer(trainers, adapters=False)
+    samplers = RaySamplers(manifest, folder, reserved(), "cpu", transfer)
+    try:
+        samplers.play([jobs(4)], GREEDY, 1)
+        (broken,) = samplers.actors
+        workers = [
+            process
+            for process in psutil.Process(pid(broken)).children(recursive=True)
+            if "Worker" in "".join(process.cmdline())
+        ]
+        assert len(workers) == 2
+        workers[1].kill()
+        train(trainers, manifest, 2)
+        (played,) = samplers.play([jobs(4)], GREEDY, 2)
+        assert samplers.actors != [broken]
+        assert all(one.ending is not Ending.LOST for one in played)
+        assert {turn.version for one in played for turn in one.turns} == {2}
+    finally:
+        samplers.close()
         trainers.close()
 
 

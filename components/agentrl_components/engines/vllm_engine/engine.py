@@ -29,7 +29,7 @@ from agentrl_components.engines.vllm_engine.draft import Draft
 from agentrl_components.engines.vllm_engine.loop import VllmLoop
 from agentrl_components.engines.vllm_engine.sampling import Sampled, params_of, sampled
 from agentrl_components.engines.vllm_engine.start import VllmOptions, start_vllm, stop_vllm
-from agentrl_components.errors import EngineError
+from agentrl_components.errors import EngineError, WorkersLostError
 from agentrl_components.spec.fields.rollout import Interrupt
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class VllmEngine:
         Raises:
             EngineError: names or shapes do not fit, and the old weights stay in use; or vLLM failed
                 to load them, and every later request fails.
+            WorkersLostError: a worker process of vLLM has died, and every later request fails.
         """
         loading.check(self._shapes, weights)
         await self.start_update(interrupt)
@@ -190,7 +191,8 @@ class VllmEngine:
         try:
             await self._loop.call(step)
         except (*loading.LOAD_ERRORS, EngineError) as error:
-            failure = EngineError(f"vLLM cannot load new weights: {error}")
+            kind = WorkersLostError if self._loop.has_lost_worker else EngineError
+            failure = kind(f"vLLM cannot load new weights: {error}")
             self._loop.fail(failure)
             self._load_lock.release()
             raise failure from error

@@ -75,6 +75,12 @@ class VllmLoop:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, act)
 
+    @property
+    def has_lost_worker(self) -> bool:
+        """Whether a worker process of an engine over several devices has died."""
+        executor = getattr(self._engine, "model_executor", None)
+        return bool(getattr(executor, "is_failed", False))
+
     def pause(self) -> None:
         """Take no more steps until `resume`, after the one that is under way. `call` works on."""
         self._resumed.clear()

@@ -1,8 +1,6 @@
 """Checkpoints whose files ranks write to a real MinIO and read from it."""
 
-import os
 import uuid
-from unittest.mock import patch
 
 import minio_service
 import pytest
@@ -50,7 +48,9 @@ def opened(minio_endpoint, tmp_path_factory):
         algorithm={"kl": {"coefficient": 0.1}},
     )
     folder = fetch_model(of_run.model, TASKS.vocabulary(), 0, tmp_path_factory.mktemp("model"))
-    with patch.dict(os.environ, CREDENTIALS):
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in CREDENTIALS.items():
+            environment.setenv(name, value)
         disconnect = connect("embedded", reserved(trainers=2))
         trainers = open_trainers(of_run, ModelFolder(path=folder, vocabulary=()), ranks=2)
         yield of_run, folder, trainers
@@ -197,9 +197,8 @@ def test_as_many_ranks_as_wrote_fetch_their_own_tensors_alone(opened, learner, s
     found = checkpoint.load(store, 1, tmp_path, learner.trainers.shards.covers)
     files = {name.removeprefix("trainer/"): stored for name, stored in found.left.items()}
     first, second = sorted(names)
-    with patch.dict(os.environ, CREDENTIALS):
-        rank = RankStore(opened[0].storage)
-        folder = rank.fetch(files, [first])
+    rank = RankStore(opened[0].storage)
+    folder = rank.fetch(files, [first])
     sizes = {name: (folder / name).stat() for name in names}
     assert {name: stat.st_size for name, stat in sizes.items()} == {
         name: stored.digest.size for name, stored in files.items()

@@ -58,6 +58,20 @@ class Actors(HeldOpen):
         counts = {"trainers": trainers, "samplers": self.samplers.taken_over}
         return ", ".join(f"{count} {role}" for role, count in counts.items() if count)
 
+    @property
+    def notes(self) -> list[str]:
+        """What people should know about these actors."""
+        notes = []
+        if self.taken_over:
+            notes.append(f"took over from an earlier stage: {self.taken_over}")
+        if self.trainers is not None and self.trainers.pass_the_driver:
+            notes.append(
+                "checkpoints of trainers on other machines pass through the memory of this "
+                "process; to have them written to the store directly, set storage.url to an S3 "
+                "store and its keys in the environment of all Ray nodes"
+            )
+        return notes
+
     def hand_over_metrics(self) -> dict[str, float]:
         """What hand-overs took since the last call: metrics by name."""
         done, self.samplers.handed_over = self.samplers.handed_over, []

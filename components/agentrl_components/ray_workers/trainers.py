@@ -210,6 +210,12 @@ class RayTrainers:
             return StoreShards(self._actors, self._nodes)
         return None
 
+    @property
+    def pass_the_driver(self) -> bool:
+        """Whether checkpoints of ranks on other machines pass through the memory of this
+        process."""
+        return self.shards is None and self._elsewhere()
+
     def _elsewhere(self) -> bool:
         """Whether a rank is on another machine."""
         return any(node != self._node for node in self._nodes)

@@ -73,8 +73,8 @@ class RunContext(HeldOpen):
             self.journal.check(self.run)
             workers = WorkerGroup(self.spec, self.scratch, self._pending)
             self.workers = opened.enter_context(workers)
-            if workers.actors is not None and workers.actors.taken_over:
-                self.view.note(f"took over from an earlier stage: {workers.actors.taken_over}")
+            for note in workers.actors.notes if workers.actors is not None else ():
+                self.view.note(note)
             self.collector = workers.collector
             self.collector.note = self.view.note
             tasks = TaskPrefetcher(workers.draw, self.spec.rollout.tasks)

@@ -105,7 +105,9 @@ def equal_columns(some, others):
 
 
 def test_ranks_on_the_drivers_machine_pass_their_files_through_its_folder(opened):
-    assert opened[2].shards is None
+    trainers = opened[2]
+    assert trainers.shards is None
+    assert not trainers.pass_the_driver
 
 
 def test_ranks_write_their_own_files_and_go_on_from_them(opened, learner, store, tmp_path):

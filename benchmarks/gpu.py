@@ -16,6 +16,8 @@ stop the others. The model has the shape of Qwen3-0.6B and random weights; nothi
 - collective: weights that one rank broadcasts arrive on another GPU, and how fast.
 - hand_over: seconds and bytes of a hand-over from the trainer to vLLM.
 - sleep: vLLM gives its memory back while a trainer works, and wakes with the trainer's weights.
+- run_on_ray: a short run whose trainers and samplers have GPUs of their own: FSDP2, hand-over by
+  NCCL, and with four GPUs an engine over two of them.
 - mfu_16k, mfu_65k, mfu_16k_compiled, mfu_65k_compiled: model FLOPs utilisation of an update of as
   many tokens (aims: 35 % and 45 %), without and with update.compile.
 - rollout: sampled tokens a second.
@@ -42,7 +44,7 @@ from typing import Any
 
 import click
 import torch
-from gpu_checks import attention, engines, ranks, transfer, update
+from gpu_checks import actors, attention, engines, ranks, transfer, update
 from gpu_checks.outcome import Outcome, outcome_of
 from gpu_checks.place import QWEN3_06B, TINY, Place, Skipped, make_model
 
@@ -84,6 +86,7 @@ CHECKS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "hand_over": transfer.check_hand_over,
     "rollout": engines.check_rollout,
     "sleep": engines.check_sleep,
+    "run_on_ray": actors.check_run_on_ray,
 }
 
 

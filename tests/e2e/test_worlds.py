@@ -103,6 +103,7 @@ def test_scaled_environment_has_a_budget(installed: Installed, worlds: dict[str,
     assert [one["spec"]["maxUnavailable"] for one in budgets["items"]] == [1]
 
 
+@pytest.mark.usefixtures("paused")  # suspended while it works; these runs take minutes
 def test_run_succeeds(installed: Installed, worlds: dict[str, str], run: str) -> None:
     installed.until_state(run, "Succeeded", 1200)
     assert len(installed.records(run, worlds[run])) == (2 if run == "search" else 1)

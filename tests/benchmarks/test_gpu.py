@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,33 @@ def run(out, *options):
     return ended.returncode, {one["name"]: one for one in checks}
 
 
+ON_RAY = "run_on_ray"
+"""A check that has time of its own here: it starts Ray and vLLM."""
+
+
 @pytest.mark.slow
-def test_all_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path):
-    code, found = run(tmp_path / "gpu.json", "--cpu")
+def test_all_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(GPU.parent)
+    others = [name for name in import_module("gpu").CHECKS if name != ON_RAY]
+    code, found = run(tmp_path / "gpu.json", "--cpu", "--only", ",".join(others))
     assert {name: one["reason"] for name, one in found.items() if one["status"] == "failed"} == {}
     assert code == 0
     skipped = {name for name, one in found.items() if one["status"] == "skipped"}
     assert skipped - {"vllm_engine", "hand_over"} == {"sleep", "packed_attention"}
     assert found["fsdp_many"]["figures"]["ranks"] == 2
     assert found["fsdp_many"]["figures"]["gradient_difference"] <= 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+def test_samplers_on_ray_have_the_trainers_weights_in_each_iteration(tmp_path):
+    code, found = run(tmp_path / "gpu.json", "--cpu", "--only", ON_RAY)
+    outcome = found[ON_RAY]
+    assert (code, outcome["reason"]) == (0, "" if find_spec("vllm") else "vllm is not installed")
+    if outcome["status"] == "ok":
+        assert len(outcome["figures"]["mismatch_kl"]) == 3
+        assert max(outcome["figures"]["mismatch_kl"]) < 1e-6  # float32
+        assert not outcome["figures"]["over_nccl"]
 
 
 TRACEBACK = """\

@@ -93,18 +93,21 @@ CHECKS: dict[str, Callable[[Place], dict[str, Any]]] = {
 @click.command()
 @click.option("--cpu", is_flag=True, help="The same code with a tiny model on the CPU.")
 @click.option("--only", default="", help="Names of checks, with commas. Default: all.")
+@click.option("--without", default="", help="Names of checks to leave out, with commas.")
 @click.option("--out", default="benchmarks/results/gpu.json", show_default=True)
 @click.option("--check", "one", default="", hidden=True, type=click.Choice(["", *CHECKS]))
 @click.option("--folder", default="", hidden=True)
-def main(cpu: bool, only: str, out: str, one: str, folder: str) -> None:
+def main(cpu: bool, only: str, without: str, out: str, one: str, folder: str) -> None:
     """Run the checks: print a line for each and write JSON. Exit code 1 if one failed."""
     if one:
         print(json.dumps(found(one, Place(cpu=cpu, folder=Path(folder)))), flush=True)
         return
+    left_out = without.split(",") if without else []
     names = only.split(",") if only else list(CHECKS)
-    unknown = sorted(set(names) - CHECKS.keys())
+    unknown = sorted({*names, *left_out} - CHECKS.keys())
     if unknown:
         raise click.BadParameter(f"no check {unknown[0]}; there are {', '.join(CHECKS)}")
+    names = [name for name in names if name not in left_out]
     ends = time.monotonic() + SECONDS
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="agentrl-gpu-") as scratch:

@@ -151,7 +151,7 @@ def in_process(name: str, place: Place, left: float) -> Outcome:
     """Run a check in a process of its own, for at most `left` seconds and its own share."""
     if not place.cpu and not torch.cuda.is_available():
         return Outcome(name=name, status="skipped", reason="torch finds no GPU")
-    limit = min(left, SECONDS / 3)  # vLLM first compiles what it keeps for later starts
+    limit = min(left, SECONDS / 2)  # vLLM first compiles what it keeps for later starts
     if limit < SHORTEST:
         reason = f"the {SECONDS} seconds of all checks are over"
         return Outcome(name=name, status="skipped", reason=reason)

@@ -114,7 +114,10 @@ class WorkerGroup(HeldOpen):
         from agentrl_components.ray_workers.model_folder import ModelFolder
 
         self._lead = None
-        model = ModelFolder.of(spec.model, self.folder, words)
+        if spec.compute.ray == "embedded":  # all actors are on this machine: there are no copies
+            model = ModelFolder(path=self.folder, vocabulary=words)
+        else:
+            model = ModelFolder.of(spec.model, self.folder, words)
         self.actors = opened.enter_context(Actors(spec, model, trains=trains))
         if self.actors.trainers is not None:
             self.trainers = self.actors.trainers

@@ -105,6 +105,10 @@ RUN --mount=type=cache,id=agentrl-tools,target=/opt/tools \
     --mount=type=cache,id=agentrl-wheels,target=/var/cache/uv \
     sh /opt/agentrl/requirements/install.sh libraries stage.txt
 COPY --from=code /code /opt/agentrl
+# What models compute on CPU is compiled now instead of in each pod, for processors like this one.
+RUN NUMBA_CACHE_DIR=/opt/agentrl/machine-code python -m agentrl_components.engines.torch_engine.compile_all
+ENV AGENTRL_MACHINE_CODE=/opt/agentrl/machine-code \
+    NUMBA_CACHE_DIR=/tmp/numba
 USER 65532:65532
 CMD ["agentrl", "--help"]
 

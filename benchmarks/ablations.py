@@ -11,7 +11,6 @@ in processor seconds, children included, and its ratio to the product's.
     tokenizer        our word tokenizer beside transformers' AutoTokenizer
     workers          worker processes forked, from the fork server, and spawned
     adamw            our AdamW beside torch's, importing and stepping
-    layer-functions  a pass with gradients, with our compiled functions beside torch's operations
     mlflow-process   what recording costs a run: in MLflow's own process, and in the run's
 """
 
@@ -28,7 +27,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from unittest.mock import patch
 
 import click
 from rich.console import Console
@@ -172,55 +170,6 @@ def adamw(folder: Path) -> Mapping[str, Way]:
         "torch, fused": in_this_process(theirs(fused=True)),
         "ours, import and first step": in_new_process(own),
         "torch, import and construct": in_new_process(construct),
-    }
-
-
-@part
-def layer_functions(folder: Path) -> Mapping[str, Way]:
-    """Ten passes over 2,048 tokens in eight episodes of a Llama with 0.3 M parameters, the demo's,
-    and of one with 2.4 M."""
-    del folder
-    import torch
-
-    from agentrl_components.model import layer_functions
-    from agentrl_components.model.architecture import Architecture, Rope
-    from agentrl_components.model.decoder import Decoder
-    from agentrl_components.model.packed_attention import PackedCausal
-
-    def passes(width: int, layers: int, heads: int) -> Callable[[], None]:
-        shape = Architecture(
-            family="llama", vocabulary=64, hidden=width, intermediate=2 * width, layers=layers,
-            heads=heads, kv_heads=heads, head_width=width // heads, eps=1e-6,
-            rope=Rope(), tied=True,
-            qkv_bias=False, out_bias=False, mlp_bias=False, normed=False,
-        )  # fmt: skip
-        decoder = Decoder(shape)
-        decoder.initialise(torch.Generator().manual_seed(0))
-        attend = PackedCausal([256] * 8, torch.device("cpu"))
-        ids_N = torch.arange(2048) % 64
-
-        def run() -> None:
-            for _ in range(10):
-                decoder(ids_N, attend.positions_N, attend).sum().backward()
-
-        return run
-
-    def by_torch(work: Callable[[], None]) -> Callable[[], None]:
-        def run() -> None:
-            with patch.object(layer_functions, "on_kernels", lambda _: False):
-                work()
-
-        return run
-
-    torch.set_num_threads(1)
-    small, larger = passes(96, 3, 3), passes(256, 4, 4)
-    for work in (small, larger):
-        work()  # compiles
-    return {
-        "ours, 0.3 M": in_this_process(small),
-        "torch, 0.3 M": in_this_process(by_torch(small)),
-        "ours, 2.4 M": in_this_process(larger),
-        "torch, 2.4 M": in_this_process(by_torch(larger)),
     }
 
 

@@ -1,9 +1,10 @@
-"""What a decoder layer computes beside attention and matrix products.
+"""What a decoder layer computes beside matrix products.
 
 On CPU, in float32, functions that are compiled for this processor (`kernels/`), each of which reads
 and writes an array once; elsewhere, and inside of torch.compile, operations of torch.
 
-Legend: N tokens, E width of what is normalised, F feed-forward width, H heads, D head width.
+Legend: N tokens, S those with a query, B episodes, E width of what is normalised, F feed-forward
+width, H query heads, K key heads, D head width.
 """
 
 from __future__ import annotations
@@ -41,6 +42,25 @@ def rotate(x_NHD: Tensor, cos_ND: Tensor, sin_ND: Tensor) -> Tensor:
     a, b = x_NHD[..., :half], x_NHD[..., half:]
     cos, sin = cos_ND[:, None], sin_ND[:, None]
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def attend_causally(
+    q_SHD: Tensor,
+    k_NKD: Tensor,
+    v_NKD: Tensor,
+    bounds: tuple[Tensor, Tensor],
+    positions_S: Tensor,
+) -> Tensor:
+    """Causal attention [S, H, D] within packed episodes. Needs `on_kernels`.
+
+    Args:
+        bounds: index of each episode's first query, and the number of all, [B + 1]; and the same
+            for keys.
+        positions_S: position of each query in its episode, in the order of the episode.
+    """
+    given = (q_SHD, k_NKD, v_NKD, bounds, positions_S)
+    out_SHD: Tensor = _kernels().AttendCausally.apply(*given)
+    return out_SHD
 
 
 def on_kernels(x: Tensor) -> bool:

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from agentrl_components.model.layer_functions import attend_causally, on_kernels
+
 FLASH_TYPES = (torch.float16, torch.bfloat16)
 FLASH_WIDTH = 256
 """Widest head of FlashAttention's kernels; widths are multiples of 8."""
@@ -26,11 +28,12 @@ DENSE_SPEED = 1.8
 class PackedCausal:
     """Implements `causal_model.Attend`: every packed episode attends causally to its own tokens.
 
-    Linear layers see the N packed tokens without padding. So does attention where torch has
-    FlashAttention for sequences of different lengths (`has_varlen_kernel`), unless the episodes are
-    of so similar length that padding them costs less than kernels for equal lengths gain. Elsewhere
-    it pads each episode to the longest one of the pack, so packs should hold episodes of similar
-    length, and where less than half of the tokens are asked for, only these are queries."""
+    Linear layers see the N packed tokens without padding. So does attention in float32 on CPU
+    (`layer_functions.attend_causally`), and where torch has FlashAttention for sequences of
+    different lengths (`has_varlen_kernel`), unless the episodes are of so similar length that
+    padding them costs less than kernels for equal lengths gain. Elsewhere it pads each episode to
+    the longest one of the pack, and where less than half of the tokens are asked for, only these
+    are queries."""
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
         """`lengths` [B] are the token counts of the episodes, in the order they are packed."""
@@ -52,6 +55,8 @@ class PackedCausal:
         v_NKD: Tensor,
         rows_S: Tensor | None = None,
     ) -> Tensor:
+        if on_kernels(q_NHD):
+            return self.compiled(q_NHD, k_NKD, v_NKD, rows_S)
         attend = self.padded
         if has_varlen_kernel(q_NHD):
             if self.padding > dense_speed(q_NHD.device):
@@ -61,9 +66,21 @@ class PackedCausal:
         out_NHD = attend(q_NHD, k_NKD, v_NKD)
         return out_NHD if rows_S is None else out_NHD.index_select(0, rows_S)
 
+    def compiled(
+        self, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor, rows_S: Tensor | None
+    ) -> Tensor:
+        """Attention output [N, H, D], or [S, H, D] for the tokens with index `rows_S`. Needs
+        `on_kernels`."""
+        if rows_S is None:
+            bounds = (self._bounds_B1, self._bounds_B1)
+            return attend_causally(q_NHD, k_NKD, v_NKD, bounds, self.positions_N)
+        bounds = (torch.searchsorted(rows_S, self._bounds_B1), self._bounds_B1)
+        positions_S = self.positions_N.index_select(0, rows_S)
+        return attend_causally(q_NHD.index_select(0, rows_S), k_NKD, v_NKD, bounds, positions_S)
+
     def unpadded(self, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
         """Attention output [N, H, D]. Needs `has_varlen_kernel`."""
-        return varlen_attention(q_NHD, k_NKD, v_NKD, self._bounds_B1, self.longest)
+        return varlen_attention(q_NHD, k_NKD, v_NKD, self._short_bounds_B1, self.longest)
 
     def padded(self, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
         """Attention output [N, H, D] with all episodes as long as the longest one."""
@@ -109,9 +126,13 @@ class PackedCausal:
 
     @functools.cached_property
     def _bounds_B1(self) -> Tensor:
-        """Index of each episode's first token, and the number of all tokens. Only for
-        `varlen_attention`."""
-        return F.pad(self._lengths_B.cumsum(0), (1, 0)).int()
+        """Index of each episode's first token, and the number of all tokens."""
+        return F.pad(self._lengths_B.cumsum(0), (1, 0))
+
+    @functools.cached_property
+    def _short_bounds_B1(self) -> Tensor:
+        """`_bounds_B1` as `varlen_attention` takes them."""
+        return self._bounds_B1.int()
 
     def pad_tokens(self, ids_N: Tensor) -> Tensor:
         """The episodes as rows [B, T], with token 0 after each."""

@@ -25,28 +25,41 @@ def plain(q_NHD: torch.Tensor, k_NKD: torch.Tensor, v_NKD: torch.Tensor) -> torc
     return out_NHD
 
 
+both_kernels = pytest.mark.parametrize(
+    "kind", [torch.float32, torch.float64], ids=["ours", "torch"]
+)
+"""float32 is computed by functions that are compiled for CPUs, and float64 by torch."""
+
+
+@both_kernels
 @pytest.mark.parametrize("lengths", [[3, 5, 1], [4, 4], [7]])
-def test_packed_episodes_attend_to_their_own_earlier_tokens(lengths: list[int]) -> None:
+def test_packed_episodes_attend_to_their_own_earlier_tokens(lengths, kind) -> None:
     draw = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(sum(lengths), heads, 8, generator=draw) for heads in (4, 2, 2))
+    q, k, v = (
+        torch.randn(sum(lengths), heads, 8, generator=draw, dtype=kind) for heads in (4, 2, 2)
+    )
     found = PackedCausal(lengths, CPU)(0, q, k, v)
     parts = zip(*(torch.split(x, lengths) for x in (q, k, v)), strict=True)
     torch.testing.assert_close(found, torch.cat([plain(*part) for part in parts]))
 
 
+@both_kernels
 @pytest.mark.parametrize(
     "rows",
     [[9], [2, 5, 6, 7], [0, 1, 2, 3, 8, 9, 10, 11], list(range(12))],
     ids=["one", "few", "no more than half of each", "all"],
 )
-def test_output_and_gradients_of_tokens_that_are_asked_for_are_those_of_all(rows) -> None:
+def test_output_and_gradients_of_tokens_that_are_asked_for_are_those_of_all(rows, kind) -> None:
     draw = torch.Generator().manual_seed(0)
-    inputs = [torch.randn(12, heads, 8, generator=draw, requires_grad=True) for heads in (4, 2, 2)]
+    inputs = [
+        torch.randn(12, heads, 8, generator=draw, dtype=kind, requires_grad=True)
+        for heads in (4, 2, 2)
+    ]
     attend, rows_S = PackedCausal([8, 1, 3], CPU), torch.tensor(rows)
     found = attend(0, *inputs, rows_S)
     whole = attend(0, *inputs).index_select(0, rows_S)
     torch.testing.assert_close(found, whole)
-    weight = torch.randn(whole.shape, generator=draw)
+    weight = torch.randn(whole.shape, generator=draw, dtype=kind)
     gradients, expected = (
         torch.autograd.grad((out * weight).sum(), inputs) for out in (found, whole)
     )

@@ -1,10 +1,7 @@
 """Layout of one forward pass of the torch engine.
 
-Numbers of rows are padded so that every number of a row is computed by the same kernel code,
-whatever else is in the batch (docs/determinism.md).
-
-Legend: N packed new tokens, R those that are not padding, B rows, L new tokens of a row (padded), T
-keys, W keys that are written, C sessions with the same tokens as a row.
+Legend: N packed new tokens, B rows, L new tokens of a row (padded), T keys, W keys that are
+written, C sessions with the same tokens as a row.
 """
 
 from __future__ import annotations
@@ -14,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-from agentrl_components.engines.torch_engine.row_padding import RowCounts
 
 ZERO, MINUS_INFINITY = np.float32(0), np.float32(-np.inf)
 
@@ -38,7 +33,7 @@ class RowGroup:
 
 
 class Batch:
-    """New tokens of all rows, packed one after another and padded."""
+    """New tokens of all rows, packed one after another."""
 
     def __init__(
         self,
@@ -47,7 +42,6 @@ class Batch:
         starts_B: NDArray[np.int64],
         slots_B: NDArray[np.int64],
         copies: tuple[NDArray[np.int64], NDArray[np.int64]],
-        rows: RowCounts,
     ) -> None:
         """
         Args:
@@ -55,31 +49,23 @@ class Batch:
             starts_B: cached tokens of each row.
             slots_B: cache slot of each row.
             copies: rows [C] whose keys are written to another slot, too, and these slots [C].
-            rows: permitted row counts; the packed tokens and the last tokens are padded to them.
         """
         self._sizes, self._starts, self._slots = sizes_B, starts_B, slots_B
         self._ends = sizes_B.cumsum()
         self._firsts = self._ends - sizes_B
         self._keys = starts_B + sizes_B
-        self.real = int(self._ends[-1])
-        """Number of tokens that are not padding; these come first."""
-        self.size = rows.padded(self.real)
-        """Number of tokens with padding, N."""
+        self.size = int(self._ends[-1])
+        """Number of tokens, N."""
         self.slots = int(max(slots_B.max(), copies[1].max(initial=0))) + 1
         """Number of slots that the cache needs."""
         self.tokens = int(self._keys.max())
         """Number of tokens that each slot of the cache needs."""
-        self.positions_N = np.zeros(self.size, dtype=np.int64)
+        self.positions_N = np.arange(self.size) + np.repeat(starts_B - self._firsts, sizes_B)
         """Position of each token in its session."""
-        offsets = np.repeat(starts_B - self._firsts, sizes_B)
-        self.positions_N[: self.real] = np.arange(self.real) + offsets
-        self.slots_R = np.repeat(slots_B, sizes_B)
+        self.slots_N = np.repeat(slots_B, sizes_B)
         """Cache slot of each token."""
-        self.rows = len(sizes_B)
-        """Number of rows that are not padding."""
-        padding = rows.padded(self.rows) - self.rows
-        self.last_B = np.concatenate([self._ends - 1, np.full(padding, self.real - 1)])
-        """Index of each row's last token; padding repeats the last row's."""
+        self.last_B = self._ends - 1
+        """Index of each row's last token."""
         self.tokens_W, self.slots_W = self._writes(*copies)
         """The tokens whose keys are written, and the slot of each."""
 
@@ -89,8 +75,8 @@ class Batch:
         """All tokens and their slots, and after them those of `rows` again for `slots`."""
         sizes = self._sizes[rows]
         offsets = np.repeat(self._firsts[rows] - sizes.cumsum() + sizes, sizes)
-        tokens = np.concatenate([np.arange(self.real), offsets + np.arange(len(offsets))])
-        return tokens, np.concatenate([self.slots_R, np.repeat(slots, sizes)])
+        tokens = np.concatenate([np.arange(self.size), offsets + np.arange(len(offsets))])
+        return tokens, np.concatenate([self.slots_N, np.repeat(slots, sizes)])
 
     def row_groups(self) -> Iterator[RowGroup]:
         """Rows grouped by their number of new tokens, rounded up to a power of two."""

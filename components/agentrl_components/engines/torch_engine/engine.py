@@ -3,10 +3,9 @@
 New observations and next tokens of all sessions share one forward pass. Keys and values of a
 session stay cached between its turns, and no session waits for another.
 
-On CPU with one thread a reply depends on its own request only and not on the rest of the batch, bit
-for bit: the rows of matrix products are padded so that every number is computed by the same kernel
-code, all else is computed token by token, and the random number of a token is a hash of the
-request's seed and the token's index (docs/determinism.md;
+On CPU a reply depends on its own request only and not on the rest of the batch, bit for bit: every
+number of a token is computed in an order that does not depend on other tokens, and the random
+number of a token is a hash of the request's seed and the token's index (docs/determinism.md;
 `tests/components/engines/torch_engine/test_bits.py`).
 
 Legend: B rows, V vocabulary.
@@ -143,6 +142,7 @@ class TorchEngine:
         """Use the decoder's weights, which may have been changed in place, as those of `version`:
         cached keys and values are dropped. Pending replies go on with them, or `start_again`."""
         self._version = version
+        self._passes.forget_weights()
         for session in self._sessions.values():
             session.forget()
         for reply in self._ready:
@@ -219,7 +219,7 @@ class TorchEngine:
         """One forward pass over all new tokens, and one sampled token for every reply."""
         logits_BV = self._passes.logits([r.fresh for r in replies], [r.session for r in replies])
         chosen_B, logprobs_B = self._sample(replies, logits_BV)
-        for reply, token, logprob in zip(replies, chosen_B, logprobs_B, strict=False):
+        for reply, token, logprob in zip(replies, chosen_B, logprobs_B, strict=True):
             reply.append_sampled(token, logprob)
 
     def _sample(
@@ -229,12 +229,11 @@ class TorchEngine:
         logprobs_BV = distribution(
             logits_BV, [r.request.sampling for r in replies], [r.choices() for r in replies]
         )
-        padding = len(logits_BV) - len(replies)
         draws = uniforms(
-            np.array([r.request.seed for r in replies] + [0] * padding, dtype=np.uint64),
-            np.array([len(r.ids) for r in replies] + [0] * padding, dtype=np.uint64),
+            np.array([r.request.seed for r in replies], dtype=np.uint64),
+            np.array([len(r.ids) for r in replies], dtype=np.uint64),
         )
-        greedy = [r.request.sampling.temperature == 0 for r in replies] + [True] * padding
+        greedy = [r.request.sampling.temperature == 0 for r in replies]
         chosen_B = pick(logprobs_BV, self._tensor(draws), self._tensor(np.array(greedy)))
         picked_B = logprobs_BV.gather(1, chosen_B[:, None]).squeeze(1)
         return chosen_B.tolist(), picked_B.tolist()

@@ -10,13 +10,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+BLOCK = 64
+"""A slot holds whole blocks of so many tokens."""
 Shape = tuple[int, int, int, int]
 
 
 class SlotCache:
     """Keys and values of S sessions with up to T tokens each. Grows by doubling.
 
-    All keys of a head follow one another, because attention reads them head by head."""
+    All keys of a head follow one another, because attention reads them head by head. On CPU, the
+    keys of a block are the columns of a matrix (`k_blocks`)."""
 
     def __init__(
         self, layers: int, kv_heads: int, width: int, allocate: Callable[[Shape], Tensor]
@@ -33,13 +36,18 @@ class SlotCache:
         if slots <= self.slots and tokens <= self.tokens:
             return
         wide = self.slots if slots <= self.slots else max(8, 2 * self.slots, slots)
-        long = self.tokens if tokens <= self.tokens else max(64, 2 * self.tokens, tokens)
+        long = self.tokens if tokens <= self.tokens else max(2 * self.tokens, tokens)
+        long = -(-long // BLOCK) * BLOCK
         for held in (self.k, self.v):
             for i, old in enumerate(held):
                 grown = self._allocate((wide, self._kv_heads, long, self._width))
                 grown[: self.slots, :, : self.tokens] = old
                 held[i] = grown
         self.slots, self.tokens = wide, long
+
+    def k_blocks(self, layer: int) -> Tensor:
+        """Keys of a layer [S, K, T / BLOCK, D, BLOCK], in the memory of `k`."""
+        return self.k[layer].view(self.slots, self._kv_heads, -1, self._width, BLOCK)
 
 
 def untouched(shape: Shape) -> Tensor:

@@ -1,8 +1,8 @@
 """Attention of the new tokens of many sessions to all earlier tokens of their session, on any
 device.
 
-Legend: N packed new tokens, R those that are not padding, B rows, L new tokens of a row (padded),
-T keys, H query heads, K key heads, G = H / K, D head width, S cache slots, Q = G x L, P = B x L, W
+Legend: N packed new tokens, B rows, L new tokens of a row (padded), R those that are not padding, T
+keys, H query heads, K key heads, G = H / K, D head width, S cache slots, Q = G x L, P = B x L, W
 keys that are written.
 """
 

@@ -17,10 +17,14 @@ class ForwardPasses(Protocol):
     """Computes new tokens of many sessions, and keeps what later tokens need of them."""
 
     def logits(self, fresh: Sequence[Sequence[int]], sessions: Sequence[Session]) -> Tensor:
-        """Logits [B or more, V] after the new tokens of each session; further rows are padding.
-        `Session.cached` says how many tokens of a session were computed before."""
+        """Logits [B, V] after the new tokens of each session. `Session.cached` says how many tokens
+        of a session were computed before."""
         ...
 
     def release(self, slot: int) -> None:
         """Drop what is kept of the session in `slot`."""
+        ...
+
+    def forget_weights(self) -> None:
+        """The model's parameters may have been changed in place."""
         ...

@@ -48,6 +48,9 @@ class SessionPasses:
         """As `ForwardPasses.release`."""
         self._kept.pop(slot, None)
 
+    def forget_weights(self) -> None:
+        """As `ForwardPasses.forget_weights`. The model's own parameters are used."""
+
     def _row(self, fresh: Sequence[int], session: Session) -> Tensor:
         kept = self._kept.get(session.slot)
         if kept is None or session.cached == 0:

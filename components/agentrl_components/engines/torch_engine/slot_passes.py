@@ -1,7 +1,7 @@
 """Forward passes of the built-in decoder: new tokens of all sessions packed in one row. Sessions
 with the same tokens are computed once.
 
-Legend: N packed new tokens, B rows, R distinct rows, V vocabulary, E hidden width.
+Legend: N packed new tokens, B rows, R distinct rows, V vocabulary.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from agentrl_components.engines.torch_engine.equal_rows import EqualRows
 from agentrl_components.engines.torch_engine.kv_cache import SlotCache, untouched, zeros
 from agentrl_components.engines.torch_engine.masked_attention import MaskedAttention
 from agentrl_components.engines.torch_engine.reply import Session
-from agentrl_components.engines.torch_engine.row_padding import row_counts
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.decoder import Decoder
 
@@ -27,7 +26,7 @@ class SlotPasses:
     """Implements `ForwardPasses` with a `Decoder` and a cache that all sessions share."""
 
     def __init__(self, decoder: CausalModel, *, kernels: bool | None = None) -> None:
-        """`kernels`: use functions that are compiled for CPUs (`kernels/forward.py`); None: on
+        """`kernels`: by functions that are compiled for CPUs (`kernels/forward.py`); None: on
         CPU."""
         assert isinstance(decoder, Decoder)
         self._decoder = decoder
@@ -37,7 +36,6 @@ class SlotPasses:
         memory = untouched if kernels else zeros(weight.dtype, weight.device)
         self._cache = SlotCache(shape.layers, shape.kv_heads, shape.head_width, memory)
         self._group = shape.heads // shape.kv_heads
-        self._rows = row_counts(shape, weight.dtype, weight.device)
         self._kernels = None
         if kernels:
             # Numba takes time to import, and only passes on CPU need it.
@@ -55,28 +53,29 @@ class SlotPasses:
             starts_B=np.array([sessions[row].cached for row in rows.firsts_R]),
             slots_B=slots_B[rows.firsts_R],
             copies=(rows.rows_B[rows.repeats_C], slots_B[rows.repeats_C]),
-            rows=self._rows,
         )
         self._cache.fit(batch.slots, batch.tokens)
-        ids = np.zeros(batch.size, dtype=np.int64)
-        ids[: batch.real] = np.concatenate(fresh)
-        logits_RV = self._decoder.logits(self._hidden(self._tensor(ids), batch))
+        ids_N = self._tensor(np.concatenate(fresh).astype(np.int64))
+        logits_RV = self._distinct_logits(ids_N, batch)
         if not len(rows.repeats_C):
             return logits_RV
-        padding = self._rows.padded(len(sessions)) - len(sessions)
-        return logits_RV.index_select(0, self._tensor(np.pad(rows.rows_B, (0, padding), "edge")))
+        return logits_RV.index_select(0, self._tensor(rows.rows_B))
 
     def release(self, slot: int) -> None:
         """As `ForwardPasses.release`. The slot's keys are overwritten by its next session."""
 
-    def _hidden(self, ids_N: Tensor, batch: Batch) -> Tensor:
-        """Final hidden state [R, E] of the last token of each distinct row, with padding."""
+    def forget_weights(self) -> None:
+        """As `ForwardPasses.forget_weights`."""
+        if self._kernels is not None:
+            self._kernels.forget_weights()
+
+    def _distinct_logits(self, ids_N: Tensor, batch: Batch) -> Tensor:
+        """Logits [R, V] after the last token of each distinct row."""
         if self._kernels is not None:
             return self._kernels(ids_N, batch)
         attention = MaskedAttention(self._cache, batch, self._group)
         places = (self._tensor(batch.positions_N), attention, self._tensor(batch.last_B))
-        hidden_RE: Tensor = self._decoder(ids_N, *places)
-        return hidden_RE
+        return self._decoder.logits(self._decoder(ids_N, *places))
 
     def _tensor(self, array: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(array).to(self._device, non_blocking=True)

@@ -7,7 +7,10 @@ pass of a small model makes hundreds of them, which together take as long as its
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from numba import njit
@@ -15,23 +18,45 @@ from numba import njit
 P = ParamSpec("P")
 R = TypeVar("R")
 
+SHIPPED = "AGENTRL_MACHINE_CODE"
+"""Environment variable: the folder with the machine code that an image ships."""
 FUSED = frozenset({"contract"})
 """A product and a sum may be rounded once. The order of operations stays as it is written."""
 REORDERED = frozenset({"contract", "reassoc", "nsz"})
 """The compiler may choose the order of a sum, once for all calls."""
 
 
-def compiled(fastmath: frozenset[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def use_shipped_code(shipped: str | None, used: str | None) -> None:
+    """Copy an image's machine code to the folder that Numba uses, `NUMBA_CACHE_DIR`, if there is
+    none yet: Numba reads no folder that it cannot write. Code for another processor or another
+    version of a function is ignored by Numba, which compiles it again."""
+    if shipped is None or used is None or Path(used).exists():
+        return
+    part = f"{used}.{os.getpid()}"
+    shutil.copytree(shipped, part)
+    try:
+        os.rename(part, used)
+    except OSError:  # another process was first
+        shutil.rmtree(part)
+
+
+use_shipped_code(os.environ.get(SHIPPED), os.environ.get("NUMBA_CACHE_DIR"))
+
+
+def compiled(
+    fastmath: frozenset[str], signature: str | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorator: compile a function at its first call, and keep the machine code on disk, beside
-    the module or in the user's cache, if one of them can be written."""
+    the module or in the user's cache, if one of them can be written. With a `signature` it is
+    compiled at once, and only for these types."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         options = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
         result: Callable[P, R]
         try:
-            result = njit(cache=True, **options)(function)
+            result = njit(signature, cache=True, **options)(function)
         except RuntimeError:  # no folder for the machine code
-            result = njit(**options)(function)
+            result = njit(signature, **options)(function)
         return result
 
     return decorate

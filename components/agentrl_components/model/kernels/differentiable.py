@@ -2,11 +2,13 @@
 
 Tensors are float32, on CPU.
 
-Legend: N tokens, E width of what is normalised, F feed-forward width, H heads, D head width. `x`
-has further dimensions before E.
+Legend: N tokens, S tokens with a query, B episodes, E width of what is normalised, F feed-forward
+width, H query heads, K key heads, D head width. `x` has further dimensions before E.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from agentrl_components.model.kernels.attention import attend_causally, attention_gradients
 from agentrl_components.model.kernels.gradients import gate_gradients, normalise_gradients
 from agentrl_components.model.kernels.layers import apply_gate, normalise, rotate_heads
 
@@ -80,6 +83,46 @@ class Rotate(torch.autograd.Function):
     def backward(ctx: FunctionCtx, dout_NHD: Tensor) -> tuple[Tensor, None, None]:
         cos_ND, sin_ND = ctx.saved_tensors  # type: ignore[attr-defined]
         return _rotated(dout_NHD, cos_ND, -sin_ND), None, None
+
+
+class AttendCausally(torch.autograd.Function):
+    """Causal attention within packed episodes: softmax(q k / sqrt(D)) v [S, H, D]."""
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        q_SHD: Tensor,
+        k_NKD: Tensor,
+        v_NKD: Tensor,
+        bounds: tuple[Tensor, Tensor],
+        positions_S: Tensor,
+    ) -> Tensor:
+        """`bounds`: index of each episode's first query, and the number of all, [B + 1]; and the
+        same for keys. `positions_S`: position of each query in its episode, ascending in each."""
+        inputs = (q_SHD.contiguous(), k_NKD.contiguous(), v_NKD.contiguous())
+        places = (*bounds, positions_S)
+        out_SHD = torch.empty(q_SHD.shape)
+        log_sums_SH = torch.empty(q_SHD.shape[:2])
+        q, k, v, queries, keys, positions, *found = _arrays(*inputs, *places, out_SHD, log_sums_SH)
+        attend_causally(q, k, v, (queries, keys), positions, *found)
+        ctx.save_for_backward(*inputs, *places, out_SHD, log_sums_SH)
+        return out_SHD
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, dout: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        saved = ctx.saved_tensors  # type: ignore[attr-defined]
+        q, k, v, queries, keys, positions, out, log_sums = _arrays(*saved)
+        dq_SHD = torch.empty_like(saved[0])
+        dk_NKD, dv_NKD = torch.zeros_like(saved[1]), torch.zeros_like(saved[2])
+        gradients = (dq_SHD.numpy(), dk_NKD.numpy(), dv_NKD.numpy())
+        arrays = ((q, k, v), (queries, keys), positions, out, log_sums, gradients)
+        attention_gradients(dout.contiguous().numpy(), *arrays)
+        return dq_SHD, dk_NKD, dv_NKD, None, None
+
+
+def _arrays(*tensors: Tensor) -> list[NDArray[Any]]:
+    return [tensor.detach().numpy() for tensor in tensors]
 
 
 def _rows(x: Tensor) -> NDArray[np.float32]:

@@ -6,7 +6,6 @@ from types import FunctionType
 import numpy as np
 import pytest
 
-from agentrl_components.engines.torch_engine.kernels.attention import softmax
 from agentrl_components.model.kernels.compiled import FUSED, compiled
 from agentrl_components.model.kernels.layers import (
     apply_gate,
@@ -32,17 +31,6 @@ def test_the_exponential_of_minus_infinity_is_negligible_and_not_undefined():
     exponentiate(x, np.empty(4, dtype=np.int32))
     assert x[3] == 1.0
     assert (x[:3] < 2e-38).all()
-
-
-@pytest.mark.parametrize("count", [2, 16, 17, 40])
-def test_softmax_gives_shares_and_ignores_what_comes_after_the_keys(count):
-    """Of weights 1, 3, 3, ...; the numbers after them are what an earlier token left."""
-    scores = np.full(48, 1e9, dtype=np.float32)
-    scores[:count] = math.log(3.0)
-    scores[0] = 0.0
-    softmax(scores, count, np.empty(48, dtype=np.int32))
-    total = 1 + 3 * (count - 1)
-    assert scores[:count] == pytest.approx([1 / total] + [3 / total] * (count - 1), rel=1e-6)
 
 
 def test_a_row_is_divided_by_its_root_mean_square():

@@ -12,7 +12,6 @@ from agentrl_components.engines.torch_engine.batch import Batch
 from agentrl_components.engines.torch_engine.kernels.forward import KernelForward
 from agentrl_components.engines.torch_engine.kv_cache import SlotCache
 from agentrl_components.engines.torch_engine.reply import Session
-from agentrl_components.engines.torch_engine.row_padding import ANY
 from agentrl_components.engines.torch_engine.slot_passes import SlotPasses
 from agentrl_components.model import lora
 from agentrl_components.model.decoder import Decoder
@@ -68,6 +67,18 @@ def test_passes_over_a_cache_give_the_logits_of_the_whole_sequence(family, kerne
         torch.testing.assert_close(logits_V, first_logits(made, ids), rtol=1e-4, atol=1e-4)
 
 
+@torch.inference_mode()
+def test_parameters_are_read_again_once_they_are_forgotten():
+    made = model(LLAMA)
+    passes = SlotPasses(made, kernels=True)
+    before = passes.logits([[3, 4]], [Session(0)])
+    made.model.layers[0].mlp.up_proj.weight.mul_(0.0)
+    passes.forget_weights()
+    after = passes.logits([[3, 4]], [Session(0)])
+    torch.testing.assert_close(after[0], first_logits(made, [3, 4]), rtol=1e-4, atol=1e-4)
+    assert (after - before).abs().max() > 0.1
+
+
 def test_adapters_take_part():
     made = model(LLAMA)
     before = played(made, kernels=True)[-1][1]
@@ -81,11 +92,11 @@ def test_adapters_take_part():
     torch.testing.assert_close(after, first_logits(made, ids), rtol=1e-4, atol=1e-4)
 
 
-def test_a_bfloat16_model_is_sampled_with_its_own_products():
+def test_a_bfloat16_model_is_sampled_in_float32():
     made = model(QWEN2, scale=1.0).to(torch.bfloat16)
     made.reset_frequencies(torch.device("cpu"))
     for ids, logits_V in played(made, kernels=True):
-        assert logits_V.dtype == torch.bfloat16
+        assert logits_V.dtype == torch.float32
         expected_V = first_logits(made, ids).float()
         torch.testing.assert_close(logits_V.float(), expected_V, rtol=0.05, atol=0.05)
 
@@ -101,7 +112,6 @@ def test_memory_that_was_never_written_is_not_read():
         starts_B=np.array([0, 0]),
         slots_B=np.array([4, 1]),
         copies=(none, none),
-        rows=ANY,
     )
     cache.fit(batch.slots, batch.tokens)
     assert torch.isfinite(KernelForward(made, cache)(torch.arange(14), batch)).all()

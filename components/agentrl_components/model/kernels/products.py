@@ -1,0 +1,51 @@
+"""Products of small matrices for float32 on CPU, inside of compiled functions.
+
+A call of torch's product costs more than a tile of attention takes. Every number is a sum in the
+order of T that depends on nothing else, so it is the same for any number of rows.
+
+Legend: I rows, T terms, J columns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentrl_components.model.kernels.compiled import FUSED, compiled
+from agentrl_components.model.kernels.tiles import tile
+
+FOUR, ONE, HALF, QUARTER = tile(4, 2), tile(1, 8), tile(1, 4), tile(1, 2)
+
+
+@compiled(FUSED, "void(float32[:, :], float32[:, :], float32[:, :], boolean)")
+def multiply(
+    a_IT: NDArray[np.float32], b_TJ: NDArray[np.float32], c_IJ: NDArray[np.float32], add: bool
+) -> None:
+    """Set `c_IJ` to the product of `a_IT` and `b_TJ`, or `add` it to what is there. Rows of `b_TJ`
+    and `c_IJ` are contiguous.
+
+    Fastest where the rows are a multiple of 4 and the columns of 16. A single row reads whole rows
+    of `b_TJ`, as the processor fetches memory ahead."""
+    rows, columns = c_IJ.shape
+    whole = columns - columns % 16
+    fours = rows - rows % 4
+    # The rows of a few columns: those of `b_TJ` stay in the processor's first cache.
+    for j in range(0, whole, 16):
+        for i in range(0, fours, 4):
+            FOUR(a_IT[i:], b_TJ[:, j:], c_IJ[i:, j:], add)
+    for i in range(fours, rows):
+        j = 0
+        while j + 64 <= whole:
+            ONE(a_IT[i:], b_TJ[:, j:], c_IJ[i:, j:], add)
+            j += 64
+        while j + 32 <= whole:
+            HALF(a_IT[i:], b_TJ[:, j:], c_IJ[i:, j:], add)
+            j += 32
+        if j < whole:
+            QUARTER(a_IT[i:], b_TJ[:, j:], c_IJ[i:, j:], add)
+    for j in range(whole, columns):
+        for i in range(rows):
+            total = c_IJ[i, j] if add else np.float32(0)
+            for t in range(len(b_TJ)):
+                total += a_IT[i, t] * b_TJ[t, j]
+            c_IJ[i, j] = total

@@ -130,9 +130,9 @@ def measure(
     """Seconds of the three ways, or of two, the bytes they move, and what the direct one holds."""
     reserved = reservations(spec.compute)
     disconnect = connect("embedded", reserved)
-    trainers = RayTrainers(spec, model, reserved, "cpu")
+    trainers = RayTrainers(spec, model, reserved, "cpu").open()
     transfer = BucketTransfer(trainers, adapters=False)
-    samplers = RaySamplers(spec, model, reserved, "cpu", transfer)
+    samplers = RaySamplers(spec, model, reserved, "cpu", transfer).open()
     (sampler,), (trainer,) = samplers.actors, trainers._actors
     sent: list[HandOver] = []
     # Not timed: freed memory stays mapped, so only the first hand-over shows what one needs.

@@ -1,10 +1,15 @@
 """Skewed examples, trainers and samplers on a Ray that the tests of this folder share."""
 
 import re
+from contextlib import contextmanager
 
 import httpx
 import numpy as np
+from corridor_jobs import TASKS
 
+from agentrl_components.model.sources import fetch_model
+from agentrl_components.ray_workers.cluster import connect
+from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import reservations
 from agentrl_components.ray_workers.trainers import RayTrainers
 from agentrl_components.spec import Compute
@@ -19,8 +24,26 @@ def reserved(trainers=1, samplers=1, **more):
     return reservations(Compute(ray="embedded", trainers=ranks, samplers={"count": samplers}))
 
 
+@contextmanager
+def connected(**actors):
+    """An embedded Ray with room for these actors."""
+    import ray
+
+    disconnect = connect("embedded", reserved(**actors))
+    try:
+        yield ray
+    finally:
+        disconnect()
+
+
+def model_folder(spec, folder):
+    """The model of a manifest, for the corridor."""
+    vocabulary = TASKS.vocabulary()
+    return ModelFolder(path=fetch_model(spec.model, vocabulary, 0, folder), vocabulary=vocabulary)
+
+
 def open_trainers(spec, model, ranks):
-    return RayTrainers(spec, model, reserved(ranks), "cpu")
+    return RayTrainers(spec, model, reserved(ranks), "cpu").open()
 
 
 def skewed_examples(seed, count=10):

@@ -47,8 +47,12 @@ class Actors(HeldOpen):
                 transfer = _transfer(spec, self.trainers)
             device = _device(reserved.sampler)
             self.samplers = RaySamplers(spec, model, reserved, device, transfer, self._lifetime)
-            self.groups = RayGroupSamplers(self.samplers)
             opened.push(self._leave_samplers)
+            # All have been started, and open at the same time.
+            if self.trainers is not None:
+                self.trainers.open()
+            self.samplers.open()
+            self.groups = RayGroupSamplers(self.samplers)
             self._opened = opened.pop_all()
 
     @property
@@ -100,7 +104,8 @@ class Actors(HeldOpen):
             self.trainers.close()
 
     def _leave_samplers(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        may_stay = error is None or isinstance(error, WorkersLostError)
+        lost = isinstance(error, WorkersLostError)
+        may_stay = self.samplers.opened and (error is None or lost)
         if may_stay and self._lifetime.lasting:
             self.samplers.rest()
         else:

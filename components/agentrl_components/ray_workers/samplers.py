@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from typing import Any
+from typing import Any, Self
 
 from agentrl_components.errors import RunError, WorkersLostError
 from agentrl_components.ray_workers.calls import (
@@ -47,9 +47,9 @@ class RaySamplers:
         transfer: WeightTransfer | None,
         lifetime: Lifetime | None = None,
     ) -> None:
-        """Start the samplers, but for those that an earlier driver has left, and wait until they
-        are open. Without a `transfer` they play with the weights of the model folder. They end with
-        this driver unless `lifetime` says otherwise."""
+        """Start the samplers, but for those that an earlier driver has left. Without a `transfer`
+        they play with the weights of the model folder. They end with this driver unless `lifetime`
+        says otherwise. `open` waits for them."""
         self._spec, self._model, self._device = spec, model, device
         self._reserved, self._transfer = reserved, transfer
         self._lifetime = lifetime or WithDriver()
@@ -63,10 +63,18 @@ class RaySamplers:
         self.taken_over = sum(actor is not None for actor in left)
         """Samplers that an earlier driver had left."""
         self.actors = [actor or self._start(place) for place, actor in enumerate(left)]
-        with ExitStack() as opened:
-            opened.callback(self.close)
-            results([actor.open.remote() for actor in self.actors])
-            opened.pop_all()
+        self.opened = False
+        self._opening = [actor.open.remote() for actor in self.actors]
+
+    def open(self) -> Self:
+        """Wait until the samplers can play. Ends them and raises `ModelError` or `EngineError` if
+        an engine cannot run the model, and `WorkersLostError` if a sampler dies."""
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            results(self._opening)
+            failed.pop_all()
+        self.opened = True
+        return self
 
     def play(
         self, shares: Sequence[Sequence[Job]], rules: Rules, version: int

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from torch import Tensor
@@ -48,10 +48,8 @@ class RayTrainers:
         device: str,
         lifetime: Lifetime | None = None,
     ) -> None:
-        """Start the ranks, or take over all of them from an earlier driver, and wait until each has
-        its shard of the model in the folder. They end with this driver unless `lifetime` says
-        otherwise. Raises `ModelError` if the model cannot be opened, and `WorkersLostError` if a
-        rank dies."""
+        """Start the ranks, or take over all of them from an earlier driver. They end with this
+        driver unless `lifetime` says otherwise. `open` waits for them."""
         import ray
 
         from agentrl_components.ray_workers.rank_actor import RankActor
@@ -73,6 +71,10 @@ class RayTrainers:
             )
             for rank, name in enumerate(names)
         ]
+
+    def open(self) -> Self:
+        """Wait until each rank has its shard of the model in the folder. Ends the ranks and raises
+        `ModelError` if the model cannot be opened, and `WorkersLostError` if a rank dies."""
         with ExitStack() as opened:
             opened.callback(self.close)
             if not self.taken_over:
@@ -81,6 +83,7 @@ class RayTrainers:
             self._all("open_models")
             self.shards = self._shards()
             opened.pop_all()
+        return self
 
     def differentiate(self, objective: Objective, examples: Sequence[Example]) -> Sums:
         total: Sums = {}

@@ -29,7 +29,8 @@ class SamplerMemory:
     """Bytes on each device of an engine, and what its cache holds."""
 
     weights: int
-    """Weights that the engine has beside those of a trainer whose model it samples from."""
+    """Weights that the engine has beside those of a trainer whose model it samples from, and what
+    it copies for its passes."""
     read: int
     """Weights that a pass reads."""
     workspace: int
@@ -71,13 +72,16 @@ def sampler_memory(
     torch = spec.rollout.engine == "torch"
     merges = _merges(spec, layout)
     width = 4 if merges else WIDTHS[spec.model.dtype]
-    in_float32 = torch and layout.one_machine and shape.counted is None  # `kv_cache.untouched`
+    compiled = torch and layout.one_machine and shape.counted is None  # `slot_passes`
     shared_heads = max(1, shape.kv_heads // layout.tensor_parallel)
-    token = 2 * shape.layers * shared_heads * shape.head_width * (4 if in_float32 else width)
+    token = 2 * shape.layers * shared_heads * shape.head_width * (4 if compiled else width)
     parameters = size.total - size.trainable if merges else size.total
     read = -(-parameters * width // layout.tensor_parallel)
     shares = torch and layout.shared_device
     weights = _own_weights(spec, size, layout) if shares else read
+    if compiled:
+        read = _packed(spec, shape, size)
+        weights += read
     workspace = PROCESS if layout.one_machine else WORKSPACE
     if torch:
         cache = token * _tokens_in_flight(spec, layout, loads)
@@ -97,6 +101,13 @@ def _merges(spec: RunSpec, layout: Layout) -> bool:
     if spec.model.lora is None:
         return False
     return spec.compute.ray is None if spec.rollout.engine == "vllm" else not layout.shared_device
+
+
+def _packed(spec: RunSpec, shape: Architecture, size: ModelSize) -> int:
+    """Bytes of the copy of the weights that compiled passes read (`torch_engine.kernels`): in
+    float32, with adapters merged, without an embedding that is not the head."""
+    adapters = 0 if spec.model.lora is None else size.trainable
+    return 4 * (size.total - adapters - (0 if shape.tied else size.embedding))
 
 
 def _own_weights(spec: RunSpec, size: ModelSize, layout: Layout) -> int:

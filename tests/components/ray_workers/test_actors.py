@@ -10,12 +10,14 @@ from threading import Event
 import psutil
 import pytest
 import torch
-from corridor_jobs import TASKS, jobs
+from corridor_jobs import jobs
 from corridor_rules import RULES
 from corridor_server import served
 from learner_bench import Bench, spec
 from ray_bench import (
+    connected,
     gradients,
+    model_folder,
     objective,
     open_trainers,
     pid,
@@ -33,7 +35,6 @@ from agentrl_components.errors import (
     StoreError,
     WorkersLostError,
 )
-from agentrl_components.model.sources import fetch_model
 from agentrl_components.ray_workers.actors import Actors
 from agentrl_components.ray_workers.calls import results
 from agentrl_components.ray_workers.cluster import connect
@@ -65,19 +66,13 @@ NEOX = """{"model_type": "gpt_neox", "vocab_size": 100, "hidden_size": 32, "num_
 
 @pytest.fixture(scope="module")
 def ray():
-    import ray
-
-    disconnect = connect("embedded", reserved(trainers=6, samplers=2))
-    yield ray
-    disconnect()
+    with connected(trainers=6, samplers=2) as ray:
+        yield ray
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    return ModelFolder(
-        path=fetch_model(SPEC.model, TASKS.vocabulary(), 0, folder), vocabulary=TASKS.vocabulary()
-    )
+    return model_folder(SPEC, tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +201,7 @@ def test_a_checkpoint_from_without_ray_is_refused(two, plain):
 
 def open_samplers(model, source):
     transfer = BucketTransfer(source, adapters=False)
-    return RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer)
+    return RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer).open()
 
 
 class CountedBuckets:
@@ -240,7 +235,7 @@ def test_samplers_play_the_trainers_weights_and_a_dead_one_is_replaced(two, star
     expected = [plain.worker.play(share, RULES, 1) for share in shares]
     samplers = RaySamplers(
         SPEC, model, reserved(samplers=2), "cpu", BucketTransfer(two, adapters=False)
-    )
+    ).open()
     try:
         assert_equal(samplers.play(shares, RULES, 1), expected)
         (hand_over,) = samplers.handed_over
@@ -257,7 +252,7 @@ def test_samplers_play_the_trainers_weights_and_a_dead_one_is_replaced(two, star
 def test_a_sampler_with_environments_in_processes_plays_the_same_and_leaves_none(ray, model, plain):
     environment = SPEC.environments[0].model_copy(update={"replicas": 0, "workers": 1})
     manifest = SPEC.model_copy(update={"environments": (environment,)})
-    samplers = RaySamplers(manifest, model, reserved(), "cpu", None)
+    samplers = RaySamplers(manifest, model, reserved(), "cpu", None).open()
     try:
         assert_equal(samplers.play([jobs(4)], RULES, 0), [plain.worker.play(jobs(4), RULES, 0)])
         processes = spawned(pid(samplers.actors[0]))
@@ -271,7 +266,7 @@ def test_samplers_leave_no_sessions_on_an_environment_server(ray, model, plain):
     with served() as url:
         environment = SPEC.environments[0].model_copy(update={"builtin": None, "url": url})
         manifest = SPEC.model_copy(update={"environments": (environment,)})
-        samplers = RaySamplers(manifest, model, reserved(), "cpu", None)
+        samplers = RaySamplers(manifest, model, reserved(), "cpu", None).open()
         try:
             assert_equal(samplers.play([jobs(4)], RULES, 0), [plain.worker.play(jobs(4), RULES, 0)])
             assert sessions(url) == 0
@@ -285,7 +280,7 @@ def test_groups_go_on_over_a_hand_over_and_those_of_a_dead_sampler_are_played_ag
     two.restore(start)
     samplers = RaySamplers(
         SPEC, model, reserved(samplers=2), "cpu", BucketTransfer(two, adapters=False)
-    )
+    ).open()
     try:
         samplers.hand_over(1)
         groups = RayGroupSamplers(samplers)

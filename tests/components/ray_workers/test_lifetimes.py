@@ -11,20 +11,24 @@ import sys
 
 import psutil
 import pytest
-from corridor_jobs import TASKS, jobs
+from corridor_jobs import jobs
 from corridor_rules import RULES
 from corridor_server import served
 from learner_bench import spec
-from ray_bench import pid, reserved, sessions, train
+from ray_bench import (
+    connected,
+    model_folder,
+    pid,
+    reserved,
+    sessions,
+    train,
+)
 from ray_nodes import started
 
 from agentrl_components.errors import RunError
-from agentrl_components.model.sources import fetch_model
-from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.lifetimes import Lasting, WithDriver, lifetime_of
-from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.ray_workers.trainers import RayTrainers
 
@@ -53,18 +57,13 @@ with Actors(spec, model, trains=True) as actors:
 
 @pytest.fixture(scope="module")
 def ray():
-    import ray
-
-    disconnect = connect("embedded", reserved(trainers=2, samplers=2))
-    yield ray
-    disconnect()
+    with connected(trainers=2, samplers=2) as ray:
+        yield ray
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    path = fetch_model(SPEC.model, TASKS.vocabulary(), 0, folder)
-    return ModelFolder(path=path, vocabulary=TASKS.vocabulary())
+    return model_folder(SPEC, tmp_path_factory.mktemp("model"))
 
 
 def pids(actors):
@@ -72,11 +71,11 @@ def pids(actors):
 
 
 def trainers(model, made_of="a"):
-    return RayTrainers(SPEC, model, reserved(trainers=2), "cpu", Lasting(made_of))
+    return RayTrainers(SPEC, model, reserved(trainers=2), "cpu", Lasting(made_of)).open()
 
 
 def samplers(model, transfer=None, manifest=SPEC):
-    return RaySamplers(manifest, model, reserved(samplers=2), "cpu", transfer, Lasting("a"))
+    return RaySamplers(manifest, model, reserved(samplers=2), "cpu", transfer, Lasting("a")).open()
 
 
 def test_actors_stay_on_the_cluster_that_is_the_runs_own_alone():
@@ -122,7 +121,7 @@ def test_trainers_of_which_one_waits_for_a_call_that_another_never_got_are_repla
     before = pids(first._actors)
     gathered = first._actors[0].buckets.options(num_returns="streaming").remote(1 << 20)
     lifetime = Lasting("a", answer_s=600)  # the other's answer shows that none will come
-    second = RayTrainers(SPEC, model, reserved(trainers=2), "cpu", lifetime)
+    second = RayTrainers(SPEC, model, reserved(trainers=2), "cpu", lifetime).open()
     try:
         assert second.taken_over == 0
         assert not set(pids(second._actors)) & set(before)
@@ -144,7 +143,7 @@ def test_actors_that_were_created_from_something_else_are_replaced(ray, model):
 
 
 def test_samplers_that_are_taken_over_end_the_episodes_under_way_and_play_new_weights(ray, model):
-    learners = RayTrainers(SPEC, model, reserved(trainers=1), "cpu")
+    learners = RayTrainers(SPEC, model, reserved(trainers=1), "cpu").open()
     try:
         with served() as url:
             environment = SPEC.environments[0].model_copy(update={"builtin": None, "url": url})
@@ -208,7 +207,7 @@ def test_actors_are_not_taken_over_while_another_driver_lives(ray, model):
         other.stdout.readline()
         told = rf"another process uses the Ray cluster .*PID {other.pid} at .*; end that process"
         with pytest.raises(RunError, match=told):
-            RayTrainers(SPEC, model, reserved(trainers=2), "cpu", Lasting("a", wait_s=1.0))
+            RayTrainers(SPEC, model, reserved(trainers=2), "cpu", Lasting("a", wait_s=1.0)).open()
         other.communicate()
     trainers(model).close()
 

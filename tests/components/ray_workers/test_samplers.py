@@ -1,18 +1,22 @@
 """Samplers that miss calls, on an embedded Ray."""
 
 import pytest
-from corridor_jobs import TASKS, jobs
+from corridor_jobs import jobs
 from corridor_rules import RULES
 from learner_bench import spec
-from ray_bench import open_trainers, pid, reserved, train
+from ray_bench import (
+    connected,
+    model_folder,
+    open_trainers,
+    pid,
+    reserved,
+    train,
+)
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.model.sources import fetch_model
 from agentrl_components.ray_workers.calls import results
-from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
-from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.samplers import RaySamplers
 
 pytest.importorskip("ray")
@@ -22,18 +26,13 @@ SPEC = spec(update={"learningRate": 1e-3, "miniBatch": 4, "microBatchTokens": 90
 
 @pytest.fixture(scope="module")
 def ray():
-    import ray
-
-    disconnect = connect("embedded", reserved(trainers=1, samplers=2))
-    yield ray
-    disconnect()
+    with connected(trainers=1, samplers=2) as ray:
+        yield ray
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    path = fetch_model(SPEC.model, TASKS.vocabulary(), 0, folder)
-    return ModelFolder(path=path, vocabulary=TASKS.vocabulary())
+    return model_folder(SPEC, tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +82,7 @@ def pids(samplers):
 
 def test_a_sampler_that_lives_but_missed_a_call_of_a_hand_over_is_replaced(trainers, model):
     transfer = BrokenTransfer(trainers)
-    samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer)
+    samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer).open()
     groups = RayGroupSamplers(samplers)
     try:
         for version, transfer.missed in enumerate(("start_update", "load", "finish_update"), 1):
@@ -111,7 +110,7 @@ def test_a_sampler_that_lives_but_missed_a_call_of_a_hand_over_is_replaced(train
 
 def test_a_sampler_refuses_to_play_weights_that_it_never_got(trainers, model):
     transfer = BucketTransfer(trainers, adapters=False)
-    samplers = RaySamplers(SPEC, model, reserved(samplers=1), "cpu", transfer)
+    samplers = RaySamplers(SPEC, model, reserved(samplers=1), "cpu", transfer).open()
     (actor,) = samplers.actors
     try:
         with pytest.raises(WorkersLostError, match=r"version 0 is to be played, .* version -1"):

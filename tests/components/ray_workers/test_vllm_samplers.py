@@ -8,16 +8,20 @@ import signal
 
 import psutil
 import pytest
-from corridor_jobs import GREEDY, TASKS, jobs
+from corridor_jobs import GREEDY, jobs
 from learner_bench import spec
-from ray_bench import open_trainers, pid, reserved, train
+from ray_bench import (
+    connected,
+    model_folder,
+    open_trainers,
+    pid,
+    reserved,
+    train,
+)
 
-from agentrl_components.model.sources import fetch_model
-from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.lifetimes import Lasting
-from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.spec import Samplers
 from agentrl_components.trajectory.record import Ending
@@ -36,17 +40,14 @@ ADAPTERS = {"rank": 4, "targets": ("q_proj", "v_proj", "down_proj")}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    disconnect = connect("embedded", reserved(trainers=2, samplers=2))
-    place = tmp_path_factory.mktemp("model")
-    path = fetch_model(spec(model=MODEL).model, TASKS.vocabulary(), 0, place)
-    yield ModelFolder(path=path, vocabulary=TASKS.vocabulary())
-    disconnect()
+    with connected(trainers=2, samplers=2):
+        yield model_folder(spec(model=MODEL), tmp_path_factory.mktemp("model"))
 
 
 def play(manifest, model, trainers, adapters, break_engine=None):
     """Episodes before and after the engine was broken, and the samplers, which change then."""
     transfer = BucketTransfer(trainers, adapters=adapters)
-    samplers = RaySamplers(manifest, model, reserved(), "cpu", transfer)
+    samplers = RaySamplers(manifest, model, reserved(), "cpu", transfer).open()
     try:
         played = [samplers.play([jobs(4)], GREEDY, 1)]
         if break_engine is not None:
@@ -148,7 +149,7 @@ def test_an_engine_of_which_a_process_died_is_replaced_at_the_next_hand_over(fol
     manifest = manifest.model_copy(update={"compute": compute})
     trainers = open_trainers(manifest, folder, 1)
     transfer = BucketTransfer(trainers, adapters=False)
-    samplers = RaySamplers(manifest, folder, reserved(), "cpu", transfer)
+    samplers = RaySamplers(manifest, folder, reserved(), "cpu", transfer).open()
     try:
         samplers.play([jobs(4)], GREEDY, 1)
         (broken,) = samplers.actors
@@ -176,7 +177,7 @@ def test_an_engine_that_is_taken_over_plays_the_weights_of_its_next_driver(folde
     transfer = BucketTransfer(trainers, adapters=lora is not None)
 
     def samplers():
-        return RaySamplers(manifest, folder, reserved(), "cpu", transfer, Lasting("a"))
+        return RaySamplers(manifest, folder, reserved(), "cpu", transfer, Lasting("a")).open()
 
     try:
         first = samplers()

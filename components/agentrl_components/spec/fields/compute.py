@@ -62,9 +62,10 @@ class SecretVariable(SpecModel):
     """Key in the Secret."""
 
 
-RAY = (
-    r"^(embedded|cluster|([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\]):[0-9]{1,5})$"
-)
+HOST = r"([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\])"
+PORT = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+"""1 to 65535."""
+RAY = rf"^(embedded|cluster|{HOST}:{PORT})$"
 """`embedded`, `cluster`, or the address of a Ray cluster. Not `ray://`: Ray Client does not support
 calls of actors that stream their results, by which weights are handed over."""
 

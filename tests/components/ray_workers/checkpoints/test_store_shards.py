@@ -5,17 +5,19 @@ import uuid
 import minio_service
 import pytest
 import torch
-from corridor_jobs import TASKS
 from learner_bench import spec
-from ray_bench import open_trainers, reserved, skewed_examples, train
+from ray_bench import (
+    connected,
+    model_folder,
+    open_trainers,
+    skewed_examples,
+    train,
+)
 from safetensors.torch import load_file
 
 from agentrl_components.errors import StoreError
-from agentrl_components.model.sources import fetch_model
 from agentrl_components.ray_workers.checkpoints.rank_store import RankStore
 from agentrl_components.ray_workers.checkpoints.store_shards import StoreShards, own_files
-from agentrl_components.ray_workers.cluster import connect
-from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.run import saved_state
 from agentrl_components.run.saved_state import TrainingState
 from agentrl_components.schedule.record import Decision, IterationRecord
@@ -47,15 +49,14 @@ def opened(minio_endpoint, tmp_path_factory):
         storage={"url": url, "endpoint": minio_endpoint, "region": "us-east-1"},
         algorithm={"kl": {"coefficient": 0.1}},
     )
-    folder = fetch_model(of_run.model, TASKS.vocabulary(), 0, tmp_path_factory.mktemp("model"))
+    folder = model_folder(of_run, tmp_path_factory.mktemp("model"))
     with pytest.MonkeyPatch.context() as environment:
         for name, value in CREDENTIALS.items():
             environment.setenv(name, value)
-        disconnect = connect("embedded", reserved(trainers=2))
-        trainers = open_trainers(of_run, ModelFolder(path=folder, vocabulary=()), ranks=2)
-        yield of_run, folder, trainers
-        trainers.close()
-        disconnect()
+        with connected(trainers=2):
+            trainers = open_trainers(of_run, folder, ranks=2)
+            yield of_run, folder.path, trainers
+            trainers.close()
 
 
 @pytest.fixture

@@ -220,6 +220,8 @@ def test_an_empty_list_is_reported_once(tmp_path):
         ("compute.ray=ray://head:10001", 'spec.compute.ray: "ray://head:10001" is an address of '
          "Ray Client, which is not supported; use host:port of the cluster's head (GCS), such as "
          "head:6379"),
+        ("compute.ray=head:65536", 'spec.compute.ray: "head:65536" is not a Ray cluster; use '
+         "embedded, cluster or host:port of the cluster's head (GCS), such as head:6379"),
         ("compute.ray=head", 'spec.compute.ray: "head" is not a Ray cluster; use embedded, cluster '
          "or host:port of the cluster's head (GCS), such as head:6379"),
         ("model.source=gpt2", 'spec.model.source: "gpt2" is not a model source; use tiny, '

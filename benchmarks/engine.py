@@ -12,9 +12,8 @@ cache. In turns with a pass are measured:
 - `reading`: reading those keys and values from memory once.
 
 The rest of a pass is normalisation, rotation, activation functions, copies and Python. Column
-`limit` is the share of a pass that `matrices` and `reading` take: what an engine without
-any other work would need. `GFLOP/s`: of the products in a pass, of `matrices`, and of a square
-matrix of 1024. `ratio`: `torch` over `pass`.
+`limit`: what `matrices` and `reading` take, as a share of a pass. `GFLOP/s`: of the products in a
+pass, of `matrices`, and of a square matrix of 1024. `ratio`: `torch` over `pass`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The compiler keeps sums that are numbers in registers, but not those that are elements of an array:
 a product written as a loop in Python reads and writes its sums for every term, and reaches less
 than half of the speed of torch's matrix products. So this part is written for LLVM (Numba's
-`intrinsic`). `benchmarks/kernels.py` shows what it is worth.
+`intrinsic`). `benchmarks/compiled_update.py` shows what it is worth.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ SIZE = 4
 """Bytes of a number."""
 
 
-class Rows:
-    """The addresses of a matrix in generated code."""
+class Matrix:
+    """Where the numbers of a matrix are, in generated code."""
 
     def __init__(self, context: Any, builder: ir.IRBuilder, kind: Any, array: ir.Value) -> None:
         self._builder = builder
         matrix = context.make_array(kind)(context, builder, array)
         self._data = builder.bitcast(matrix.data, ir.IntType(8).as_pointer())
         self._strides = cgutils.unpack_tuple(builder, matrix.strides)
-        self.rows = cgutils.unpack_tuple(builder, matrix.shape)[0]
+        self.height = cgutils.unpack_tuple(builder, matrix.shape)[0]
 
     def at(self, row: ir.Value, column: ir.Value, kind: ir.Type) -> ir.Value:
         """Pointer to what begins at a place."""
@@ -66,7 +66,7 @@ def tile(rows: int, vectors: int) -> Any:
 
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, values: Any) -> ir.Value:
             *matrices, add = zip(signature.args, values, strict=True)
-            a_IT, b_TJ, c_IJ = (Rows(context, builder, *matrix) for matrix in matrices)
+            a_IT, b_TJ, c_IJ = (Matrix(context, builder, *one) for one in matrices)
             adding = context.cast(builder, add[1], add[0], types.boolean)
             multiply_add = cgutils.get_or_insert_function(
                 builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), f"llvm.fma.v{LANES}f32"
@@ -77,7 +77,7 @@ def tile(rows: int, vectors: int) -> Any:
             for i, j, total in sums:
                 there = builder.load(c_IJ.vector(OFFSET(i), j), align=SIZE)
                 builder.store(builder.select(adding, there, NOTHING), total)
-            with cgutils.for_range(builder, b_TJ.rows) as loop:
+            with cgutils.for_range(builder, b_TJ.height) as loop:
                 row = [builder.load(b_TJ.vector(loop.index, j), align=SIZE) for j in range(vectors)]
                 factors = [a_IT.number(OFFSET(i), loop.index) for i in range(rows)]
                 for i, j, total in sums:

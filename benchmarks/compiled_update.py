@@ -1,6 +1,6 @@
 """What compiled functions are worth in an update on CPU: passes with gradients, with and without.
 
-    python benchmarks/kernels.py --out benchmarks/results/kernels.json
+    python benchmarks/compiled_update.py --out benchmarks/results/compiled_update.json
 
 One thread, as in a worker; 2,048 tokens in episodes of different lengths. The first row is the
 product's. In the others, torch computes a part of it: attention (`model/kernels/attention.py`), for
@@ -47,7 +47,7 @@ WAYS: Mapping[str, tuple[ModuleType, ...]] = {
 
 @click.command()
 @click.option("--repeats", default=9, show_default=True)
-@click.option("--out", default="benchmarks/results/kernels.json", show_default=True)
+@click.option("--out", default="benchmarks/results/compiled_update.json", show_default=True)
 def main(repeats: int, out: str) -> None:
     """Measure, print a table and write JSON."""
     torch.set_num_threads(1)

@@ -21,13 +21,11 @@ def distribution(
     """Log-probabilities [B, V] of the sampled distribution: restricted to the token ids in
     `allowed`, divided by the temperature, cut to the nucleus.
 
-    Temperature 0 is treated as 1; the caller takes the most likely token. Rows beyond
-    `len(sampling)` are padding."""
+    Temperature 0 is treated as 1; the caller takes the most likely token."""
     logits_BV = logits_BV.float()
     temperatures = [s.temperature or 1.0 for s in sampling]
     if any(t != 1.0 for t in temperatures):
-        padding = [1.0] * (len(logits_BV) - len(temperatures))
-        logits_BV = logits_BV / logits_BV.new_tensor(temperatures + padding)[:, None]
+        logits_BV = logits_BV / logits_BV.new_tensor(temperatures)[:, None]
     restricted = [(row, ids) for row, ids in enumerate(allowed) if ids is not None]
     if restricted:
         rows = np.repeat([row for row, _ in restricted], [len(ids) for _, ids in restricted])

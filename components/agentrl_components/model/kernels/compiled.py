@@ -2,7 +2,7 @@
 
 A call of torch takes microseconds, whatever it computes, and reads and writes whole arrays. One
 pass of a small model makes hundreds of them, which together take as long as its matrix products.
-`benchmarks/engine.py` and `benchmarks/ablations.py` show what the compiled functions are worth.
+`benchmarks/engine.py` and `benchmarks/compiled_update.py` show what the functions are worth.
 """
 
 from __future__ import annotations
@@ -43,20 +43,17 @@ def use_shipped_code(shipped: str | None, used: str | None) -> None:
 use_shipped_code(os.environ.get(SHIPPED), os.environ.get("NUMBA_CACHE_DIR"))
 
 
-def compiled(
-    fastmath: frozenset[str], signature: str | None = None
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def compiled(fastmath: frozenset[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorator: compile a function at its first call, and keep the machine code on disk, beside
-    the module or in the user's cache, if one of them can be written. With a `signature` it is
-    compiled at once, and only for these types."""
+    the module or in the user's cache, if one of them can be written."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         options = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
         result: Callable[P, R]
         try:
-            result = njit(signature, cache=True, **options)(function)
+            result = njit(cache=True, **options)(function)
         except RuntimeError:  # no folder for the machine code
-            result = njit(signature, **options)(function)
+            result = njit(**options)(function)
         return result
 
     return decorate

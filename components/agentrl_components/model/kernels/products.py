@@ -17,7 +17,7 @@ from agentrl_components.model.kernels.tiles import tile
 FOUR, ONE, HALF, QUARTER = tile(4, 2), tile(1, 8), tile(1, 4), tile(1, 2)
 
 
-@compiled(FUSED, "void(float32[:, :], float32[:, :], float32[:, :], boolean)")
+@compiled(FUSED)
 def multiply(
     a_IT: NDArray[np.float32], b_TJ: NDArray[np.float32], c_IJ: NDArray[np.float32], add: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""The sizes of a model from its config.json, whichever implementation computes it.
+"""The sizes of a model, whichever implementation computes it.
 
 Torch is imported only for a model that the built-in decoder does not have."""
 
@@ -7,8 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentrl_components.errors import ArchitectureError, ModelError
-from agentrl_components.model.architecture import Architecture, read
-from agentrl_components.spec.fields.model import Implementation
+from agentrl_components.model.architecture import Architecture, Rope, read
+from agentrl_components.spec.fields.model import Implementation, Tiny
 
 
 def read_shape(folder: Path, implementation: Implementation) -> Architecture:
@@ -32,3 +32,24 @@ def read_shape(folder: Path, implementation: Implementation) -> Architecture:
             "installed; install agentrl[train]"
         ) from error
     return counted(folder)
+
+
+def tiny_shape(tiny: Tiny, vocabulary: int) -> Architecture:
+    """The architecture that `model.sources.make_tiny` writes."""
+    return Architecture(
+        family="llama",
+        vocabulary=vocabulary,
+        hidden=tiny.hidden,
+        intermediate=tiny.intermediate,
+        layers=tiny.layers,
+        heads=tiny.heads,
+        kv_heads=tiny.kv_heads,
+        head_width=tiny.hidden // tiny.heads,
+        eps=1e-6,
+        rope=Rope(),
+        tied=True,
+        qkv_bias=False,
+        out_bias=False,
+        mlp_bias=False,
+        normed=False,
+    )

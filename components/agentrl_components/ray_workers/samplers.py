@@ -64,6 +64,7 @@ class RaySamplers:
         """Samplers that an earlier driver had left."""
         self.actors = [actor or self._start(place) for place, actor in enumerate(left)]
         self.opened = False
+        """Whether `open` has returned."""
         self._opening = [actor.open.remote() for actor in self.actors]
 
     def open(self) -> Self:

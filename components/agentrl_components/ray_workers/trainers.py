@@ -75,14 +75,14 @@ class RayTrainers:
     def open(self) -> Self:
         """Wait until each rank has its shard of the model in the folder. Ends the ranks and raises
         `ModelError` if the model cannot be opened, and `WorkersLostError` if a rank dies."""
-        with ExitStack() as opened:
-            opened.callback(self.close)
+        with ExitStack() as failed:
+            failed.callback(self.close)
             if not self.taken_over:
                 (address,) = results([self._actors[0].meeting_point.remote()])
                 self._all("join", address)
             self._all("open_models")
             self.shards = self._shards()
-            opened.pop_all()
+            failed.pop_all()
         return self
 
     def differentiate(self, objective: Objective, examples: Sequence[Example]) -> Sums:

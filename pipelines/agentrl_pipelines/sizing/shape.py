@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentrl_components.errors import ModelError
-from agentrl_components.model.architecture import Architecture, Rope
-from agentrl_components.model.shape import read_shape
+from agentrl_components.model.architecture import Architecture
+from agentrl_components.model.shape import read_shape, tiny_shape
 from agentrl_components.spec import Model
 
 TINY_VOCABULARY = 512
@@ -24,7 +24,7 @@ def shape_of(model: Model, config: Path | None = None) -> Architecture:
     if config is not None:
         return read_shape(config, model.implementation)
     if scheme == "tiny":
-        return _tiny(model)
+        return tiny_shape(model.tiny, TINY_VOCABULARY)
     if scheme == "file":
         return read_shape(Path(rest), model.implementation)
     if scheme == "hf":
@@ -61,25 +61,3 @@ def _download(model: Model, name: str) -> Path:
             f"{model.source}: config.json cannot be downloaded; give a folder that has it with "
             f"--config: {failed or error}"
         ) from error
-
-
-def _tiny(model: Model) -> Architecture:
-    """The architecture that `model.sources.make_tiny` creates."""
-    tiny = model.tiny
-    return Architecture(
-        family="llama",
-        vocabulary=TINY_VOCABULARY,
-        hidden=tiny.hidden,
-        intermediate=tiny.intermediate,
-        layers=tiny.layers,
-        heads=tiny.heads,
-        kv_heads=tiny.kv_heads,
-        head_width=tiny.hidden // tiny.heads,
-        eps=1e-6,
-        rope=Rope(),
-        tied=True,
-        qkv_bias=False,
-        out_bias=False,
-        mlp_bias=False,
-        normed=False,
-    )

@@ -7,33 +7,18 @@ import torch
 
 from agentrl_components.engines.torch_engine.reply import Session
 from agentrl_components.engines.torch_engine.slot_passes import SlotPasses
-from agentrl_components.model.architecture import Architecture, Rope
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.packed_attention import PackedCausal
+from agentrl_components.model.shape import tiny_shape
+from agentrl_components.spec.fields.model import Tiny
 
-SHAPE = Architecture(
-    family="llama",
-    vocabulary=8,
-    hidden=8,
-    intermediate=8,
-    layers=1,
-    heads=2,
-    kv_heads=1,
-    head_width=4,
-    eps=1e-6,
-    rope=Rope(),
-    tied=True,
-    qkv_bias=False,
-    out_bias=False,
-    mlp_bias=False,
-    normed=False,
-)
-"""Any: machine code depends on the types of arrays, not on their sizes."""
+VOCABULARY = 8
 
 
 def main() -> None:
-    """Sample from a model, and compute its gradients."""
-    decoder = Decoder(SHAPE)
+    """Sample from a model, and compute its gradients. Machine code depends on the types of arrays,
+    not on their sizes, so that of a tiny model serves all."""
+    decoder = Decoder(tiny_shape(Tiny(), VOCABULARY))
     decoder.initialise(torch.Generator().manual_seed(0))
     with torch.inference_mode():
         SlotPasses(decoder).logits([[1, 2, 3]], [Session(0)])

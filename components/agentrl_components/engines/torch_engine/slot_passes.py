@@ -55,7 +55,7 @@ class SlotPasses:
             copies=(rows.rows_B[rows.repeats_C], slots_B[rows.repeats_C]),
         )
         self._cache.fit(batch.slots, batch.tokens)
-        ids_N = self._tensor(np.concatenate(fresh).astype(np.int64))
+        ids_N = self._tensor(np.concatenate(fresh, dtype=np.int64))
         logits_RV = self._distinct_logits(ids_N, batch)
         if not len(rows.repeats_C):
             return logits_RV

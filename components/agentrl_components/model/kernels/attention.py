@@ -16,13 +16,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from agentrl_components.model.kernels.compiled import FUSED, compiled
+from agentrl_components.model.kernels.compiled import FUSED, Floats, Integers, compiled
 from agentrl_components.model.kernels.layers import dot, exponentiate
 from agentrl_components.model.kernels.products import multiply
 from agentrl_components.model.kernels.softmax import softmax, whole_vectors
 
-Floats = NDArray[np.float32]
-Integers = NDArray[np.int64]
 TILE = 32
 
 

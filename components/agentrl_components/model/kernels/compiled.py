@@ -13,13 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 SHIPPED = "AGENTRL_MACHINE_CODE"
 """Environment variable: the folder with the machine code that an image ships."""
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
 FUSED = frozenset({"contract"})
 """A product and a sum may be rounded once. The order of operations stays as it is written."""
 REORDERED = frozenset({"contract", "reassoc", "nsz"})

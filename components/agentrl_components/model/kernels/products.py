@@ -12,9 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentrl_components.model.kernels.compiled import FUSED, compiled
-from agentrl_components.model.kernels.tiles import tile
+from agentrl_components.model.kernels.tiles import LANES, tile
 
-FOUR, ONE, HALF, QUARTER = tile(4, 2), tile(1, 8), tile(1, 4), tile(1, 2)
+ROWS, COLUMNS = 4, 2 * LANES
+"""Of the largest tile."""
+LARGEST = tile(ROWS, 2)
+EIGHT, FOUR, TWO = tile(1, 8), tile(1, 4), tile(1, 2)
+"""Vectors of a single row."""
 
 
 @compiled(FUSED)
@@ -24,25 +28,25 @@ def multiply(
     """Set `c_IJ` to the product of `a_IT` and `b_TJ`, or `add` it to what is there. Rows of `b_TJ`
     and `c_IJ` are contiguous.
 
-    Fastest where the rows are a multiple of 4 and the columns of 16. A single row reads whole rows
-    of `b_TJ`, as the processor fetches memory ahead."""
+    Fastest where the rows are a multiple of `ROWS` and the columns of `COLUMNS`. A single row reads
+    whole rows of `b_TJ`, as the processor fetches memory ahead."""
     rows, columns = c_IJ.shape
-    whole = columns - columns % 16
-    fours = rows - rows % 4
-    # The rows of a few columns: those of `b_TJ` stay in the processor's first cache.
-    for j in range(0, whole, 16):
-        for i in range(0, fours, 4):
-            FOUR(a_IT[i:], b_TJ[:, j:], c_IJ[i:, j:], add)
-    for i in range(fours, rows):
+    whole = columns - columns % COLUMNS
+    tiled = rows - rows % ROWS
+    # All rows of a few columns: these columns of `b_TJ` stay in the processor's first cache.
+    for j in range(0, whole, COLUMNS):
+        for i in range(0, tiled, ROWS):
+            LARGEST(a_IT[i:], b_TJ[:, j:], c_IJ[i:, j:], add)
+    for i in range(tiled, rows):
         j = 0
-        while j + 64 <= whole:
-            ONE(a_IT[i:], b_TJ[:, j:], c_IJ[i:, j:], add)
-            j += 64
-        while j + 32 <= whole:
-            HALF(a_IT[i:], b_TJ[:, j:], c_IJ[i:, j:], add)
-            j += 32
+        while j + 8 * LANES <= whole:
+            EIGHT(a_IT[i:], b_TJ[:, j:], c_IJ[i:, j:], add)
+            j += 8 * LANES
+        while j + 4 * LANES <= whole:
+            FOUR(a_IT[i:], b_TJ[:, j:], c_IJ[i:, j:], add)
+            j += 4 * LANES
         if j < whole:
-            QUARTER(a_IT[i:], b_TJ[:, j:], c_IJ[i:, j:], add)
+            TWO(a_IT[i:], b_TJ[:, j:], c_IJ[i:, j:], add)
     for j in range(whole, columns):
         for i in range(rows):
             total = c_IJ[i, j] if add else np.float32(0)

@@ -24,7 +24,7 @@ SIZE = 4
 
 
 class Matrix:
-    """Where the numbers of a matrix are, in generated code."""
+    """The addresses of the elements of a matrix, in generated code."""
 
     def __init__(self, context: Any, builder: ir.IRBuilder, kind: Any, array: ir.Value) -> None:
         self._builder = builder

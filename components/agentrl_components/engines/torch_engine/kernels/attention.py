@@ -13,16 +13,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agentrl_components.engines.torch_engine.kv_cache import BLOCK
-from agentrl_components.model.kernels.compiled import FUSED, compiled
+from agentrl_components.model.kernels.compiled import FUSED, Floats, Integers, compiled
 from agentrl_components.model.kernels.layers import rotate
 from agentrl_components.model.kernels.products import multiply
 from agentrl_components.model.kernels.softmax import softmax, whole_vectors
-
-Floats = NDArray[np.float32]
-Integers = NDArray[np.int64]
 
 
 class Tokens(NamedTuple):

@@ -16,20 +16,18 @@ import numpy as np
 
 from agentrl_components.engines.torch_engine.kernels.attention import (
     Cached,
-    Floats,
-    Integers,
     Tokens,
     attend,
     write,
 )
 from agentrl_components.engines.torch_engine.kernels.linear import (
-    STEP,
     Panels,
     outputs,
     project,
 )
-from agentrl_components.model.kernels.compiled import FUSED, compiled
+from agentrl_components.model.kernels.compiled import FUSED, Floats, Integers, compiled
 from agentrl_components.model.kernels.layers import apply_gate, normalise
+from agentrl_components.model.kernels.products import ROWS
 
 BLOCK = 64
 """Tokens of a block."""
@@ -55,8 +53,8 @@ class LayerWeights(NamedTuple):
 
 @compiled(FUSED)
 def steps(rows: int) -> int:
-    """Rows of products, which are computed by `STEP`. Those after `rows` are not used."""
-    return (rows + STEP - 1) // STEP * STEP
+    """Rows of products, which are computed by `ROWS`. Those after `rows` are not used."""
+    return (rows + ROWS - 1) // ROWS * ROWS
 
 
 @compiled(FUSED)

@@ -5,7 +5,7 @@ kernel reads in order, which a pass of few tokens does not repay. Here the copy 
 passes with the same weights. Every output is a sum in the order of the inputs that depends on
 nothing but its own row.
 
-Legend: M rows, a multiple of `STEP`, E inputs, F outputs, J = `COLUMNS` outputs of a panel, P
+Legend: M rows, a multiple of `ROWS`, E inputs, F outputs, J = `COLUMNS` outputs of a panel, P
 panels, 1E the bias and the inputs.
 """
 
@@ -17,10 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from agentrl_components.model.kernels.compiled import FUSED, compiled
-from agentrl_components.model.kernels.tiles import LANES, tile
-
-STEP, COLUMNS = 4, 2 * LANES
-MULTIPLY = tile(STEP, 2)
+from agentrl_components.model.kernels.products import COLUMNS, LARGEST, ROWS
 
 Panels = NDArray[np.float32]
 """The parameters of a linear layer [P, 1E, J]: of `COLUMNS` outputs each, the biases and then the
@@ -57,8 +54,8 @@ def outputs(linear: Panels) -> int:
 def project(x_ME: NDArray[np.float32], linear: Panels, out_MF: NDArray[np.float32]) -> None:
     """Set the first rows of `out_MF` to the layer's outputs for `x_ME`."""
     for panel in range(len(linear)):
-        for m in range(0, len(x_ME), STEP):
-            for i in range(STEP):
+        for m in range(0, len(x_ME), ROWS):
+            for i in range(ROWS):
                 for j in range(COLUMNS):
                     out_MF[m + i, panel * COLUMNS + j] = linear[panel, 0, j]
-            MULTIPLY(x_ME[m:], linear[panel, 1:], out_MF[m:, panel * COLUMNS :], True)
+            LARGEST(x_ME[m:], linear[panel, 1:], out_MF[m:, panel * COLUMNS :], True)

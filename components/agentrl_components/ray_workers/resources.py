@@ -20,8 +20,8 @@ class Reservation:
     memory: int
     """Bytes. 0: none is reserved."""
     group: str = ""
-    """The worker group of the run's own cluster: each of its pods is for one actor. Empty: the
-    cluster has no such groups."""
+    """The worker group of the run's own cluster, whose nodes have as many of this resource as they
+    are for actors. Empty: the cluster has no such groups."""
 
     def options(self) -> dict[str, Any]:
         """As arguments of Ray's `options`."""
@@ -51,7 +51,7 @@ class Reservations:
 
     @property
     def own_cluster(self) -> bool:
-        """Whether the cluster is the run's own, with a node for each actor."""
+        """Whether the cluster is the run's own, with nodes for exactly these actors."""
         return bool(self.trainer.group)
 
     def check(self, available: Mapping[str, float]) -> None:
@@ -99,5 +99,5 @@ def reservations(compute: Compute) -> Reservations:
 
 
 def _node(cpu: str, gpus: int, group: str) -> Reservation:
-    """A whole node of the run's own cluster, whose pod limits the memory."""
+    """A place on a node of the run's own cluster, whose pod limits the memory."""
     return Reservation(cpus=float(whole_cpus(cpu)), gpus=gpus, memory=0, group=group)

@@ -59,15 +59,22 @@ async def read_ray_cluster(
             raise
         return Unknown(message=str(error))
     metadata = body["metadata"]
-    groups = {one["groupName"]: one["replicas"] for one in body["spec"]["workerGroupSpecs"]}
-    ready = Counter(pod.part for pod in pods if pod.ready and not pod.ended)
+    groups = body["spec"]["workerGroupSpecs"]
+    per_pod = {one["groupName"]: ray_cluster.actors_per_pod(one) for one in groups}
+    pods_wanted = {one["groupName"]: one["replicas"] for one in groups}
+    pods_ready = Counter(pod.part for pod in pods if pod.ready and not pod.ended)
     return RayCluster(
         manifest=metadata.get("annotations", {}).get(FINGERPRINT, ""),
         deleting="deletionTimestamp" in metadata,
-        wanted={ray_cluster.HEAD: 1, **groups},
-        ready=ready,
+        wanted={ray_cluster.HEAD: 1, **_actors(pods_wanted, per_pod)},
+        ready=_actors(pods_ready, per_pod),
         problem=problem_summary(pods),
     )
+
+
+def _actors(pods: Mapping[str, int], per_pod: Mapping[str, int]) -> dict[str, int]:
+    """Actors by group. The head is in no group and counts as one."""
+    return {group: count * per_pod.get(group, 1) for group, count in pods.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

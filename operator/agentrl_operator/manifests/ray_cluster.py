@@ -1,4 +1,4 @@
-"""The RayCluster of a run (KubeRay, `ray.io/v1`): a head, and a pod for each trainer and sampler.
+"""The RayCluster of a run (KubeRay, `ray.io/v1`): a head, and pods for trainers and for samplers.
 
 The stages are its drivers: they join it with a Ray node of their own. The pods comply with the
 `restricted` Pod Security Standard. The run owns the RayCluster, and the RayCluster its pods, so
@@ -7,12 +7,13 @@ Kubernetes deletes all of them with the run.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from agentrl_components.spec import AgentRLRun, Compute, Samplers, Trainers
-from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, whole_cpus
+from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, multiplied, whole_cpus
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
 from agentrl_operator.manifests.environment_server import USER
@@ -49,19 +50,30 @@ COMMON = {"disable-usage-stats": "true", "dashboard-agent-listen-port": HEALTH_P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerGroup:
-    """A group of pods, each of which holds one actor."""
+    """A group of equal pods, each of which holds `actors` trainers or samplers."""
 
     name: str
-    count: int
+    pods: int
+    actors: int
+    """Actors in each pod."""
     cpu: str
+    """CPU of each actor."""
     memory: str
+    """Memory of each actor."""
     gpus: int
+    """GPUs of each actor."""
 
     @property
     def requests(self) -> dict[str, str]:
         """What a pod requests."""
-        gpus = {GPU_RESOURCE: str(self.gpus)} if self.gpus else {}
-        return {"cpu": self.cpu, "memory": self.memory} | gpus
+        gpus = {GPU_RESOURCE: str(self.gpus * self.actors)} if self.gpus else {}
+        each = {"cpu": self.cpu, "memory": self.memory}
+        return {name: multiplied(one, self.actors) for name, one in each.items()} | gpus
+
+    @property
+    def ray_resources(self) -> dict[str, int]:
+        """The resource of a pod's Ray node of which each actor takes one."""
+        return {self.name: self.actors}
 
 
 def worker_groups(compute: Compute) -> tuple[WorkerGroup, ...]:
@@ -71,9 +83,22 @@ def worker_groups(compute: Compute) -> tuple[WorkerGroup, ...]:
         SAMPLERS: compute.samplers or Samplers(),
     }
     return tuple(
-        WorkerGroup(name=name, count=one.count, cpu=one.cpu, memory=one.memory, gpus=one.gpus)
+        WorkerGroup(
+            name=name,
+            pods=one.count // one.per_pod,
+            actors=one.per_pod,
+            cpu=one.cpu,
+            memory=one.memory,
+            gpus=one.gpus,
+        )
         for name, one in groups.items()
     )
+
+
+def actors_per_pod(group: Manifest) -> int:
+    """Actors in each pod of an entry of `workerGroupSpecs` that `manifest` returned."""
+    resources = json.loads(group["rayStartParams"]["resources"].strip("'"))
+    return int(resources[group["groupName"]])
 
 
 def is_wanted(run: AgentRLRun) -> bool:
@@ -131,9 +156,9 @@ def _spec(
     groups = [
         {
             "groupName": one.name,
-            "replicas": one.count,
-            "minReplicas": one.count,
-            "maxReplicas": one.count,
+            "replicas": one.pods,
+            "minReplicas": one.pods,
+            "maxReplicas": one.pods,
             "rayStartParams": _worker_params(one),
             "template": template(one.name, one.requests),
         }
@@ -149,9 +174,9 @@ def _spec(
 
 def _worker_params(group: WorkerGroup) -> dict[str, str]:
     return {
-        "num-cpus": str(whole_cpus(group.cpu)),
-        "num-gpus": str(group.gpus),
-        "resources": f"'{{\"{group.name}\": 1}}'",  # quoted for the shell that KubeRay runs
+        "num-cpus": str(whole_cpus(group.cpu) * group.actors),
+        "num-gpus": str(group.gpus * group.actors),
+        "resources": f"'{json.dumps(group.ray_resources)}'",  # quoted for KubeRay's shell
         **COMMON,
     }
 

@@ -109,7 +109,7 @@ def _ray_pod_sets(run: AgentRLRun) -> list[Manifest]:
         return []
     compute = run.spec.compute
     head = (ray_cluster.HEAD, 1, ray_cluster.HEAD_REQUESTS)
-    groups = [(one.name, one.count, one.requests) for one in ray_cluster.worker_groups(compute)]
+    groups = [(one.name, one.pods, one.requests) for one in ray_cluster.worker_groups(compute)]
     return [
         _pod_set(ray_cluster.pod_set(group), count, requests, _constraints(compute))
         for group, count, requests in (head, *groups)

@@ -41,9 +41,9 @@ class RayCluster:
     deleting: bool
     """Whether it is being deleted."""
     wanted: Mapping[str, int]
-    """Pods by group; `head` is one of the groups."""
+    """Trainers and samplers by group, and the head, which counts as one."""
     ready: Mapping[str, int]
-    """Ready pods by group."""
+    """Those of them whose pod is ready, by group."""
     problem: str = ""
     """Why pods cannot start."""
 
@@ -56,7 +56,7 @@ class RayCluster:
 
     @property
     def workers(self) -> str:
-        """The ready pods of each group, as text: `trainers 2/2, samplers 1/2`."""
+        """The trainers and samplers in ready pods, as text: `trainers 2/2, samplers 1/2`."""
         groups = {name: count for name, count in self.wanted.items() if name != ray_cluster.HEAD}
         return ", ".join(f"{name} {self.ready.get(name, 0)}/{n}" for name, n in groups.items())
 

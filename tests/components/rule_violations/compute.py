@@ -49,6 +49,16 @@ VIOLATIONS: list[Violation] = [
         ["spec.compute.samplers.gpus"],
     ),
     (
+        "pods_are_full",
+        ("compute={ray: cluster, trainers: {count: 6, perPod: 4}}",),
+        ["spec.compute.trainers.perPod"],
+    ),
+    (
+        "pods_are_full",
+        ("compute={ray: cluster, samplers: {count: 2, perPod: 4}}",),
+        ["spec.compute.samplers.perPod"],
+    ),
+    (
         "tensor_parallel_divides_heads",
         (
             "compute={ray: embedded, samplers: {gpus: 2, tensorParallel: 2}}",

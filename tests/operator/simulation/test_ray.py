@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from queued_world import KUEUE_EVENTS, PLATFORM, QueuedWorld
 from world import EVENTS, World
 
-RAY = {"ray": "cluster", "trainers": {"count": 2}, "samplers": {"count": 3}}
+RAY = {"ray": "cluster", "trainers": {"count": 4, "perPod": 2}, "samplers": {"count": 3}}
 RAY_EVENTS = ("pods gone", "pods ready", "ray cluster deleted", ("kuberay", "delete_ray_cluster"))
 
 
@@ -109,11 +109,11 @@ def test_the_cluster_is_complete_before_the_first_phase_and_stays_over_the_phase
         await world.reconcile(3)
         (made,) = world.rays
         assert world.kfp.submitted == []
-        assert world.status["ray"]["workers"] == "trainers 0/2, samplers 0/3"
+        assert world.status["ray"]["workers"] == "trainers 0/4, samplers 0/3"
         assert world.conditions()["RayClusterReady"] == ("False", "Starting")
         assert world.conditions()["Progressing"] == ("True", "RayStarting")
         assert world.status["message"] == (
-            "waiting for the Ray cluster: trainers 0/2, samplers 0/3; head: ImagePullBackOff; "
+            "waiting for the Ray cluster: trainers 0/4, samplers 0/3; head: ImagePullBackOff; "
             "trainers: ImagePullBackOff; samplers: ImagePullBackOff"
         )
         world.cluster.kuberay.ready = True
@@ -121,7 +121,7 @@ def test_the_cluster_is_complete_before_the_first_phase_and_stays_over_the_phase
         assert world.conditions()["RayClusterReady"] == ("True", "Ready")
         assert world.status["ray"] == {
             "cluster": "demo-6a1b2c3d-ray",
-            "workers": "trainers 2/2, samplers 3/3",
+            "workers": "trainers 4/4, samplers 3/3",
             "dashboardUrl": "http://demo-6a1b2c3d-ray-head-svc.kubeflow.svc:8265",
             "metricsUrl": "http://demo-6a1b2c3d-ray-head-svc.kubeflow.svc:8080",
         }

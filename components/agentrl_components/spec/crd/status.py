@@ -135,7 +135,7 @@ COLUMNS: tuple[dict[str, Any], ...] = (
     _column("Iteration", ".status.iteration", "integer", "Finished iterations."),
     _column("Success", ".status.success", "string", "Success on held-out tasks."),
     _column("Age", ".metadata.creationTimestamp", "date", "Time since creation."),
-    _column("Ray", ".status.ray.workers", "string", "Ready pods of the Ray cluster.", True),
+    _column("Ray", ".status.ray.workers", "string", "Trainers and samplers in ready pods.", True),
     _column("KFP run", ".status.kfpRun", "string", "ID of the KFP run of the current phase.", True),
     _column("MLflow", ".status.mlflowUrl", "string", "URL of the MLflow run.", True),
     _column("Message", ".status.message", "string", "Current activity or the last error.", True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from decimal import Decimal
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
@@ -24,6 +25,12 @@ def quantity_value(quantity: str) -> float:
     """The number that a quantity stands for: 512.0 for 0.5Ki."""
     number = quantity.rstrip("mkKMGTi")
     return float(number) * _FACTORS.get(quantity[len(number) :], 1.0)
+
+
+def multiplied(quantity: str, factor: int) -> str:
+    """The quantity for `factor` times as much, with the same suffix: 3.0Gi for 1.5Gi and 2."""
+    number = quantity.rstrip("mkKMGTi")
+    return f"{Decimal(number) * factor}{quantity[len(number) :]}"
 
 
 def whole_cpus(quantity: str) -> int:
@@ -83,9 +90,14 @@ class Trainers(SpecModel):
     gpus: int = Field(default=0, ge=0, le=1)
     """GPUs of each rank. 0: ranks compute on the CPU."""
     cpu: Quantity = "1"
-    """CPU that each rank reserves on Ray. With `ray: cluster`, the CPU request of its pod."""
+    """CPU that each rank reserves on Ray. With `ray: cluster`, its pod requests as much for each
+    rank."""
     memory: Quantity = "2Gi"
-    """Memory that each rank reserves on Ray. With `ray: cluster`, request and limit of its pod."""
+    """Memory that each rank reserves on Ray. With `ray: cluster`, request and limit of its pod for
+    each rank."""
+    per_pod: int = Field(default=1, ge=1, le=64)
+    """Ranks in each pod, with `ray: cluster`. Must divide `count`. GPUs of one pod are connected by
+    NVLink where the machine has it; between pods gradients go over the network."""
 
 
 class Samplers(SpecModel):
@@ -96,9 +108,11 @@ class Samplers(SpecModel):
     gpus: int = Field(default=0, ge=0, le=64)
     """GPUs of each sampler: 0, or as many as `tensorParallel`."""
     cpu: Quantity = "1"
-    """CPU request of each sampler's pod, with `ray: cluster`."""
+    """CPU that a pod requests for each sampler, with `ray: cluster`."""
     memory: Quantity = "2Gi"
-    """Memory request and limit of each sampler's pod, with `ray: cluster`."""
+    """Memory request and limit of a pod for each sampler, with `ray: cluster`."""
+    per_pod: int = Field(default=1, ge=1, le=64)
+    """Samplers in each pod, with `ray: cluster`. Must divide `count`."""
     tensor_parallel: int = Field(default=1, ge=1, le=64)
     """Devices over which an engine splits each layer (vLLM only). Must divide the model's heads."""
     memory_share: float = Field(default=0.85, gt=0, le=1)
@@ -119,8 +133,7 @@ class Compute(SpecModel):
     """Where trainers and samplers run as Ray actors. None: without Ray, in `workers` processes of
     this machine. `embedded`: a Ray that the run starts for itself on its machine. `host:port`: an
     existing Ray cluster, by the address of its head (GCS). `cluster`: one of the run's own on
-    Kubernetes, which the operator creates by KubeRay, with a pod for each trainer and each
-    sampler."""
+    Kubernetes, which the operator creates by KubeRay, with pods for trainers and for samplers."""
     trainers: Trainers | None = None
     """Ranks of the update. Needs `ray`. None: the defaults, if `ray` is set."""
     samplers: Samplers | None = None

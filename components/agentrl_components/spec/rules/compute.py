@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 
@@ -159,6 +160,26 @@ def sampler_gpus_are_its_tensor_parallel_size(spec: RunSpec) -> Iterator[Mistake
 
 @rule(
     "compute",
+    cel="(!has(self.compute.trainers)"
+    " || self.compute.trainers.count % self.compute.trainers.perPod == 0)"
+    " && (!has(self.compute.samplers)"
+    " || self.compute.samplers.count % self.compute.samplers.perPod == 0)",
+)
+def pods_are_full(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.trainers.perPod must divide trainers.count, and samplers.perPod samplers.count."""
+    groups = {TRAINERS: spec.compute.trainers, SAMPLERS: spec.compute.samplers}
+    for name, group in groups.items():
+        if group and group.count % group.per_pod:
+            sizes = [str(n) for n in range(1, min(group.count, 64) + 1) if group.count % n == 0]
+            yield Mistake(
+                field=f"spec.compute.{name}.perPod",
+                reason=f"{group.per_pod} does not divide {name}.count, {group.count}",
+                fix=f"set it to one of {', '.join(sizes)}, or change count",
+            )
+
+
+@rule(
+    "compute",
     "model.source",
     "model.tiny.heads",
     cel="!has(self.compute.samplers) || self.model.source != 'tiny'"
@@ -207,6 +228,7 @@ RULES: tuple[Rule, ...] = (
     interrupt_needs_streaming,
     tensor_parallel_needs_vllm,
     sampler_gpus_are_its_tensor_parallel_size,
+    pods_are_full,
     tensor_parallel_divides_heads,
     nccl_hand_over_needs_gpus_and_vllm,
 )

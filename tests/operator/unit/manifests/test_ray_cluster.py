@@ -1,5 +1,8 @@
 """The RayCluster of a run."""
 
+import json
+
+import pytest
 from queued_world import PLATFORM
 from world import UID
 
@@ -38,10 +41,23 @@ BODY = {
 }
 
 
-def made(nodes=None, name="demo"):
-    body = BODY | {"metadata": BODY["metadata"] | {"name": name}}
-    one = resource.read(body | {"metadata": body["metadata"] | {"uid": UID}}, PLATFORM)
+SHARED_PODS = {
+    "trainers": COMPUTE["trainers"] | {"memory": "60.5Gi", "perPod": 4},
+    "samplers": COMPUTE["samplers"] | {"perPod": 2},
+}
+
+
+def read(name="demo", **compute):
+    """The run of the manifest with other fields of `compute`, as the operator has it."""
+    metadata = BODY["metadata"] | {"name": name, "uid": UID}
+    spec = BODY["spec"] | {"compute": COMPUTE | compute}
+    one = resource.read(BODY | {"metadata": metadata, "spec": spec}, PLATFORM)
     assert one.run is not None, one.mistakes
+    return one
+
+
+def made(nodes=None, name="demo", **compute):
+    one = read(name, **compute)
     return ray_cluster.manifest(one, one.run, PLATFORM, nodes or {})
 
 
@@ -74,12 +90,40 @@ def test_each_trainer_and_each_sampler_is_a_pod_with_its_resources():
     assert cluster["spec"]["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
 
 
-def test_nodes_have_the_resources_that_their_actors_reserve():
-    reserved = reservations(Compute.model_validate(COMPUTE))
-    for actor in (reserved.trainer, reserved.sampler):
-        (resource_name,) = actor.options()["resources"]
-        node = groups(made())[resource_name]["rayStartParams"]
-        assert node["resources"] == f"'{{\"{resource_name}\": 1}}'"
+def test_a_pod_of_several_trainers_has_the_resources_of_all():
+    trainers = groups(made(**SHARED_PODS))["trainers"]
+    assert (trainers["replicas"], trainers["minReplicas"], trainers["maxReplicas"]) == (2, 2, 2)
+    assert trainers["template"]["spec"]["containers"][0]["resources"] == {
+        "requests": {"cpu": "6000m", "memory": "242.0Gi", "nvidia.com/gpu": "4"},
+        "limits": {"memory": "242.0Gi", "nvidia.com/gpu": "4"},
+    }
+    started = trainers["rayStartParams"]
+    assert (started["num-cpus"], started["num-gpus"]) == ("8", "4")
+    assert ray_cluster.actors_per_pod(trainers) == 4
+
+
+def test_a_pod_of_several_samplers_has_the_gpus_of_all_engines():
+    samplers = groups(made(**SHARED_PODS))["samplers"]
+    assert samplers["replicas"] == 2
+    assert samplers["rayStartParams"]["num-gpus"] == "4"
+    assert ray_cluster.actors_per_pod(samplers) == 2
+
+
+@pytest.mark.parametrize("compute", [{}, SHARED_PODS])
+def test_nodes_have_the_resources_that_their_actors_reserve(compute):
+    reserved = reservations(Compute.model_validate(COMPUTE | compute))
+    for actor, counts in (
+        (reserved.trainer, reserved.trainers),
+        (reserved.sampler, reserved.samplers),
+    ):
+        options = actor.options()
+        (resource_name,) = options["resources"]
+        group = groups(made(**compute))[resource_name]
+        node, fits = group["rayStartParams"], counts.per_pod
+        assert float(node["num-cpus"]) == fits * options["num_cpus"]
+        assert float(node["num-gpus"]) == fits * options["num_gpus"]
+        assert json.loads(node["resources"].strip("'")) == {resource_name: fits}
+        assert group["replicas"] * fits == counts.count
 
 
 def test_all_pods_use_the_image_and_the_secrets_of_the_stages():
@@ -138,8 +182,8 @@ def test_the_name_leaves_room_for_those_of_kuberays_services():
 
 
 def test_kueue_counts_the_head_and_every_worker():
-    one = resource.read(BODY | {"metadata": BODY["metadata"] | {"uid": UID}}, PLATFORM)
-    pod_sets = workload.manifest(one, parse(BODY))["spec"]["podSets"]
+    one = read()
+    pod_sets = workload.manifest(one, one.run)["spec"]["podSets"]
     assert [(one["name"], one["count"]) for one in pod_sets] == [
         ("train", 1),
         ("ray-head", 1),
@@ -149,3 +193,12 @@ def test_kueue_counts_the_head_and_every_worker():
     ]
     requests = pod_sets[3]["template"]["spec"]["containers"][0]["resources"]["requests"]
     assert requests == {"cpu": "1", "memory": "80Gi", "nvidia.com/gpu": "2"}
+
+
+def test_kueue_counts_pods_of_several_trainers_as_they_are():
+    one = read(**SHARED_PODS)
+    pod_sets = workload.manifest(one, one.run)["spec"]["podSets"]
+    trainers = next(one for one in pod_sets if one["name"] == "ray-trainers")
+    assert trainers["count"] == 2
+    requests = trainers["template"]["spec"]["containers"][0]["resources"]["requests"]
+    assert requests == {"cpu": "6000m", "memory": "242.0Gi", "nvidia.com/gpu": "4"}

@@ -54,14 +54,20 @@ class Place:
         """How many ranks there can be."""
         return 2 if self.cpu else torch.cuda.device_count()
 
-    def spec(self, dtype: str, *, recompute: bool = False, compiled: bool = False) -> RunSpec:
-        """The manifest of a check."""
+    def spec(
+        self, dtype: str, *, recompute: bool = False, compiled: bool = False, pack: int = 4096
+    ) -> RunSpec:
+        """The manifest of a check, whose packs have `pack` tokens at most."""
         return RunSpec.model_validate(
             {
                 "model": {"source": f"file://{self.folder}", "context": 4096, "dtype": dtype},
                 "environments": [{"name": "corridor", "builtin": "corridor"}],
                 "horizon": {"phases": [{"maxTurns": 1, "iterations": 1}]},
-                "update": {"gradientCheckpointing": recompute, "compile": compiled},
+                "update": {
+                    "gradientCheckpointing": recompute,
+                    "compile": compiled,
+                    "microBatchTokens": pack,
+                },
             }
         )
 

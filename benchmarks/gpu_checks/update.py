@@ -32,13 +32,14 @@ def peak_flops() -> float | None:
 
 
 def measure_update(place: Place, tokens: int, *, compiled: bool) -> dict[str, Any]:
-    """Updates of one pack of `tokens` tokens, as episodes of 4,096 tokens; of more than `STORED`
-    tokens with recomputed activations. Recomputed operations do not count as the model's."""
+    """Updates of one pack of `tokens` tokens, as episodes of 4,096 tokens. Of more than `STORED`
+    tokens, as many blocks as the memory demands recompute their activations. Recomputed operations
+    do not count as the model's."""
     if compiled and compiler(place.device) is None:
         raise Skipped("no compiler is installed")
-    longest = 64 if place.cpu else 4096
+    longest, recompute = 64 if place.cpu else 4096, tokens > STORED
     tokens = 256 if place.cpu else tokens
-    spec = place.spec("bfloat16", recompute=tokens > STORED, compiled=compiled)
+    spec = place.spec("bfloat16", recompute=recompute, compiled=compiled, pack=tokens)
     rank = Rank(RankSetup(spec=spec, folder=place.folder, device=place.device, rank=0, ranks=1))
     rank.join(free_address())
     rank.open_models()
@@ -67,6 +68,7 @@ def measure_update(place: Place, tokens: int, *, compiled: bool) -> dict[str, An
         "tokens": tokens,
         "seconds": seconds,
         "tokens_per_second": tokens / fastest,
+        "recomputed_blocks": rank.policy.recomputed,
     }
     if not place.cpu:
         found["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30

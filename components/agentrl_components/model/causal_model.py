@@ -38,8 +38,8 @@ class CausalModel(nn.Module):
     `forward` gives the hidden states that are asked for; `logits` is called separately."""
 
     shape: Architecture
-    checkpointing: bool = False
-    """Recompute each block's activations in the backward pass."""
+    recomputed: int = 0
+    """Blocks, from the first one on, whose activations the backward pass computes again."""
     compiled: bool = False
     """Whether torch.compile computes what is not attention. Set by `compile_parts`."""
     tied_names: frozenset[str] = frozenset()

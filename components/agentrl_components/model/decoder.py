@@ -155,7 +155,7 @@ class Decoder(CausalModel):
         last = len(self.model.layers) - 1
         for i, layer in enumerate(self.model.layers):
             inputs = (x_NE, cos_ND, sin_ND, attend, rows_S if i == last else None)
-            if self.checkpointing and torch.is_grad_enabled():
+            if i < self.recomputed and torch.is_grad_enabled():
                 x_NE = checkpoint(layer, *inputs, use_reentrant=False)
             else:
                 x_NE = layer(*inputs)

@@ -51,8 +51,8 @@ class ForeignModel(CausalModel):
         self._saved_names: dict[str, str] = {}
         self._ties = _ties(self)
         self.tied_names = frozenset(name for name, _ in self._ties)
-        for block in self.blocks():
-            block.forward = _recomputed(block.forward, self)
+        for number, block in enumerate(self.blocks()):
+            block.forward = _recomputed(block.forward, self, number)
 
     @property
     def body(self) -> nn.Module:
@@ -272,11 +272,12 @@ def _parameters(part: nn.Module) -> int:
     return sum(parameter.numel() for parameter in part.parameters())
 
 
-def _recomputed(forward: Callable[..., Any], model: CausalModel) -> Callable[..., Any]:
-    """A block's `forward` that recomputes its activations if `model.checkpointing`."""
+def _recomputed(forward: Callable[..., Any], model: CausalModel, number: int) -> Callable[..., Any]:
+    """The `forward` of block `number`, which recomputes its activations as `model.recomputed`
+    says."""
 
     def run(*inputs: Any, **named: Any) -> Any:
-        if model.checkpointing and torch.is_grad_enabled():
+        if number < model.recomputed and torch.is_grad_enabled():
             return checkpoint(forward, *inputs, use_reentrant=False, **named)
         return forward(*inputs, **named)
 

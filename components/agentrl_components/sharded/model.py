@@ -138,7 +138,6 @@ def _shard(decoder: CausalModel, spec: RunSpec, mesh: DeviceMesh) -> None:
 
 def _finish(decoder: CausalModel, spec: RunSpec) -> None:
     """Set how the decoder is computed. Raises `ModelError` if it cannot be compiled."""
-    decoder.checkpointing = spec.update.gradient_checkpointing
     if spec.update.compile:
         if compiler(decoder.device.type) is None:
             raise ModelError(

@@ -37,6 +37,7 @@ from agentrl_components.sharded.model import (
     rows_of,
 )
 from agentrl_components.sharded.optimizer import ShardedOptimizer
+from agentrl_components.sharded.recomputation import set_recomputed
 from agentrl_components.sharded.rounds import Share
 from agentrl_components.spec import RunSpec
 from agentrl_components.update.logprobs import score, states
@@ -106,6 +107,8 @@ class Rank:
         """This rank's rows of the reference policy's trainable weights."""
         if spec.algorithm.kl.coefficient > 0:
             self._reference = self._copy_of_policy()
+        critics = [] if self.critic is None else [self.critic.decoder]
+        set_recomputed([self.policy, *critics], spec)
 
     def drop_models(self) -> None:
         """Free the memory of the models. `open_models` opens them again."""

@@ -59,7 +59,8 @@ class Worker:
         self.decoder = open_decoder(setup.folder, dtype, device, spec.model.implementation)
         if spec.model.lora is not None:
             lora.add(self.decoder, spec.model.lora, spec.seed)
-        self.decoder.checkpointing = spec.update.gradient_checkpointing
+        if spec.update.gradient_checkpointing:
+            self.decoder.recomputed = self.decoder.shape.layers
         penalised = spec.algorithm.kl.coefficient > 0
         self.policy = FlatParameters(self.decoder, setup.policy, reference=penalised)
         self.critic: Critic | None = None

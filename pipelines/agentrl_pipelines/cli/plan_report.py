@@ -23,6 +23,8 @@ def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
     trained = "" if spec.model.lora is None else f", {_count(plan.size.trainable)} of them trained"
     _print(console, f"{_count(plan.size.total)} parameters{trained}; {_devices(plan)}")
     console.print(_memory(plan))
+    if again := plan.trainer.recomputed:
+        _print(console, f"Activations: {again} of {plan.blocks} blocks compute theirs again.")
     if placed.one_machine:
         _print(
             console,
@@ -87,6 +89,7 @@ def as_json(run: AgentRLRun, plan: Plan) -> dict[str, Any]:
         },
         "trainerBytes": {name: getattr(trainer, name) for name, _ in _TRAINER}
         | {"total": trainer.total},
+        "recomputedBlocks": trainer.recomputed,
         "engineBytes": {
             "weights": engine.weights,
             "workspace": engine.workspace,

@@ -64,6 +64,8 @@ class Estimate:
     layout: Layout
     device: Device
     engine: SamplerMemory
+    recomputed: int
+    """Blocks whose activations the backward pass computes again."""
     assumed: Throughput
 
     def of(self, load: PhaseLoad) -> Duration | None:
@@ -94,7 +96,7 @@ class Estimate:
     def passes(self) -> float:
         """Forward passes that the update of a token costs; a backward pass counts as two."""
         spec = self.spec
-        once = 3 + (1 if spec.update.gradient_checkpointing else 0)
+        once = 3 + self.recomputed / self.shape.layers
         algorithm = spec.algorithm
         models = 2 if algorithm.traits.needs_critic else 1
         # Before the update: log-probabilities of policy and reference policy, and values.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentrl_components.model.architecture import Architecture
+from agentrl_components.sharded.pass_memory import WIDTHS
 from agentrl_components.spec import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
 from agentrl_pipelines.sizing.capacity import capacity_warnings
@@ -14,7 +15,7 @@ from agentrl_pipelines.sizing.layout import MACHINE, Layout, layout
 from agentrl_pipelines.sizing.model_size import ModelSize, model_size
 from agentrl_pipelines.sizing.problems import problems
 from agentrl_pipelines.sizing.sampler_memory import SamplerMemory, sampler_memory
-from agentrl_pipelines.sizing.trainer_memory import WIDTHS, TrainerMemory, trainer_memory
+from agentrl_pipelines.sizing.trainer_memory import TrainerMemory, trainer_memory
 from agentrl_pipelines.sizing.workload import PhaseLoad, phase_loads
 
 
@@ -36,6 +37,8 @@ class Plan:
     size: ModelSize
     layout: Layout
     device: Device
+    blocks: int
+    """Transformer blocks of the model."""
     trainer: TrainerMemory
     engine: SamplerMemory
     phases: tuple[PhasePlan, ...]
@@ -82,7 +85,7 @@ def make_plan(
     placed = layout(spec, device)
     loads = phase_loads(spec, tokens_per_turn)
     size = model_size(shape, spec.model.lora)
-    trainer = trainer_memory(spec, shape, size, placed)
+    trainer = trainer_memory(spec, shape, size, placed, device.memory)
     engine = sampler_memory(spec, shape, size, placed, device, loads)
     estimate = Estimate(
         spec=spec,
@@ -91,6 +94,7 @@ def make_plan(
         layout=placed,
         device=device,
         engine=engine,
+        recomputed=trainer.recomputed,
         assumed=assumed or Throughput(),
     )
     phases = [
@@ -101,6 +105,7 @@ def make_plan(
         size=size,
         layout=placed,
         device=device,
+        blocks=shape.layers,
         trainer=trainer,
         engine=engine,
         phases=tuple(phases),

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentrl_components.model.architecture import Architecture
+from agentrl_components.sharded.pass_memory import WIDTHS
 from agentrl_components.spec import RunSpec
 from agentrl_pipelines.sizing.devices import Device
 from agentrl_pipelines.sizing.layout import Layout
 from agentrl_pipelines.sizing.model_size import ModelSize
-from agentrl_pipelines.sizing.trainer_memory import PROCESS, WIDTHS
+from agentrl_pipelines.sizing.trainer_memory import PROCESS
 from agentrl_pipelines.sizing.workload import PhaseLoad
 
 WORKSPACE = 2 << 30

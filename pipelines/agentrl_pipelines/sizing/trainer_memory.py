@@ -1,7 +1,7 @@
 """Memory of a trainer, by what it is spent on.
 
 Weights, gradients and moments are exact: they follow `update.flat_parameters` and
-`update.optimizer`, or their sharded form. Activations follow the decoder's operations; a test
+`update.optimizer`, or their sharded form. Activations are those of `sharded.pass_memory`; a test
 compares them with what autograd saves. `RESERVE` is an allowance.
 """
 
@@ -10,6 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from agentrl_components.model.architecture import Architecture
+from agentrl_components.sharded.pass_memory import (
+    PADDING,
+    SHARE,
+    WIDTHS,
+    activation_bytes,
+    fewest_recomputed,
+    gathered_bytes,
+    logits_bytes,
+)
 from agentrl_components.spec import RunSpec
 from agentrl_pipelines.sizing.layout import LANES, Layout
 from agentrl_pipelines.sizing.model_size import ModelSize
@@ -19,10 +28,6 @@ RESERVE = 2 << 30
 PROCESS = 1 << 29
 """Bytes of a process with torch on a machine without GPUs. Measured with
 `examples/babyai-ray.yaml`: 0.5 GiB."""
-WIDTHS = {"float32": 4, "bfloat16": 2}
-LOGIT_BYTES = 18
-"""Bytes per logit of a chunk: logits in the model's type, in float32, divided by the temperature,
-and their gradients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +49,8 @@ class TrainerMemory:
     logits: int
     """Logits of one chunk of `update.logitsChunk` tokens, and their gradients, of as many packs."""
     reserve: int
+    recomputed: int
+    """Blocks whose activations the backward pass computes again."""
 
     @property
     def total(self) -> int:
@@ -53,11 +60,13 @@ class TrainerMemory:
 
 
 def trainer_memory(
-    spec: RunSpec, shape: Architecture, size: ModelSize, layout: Layout
+    spec: RunSpec, shape: Architecture, size: ModelSize, layout: Layout, memory: int = 0
 ) -> TrainerMemory:
-    """Memory on each device of the trainers."""
+    """Memory on each device of the trainers. `memory`: bytes of a GPU; with
+    `update.gradientCheckpointing`, activations of sharded trainers take what is left of it. 0: they
+    take as little as possible."""
     width = WIDTHS[spec.model.dtype]
-    weights, gradients, moments = _model_state(size, width, layout)
+    weights, gradients, moments = _model_state(spec, size, layout)
     frozen_reference = size.trainable if spec.model.lora is not None else size.total
     penalised = spec.algorithm.kl.coefficient > 0
     copies = 4 + (width if width != 4 else 0)
@@ -66,49 +75,34 @@ def trainer_memory(
     if spec.algorithm.traits.needs_critic:
         # The critic is a whole model of its own, without adapters.
         whole = replace(size, trainable=size.total)
-        critic = sum(_model_state(whole, width, layout))
-    chunk = min(spec.update.logits_chunk, pack_tokens(spec))
-    return TrainerMemory(
+        critic = sum(_model_state(spec, whole, layout))
+    least = TrainerMemory(
         weights=weights,
         gradients=gradients,
         moments=moments,
         reference=-(-reference // layout.ranks) if layout.sharded else reference,
         critic=critic,
-        activations=layout.lanes * activation_bytes(spec, shape),
-        logits=layout.lanes * chunk * shape.vocabulary * LOGIT_BYTES,
+        activations=0,
+        logits=layout.lanes * logits_bytes(spec, shape),
         reserve=PROCESS if layout.one_machine else RESERVE,
+        recomputed=shape.layers if spec.update.gradient_checkpointing else 0,
     )
+    recomputed = least.recomputed
+    known = width == 2 and shape.counted is None
+    if recomputed and layout.sharded and not layout.one_machine and known:
+        room = int(SHARE * memory) - least.total
+        recomputed = fewest_recomputed(spec, shape, room, PADDING)
+    activations = layout.lanes * activation_bytes(spec, shape, recomputed)
+    return replace(least, activations=activations, recomputed=recomputed)
 
 
-def pack_tokens(spec: RunSpec) -> int:
-    """The most tokens of one forward and backward pass."""
-    return max(spec.update.micro_batch_tokens, spec.model.context)
-
-
-def activation_bytes(spec: RunSpec, shape: Architecture) -> int:
-    """What a forward pass over one pack keeps for the backward pass, without the logits.
-
-    Of each token a block keeps the inputs and outputs of its two norms (4 hidden), queries and the
-    attention's output (2 of all heads), keys and values, and four arrays of the feed-forward
-    block. With gradient checkpointing, every block keeps its input, and one block at a time keeps
-    all."""
-    width = WIDTHS[spec.model.dtype]
-    heads = (2 * shape.heads + 2 * shape.kv_heads) * shape.head_width
-    block = 4 * shape.hidden + heads + 4 * shape.intermediate
-    blocks = shape.layers * block
-    if spec.update.gradient_checkpointing:
-        blocks = shape.layers * shape.hidden + block
-    return pack_tokens(spec) * width * blocks
-
-
-def _model_state(size: ModelSize, width: int, layout: Layout) -> tuple[int, int, int]:
+def _model_state(spec: RunSpec, size: ModelSize, layout: Layout) -> tuple[int, int, int]:
     """Bytes of weights, gradients and moments of a model on each device."""
+    width = WIDTHS[spec.model.dtype]
     trainable, frozen = size.trainable, size.total - size.trainable
     if layout.sharded:
         shards = layout.ranks
-        # Two blocks are gathered at a time, and the gradient of one is not yet scattered. What is
-        # outside of the blocks stays gathered.
-        gathered = size.block * (2 * width + 4) + size.root * width
+        gathered = gathered_bytes(spec, size.block, size.root)
         return (
             -(-(trainable * 4 + frozen * width) // shards) + gathered,
             -(-trainable * 4 // shards),

@@ -37,8 +37,8 @@ class Update(SpecModel):
     logits_chunk: int = Field(default=1024, ge=16, le=1048576)
     """Number of tokens whose logits are in memory at the same time."""
     gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: about a third more computation, far less
-    memory."""
+    """Recompute activations in the backward pass: up to a third more computation, far less memory.
+    Trainers on Ray that compute in bfloat16 on GPUs recompute as few as their memory demands."""
     compile: bool = False
     """Compile what is not attention in the trainers' passes (torch.compile): fewer reads of memory,
     and a minute more at the start. Needs `compute.ray`, a compiler on the trainers' machines (the

@@ -7,14 +7,15 @@ pass of a small model makes hundreds of them, which together take as long as its
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import numpy as np
-from numba import njit
+from numba import config, njit
 from numpy.typing import NDArray
 
 P = ParamSpec("P")
@@ -47,17 +48,35 @@ def use_shipped_code(shipped: str | None, used: str | None) -> None:
 use_shipped_code(os.environ.get(SHIPPED), os.environ.get("NUMBA_CACHE_DIR"))
 
 
+def version_of(modules: Iterable[Path]) -> str:
+    """A name for the content of some modules."""
+    found = hashlib.sha256()
+    for module in sorted(modules):
+        found.update(f"{module.name} {module.stat().st_size}\n".encode() + module.read_bytes())
+    return found.hexdigest()[:16]
+
+
+VERSION = version_of(Path(__file__).parents[2].rglob("kernels/*.py"))
+"""Names the folder of the machine code. Numba compiles a function again if its own file has
+changed, but not if that of a function has which it calls, and whose code is part of its own."""
+
+
 def compiled(fastmath: frozenset[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorator: compile a function at its first call, and keep the machine code on disk, beside
-    the module or in the user's cache, if one of them can be written."""
+    """Decorator: compile a function at its first call, and keep the machine code on disk: in
+    `NUMBA_CACHE_DIR`, else beside this module, or else in the user's cache, if one of them can be
+    written."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         options = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
         result: Callable[P, R]
+        given = config.CACHE_DIR
+        config.CACHE_DIR = str(Path(given or Path(__file__).with_name("__pycache__")) / VERSION)
         try:
             result = njit(cache=True, **options)(function)
         except RuntimeError:  # no folder for the machine code
             result = njit(**options)(function)
+        finally:
+            config.CACHE_DIR = given
         return result
 
     return decorate

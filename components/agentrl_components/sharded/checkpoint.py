@@ -10,16 +10,13 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.distributed.checkpoint.hf_storage import (
-    HuggingFaceStorageReader,
-    HuggingFaceStorageWriter,
-)
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from agentrl_components.errors import StoreError
 from agentrl_components.sharded.optimizer import ShardedOptimizer
-from agentrl_components.storage.tensors import sort_metadata
+from agentrl_components.sharded.shard_writer import ShardWriter
 
 STEPS = "steps"
 """Tensors with the number of optimizer steps, one of each rank, are named by this and the rank."""
@@ -35,13 +32,9 @@ def write(optimizer: ShardedOptimizer, folder: Path) -> list[Path]:
     state = optimizer.tensors(moments=optimizer.steps > 0)
     rank = torch.distributed.get_rank()
     state[f"{STEPS}.{rank}"] = torch.tensor([optimizer.steps])
-    writer = HuggingFaceStorageWriter(str(folder), save_distributed=True, thread_count=1)
-    save(state, storage_writer=writer)
+    save(state, storage_writer=ShardWriter(folder))
     written = sorted(set(folder.iterdir()) - before)
-    mine = [path for path in written if rank_of(path.name) == rank]
-    for path in mine:
-        sort_metadata(path)  # equal states give equal bytes
-    return mine
+    return [path for path in written if rank_of(path.name) == rank]
 
 
 def rank_of(name: str) -> int | None:

@@ -68,7 +68,7 @@ def pack(state: Mapping[str, torch.Tensor], name: str, spool: Path | None = None
     path = spool / name
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(unique, path, metadata)
-    sort_metadata(path)
+    _sort_metadata(path)
     return path
 
 
@@ -127,7 +127,7 @@ def fetch_header(store: Store, stored: StoredFile, path: Path) -> None:
         file.truncate(stored.digest.size)
 
 
-def sort_metadata(path: Path) -> None:
+def _sort_metadata(path: Path) -> None:
     """Sort the metadata of a safetensors file, so that equal states give equal bytes."""
     with path.open("r+b") as file:
         _, header = _sorted_header(file)

@@ -21,6 +21,7 @@ from agentrl_operator.planning.observation import (
     Unknown,
     may_have_ray_cluster,
 )
+from agentrl_pipelines.platform.pod_sets import HEAD
 
 CLUSTER_LABEL = "ray.io/cluster"
 """KubeRay's label of the pods of a RayCluster."""
@@ -66,7 +67,7 @@ async def read_ray_cluster(
     return RayCluster(
         manifest=metadata.get("annotations", {}).get(FINGERPRINT, ""),
         deleting="deletionTimestamp" in metadata,
-        wanted={ray_cluster.HEAD: 1, **_actors(pods_wanted, per_pod)},
+        wanted={HEAD: 1, **_actors(pods_wanted, per_pod)},
         ready=_actors(pods_ready, per_pod),
         problem=problem_summary(pods),
     )

@@ -20,6 +20,7 @@ from agentrl_pipelines.labels import ENVIRONMENT_PORT, TOKEN_KEY, TOKEN_SECRET, 
 from agentrl_pipelines.platform import kueue_pods, resolve
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
+from agentrl_pipelines.platform.pod_sets import server_requests
 
 USER = 65532
 """User id of distroless images; a number, because `runAsNonRoot` cannot check a name."""
@@ -85,12 +86,6 @@ def fingerprint(
 def image(environment: Environment, platform: Platform) -> str:
     """The image of an environment's servers: its own, or one with what the builtin needs."""
     return environment.image or platform.images.of(registry.needs(environment.builtin or "").image)
-
-
-def requests(environment: Environment) -> dict[str, str]:
-    """The resources that one server of an environment requests."""
-    needed_mib = registry.needs(environment.builtin or "").memory_mib
-    return {"cpu": environment.cpu, "memory": environment.memory or f"{needed_mib}Mi"}
 
 
 def _deployment(
@@ -178,8 +173,8 @@ def _container(resource: Resource, environment: Environment, platform: Platform)
         "readinessProbe": _probe("/readyz", periodSeconds=2, failureThreshold=2),
         "livenessProbe": _probe("/healthz", periodSeconds=10, failureThreshold=6),
         "resources": {
-            "requests": requests(environment),
-            "limits": {"memory": requests(environment)["memory"]},
+            "requests": server_requests(environment),
+            "limits": {"memory": server_requests(environment)["memory"]},
         },
         "securityContext": {
             "allowPrivilegeEscalation": False,

@@ -9,28 +9,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from agentrl_components.spec import AgentRLRun, Compute, Samplers, Trainers
-from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, multiplied, whole_cpus
+from agentrl_components.spec import AgentRLRun
+from agentrl_components.spec.fields.compute import whole_cpus
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
 from agentrl_operator.manifests.environment_server import USER
 from agentrl_operator.manifests.labels import FINGERPRINT
 from agentrl_operator.manifests.metadata import Manifest, common_labels, metadata
 from agentrl_pipelines.kfp_pipeline.pipeline_spec import secret_variables
-from agentrl_pipelines.labels import GPU_RESOURCE, RAY_CLUSTER, RAY_LABEL
+from agentrl_pipelines.labels import RAY_CLUSTER, RAY_LABEL
 from agentrl_pipelines.platform import kueue_pods, resolve
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
+from agentrl_pipelines.platform.pod_sets import (
+    HEAD,
+    HEAD_REQUESTS,
+    WorkerGroup,
+    ray_set,
+    worker_groups,
+)
 
 GROUP, VERSION, PLURAL = "ray.io", "v1", "rayclusters"
 RAY_VERSION = "2.60.0"
 """The version of Ray in our images. From 2.53 on KubeRay probes pods over HTTP."""
-HEAD = "head"
-HEAD_REQUESTS = {"cpu": "500m", "memory": "2Gi"}
-"""Requests of the head's pod, which runs Ray's control service and dashboard and no actor."""
 PORTS = {
     "node-manager-port": "6380",
     "object-manager-port": "6381",
@@ -48,53 +51,6 @@ COMMON = {"disable-usage-stats": "true", "dashboard-agent-listen-port": HEALTH_P
 """Options of `ray start` on every node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerGroup:
-    """A group of equal pods, each of which holds `actors` trainers or samplers."""
-
-    name: str
-    pods: int
-    actors: int
-    """Actors in each pod."""
-    cpu: str
-    """CPU of each actor."""
-    memory: str
-    """Memory of each actor."""
-    gpus: int
-    """GPUs of each actor."""
-
-    @property
-    def requests(self) -> dict[str, str]:
-        """What a pod requests."""
-        gpus = {GPU_RESOURCE: str(self.gpus * self.actors)} if self.gpus else {}
-        each = {"cpu": self.cpu, "memory": self.memory}
-        return {name: multiplied(one, self.actors) for name, one in each.items()} | gpus
-
-    @property
-    def ray_resources(self) -> dict[str, int]:
-        """The resource of a pod's Ray node of which each actor takes one."""
-        return {self.name: self.actors}
-
-
-def worker_groups(compute: Compute) -> tuple[WorkerGroup, ...]:
-    """The worker groups of a run's cluster; a group's name is also a resource of its Ray nodes."""
-    groups: dict[str, Trainers | Samplers] = {
-        TRAINERS: compute.trainers or Trainers(),
-        SAMPLERS: compute.samplers or Samplers(),
-    }
-    return tuple(
-        WorkerGroup(
-            name=name,
-            pods=one.count // one.per_pod,
-            actors=one.per_pod,
-            cpu=one.cpu,
-            memory=one.memory,
-            gpus=one.gpus,
-        )
-        for name, one in groups.items()
-    )
-
-
 def actors_per_pod(group: Manifest) -> int:
     """Actors in each pod of an entry of `workerGroupSpecs` that `manifest` returned."""
     resources = json.loads(group["rayStartParams"]["resources"].strip("'"))
@@ -109,11 +65,6 @@ def is_wanted(run: AgentRLRun) -> bool:
 def name(resource: Resource) -> str:
     """The name of a run's RayCluster."""
     return resolve.ray_cluster_name(resource.name, resource.uid)
-
-
-def pod_set(group: str) -> str:
-    """The name of the pod set of Kueue's Workload for a group, or for the head."""
-    return f"ray-{group}"
 
 
 def manifest(
@@ -149,7 +100,7 @@ def _spec(
     resource: Resource, run: AgentRLRun, platform: Platform, nodes: Mapping[str, PodSetInfo]
 ) -> Manifest:
     def template(group: str, requests: Mapping[str, str]) -> Manifest:
-        info = nodes.get(pod_set(group), UNCONSTRAINED)
+        info = nodes.get(ray_set(group), UNCONSTRAINED)
         return _pod(resource, run, platform, group, requests, info)
 
     head = {"num-cpus": "0", "num-gpus": "0", **COMMON}

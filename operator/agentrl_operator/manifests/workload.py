@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from agentrl_components.spec import AgentRLRun, Compute, Environment
+from agentrl_components.spec import AgentRLRun, Compute
 from agentrl_operator.api.resource import Resource
-from agentrl_operator.manifests import environment_server, ray_cluster
 from agentrl_operator.manifests import metadata as owned
 from agentrl_operator.manifests.labels import FINGERPRINT
 from agentrl_operator.manifests.metadata import Manifest, metadata
-from agentrl_pipelines.labels import GPU_RESOURCE
-from agentrl_pipelines.platform import resolve
-from agentrl_pipelines.platform.kueue_pods import POD_SETS, UNCONSTRAINED, PodSetInfo
+from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
+from agentrl_pipelines.platform.pod_sets import PodSet, pod_sets
 
 GROUP, VERSION, PLURAL = "kueue.x-k8s.io", "v1beta2", "workloads"
 PART = "workload"
@@ -88,67 +86,21 @@ def fingerprint(run: AgentRLRun) -> str:
 
 
 def _spec(run: AgentRLRun) -> Manifest:
-    pod_sets = [*_stage_pod_sets(run), *_ray_pod_sets(run), *_environment_pod_sets(run)]
-    return {"queueName": run.spec.compute.queue, "podSets": pod_sets}
-
-
-def _stage_pod_sets(run: AgentRLRun) -> list[Manifest]:
-    """The pods that hold the model at the same time. Evaluation runs after them and needs no more;
-    the other stages of a phase are small and not counted."""
-    compute = run.spec.compute
-    requests = {"cpu": compute.cpu, "memory": compute.memory}
-    if compute.gpus:
-        requests[GPU_RESOURCE] = str(compute.gpus)
-    stages = POD_SETS[compute.placement]
-    return [_pod_set(stage, 1, requests, _constraints(compute)) for stage in stages]
-
-
-def _ray_pod_sets(run: AgentRLRun) -> list[Manifest]:
-    """The pods of the run's Ray cluster, which it keeps over its phases."""
-    if not ray_cluster.is_wanted(run):
-        return []
-    compute = run.spec.compute
-    head = (ray_cluster.HEAD, 1, ray_cluster.HEAD_REQUESTS)
-    groups = [(one.name, one.pods, one.requests) for one in ray_cluster.worker_groups(compute)]
-    return [
-        _pod_set(ray_cluster.pod_set(group), count, requests, _constraints(compute))
-        for group, count, requests in (head, *groups)
-    ]
-
-
-def _constraints(compute: Compute) -> Manifest:
-    """The two fields of a pod by which Kueue chooses flavors."""
     return {
-        "nodeSelector": dict(compute.node_selector),
-        "tolerations": [one.model_dump(exclude_none=True) for one in compute.tolerations],
+        "queueName": run.spec.compute.queue,
+        "podSets": [_pod_set(one, run.spec.compute) for one in pod_sets(run)],
     }
 
 
-def _environment_pod_sets(run: AgentRLRun) -> list[Manifest]:
-    return [
-        # With `scaling` the quota is that of the largest number of servers.
-        _pod_set(
-            environment_pod_set(one), resolve.replicas(one)[1], environment_server.requests(one)
-        )
-        for one in run.spec.environments
-        if resolve.is_managed(one)
-    ]
-
-
-def environment_pod_set(environment: Environment) -> str:
-    """The name of the pod set of an environment's servers."""
-    return f"environment-{environment.name}"
-
-
-def _pod_set(
-    name: str,
-    count: int,
-    requests: Mapping[str, str],
-    constraints: Mapping[str, Any] | None = None,
-) -> Manifest:
-    containers = [{"name": "main", "resources": {"requests": dict(requests)}}]
-    template = {"spec": {"containers": containers, **(constraints or {})}}
-    return {"name": name, "count": count, "template": template}
+def _pod_set(pods: PodSet, compute: Compute) -> Manifest:
+    # The two fields of a pod by which Kueue chooses flavors.
+    placement = {
+        "nodeSelector": dict(compute.node_selector),
+        "tolerations": [one.model_dump(exclude_none=True) for one in compute.tolerations],
+    }
+    containers = [{"name": "main", "resources": {"requests": dict(pods.requests)}}]
+    template = {"spec": {"containers": containers, **(placement if pods.placed else {})}}
+    return {"name": pods.name, "count": pods.count, "template": template}
 
 
 def read(body: Mapping[str, Any]) -> Workload:

@@ -8,7 +8,7 @@ from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.manifests import environment_server, ray_cluster, sandbox, workload
+from agentrl_operator.manifests import environment_server, ray_cluster, sandbox
 from agentrl_operator.planning.actions import (
     Action,
     ApplyAutoscaler,
@@ -25,6 +25,7 @@ from agentrl_operator.planning.plan import Situation
 from agentrl_operator.planning.scaling import servers_wanted
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
+from agentrl_pipelines.platform.pod_sets import environment_set
 
 
 def possible_server_deletions(resource: Resource, status: Status) -> list[Action]:
@@ -147,4 +148,4 @@ def _nodes(environment: Environment, observation: Observation) -> PodSetInfo:
     """Where Kueue assigned its servers."""
     if isinstance(observation.nodes, Unknown):
         return UNCONSTRAINED
-    return observation.nodes.get(workload.environment_pod_set(environment), UNCONSTRAINED)
+    return observation.nodes.get(environment_set(environment), UNCONSTRAINED)

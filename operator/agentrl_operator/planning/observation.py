@@ -17,6 +17,7 @@ from agentrl_operator.manifests import ray_cluster
 from agentrl_operator.manifests.workload import Priority, Workload
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import PodSetInfo
+from agentrl_pipelines.platform.pod_sets import HEAD
 
 
 def may_have_workload(resource: Resource, status: Status, platform: Platform) -> bool:
@@ -57,7 +58,7 @@ class RayCluster:
     @property
     def workers(self) -> str:
         """The trainers and samplers in ready pods, as text: `trainers 2/2, samplers 1/2`."""
-        groups = {name: count for name, count in self.wanted.items() if name != ray_cluster.HEAD}
+        groups = {name: count for name, count in self.wanted.items() if name != HEAD}
         return ", ".join(f"{name} {self.ready.get(name, 0)}/{n}" for name, n in groups.items())
 
 

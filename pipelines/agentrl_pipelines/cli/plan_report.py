@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from agentrl_components.spec import AgentRLRun
+from agentrl_pipelines.cli.pod_report import pod_sums, pod_table, pods_as_json
+from agentrl_pipelines.platform.pod_sets import pod_sets
 from agentrl_pipelines.sizing.devices import GIB
 from agentrl_pipelines.sizing.layout import MACHINE
 from agentrl_pipelines.sizing.plan import PhasePlan, Plan
@@ -41,12 +43,25 @@ def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
     _print(console, f"Environments: {plan.sessions:,} sessions open at the same time.")
     tokens = sum(phase.load.tokens for phase in plan.phases)
     _print(console, f"Tokens: at most {_count(tokens)} in all episodes of training.")
+    _print_pods(run, console)
     for warning in plan.warnings:
         _print(console, Text(f"warning: {warning}", "yellow"))
     for problem in plan.problems:
         _print(console, Text(str(problem), "red"))
     if not plan.problems:
         _print(console, Text("It fits.", "green"))
+
+
+def _print_pods(run: AgentRLRun, console: Console) -> None:
+    """Print what the run requests on Kubernetes: pod by pod if it has a Ray cluster of its own."""
+    pods = pod_sets(run)
+    if run.spec.compute.ray == "cluster":
+        console.print(pod_table(pods))
+        return
+    cpus, memory, _ = pod_sums(pods)
+    count = sum(one.count for one in pods)
+    some = f"{count} pod{'s' if count > 1 else ''}"
+    _print(console, f"On Kubernetes: {some}, with {cpus:g} CPUs and {_gib(int(memory))}.")
 
 
 def _devices(plan: Plan) -> str:
@@ -103,6 +118,7 @@ def as_json(run: AgentRLRun, plan: Plan) -> dict[str, Any]:
         "checkpointBytes": plan.checkpoint,
         "checkpointsKept": plan.kept,
         "sessions": plan.sessions,
+        "pods": pods_as_json(pod_sets(run)),
         "problems": [asdict(problem) for problem in plan.problems],
         "warnings": [asdict(warning) for warning in plan.warnings],
     }
@@ -186,4 +202,4 @@ def _count(number: int) -> str:
 
 
 def _gib(count: int) -> str:
-    return f"{count / GIB:,.1f} GiB"
+    return f"{count / GIB:,.1f} GiB" if count >= GIB / 10 else f"{count / 2**20:,.1f} MiB"

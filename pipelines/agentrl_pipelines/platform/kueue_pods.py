@@ -14,9 +14,7 @@ from typing import Any
 from agentrl_components.spec import Compute
 from agentrl_pipelines.labels import PRIORITY_LABEL, QUEUE_LABEL
 from agentrl_pipelines.platform.config import Platform
-
-POD_SETS = {"colocated": ("train",), "disaggregated": ("rollout", "update")}
-"""The stages that hold the model at the same time, by `compute.placement`. Each is a pod set."""
+from agentrl_pipelines.platform.pod_sets import STAGES
 
 Toleration = Mapping[str, Any]
 """A toleration as in the Kubernetes API."""
@@ -65,7 +63,7 @@ NOT_QUEUED = KueueAdmission()
 
 def pod_set(stage: str, compute: Compute) -> str:
     """The pod set whose quota a stage uses. Evaluation runs after training and uses the first."""
-    names = POD_SETS[compute.placement]
+    names = STAGES[compute.placement]
     return stage if stage in names else names[0]
 
 

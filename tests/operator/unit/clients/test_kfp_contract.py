@@ -14,7 +14,8 @@ from agentrl_operator.api.kfp_run import ENDED, Submission
 from agentrl_operator.clients.kfp import KfpApi
 from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 from agentrl_pipelines.platform.config import Platform
-from agentrl_pipelines.platform.kueue_pods import POD_SETS, KueueAdmission, PodSetInfo
+from agentrl_pipelines.platform.kueue_pods import KueueAdmission, PodSetInfo
+from agentrl_pipelines.platform.pod_sets import STAGES
 
 KNOWN = json.loads(FIXTURE.read_text())
 SPEC, CONTAINERS = "ml_pipelines.PipelineSpec", "ml_pipelines.PipelineDeploymentConfig"
@@ -68,7 +69,7 @@ def test_every_backend_knows_every_field_of_a_phases_pipeline(placement):
     spot = PodSetInfo(
         node_selector={"kind": "spot"}, tolerations=(taint | {"tolerationSeconds": 60},)
     )
-    nodes = dict.fromkeys(POD_SETS[placement], spot)
+    nodes = dict.fromkeys(STAGES[placement], spot)
     queued = KueueAdmission(priority_class="urgent", pod_sets=nodes)
     bound = phase_pipeline(run, "6f1e2d3c-1111-4222-8333-444455556666", Platform(), queued)
     assert unknown(bound["pipeline_spec"], SPEC) == []

@@ -95,6 +95,37 @@ def test_too_few_environment_servers_are_a_warning_beside_a_run_that_fits(tmp_pa
     assert warning["fix"] == "set it to 4, or lower rollout.concurrency"
 
 
+def test_pods_on_kubernetes_are_counted_with_their_requests(tmp_path):
+    tiny = ["--set", "model.source=tiny", "--set", "model.context=2048", "--device", "l40s"]
+    done = _plan(tmp_path, *tiny, "--set", "compute.cpu=1500m")
+    # The stage that trains, and a server of the environment.
+    assert "On Kubernetes: 2 pods, with 1.75 CPUs and 2.2 GiB." in done.stdout
+
+
+def test_pods_of_a_ray_cluster_are_a_table_with_their_sums(tmp_path):
+    on_ray = (
+        "compute={ray: cluster, trainers: {count: 4, gpus: 1, cpu: 500m, memory: 3Gi, perPod: 2}}"
+    )
+    tiny = ["--set", "model.source=tiny", "--set", "model.context=2048", "--device", "l40s"]
+    done = _plan(tmp_path, *tiny, "--set", on_ray)
+    rows = [line.split() for line in done.stdout.partition("Pods on Kubernetes")[2].splitlines()]
+    assert ["ray-trainers", "2", "1", "6.00", "2"] in rows
+    assert ["ray-samplers", "1", "1", "2.00"] in rows
+    # Stage 1 CPU and 2 GiB, head 0.5 and 2, server 0.25 and 0.25.
+    assert ["sum", "6", "4.75", "18.25", "4"] in rows
+    pods = json.loads(_plan(tmp_path, *tiny, "--set", on_ray, "-o", "json").stdout)["pods"]
+    assert pods[2] == {
+        "name": "ray-trainers",
+        "count": 2,
+        "requests": {"cpu": "1000m", "memory": "6Gi", "nvidia.com/gpu": "2"},
+    }
+
+
+def test_checkpoints_of_a_small_model_are_stated_in_mib(tmp_path):
+    tiny = ["--set", "model.source=tiny", "--set", "model.context=2048", "--device", "l40s"]
+    assert " MiB each, at most " in _plan(tmp_path, *tiny).stdout
+
+
 def test_a_source_whose_architecture_is_not_at_hand_asks_for_the_config(tmp_path):
     done = _plan(tmp_path)
     assert done.exit_code == 2

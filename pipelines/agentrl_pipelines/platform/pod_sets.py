@@ -1,0 +1,139 @@
+"""The pods that a run has on Kubernetes at the same time, and what they request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agentrl_components.spec import AgentRLRun, Compute, Environment, Samplers, Trainers
+from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, multiplied
+from agentrl_envs import registry
+from agentrl_pipelines.labels import GPU_RESOURCE
+from agentrl_pipelines.platform import resolve
+
+STAGES = {"colocated": ("train",), "disaggregated": ("rollout", "update")}
+"""The stages that hold the model at the same time, by `compute.placement`. Each is a pod set."""
+HEAD = "head"
+HEAD_REQUESTS = {"cpu": "500m", "memory": "2Gi"}
+"""Requests of the head of a Ray cluster, which runs Ray's control service and dashboard and no
+actor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSet:
+    """A group of equal pods, as Kueue counts them."""
+
+    name: str
+    count: int
+    requests: Mapping[str, str]
+    """What each pod requests."""
+    placed: bool
+    """Whether `compute.nodeSelector` and `compute.tolerations` apply to them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerGroup:
+    """A group of equal pods of a Ray cluster, each of which holds `actors` trainers or samplers."""
+
+    name: str
+    pods: int
+    actors: int
+    """Actors in each pod."""
+    cpu: str
+    """CPU of each actor."""
+    memory: str
+    """Memory of each actor."""
+    gpus: int
+    """GPUs of each actor."""
+
+    @property
+    def requests(self) -> dict[str, str]:
+        """What a pod requests."""
+        gpus = {GPU_RESOURCE: str(self.gpus * self.actors)} if self.gpus else {}
+        each = {"cpu": self.cpu, "memory": self.memory}
+        return {name: multiplied(one, self.actors) for name, one in each.items()} | gpus
+
+    @property
+    def ray_resources(self) -> dict[str, int]:
+        """The resource of a pod's Ray node of which each actor takes one."""
+        return {self.name: self.actors}
+
+
+def worker_groups(compute: Compute) -> tuple[WorkerGroup, ...]:
+    """The worker groups of a run's own Ray cluster; a group's name is also a resource of its Ray
+    nodes."""
+    groups: dict[str, Trainers | Samplers] = {
+        TRAINERS: compute.trainers or Trainers(),
+        SAMPLERS: compute.samplers or Samplers(),
+    }
+    return tuple(
+        WorkerGroup(
+            name=name,
+            pods=one.count // one.per_pod,
+            actors=one.per_pod,
+            cpu=one.cpu,
+            memory=one.memory,
+            gpus=one.gpus,
+        )
+        for name, one in groups.items()
+    )
+
+
+def pod_sets(run: AgentRLRun) -> list[PodSet]:
+    """The most pods that a phase of a run needs at any time. Evaluation runs after the stages that
+    hold the model and needs no more; the other stages are small and not counted."""
+    return [*_stages(run.spec.compute), *_ray(run.spec.compute), *_environments(run)]
+
+
+def _stages(compute: Compute) -> list[PodSet]:
+    requests = {"cpu": compute.cpu, "memory": compute.memory}
+    if compute.gpus:
+        requests[GPU_RESOURCE] = str(compute.gpus)
+    return [
+        PodSet(name=stage, count=1, requests=requests, placed=True)
+        for stage in STAGES[compute.placement]
+    ]
+
+
+def _ray(compute: Compute) -> list[PodSet]:
+    """The pods of the run's Ray cluster, which it keeps over its phases."""
+    if compute.ray != "cluster":
+        return []
+    head = PodSet(name=ray_set(HEAD), count=1, requests=HEAD_REQUESTS, placed=True)
+    return [
+        head,
+        *(
+            PodSet(name=ray_set(one.name), count=one.pods, requests=one.requests, placed=True)
+            for one in worker_groups(compute)
+        ),
+    ]
+
+
+def _environments(run: AgentRLRun) -> list[PodSet]:
+    return [
+        PodSet(
+            name=environment_set(one),
+            # With `scaling` the largest number of servers counts.
+            count=resolve.replicas(one)[1],
+            requests=server_requests(one),
+            placed=False,
+        )
+        for one in run.spec.environments
+        if resolve.is_managed(one)
+    ]
+
+
+def ray_set(group: str) -> str:
+    """The name of the pod set of a worker group, or of the head."""
+    return f"ray-{group}"
+
+
+def environment_set(environment: Environment) -> str:
+    """The name of the pod set of an environment's servers."""
+    return f"environment-{environment.name}"
+
+
+def server_requests(environment: Environment) -> dict[str, str]:
+    """What one server of an environment requests."""
+    needed_mib = registry.needs(environment.builtin or "").memory_mib
+    return {"cpu": environment.cpu, "memory": environment.memory or f"{needed_mib}Mi"}

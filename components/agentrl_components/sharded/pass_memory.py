@@ -15,6 +15,8 @@ WIDTHS = {"float32": 4, "bfloat16": 2}
 LOGIT_BYTES = 18
 """Bytes per logit of a chunk: logits in the model's type, in float32, divided by the temperature,
 and their gradients."""
+RESERVE = 2 << 30
+"""Bytes for the CUDA context and communication buffers on a GPU."""
 SHARE = 0.9
 """Share of a GPU's memory that a trainer plans with. The rest is for the fragments of memory that
 packs of different sizes leave."""

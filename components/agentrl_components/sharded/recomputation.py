@@ -13,6 +13,7 @@ from agentrl_components.model.packed_attention import FLASH_TYPES
 from agentrl_components.sharded.model import DTYPES, local_rows
 from agentrl_components.sharded.pass_memory import (
     PADDING,
+    RESERVE,
     SHARE,
     fewest_recomputed,
     gathered_bytes,
@@ -44,9 +45,9 @@ def set_recomputed(decoders: Sequence[CausalModel], spec: RunSpec) -> None:
 
 
 def _room(device: torch.device) -> int:
-    """Bytes of a GPU that a trainer may still take."""
+    """Bytes of a GPU that a trainer may still take. Its communication buffers are not there yet."""
     free, total = torch.cuda.mem_get_info(device)
-    others = total - free - torch.cuda.memory_reserved(device)
+    others = max(RESERVE, total - free - torch.cuda.memory_reserved(device))
     return int(SHARE * total) - others - torch.cuda.memory_allocated(device)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -49,11 +50,13 @@ class StoredFile:
 
 def put(store: Store, key: str, content: bytes | Path) -> StoredFile:
     """Write a file under `key`. Raises `StoreError` as `Store.put` does."""
-    if isinstance(content, Path):
-        store.put_file(key, content)
-    else:
+    if isinstance(content, bytes):
         store.put(key, content)
-    return StoredFile(key=key, digest=Digest.of(content))
+        return StoredFile(key=key, digest=Digest.of(content))
+    with ThreadPoolExecutor(1) as beside:  # hashing releases the interpreter lock
+        digest = beside.submit(Digest.of, content)
+        store.put_file(key, content)
+        return StoredFile(key=key, digest=digest.result())
 
 
 def fetch(store: Store, stored: StoredFile, path: Path) -> None:

@@ -8,7 +8,7 @@ from agentrl_components.model.architecture import Architecture
 from agentrl_components.sharded.pass_memory import WIDTHS
 from agentrl_components.spec import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
-from agentrl_pipelines.sizing.capacity import capacity_warnings
+from agentrl_pipelines.sizing.cluster_warnings import capacity_warnings, pod_warnings
 from agentrl_pipelines.sizing.devices import Device
 from agentrl_pipelines.sizing.duration import Duration, Estimate, Throughput
 from agentrl_pipelines.sizing.layout import MACHINE, Layout, layout
@@ -49,7 +49,7 @@ class Plan:
     problems: tuple[Mistake, ...]
     """Why the run cannot work on these devices. Empty: it fits."""
     warnings: tuple[Mistake, ...]
-    """Why episodes wait for each other on Kubernetes."""
+    """What makes the run slower on Kubernetes."""
 
     @property
     def hours(self) -> float | None:
@@ -113,7 +113,10 @@ def make_plan(
         # The best one and the last one of each phase are kept besides the recent ones.
         kept=spec.update.keep_last + 1 + len(loads),
         problems=tuple(problems(spec, shape, device, placed, trainer, engine)),
-        warnings=tuple(capacity_warnings(spec, max(phase.at_once for phase in phases))),
+        warnings=(
+            *capacity_warnings(spec, max(phase.at_once for phase in phases)),
+            *pod_warnings(spec),
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.sharded.pass_memory import (
     PADDING,
+    RESERVE,
     SHARE,
     WIDTHS,
     activation_bytes,
@@ -23,8 +24,6 @@ from agentrl_components.spec import RunSpec
 from agentrl_pipelines.sizing.layout import LANES, Layout
 from agentrl_pipelines.sizing.model_size import ModelSize
 
-RESERVE = 2 << 30
-"""Bytes for the CUDA context, communication buffers and fragmentation on a device."""
 PROCESS = 1 << 29
 """Bytes of a process with torch on a machine without GPUs. Measured with
 `examples/babyai-ray.yaml`: 0.5 GiB."""

@@ -1,24 +1,27 @@
-"""Sessions that environment servers have room for, beside those that a run has open."""
+"""Environment servers without room for the sessions of a run, and trainers with a pod each."""
 
 from __future__ import annotations
+
+import pytest
 
 from agentrl_components.spec import RunSpec
 from agentrl_envs.protocol import DEFAULT_CAPACITY
 from agentrl_envs.server.app import ServerOptions
 from agentrl_pipelines.cli.env_commands.serve import serve
-from agentrl_pipelines.sizing.capacity import capacity_warnings
+from agentrl_pipelines.sizing.cluster_warnings import capacity_warnings, pod_warnings
 
 
 def warnings(*environments: dict[str, object], at_once: int = 100_000) -> list[str]:
     """Of 100 tasks in groups of 8."""
-    spec = RunSpec.model_validate(
-        {
-            "environments": [{"name": f"e{i}"} | e for i, e in enumerate(environments)],
-            "horizon": {"phases": [{"maxTurns": 4, "iterations": 1}]},
-            "rollout": {"tasks": 100, "groupSize": 8},
-        }
-    )
+    named = [{"name": f"e{i}"} | e for i, e in enumerate(environments)]
+    spec = run(environments=named, rollout={"tasks": 100, "groupSize": 8})
     return [str(warning) for warning in capacity_warnings(spec, at_once)]
+
+
+def run(**fields: object) -> RunSpec:
+    return RunSpec.model_validate(
+        {"horizon": {"phases": [{"maxTurns": 4, "iterations": 1}]}, **fields}
+    )
 
 
 def test_a_server_has_room_for_256_sessions_unless_it_is_told_otherwise():
@@ -58,3 +61,19 @@ def test_environments_without_servers_of_a_known_capacity_are_not_warned_about()
     elsewhere = {"url": "http://worlds.example"}
     other = {"image": "registry.example/world:1"}
     assert warnings(inside) == warnings(elsewhere) == warnings(other) == []
+
+
+@pytest.mark.parametrize(
+    ("compute", "warned"),
+    [
+        ({"ray": "cluster", "trainers": {"count": 4, "gpus": 1}}, True),
+        ({"ray": "cluster", "trainers": {"count": 4, "gpus": 1, "perPod": 2}}, False),
+        ({"ray": "cluster", "trainers": {"count": 1, "gpus": 1}}, False),
+        ({"ray": "cluster", "trainers": {"count": 4}}, False),
+        ({"ray": "embedded", "trainers": {"count": 4, "gpus": 1}}, False),
+    ],
+)
+def test_trainers_on_gpus_with_a_pod_each_are_a_warning(compute, warned):
+    spec = run(compute=compute, environments=[{"name": "e", "builtin": "corridor"}])
+    fields = [one.field for one in pod_warnings(spec)]
+    assert fields == (["spec.compute.trainers.perPod"] if warned else [])

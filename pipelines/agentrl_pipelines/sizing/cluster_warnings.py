@@ -1,8 +1,4 @@
-"""Whether the environment servers of a run have room for its sessions.
-
-Only a run on Kubernetes has such servers, of a `builtin` with `replicas` above 0. How many sessions
-a server behind a `url` or in an `image` without a `builtin` has room for is not in the manifest.
-"""
+"""What makes a run slower on Kubernetes than it need be."""
 
 from __future__ import annotations
 
@@ -17,7 +13,10 @@ from agentrl_envs.protocol import DEFAULT_CAPACITY
 
 def capacity_warnings(spec: RunSpec, at_once: int) -> Iterator[Mistake]:
     """Environments whose servers have room for fewer sessions than are open at the same time, if
-    `at_once` episodes of training are in flight."""
+    `at_once` episodes of training are in flight.
+
+    Servers are those of a `builtin` with `replicas` above 0. How many sessions a server behind a
+    `url` or in an `image` without a `builtin` has room for is not in the manifest."""
     tasks = shares([environment.weight for environment in spec.environments], spec.rollout.tasks)
     for index, environment in enumerate(spec.environments):
         if environment.builtin is None or environment.replicas == 0:
@@ -33,6 +32,20 @@ def capacity_warnings(spec: RunSpec, at_once: int) -> Iterator[Mistake]:
             f"{servers * each:,} of the {wanted:,} that are open at the same time, and the others "
             "wait",
             fix=f"set it to {math.ceil(wanted / each):,}, or lower rollout.concurrency",
+        )
+
+
+def pod_warnings(spec: RunSpec) -> Iterator[Mistake]:
+    """Trainers on GPUs that have a pod each."""
+    trainers = spec.compute.trainers
+    if spec.compute.ray != "cluster" or trainers is None or not trainers.gpus:
+        return
+    if trainers.count > 1 and trainers.per_pod == 1:
+        yield Mistake(
+            field="spec.compute.trainers.perPod",
+            reason=f"is 1; the gradients of {trainers.count} trainers then go over the pods' "
+            "network, also between GPUs of one machine",
+            fix="set it to the GPUs of a machine, which NVLink connects",
         )
 
 

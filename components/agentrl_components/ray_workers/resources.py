@@ -20,8 +20,8 @@ class Reservation:
     memory: int
     """Bytes. 0: none is reserved."""
     group: str = ""
-    """The worker group of the run's own cluster, whose nodes have as many of this resource as they
-    are for actors. Empty: the cluster has no such groups."""
+    """The worker group of the run's own cluster, and the Ray resource of its nodes of which each
+    actor takes one. Empty: the cluster has no such groups."""
 
     def options(self) -> dict[str, Any]:
         """As arguments of Ray's `options`."""

@@ -28,13 +28,12 @@ def write(optimizer: ShardedOptimizer, folder: Path) -> list[Path]:
     """Write master weights and moments to `folder`, one file a rank. Returns the file that this
     rank wrote. A collective call; ranks on other machines write to their own `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    before = set(folder.iterdir())
     state = optimizer.tensors(moments=optimizer.steps > 0)
     rank = torch.distributed.get_rank()
     state[f"{STEPS}.{rank}"] = torch.tensor([optimizer.steps])
-    save(state, storage_writer=ShardWriter(folder))
-    written = sorted(set(folder.iterdir()) - before)
-    return [path for path in written if rank_of(path.name) == rank]
+    writer = ShardWriter(folder)
+    save(state, storage_writer=writer)
+    return writer.written
 
 
 def rank_of(name: str) -> int | None:

@@ -20,7 +20,6 @@ RESERVE = 2 << 30
 SHARE = 0.9
 """Share of a GPU's memory that a trainer plans with. The rest is for the fragments of memory that
 packs of different sizes leave."""
-
 PADDING = 1.8
 """Tokens in the attention of GPUs, as a multiple of those of the pack: at most `DENSE_SPEED` of
 `model.packed_attention`, above which episodes are not padded."""
@@ -32,9 +31,9 @@ def pack_tokens(spec: RunSpec) -> int:
 
 
 def gathered_bytes(spec: RunSpec, block: int, outside: int) -> int:
-    """Bytes of whole parameters and gradients on each rank of FSDP2: of two blocks of `block`
-    parameters the weights, of one the gradient, in float32 too for its sum over the ranks; of the
-    `outside` parameters in no block both, because they stay until the pass ends."""
+    """Bytes of what each rank of FSDP2 gathers: the weights of two blocks, which have `block`
+    parameters each, and a float32 gradient of one; weights and gradients of the `outside`
+    parameters that are in no block, until the pass ends."""
     width = WIDTHS[spec.model.dtype]
     return block * (2 * width + 4) + outside * 2 * width
 
@@ -56,15 +55,22 @@ def block_bytes(spec: RunSpec, shape: Architecture, padding: float = 1.0) -> int
     return int(WIDTHS[spec.model.dtype] * numbers)
 
 
+def kept_bytes(spec: RunSpec, shape: Architecture, recomputed: int, padding: float = 1.0) -> int:
+    """Bytes that a forward pass over one pack keeps for the backward pass, without the logits, if
+    the first `recomputed` blocks keep their inputs only."""
+    inputs = recomputed * shape.hidden * WIDTHS[spec.model.dtype]
+    blocks = (shape.layers - recomputed) * block_bytes(spec, shape, padding)
+    return pack_tokens(spec) * (inputs + blocks)
+
+
 def activation_bytes(
     spec: RunSpec, shape: Architecture, recomputed: int, padding: float = 1.0
 ) -> int:
-    """The most bytes that a pass over one pack keeps for the backward pass, without the logits, if
-    the first `recomputed` blocks keep their inputs only."""
-    block = block_bytes(spec, shape, padding)
-    inputs = recomputed * shape.hidden * WIDTHS[spec.model.dtype]
-    kept = (shape.layers - recomputed) * block
-    return pack_tokens(spec) * (inputs + max(kept, block if recomputed else 0))
+    """The most bytes of activations in a pass, as in `kept_bytes`. If all blocks recompute, one at
+    a time adds its activations; else those of a block that kept them are freed before."""
+    kept = kept_bytes(spec, shape, recomputed, padding)
+    again = block_bytes(spec, shape, padding) if recomputed == shape.layers else 0
+    return kept + pack_tokens(spec) * again
 
 
 def fewest_recomputed(spec: RunSpec, shape: Architecture, room: int, padding: float) -> int:

@@ -24,11 +24,13 @@ TYPES = {torch.int64: "I64", torch.float32: "F32", torch.bfloat16: "BF16"}
 
 class ShardWriter(HuggingFaceStorageWriter):
     """Writes one file a rank, in the layout of `HuggingFaceStorageWriter`, which
-    `HuggingFaceStorageReader` reads. Of the tensors on a GPU one at a time is in memory."""
+    `HuggingFaceStorageReader` reads. Copies tensors from a GPU one by one."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(str(folder), save_distributed=True)
         self._folder = folder
+        self.written: list[Path] = []
+        """The file that this rank wrote."""
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """As `StorageWriter.write_data`. Equal states give equal bytes."""
@@ -37,6 +39,7 @@ class ShardWriter(HuggingFaceStorageWriter):
         if items:
             number = plan.storage_data["shard_index"]
             path = self._folder / f"shard-{number:05}-model-00001-of-00001.safetensors"
+            self.written.append(path)
             with path.open("wb") as file:
                 file.write(_header(items))
                 for item in items:

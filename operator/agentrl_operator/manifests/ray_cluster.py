@@ -125,9 +125,10 @@ def _spec(
 
 def _worker_params(group: WorkerGroup) -> dict[str, str]:
     return {
-        "num-cpus": str(whole_cpus(group.cpu) * group.actors),
-        "num-gpus": str(group.gpus * group.actors),
-        "resources": f"'{json.dumps(group.ray_resources)}'",  # quoted for KubeRay's shell
+        "num-cpus": str(whole_cpus(group.spec.cpu) * group.spec.per_pod),
+        "num-gpus": str(group.spec.gpus * group.spec.per_pod),
+        # Quoted for the shell that KubeRay runs.
+        "resources": f"'{json.dumps({group.name: group.spec.per_pod})}'",
         **COMMON,
     }
 

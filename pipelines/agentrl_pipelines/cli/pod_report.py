@@ -11,8 +11,7 @@ from rich.table import Table
 from agentrl_components.spec.fields.compute import quantity_value
 from agentrl_pipelines.labels import GPU_RESOURCE
 from agentrl_pipelines.platform.pod_sets import PodSet
-
-GIB = 1 << 30
+from agentrl_pipelines.sizing.devices import GIB
 
 
 def pod_table(pods: Sequence[PodSet]) -> Table:

@@ -33,49 +33,31 @@ class PodSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerGroup:
-    """A group of equal pods of a Ray cluster, each of which holds `actors` trainers or samplers."""
+    """Equal pods of a Ray cluster, each of which holds some of its trainers or samplers."""
 
     name: str
-    pods: int
-    actors: int
-    """Actors in each pod."""
-    cpu: str
-    """CPU of each actor."""
-    memory: str
-    """Memory of each actor."""
-    gpus: int
-    """GPUs of each actor."""
+    """Also the name of a resource of the pods' Ray nodes, of which each actor takes one."""
+    spec: Trainers | Samplers
+
+    @property
+    def pods(self) -> int:
+        """Number of pods."""
+        return self.spec.count // self.spec.per_pod
 
     @property
     def requests(self) -> dict[str, str]:
         """What a pod requests."""
-        gpus = {GPU_RESOURCE: str(self.gpus * self.actors)} if self.gpus else {}
-        each = {"cpu": self.cpu, "memory": self.memory}
-        return {name: multiplied(one, self.actors) for name, one in each.items()} | gpus
-
-    @property
-    def ray_resources(self) -> dict[str, int]:
-        """The resource of a pod's Ray node of which each actor takes one."""
-        return {self.name: self.actors}
+        one = self.spec
+        gpus = {GPU_RESOURCE: str(one.gpus * one.per_pod)} if one.gpus else {}
+        each = {"cpu": one.cpu, "memory": one.memory}
+        return {name: multiplied(amount, one.per_pod) for name, amount in each.items()} | gpus
 
 
 def worker_groups(compute: Compute) -> tuple[WorkerGroup, ...]:
-    """The worker groups of a run's own Ray cluster; a group's name is also a resource of its Ray
-    nodes."""
-    groups: dict[str, Trainers | Samplers] = {
-        TRAINERS: compute.trainers or Trainers(),
-        SAMPLERS: compute.samplers or Samplers(),
-    }
-    return tuple(
-        WorkerGroup(
-            name=name,
-            pods=one.count // one.per_pod,
-            actors=one.per_pod,
-            cpu=one.cpu,
-            memory=one.memory,
-            gpus=one.gpus,
-        )
-        for name, one in groups.items()
+    """The worker groups of a run's own Ray cluster."""
+    return (
+        WorkerGroup(name=TRAINERS, spec=compute.trainers or Trainers()),
+        WorkerGroup(name=SAMPLERS, spec=compute.samplers or Samplers()),
     )
 
 

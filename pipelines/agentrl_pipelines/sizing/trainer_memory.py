@@ -18,6 +18,7 @@ from agentrl_components.sharded.pass_memory import (
     activation_bytes,
     fewest_recomputed,
     gathered_bytes,
+    kept_bytes,
     logits_bytes,
 )
 from agentrl_components.spec import RunSpec
@@ -48,6 +49,9 @@ class TrainerMemory:
     logits: int
     """Logits of one chunk of `update.logitsChunk` tokens, and their gradients, of as many packs."""
     reserve: int
+    kept: int
+    """Activations that are there at the same time as logits. Blocks that recompute theirs do so
+    when the logits are freed."""
     recomputed: int
     """Blocks whose activations the backward pass computes again."""
 
@@ -55,7 +59,7 @@ class TrainerMemory:
     def total(self) -> int:
         """Bytes on each device."""
         state = self.weights + self.gradients + self.moments + self.reference + self.critic
-        return state + self.activations + self.logits + self.reserve
+        return state + max(self.kept + self.logits, self.activations) + self.reserve
 
 
 def trainer_memory(
@@ -82,6 +86,7 @@ def trainer_memory(
         reference=-(-reference // layout.ranks) if layout.sharded else reference,
         critic=critic,
         activations=0,
+        kept=0,
         logits=layout.lanes * logits_bytes(spec, shape),
         reserve=PROCESS if layout.one_machine else RESERVE,
         recomputed=shape.layers if spec.update.gradient_checkpointing else 0,
@@ -91,8 +96,12 @@ def trainer_memory(
     if recomputed and layout.sharded and not layout.one_machine and known:
         room = int(SHARE * memory) - least.total
         recomputed = fewest_recomputed(spec, shape, room, PADDING)
-    activations = layout.lanes * activation_bytes(spec, shape, recomputed)
-    return replace(least, activations=activations, recomputed=recomputed)
+    return replace(
+        least,
+        activations=layout.lanes * activation_bytes(spec, shape, recomputed),
+        kept=layout.lanes * kept_bytes(spec, shape, recomputed),
+        recomputed=recomputed,
+    )
 
 
 def _model_state(spec: RunSpec, size: ModelSize, layout: Layout) -> tuple[int, int, int]:

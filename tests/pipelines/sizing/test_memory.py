@@ -93,7 +93,7 @@ def test_sharded_trainers_on_gpus_recompute_as_few_blocks_as_their_memory_demand
     # block keeps 2 bytes of each of 2,048 numbers, and of 320 in the attention, padded 1.8 times.
     inputs, block = 4096 * 2 * 128, 4096 * 2 * (2048 + 576)
     for kept, recomputed in ((4 * block, 0), (2 * block + 2 * inputs, 2), (block, 4)):
-        room = least.total - least.activations + kept
+        room = replace(least, activations=0, kept=kept).total
         enough = trainer.trainer_memory(spec, TOY, size, FOUR, math.ceil((room + 1) / 0.9))
         assert enough.recomputed == recomputed
         less = trainer.trainer_memory(spec, TOY, size, FOUR, math.floor((room - 1) / 0.9))
@@ -174,7 +174,7 @@ def test_adapters_are_merged_in_float32_or_beside_the_weights_in_vllm_on_ray():
     assert beside.weights == 2 * (7_615_616_512 + size.trainable)
 
 
-def test_an_update_took_at_most_the_planned_memory_of_a_gpu_and_at_least_three_quarters():
+def test_an_update_took_at_most_the_planned_memory_of_a_gpu_and_at_least_four_fifths():
     """`benchmarks/gpu.py` on an H100: a Qwen3 of 0.6 B parameters, episodes of 4,096 tokens."""
     measured = json.loads((ROOT / "docs/measurements/gpu.json").read_text())
     checks = {one["name"]: one["figures"] for one in measured["checks"]}
@@ -187,4 +187,4 @@ def test_an_update_took_at_most_the_planned_memory_of_a_gpu_and_at_least_three_q
         planned = trainer.trainer_memory(spec, QWEN3_06B, size, alone).total
         peak = checks[name]["peak_gib"] * GIB
         # torch counts its tensors, not the CUDA context and fragmentation.
-        assert 0.75 * (planned - trainer.RESERVE) <= peak <= planned, name
+        assert 0.8 * (planned - trainer.RESERVE) <= peak <= planned, name

@@ -52,13 +52,21 @@ def version_of(modules: Iterable[Path]) -> str:
     """A name for the content of some modules."""
     found = hashlib.sha256()
     for module in sorted(modules):
-        found.update(f"{module.name} {module.stat().st_size}\n".encode() + module.read_bytes())
+        content = module.read_bytes()
+        found.update(f"{module.name} {len(content)}\n".encode() + content)
     return found.hexdigest()[:16]
 
 
-VERSION = version_of(Path(__file__).parents[2].rglob("kernels/*.py"))
-"""Names the folder of the machine code. Numba compiles a function again if its own file has
-changed, but not if that of a function has which it calls, and whose code is part of its own."""
+def kernel_modules() -> list[Path]:
+    """The modules of all folders called `kernels`."""
+    package = Path(__file__).parents[2]
+    # A search of the whole package would take ten milliseconds of each start.
+    return [*package.glob("*/kernels/*.py"), *package.glob("*/*/kernels/*.py")]
+
+
+VERSION = version_of(kernel_modules())
+"""Names the folder of the machine code. Numba compiles a function again when its own file changes,
+but not when the file of a function that it calls does, although it includes that one's code."""
 
 
 def compiled(fastmath: frozenset[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -23,14 +23,20 @@ _FACTORS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | {
 
 def quantity_value(quantity: str) -> float:
     """The number that a quantity stands for: 512.0 for 0.5Ki."""
-    number = quantity.rstrip("mkKMGTi")
-    return float(number) * _FACTORS.get(quantity[len(number) :], 1.0)
+    number, suffix = _parts(quantity)
+    return float(number) * _FACTORS.get(suffix, 1.0)
 
 
 def multiplied(quantity: str, factor: int) -> str:
     """The quantity for `factor` times as much, with the same suffix: 3.0Gi for 1.5Gi and 2."""
+    number, suffix = _parts(quantity)
+    return f"{Decimal(number) * factor}{suffix}"
+
+
+def _parts(quantity: str) -> tuple[str, str]:
+    """The number and the suffix of a quantity."""
     number = quantity.rstrip("mkKMGTi")
-    return f"{Decimal(number) * factor}{quantity[len(number) :]}"
+    return number, quantity[len(number) :]
 
 
 def whole_cpus(quantity: str) -> int:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import agentrl_components
-from agentrl_components.model.kernels.compiled import version_of
+from agentrl_components.model.kernels.compiled import kernel_modules, version_of
 
 SHARES = """
 import numpy as np
@@ -51,3 +51,8 @@ def test_the_version_depends_on_names_and_content_and_not_on_the_order(tmp_path)
     assert version_of([one]) != before
     two.write_text("x = 3\n")
     assert version_of([one, two]) != before
+
+
+def test_all_folders_of_kernels_count_for_the_version():
+    (package,) = agentrl_components.__path__
+    assert sorted(kernel_modules()) == sorted(Path(package).rglob("kernels/*.py"))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from agentrl_components.engines.vllm_engine.adapters import write_adapters
 from agentrl_components.engines.vllm_engine.start import VllmOptions
-from agentrl_components.errors import EngineError, WorkersLostError
+from agentrl_components.errors import WorkersLostError
 from agentrl_components.model.load import open_decoder
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.rollout.collector import replay_lost
@@ -25,6 +25,7 @@ from agentrl_components.sharded.adapters import AdapterMerge
 from agentrl_components.sharded.bucket import Bucket
 from agentrl_components.sharded.model import DTYPES
 from agentrl_components.spec import RunSpec, Samplers
+from agentrl_components.spec.fields.model import Lora
 from agentrl_components.streaming.samplers import SamplerLoad
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.workers.loop_thread import LoopThread
@@ -65,8 +66,10 @@ class Sampler:
         """Adapters for vLLM, which takes all of them at once."""
         self._version = -1
         """The version in use; -1: that of the model folder."""
-        self._calls: set[asyncio.Task[Any]] = set()
+        self._plays: set[asyncio.Task[Any]] = set()
         """Calls that play episodes."""
+        self._updates: set[asyncio.Task[Any]] = set()
+        """Calls that bring weights."""
         self._playing = 0
         """Calls that play episodes now."""
         self._updating = False
@@ -81,14 +84,16 @@ class Sampler:
 
     async def take_over(self) -> None:
         """Serve another driver, whose weights come with its first hand-over: end the episodes of
-        the last one. Raises `EngineError` if it left a hand-over unfinished."""
+        the last one, and a hand-over that it left unfinished. Raises what `Player.drop_update`
+        raises, and does not return if a weight never arrives over NCCL."""
+        for play in self._plays:
+            play.cancel()
+        await asyncio.gather(*self._plays, return_exceptions=True)
+        # These cannot be cancelled halfway. They may have waited for the episodes.
+        await asyncio.gather(*self._updates, return_exceptions=True)
         if self._updating:
-            raise EngineError("a hand-over of weights was broken off")
-        calls = set(self._calls)
-        for call in calls:
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
-        self._adapters, self._version = {}, -1
+            await self._on_loop(self._player.drop_update())
+        self._adapters, self._version, self._updating = {}, -1, False
         await self.take_load()
 
     async def rest(self) -> None:
@@ -101,7 +106,8 @@ class Sampler:
         self._updating = True
         if self._vllm_lora is None:
             partial = self._merge is not None
-            await self._on_loop(self._player.start_update(partial=partial))
+            with _listed(self._updates):
+                await self._on_loop(self._player.start_update(partial=partial))
 
     async def load(self, bucket: Bucket) -> int:
         """Take some of the weights, or of the adapters. Returns their bytes."""
@@ -111,23 +117,19 @@ class Sampler:
             weights = bucket.tensors()
             if self._merge is not None:
                 weights = self._merge.merged(weights)
-            await self._on_loop(self._player.update(weights))
+            with _listed(self._updates):
+                await self._on_loop(self._player.update(weights))
         return bucket.content.nbytes
 
     async def finish_update(self, version: int) -> None:
         """Sample with the weights that were taken, from now on. They are those of `version`."""
-        if self._vllm_lora is None:
-            await self._on_loop(self._player.finish_update(version))
-        else:
-            adapters, self._adapters = self._adapters, {}
-            with TemporaryDirectory(prefix="agentrl-") as folder:
-                write_adapters(Path(folder), self._vllm_lora, adapters)
-                await self._on_loop(
-                    self._player.vllm.use_adapters(
-                        Path(folder), version, self._spec.rollout.interrupt
-                    )
-                )
-        self._version, self._updating = version, False
+        with _listed(self._updates):
+            if self._vllm_lora is None:
+                await self._on_loop(self._player.finish_update(version))
+            else:
+                adapters, self._adapters = self._adapters, {}
+                await self._use_adapters(self._vllm_lora, adapters, version)
+            self._version, self._updating = version, False
 
     async def join_nccl(self, group: Mapping[str, Any]) -> None:
         """Join the process group of a hand-over from GPU to GPU."""
@@ -135,13 +137,14 @@ class Sampler:
 
     async def receive(self, described: Mapping[str, Any]) -> None:
         """Take the weights that are `described`, as `VllmEngine.receive_update` does."""
-        await self._on_loop(self._player.vllm.receive_update(described))
+        with _listed(self._updates):
+            await self._on_loop(self._player.vllm.receive_update(described))
 
     async def play(self, jobs: Sequence[Job], rules: Rules, version: int) -> list[Trajectory]:
         """The trajectories of `jobs`, as `Samplers.play` has them. If weights are handed over, the
         engine has those of `version`. Raises `WorkersLostError` if it has others, or vLLM has died;
         then this sampler is of no use."""
-        with self._under_way():
+        with _listed(self._plays):
             if 0 <= version == self._version:
                 return await self._play(self._player.more_episodes(jobs, rules))
             if version >= 0:
@@ -154,7 +157,7 @@ class Sampler:
         """The trajectories of `jobs`, played by the version that is in use at each token. Lost
         episodes are played again, as the collector does. Raises `WorkersLostError` if that version
         is older than `oldest`, or vLLM has died; then this sampler is of no use."""
-        with self._under_way():
+        with _listed(self._plays):
             if self._version < oldest:
                 raise self._missed(oldest)
             return await self._play(
@@ -186,16 +189,12 @@ class Sampler:
             f"weights of version {self._version}"
         )
 
-    @contextmanager
-    def _under_way(self) -> Iterator[None]:
-        """Have `take_over` cancel the call that runs the block."""
-        call = asyncio.current_task()
-        assert call is not None
-        self._calls.add(call)
-        try:
-            yield
-        finally:
-            self._calls.discard(call)
+    async def _use_adapters(self, lora: Lora, adapters: Mapping[str, Tensor], version: int) -> None:
+        """Have vLLM add the output of adapters, which are those of `version`."""
+        with TemporaryDirectory(prefix="agentrl-") as folder:
+            write_adapters(Path(folder), lora, adapters)
+            interrupt = self._spec.rollout.interrupt
+            await self._on_loop(self._player.vllm.use_adapters(Path(folder), version, interrupt))
 
     async def _play(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine on the player's loop, and count the time as busy."""
@@ -214,6 +213,18 @@ class Sampler:
 
     async def _on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(self._loop.submit(coroutine))
+
+
+@contextmanager
+def _listed(calls: set[asyncio.Task[Any]]) -> Iterator[None]:
+    """List the call that runs the block in `calls`."""
+    call = asyncio.current_task()
+    assert call is not None
+    calls.add(call)
+    try:
+        yield
+    finally:
+        calls.discard(call)
 
 
 def _options(spec: RunSpec, device: str, trains: bool) -> VllmOptions:

@@ -138,6 +138,11 @@ class Player:
         await self.engine.finish_update(version)
         self._version = version
 
+    async def drop_update(self) -> None:
+        """End an update under way, if there is one, without its other weights. The engine is of use
+        again after the next update. Raises what `VllmEngine.drop_update` raises."""
+        await self.engine.drop_update()
+
     def tokens(self) -> tuple[int, int]:
         """Tokens of all requests to the engine so far, and those of them that its cache held."""
         engine = self._torch or self._vllm

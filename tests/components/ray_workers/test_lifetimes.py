@@ -25,7 +25,7 @@ from ray_bench import (
 )
 from ray_nodes import started
 
-from agentrl_components.errors import RunError
+from agentrl_components.errors import EngineError, RunError
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.lifetimes import Lasting, WithDriver, lifetime_of
@@ -52,6 +52,14 @@ with Actors(spec, model, trains=True) as actors:
     pids = [pid(actor) for actor in (*actors.trainers._actors, *actors.samplers.actors)]
     print(json.dumps([actors.taken_over, pids]), flush=True)
     exec(sys.argv[1])
+"""
+
+KILLED_IN_A_HAND_OVER = """
+import ray
+(sampler,) = actors.samplers.actors
+ray.get(sampler.start_update.remote())
+ray.get(sampler.load.remote(next(actors.trainers.buckets(limit=1))))
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -169,18 +177,49 @@ def test_samplers_that_are_taken_over_end_the_episodes_under_way_and_play_new_we
         learners.close()
 
 
-@slow
-def test_a_sampler_with_half_of_its_weights_is_replaced(ray, model):
-    first = samplers(model)
-    before = pids(first.actors)
-    ray.get(first.actors[0].start_update.remote())
-    second = samplers(model)
+@pytest.mark.parametrize("interrupt", ["finish", "continue"])
+def test_samplers_that_are_taken_over_in_a_hand_over_play_the_weights_of_the_next(
+    ray, model, interrupt
+):
+    rollout = SPEC.rollout.model_copy(update={"interrupt": interrupt})
+    manifest = SPEC.model_copy(update={"rollout": rollout})
+    learners = RayTrainers(manifest, model, reserved(trainers=1), "cpu").open()
     try:
-        assert second.taken_over == 1
-        after = pids(second.actors)
-        assert (after[0] == before[0], after[1] == before[1]) == (False, True)
+        train(learners, manifest, 2)
+        transfer = BucketTransfer(learners, adapters=False)
+        first = samplers(model, transfer, manifest)
+        expected = [one.ids.tolist() for one in first.play([jobs(4)], RULES, 3)[0]]
+        groups = RayGroupSamplers(first)
+        for number in range(20):
+            groups.start(number, jobs(4), RULES)
+        broken = first.actors[0]
+        started = broken.start_update.remote()  # waits for the groups, if they are to finish
+        weights = learners.buckets(limit=1)
+        loaded = broken.load.remote(next(weights)) if interrupt == "continue" else None
+        second = samplers(model, transfer, manifest)
+        try:
+            assert second.taken_over == 2
+            assert pids(second.actors) == pids(first.actors)
+            ray.get([started, loaded] if loaded else [started])
+            list(weights)
+            played = second.play([jobs(4)], RULES, 1)[0]
+            assert [one.ids.tolist() for one in played] == expected
+            assert [set(one.versions.tolist()) for one in played] == [{1}] * 4
+        finally:
+            second.close()
     finally:
-        second.close()
+        learners.close()
+
+
+@slow
+def test_a_sampler_whose_hand_over_failed_is_taken_over(ray, model):
+    first = samplers(model)
+    ray.get(first.actors[0].start_update.remote())
+    with pytest.raises(EngineError, match="missing"):
+        ray.get(first.actors[0].finish_update.remote(1))
+    second = samplers(model)
+    assert second.taken_over == 2
+    second.close()
 
 
 @slow
@@ -246,6 +285,7 @@ def test_actors_outlive_drivers_that_end_or_are_killed_but_not_an_error(own_clus
     nothing, first = driver("pass")
     assert nothing == ""
     assert driver("os.kill(os.getpid(), signal.SIGKILL)") == ["1 trainers, 1 samplers", first]
+    assert driver(KILLED_IN_A_HAND_OVER) == ["1 trainers, 1 samplers", first]
     assert driver("raise WorkersLostError('a trainer')") == ["1 trainers, 1 samplers", first]
     samplers_only, last = driver("raise ValueError")
     assert samplers_only == "1 samplers"

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import signal
 
-import psutil
 import pytest
 from corridor_jobs import GREEDY, jobs
 from learner_bench import spec
@@ -92,6 +91,17 @@ def shut_the_executor_down(actor):
     ray.get(actor.__ray_call__.remote(shut_down))
 
 
+def worker_pids(actor):
+    """The worker processes of an engine over several."""
+    import ray
+
+    def found(sampler):
+        core = sampler._player.vllm._loop._engine.engine_core.engine_core
+        return [worker.proc.pid for worker in core.model_executor.workers]
+
+    return ray.get(actor.__ray_call__.remote(found))
+
+
 @pytest.mark.parametrize(
     "broken", [kill_the_process_of_the_engine_core, shut_the_executor_down], ids=["kill", "fail"]
 )
@@ -153,13 +163,9 @@ def test_an_engine_of_which_a_process_died_is_replaced_at_the_next_hand_over(fol
     try:
         samplers.play([jobs(4)], GREEDY, 1)
         (broken,) = samplers.actors
-        workers = [
-            process
-            for process in psutil.Process(pid(broken)).children(recursive=True)
-            if "Worker" in "".join(process.cmdline())
-        ]
+        workers = worker_pids(broken)
         assert len(workers) == 2
-        workers[1].kill()
+        os.kill(workers[1], signal.SIGKILL)
         train(trainers, manifest, 2)
         (played,) = samplers.play([jobs(4)], GREEDY, 2)
         assert samplers.actors != [broken]
@@ -171,7 +177,9 @@ def test_an_engine_of_which_a_process_died_is_replaced_at_the_next_hand_over(fol
 
 
 @pytest.mark.parametrize("lora", [None, ADAPTERS], ids=["weights", "adapters"])
-def test_an_engine_that_is_taken_over_plays_the_weights_of_its_next_driver(folder, lora):
+def test_an_engine_that_is_taken_over_in_a_hand_over_plays_the_weights_of_the_next(folder, lora):
+    import ray
+
     manifest = spec(model=MODEL | {"lora": lora}, rollout={"engine": "vllm"})
     trainers = open_trainers(manifest, folder, 1)
     transfer = BucketTransfer(trainers, adapters=lora is not None)
@@ -185,6 +193,11 @@ def test_an_engine_that_is_taken_over_plays_the_weights_of_its_next_driver(folde
         groups = RayGroupSamplers(first)
         for number in range(8):
             groups.start(number, jobs(4), GREEDY)
+        (broken,) = first.actors
+        ray.get(broken.start_update.remote())
+        parts = trainers.buckets(adapters=lora is not None, limit=1)
+        ray.get(broken.load.remote(next(parts)))
+        list(parts)
         train(trainers, manifest, 3)
         wanted, _ = expected(manifest, folder, trainers, adapters=lora is not None)
         second = samplers()

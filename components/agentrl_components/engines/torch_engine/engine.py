@@ -138,6 +138,12 @@ class TorchEngine:
         self.use_as(version, start_again=loading.interrupt == "abort")
         self._end_update(loading)
 
+    async def drop_update(self) -> None:
+        """End an update under way, if there is one, without its other weights. Those that were
+        copied stay: replies are of no version until the next update."""
+        if self._loading is not None:
+            self._end_update(self._loading)
+
     def use_as(self, version: int, *, start_again: bool = False) -> None:
         """Use the decoder's weights, which may have been changed in place, as those of `version`:
         cached keys and values are dropped. Pending replies go on with them, or `start_again`."""

@@ -140,6 +140,16 @@ class VllmEngine:
             self._asleep = False
         self._go_on(version)
 
+    async def drop_update(self) -> None:
+        """End an update under way, if there is one, without its other weights. Those that were
+        loaded stay: replies are of no version until the next update. Raises `EngineError` or
+        `WorkersLostError` if loading has failed."""
+        self._loop.check()
+        if self._load_lock.locked():
+            await self._load_step(loading.drop)
+            self._loop.resume()
+            self._load_lock.release()
+
     async def sleep(self) -> None:
         """Give the device memory of weights and cache back, until weights are loaded: then the
         engine is awake. Waits for pending replies. Needs `VllmOptions.sleeps`."""

@@ -48,8 +48,7 @@ class VllmLoop:
             EngineError: vLLM refuses the request.
             WorkersLostError: vLLM has failed, or a process of it has died.
         """
-        if self._failure is not None:
-            raise self._failure
+        self.check()
         key = str(next(self._keys))
         answer = asyncio.get_running_loop().create_future()
         self._waiting[key] = answer
@@ -63,6 +62,11 @@ class VllmLoop:
             if self._waiting.pop(key, None) is not None:  # cancelled
                 self._new = [entry for entry in self._new if entry[0] != key]
                 self._cancelled.append(key)
+
+    def check(self) -> None:
+        """Raise the error with which every request fails, if there is one."""
+        if self._failure is not None:
+            raise self._failure
 
     async def call(self, action: Callable[[Any], R]) -> R:
         """Call `action` with the engine between two steps, after aborting cancelled requests, and

@@ -125,6 +125,13 @@ def finish(
     use(name, engine)
 
 
+def drop(engine: Any) -> None:
+    """End loading before all weights are there. A layer that has some of its new weights but not
+    all is left with arbitrary ones in their place."""
+    engine.collective_rpc("finish_weight_update")
+    engine.collective_rpc("synchronize_device")
+
+
 def use(name: str, engine: Any) -> None:
     """Use what was loaded from now on: outputs call it `name`, and cached keys and values of
     earlier weights are dropped. vLLM computes those of replies that pause again; a token that it

@@ -455,6 +455,18 @@ async def test_weights_can_be_loaded_in_parts(bench: Bench):
     assert reply.logprobs == pytest.approx(expected(other, [5, 6, 7], reply.ids), abs=1e-4)
 
 
+async def test_all_weights_can_be_loaded_after_an_update_that_was_dropped(bench: Bench):
+    before = await bench.engine.generate(ask([5], 0))
+    parts = list(weights_of(make_model(2)).items())
+    await bench.engine.start_update("continue")
+    # A part of a layer that packs three weights is among them.
+    fused = next(place for place, (name, _) in enumerate(parts) if "q_proj.weight" in name)
+    await bench.engine.update(dict(parts[: fused + 1]))
+    await bench.engine.drop_update()
+    await bench.engine.load(weights_of(bench.model), before.version)
+    assert await bench.engine.generate(ask([5], 0)) == before
+
+
 async def test_a_folder_without_a_model_is_rejected(tmp_path: Path):
     with pytest.raises(ModelError, match=r"config\.json"):
         VllmEngine(tmp_path, VllmOptions())

@@ -83,3 +83,5 @@ async def test_an_engine_fails_if_its_workers_do_not_load_the_weights_in_time(sh
     await engine.start_update()
     with pytest.raises(EngineError, match="update_weights timed out"):
         await engine.receive_update({"names": [EMBEDDING]})
+    with pytest.raises(EngineError, match="update_weights timed out"):
+        await engine.drop_update()

@@ -1,4 +1,4 @@
-"""Comparison of a growing horizon with a short and a long one, at equal environment turns.
+"""Comparison of a growing horizon with fixed ones, at equal environment turns.
 
     python benchmarks/horizon.py --root runs/horizon --out benchmarks/results/horizon.json
     python benchmarks/horizon.py --quick
@@ -6,8 +6,9 @@
 Tests the claim of ScalingInter-RL (arXiv 2509.08755, section 3.3) with the configuration of a
 manifest (examples/babyai.yaml). Each seed has one warm start. Each arm continues from its
 checkpoint, including the optimizer state, and trains until its episodes have taken `--turns`
-environment turns. The staged arm increases its horizon after 25 % and 55 % of these turns. All arms
-are then evaluated on the same held-out tasks with the same turn limit.
+environment turns. The staged arm increases its horizon after 25 % and 55 % of these turns. All
+arms are then evaluated on the same held-out tasks with the same turn limit: the last horizon of the
+staged arm.
 
 The arms differ in nothing else: seed, tasks, learning rate and mini-batches are those of the
 manifest. Finished arms are stored under `--root`, and the same command continues after an
@@ -57,8 +58,8 @@ UNTIL_STOPPED = 1_000_000
     "--seeds", default=5, show_default=True, help="Number of seeds; the seeds are 0, 1, ..."
 )
 @click.option("--turns", default=60_000, show_default=True, help="Environment turns per arm.")
-@click.option("--staged", default="3,5,8", show_default=True, help="Horizons of the staged arm.")
-@click.option("--short", default=4, show_default=True, help="Horizon of the short arm.")
+@click.option("--staged", default="3,6,20", show_default=True, help="Horizons of the staged arm.")
+@click.option("--fixed", default="4,8,20", show_default=True, help="Horizon of each other arm.")
 @click.option("--tasks", default=400, show_default=True, help="Held-out tasks.")
 @click.option("--quick", is_flag=True, help="Smoke test: two seeds, 400 turns, 20 tasks.")
 @click.option(
@@ -70,7 +71,7 @@ def main(
     seeds: int,
     turns: int,
     staged: str,
-    short: int,
+    fixed: str,
     tasks: int,
     quick: bool,
     root: str,
@@ -86,11 +87,10 @@ def main(
             "rollout.tasks=4",
             "compute.workers=1",
         ]
-    horizons = tuple(int(one) for one in staged.split(","))
+    horizons = numbers(staged)
     arms = (
         Arm(name="staged", horizons=horizons, ends=ends(len(horizons))),
-        Arm(name="short", horizons=(short,), ends=(1.0,)),
-        Arm(name="long", horizons=(horizons[-1],), ends=(1.0,)),
+        *(Arm(name=f"fixed {one}", horizons=(one,), ends=(1.0,)) for one in numbers(fixed)),
     )
     outcomes: list[Outcome] = []
     for seed in range(seeds):
@@ -103,10 +103,11 @@ def main(
                 "update.checkpointEvery=100000",
             ],
         )
-        warm = DirectoryStore(Path(root) / f"seed-{seed}" / "warm")
+        of_seed = Path(root) / f"limit-{horizons[-1]}" / f"seed-{seed}"
+        warm = DirectoryStore(of_seed / "warm")
         before, chance = warm_start(run, warm)
         for arm in arms:
-            place = Path(root) / f"seed-{seed}" / f"{arm.name}-{turns}"
+            place = of_seed / f"{'-'.join(map(str, arm.horizons))}-for-{turns}"
             outcome = train_arm(run, arm, turns, warm, place, before, chance)
             outcomes.append(outcome)
             click.echo(
@@ -115,6 +116,11 @@ def main(
             )
     Console().print(table(arms, outcomes))
     write(Path(out), arms, outcomes, turns)
+
+
+def numbers(listed: str) -> tuple[int, ...]:
+    """The numbers in a list that is separated by commas."""
+    return tuple(int(one) for one in listed.split(","))
 
 
 def ends(phases: int) -> tuple[float, ...]:

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import cycle
 from pathlib import Path
 
 import click
@@ -59,6 +60,10 @@ def difference(outcomes: Sequence[Outcome], arm: str) -> Interval:
     return bootstrap_paired(successes(outcomes, "staged"), successes(outcomes, arm), seed=0)
 
 
+COLOURS = ("#2f7fd1", "#8a93a0", "#3d9a6d", "#d9622b", "#8d5fb8")
+"""Of the arms in a figure, the staged one first. They repeat if there are more arms."""
+
+
 def table(arms: Sequence[Arm], outcomes: Sequence[Outcome]) -> Table:
     """Table of the results for the terminal."""
     shown = Table(title="held-out success (%) at equal environment turns")
@@ -77,6 +82,12 @@ def table(arms: Sequence[Arm], outcomes: Sequence[Outcome]) -> Table:
             f"{np.mean(cpu):.0f} ({min(cpu):.0f}-{max(cpu):.0f})",
         )
     return shown
+
+
+def labelled(arm: Arm) -> str:
+    """Label of an arm in a figure."""
+    horizons = ", ".join(map(str, arm.horizons))
+    return f"staged {horizons}" if len(arm.horizons) > 1 else arm.name
 
 
 def percent(interval: Interval) -> str:
@@ -111,9 +122,7 @@ def drawn(arms: Sequence[Arm], outcomes: Sequence[Outcome]) -> bytes:
     """PNG with two plots: success by seed with the interval of the mean, and success over turns."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.6))
-    for place, (arm, colour) in enumerate(
-        zip(arms, ("#2f7fd1", "#8a93a0", "#d9622b"), strict=True)
-    ):
+    for place, (arm, colour) in enumerate(zip(arms, cycle(COLOURS), strict=False)):
         found = successes(outcomes, arm.name)
         mean = bootstrap_mean(found, seed=0)
         left.plot([place] * len(found), found, "o", color=colour, alpha=0.4)
@@ -131,9 +140,9 @@ def drawn(arms: Sequence[Arm], outcomes: Sequence[Outcome]) -> bytes:
                     color=colour,
                     alpha=0.6,
                     linewidth=1,
-                    label=f"{arm.name} {'-'.join(map(str, arm.horizons))}" if first else None,
+                    label=labelled(arm) if first else None,
                 )
-    left.set_xticks(range(len(arms)), [arm.name for arm in arms])
+    left.set_xticks(range(len(arms)), [labelled(arm).replace(" ", "\n", 1) for arm in arms])
     left.set_xlim(-0.4, len(arms) - 0.4)
     left.set_ylabel("held-out success")
     right.set_xlabel("environment turns")

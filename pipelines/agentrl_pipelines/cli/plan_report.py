@@ -13,7 +13,7 @@ from rich.text import Text
 from agentrl_components.spec import AgentRLRun
 from agentrl_pipelines.cli.pod_report import pod_sums, pod_table, pods_as_json
 from agentrl_pipelines.platform.pod_sets import pod_sets
-from agentrl_pipelines.sizing.devices import GIB
+from agentrl_pipelines.sizing.devices import GIB, in_gib
 from agentrl_pipelines.sizing.layout import MACHINE
 from agentrl_pipelines.sizing.plan import PhasePlan, Plan
 
@@ -31,14 +31,14 @@ def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
         _print(
             console,
             f"Memory: {_processes(placed.ranks, plan.trainer.total, 'trainer')}, "
-            f"{_processes(placed.engines, plan.engine.total, 'engine')} and {_gib(MACHINE)} for "
-            f"the rest of the run: {_gib(plan.machine or 0)} of {_gib(device.memory)}.",
+            f"{_processes(placed.engines, plan.engine.total, 'engine')} and {in_gib(MACHINE)} for "
+            f"the rest of the run: {in_gib(plan.machine or 0)} of {in_gib(device.memory)}.",
         )
     console.print(_time(plan))
     _print(
         console,
-        f"Checkpoints: {_gib(plan.checkpoint)} each, at most {plan.kept} in the store "
-        f"({_gib(plan.checkpoint * plan.kept)}).",
+        f"Checkpoints: {in_gib(plan.checkpoint)} each, at most {plan.kept} in the store "
+        f"({in_gib(plan.checkpoint * plan.kept)}).",
     )
     _print(console, f"Environments: {plan.sessions:,} sessions open at the same time.")
     tokens = sum(phase.load.tokens for phase in plan.phases)
@@ -61,14 +61,14 @@ def _print_pods(run: AgentRLRun, console: Console) -> None:
     cpus, memory, _ = pod_sums(pods)
     count = sum(one.count for one in pods)
     some = f"{count} pod{'s' if count > 1 else ''}"
-    _print(console, f"On Kubernetes: {some}, with {cpus:g} CPUs and {_gib(int(memory))}.")
+    _print(console, f"On Kubernetes: {some}, with {cpus:g} CPUs and {in_gib(int(memory))}.")
 
 
 def _devices(plan: Plan) -> str:
     """Which devices are for what, in words."""
     placed, name = plan.layout, plan.device.name
     if placed.one_machine:
-        return f"trainers and engines share this machine's {_gib(plan.device.memory)}"
+        return f"trainers and engines share this machine's {in_gib(plan.device.memory)}"
     count = f"{placed.devices} x {name}: "
     if placed.shared_device:
         return count + "trainer and engine share it"
@@ -77,7 +77,7 @@ def _devices(plan: Plan) -> str:
 
 
 def _processes(count: int, each: int, role: str) -> str:
-    return f"{count} {role}{'s' if count > 1 else ''} x {_gib(each)}"
+    return f"{count} {role}{'s' if count > 1 else ''} x {in_gib(each)}"
 
 
 def _print(console: Console, line: str | Text) -> None:
@@ -199,7 +199,3 @@ def _count(number: int) -> str:
         if number >= size:
             return f"{number / size:,.2f} {unit}"
     return f"{number:,}"
-
-
-def _gib(count: int) -> str:
-    return f"{count / GIB:,.1f} GiB" if count >= GIB / 10 else f"{count / 2**20:,.1f} MiB"

@@ -8,6 +8,11 @@ from dataclasses import dataclass
 GIB = 1 << 30
 
 
+def in_gib(count: int) -> str:
+    """Bytes with a unit: 12.3 GiB, or 45.6 MiB below a tenth of a GiB."""
+    return f"{count / GIB:,.1f} GiB" if count >= GIB / 10 else f"{count / (1 << 20):,.1f} MiB"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """One accelerator."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.spec import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
-from agentrl_pipelines.sizing.devices import GIB, Device
+from agentrl_pipelines.sizing.devices import Device, in_gib
 from agentrl_pipelines.sizing.layout import Layout
 from agentrl_pipelines.sizing.model_size import model_size
 from agentrl_pipelines.sizing.sampler_memory import SamplerMemory
@@ -49,15 +49,16 @@ def _fixed_cache_mistakes(
     if engine.cache <= 0:
         yield Mistake(
             field="spec.compute.samplers.tensorParallel",
-            reason=f"an engine needs {_gib(engine.weights + engine.workspace)} per device, and its "
-            f"share of a {device.name} is {_gib(int(device.memory * placed.memory_share))}",
+            reason=f"an engine needs {in_gib(engine.weights + engine.workspace)} per device, and "
+            f"its share of a {device.name} is {in_gib(int(device.memory * placed.memory_share))}",
             fix="divide each engine over more devices, or use a smaller model",
         )
     elif engine.episodes(spec.model.context) < 1:
         yield Mistake(
             field="spec.model.context",
             reason=f"the keys and values of {spec.model.context:,} tokens need "
-            f"{_gib(engine.token * spec.model.context)}, and the engine has {_gib(engine.cache)}",
+            f"{in_gib(engine.token * spec.model.context)}, and the engine has "
+            f"{in_gib(engine.cache)}",
             fix=f"set it to {engine.cache // engine.token:,} or less, or divide the engine over "
             "more devices",
         )
@@ -73,8 +74,8 @@ def _growing_cache_mistakes(
     if engine.least(context) > spare:
         yield Mistake(
             field="spec.model.context",
-            reason=f"an engine needs {_gib(engine.least(context))} for one episode, and "
-            f"{_gib(spare)} is left for it",
+            reason=f"an engine needs {in_gib(engine.least(context))} for one episode, and "
+            f"{in_gib(spare)} is left for it",
             fix="lower it, or use a smaller model",
         )
         return
@@ -82,7 +83,7 @@ def _growing_cache_mistakes(
     yield Mistake(
         field="spec.rollout.concurrency",
         reason="the keys and values of the episodes in flight in an engine need "
-        f"{_gib(engine.cache)}, and {_gib(spare - engine.with_cache(0))} is left for them",
+        f"{in_gib(engine.cache)}, and {in_gib(spare - engine.with_cache(0))} is left for them",
         fix=f"set it to {held:,} or less",
     )
 
@@ -98,8 +99,10 @@ def _trainer_mistake(
     """The trainer does not fit beside engines of `engine` bytes: the change that makes it fit, the
     smallest change first."""
     room = placed.room(device.memory, engine)
-    needed = f"a trainer needs {_gib(trainer.total)} per device, and {_owner(placed, device)} has "
-    needed += _gib(max(room, 0))
+    needed = (
+        f"a trainer needs {in_gib(trainer.total)} per device, and {_owner(placed, device)} has "
+    )
+    needed += in_gib(max(room, 0))
     recomputed = spec.model_copy(
         update={"update": spec.update.model_copy(update={"gradient_checkpointing": True})}
     )
@@ -107,14 +110,14 @@ def _trainer_mistake(
     if trainer_memory(recomputed, shape, size, placed).total <= room:
         return Mistake(
             field="spec.update.gradientCheckpointing",
-            reason=f"is false, and {needed}, {_gib(trainer.activations)} of it activations",
+            reason=f"is false, and {needed}, {in_gib(trainer.activations)} of it activations",
             fix="set it to true",
         )
     fewer = placed.spare_engines(device.memory, trainer.total, engine)
     if fewer >= 1:
         return Mistake(
             field="spec.compute.samplers.count" if spec.compute.ray else "spec.compute.workers",
-            reason=f"the {placed.engines} engines need {_gib(engine)} each, and {needed}",
+            reason=f"the {placed.engines} engines need {in_gib(engine)} each, and {needed}",
             fix=f"set it to {fewer} or less",
         )
     return _sharded_mistake(spec, recomputed, shape, device, placed, needed, engine)
@@ -166,7 +169,3 @@ def _divisors(number: int) -> list[int]:
 
 def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
-
-
-def _gib(count: int) -> str:
-    return f"{count / GIB:,.1f} GiB"

@@ -14,20 +14,21 @@ from agentrl_components.spec.fields.run import AgentRLRun, RunSpec
 from agentrl_components.spec.rules import (
     algorithm,
     compute,
-    environment_servers,
-    environments,
     evaluation,
     horizon,
     model,
     storage,
     warmstart,
 )
+from agentrl_components.spec.rules.environments import replicas, scaling, servers, tasks
 from agentrl_components.spec.rules.rule import Mistake, Rule
 
 RULES: tuple[Rule, ...] = (
     *model.RULES,
-    *environments.RULES,
-    *environment_servers.RULES,
+    *tasks.RULES,
+    *replicas.RULES,
+    *servers.RULES,
+    *scaling.RULES,
     *algorithm.RULES,
     *horizon.RULES,
     *evaluation.RULES,

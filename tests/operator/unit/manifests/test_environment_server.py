@@ -4,7 +4,7 @@ import re
 
 from demo_run import PLATFORM, SPEC, UID, run
 
-from agentrl_components.spec.rules.environment_servers import RESERVED_VARIABLES
+from agentrl_components.spec.rules.environments.servers import RESERVED_VARIABLES
 from agentrl_operator.manifests import environment_server
 from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 from agentrl_pipelines.platform import resolve

@@ -1,4 +1,4 @@
-"""Rules about environments and their tasks; `environment_servers` has those about servers."""
+"""Rules about what environments are, and about their tasks."""
 
 from __future__ import annotations
 

@@ -1,0 +1,112 @@
+"""Rules about the servers of an environment: variables, tokens, protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentrl_components.spec.fields.environments import Environment
+from agentrl_components.spec.rules.environments.each import environment_rule
+from agentrl_components.spec.rules.rule import Mistake, Rule
+
+RESERVED_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})
+"""Environment variables that the operator sets in every environment server."""
+
+
+@environment_rule(
+    "secretEnv",
+    "url",
+    "replicas",
+    cel="size(e.secretEnv) == 0 || (!has(e.url) && e.replicas > 0)",
+)
+def secret_env_needs_server(environment: Environment, where: str) -> Iterator[Mistake]:
+    """environments[].secretEnv requires servers that the run starts: no url, and replicas above
+    0."""
+    if not environment.secret_env:
+        return
+    if environment.url is not None:
+        yield Mistake(
+            field=f"{where}.secretEnv",
+            reason="the server at url is not started by this run",
+            fix="leave it out, and configure the secrets of that server where it is started",
+        )
+    elif environment.replicas == 0:
+        yield Mistake(
+            field=f"{where}.secretEnv",
+            reason="with replicas 0 the environment runs inside the stages, without a server",
+            fix="move it to spec.compute.secretEnv, or set replicas to 1 or more",
+        )
+
+
+@environment_rule(
+    "secretEnv",
+    cel=f"e.secretEnv.all(v, !(v.name in {sorted(RESERVED_VARIABLES)})"
+    " && e.secretEnv.exists_one(same, same.name == v.name))",
+)
+def secret_env_names_are_free(environment: Environment, where: str) -> Iterator[Mistake]:
+    """Names in an environment's secretEnv must be unique and not reserved: AGENTRL_ENV_TOKEN, HOME
+    and PORT are set by the operator."""
+    names = [variable.name for variable in environment.secret_env]
+    for position, name in enumerate(names):
+        if name in RESERVED_VARIABLES:
+            reason = f"{name} is set by the operator in every server"
+        elif name in names[:position]:
+            reason = f"{name} is a duplicate"
+        else:
+            continue
+        yield Mistake(
+            field=f"{where}.secretEnv[{position}].name",
+            reason=reason,
+            fix="choose another name",
+        )
+
+
+@environment_rule("builtin", "tokenEnv", cel="!has(e.tokenEnv) || !has(e.builtin)")
+def token_env_needs_server(environment: Environment, where: str) -> Iterator[Mistake]:
+    """environments[].tokenEnv requires an environment with a url or an image."""
+    if environment.builtin is not None and environment.token_env is not None:
+        yield Mistake(
+            field=f"{where}.tokenEnv",
+            reason="a built-in environment takes no token",
+            fix="leave it out",
+        )
+
+
+@environment_rule(
+    "protocol",
+    "url",
+    "replicas",
+    "tokenEnv",
+    cel="e.protocol == 'agentrl' || (has(e.url) && e.replicas == 1 && !has(e.tokenEnv))",
+)
+def protocols_need_url(environment: Environment, where: str) -> Iterator[Mistake]:
+    """environments[].protocol other than agentrl requires a url, one replica and no tokenEnv: the
+    protocols of other projects know neither tokens nor several servers."""
+    protocol = environment.protocol
+    if protocol == "agentrl":
+        return
+    if environment.url is None:
+        yield Mistake(
+            field=f"{where}.protocol",
+            reason=f"is {protocol}, which is spoken to a server that is already running",
+            fix="give its url, or leave protocol out",
+        )
+    if environment.replicas != 1:
+        yield Mistake(
+            field=f"{where}.replicas",
+            reason=f"protocol {protocol} has no sessions on several servers",
+            fix="leave it out, and give each server as an environment of its own",
+        )
+    if environment.token_env is not None:
+        yield Mistake(
+            field=f"{where}.tokenEnv",
+            reason=f"servers of protocol {protocol} know no tokens",
+            fix="leave it out, and protect the server by its network",
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    secret_env_needs_server,
+    secret_env_names_are_free,
+    token_env_needs_server,
+    protocols_need_url,
+)

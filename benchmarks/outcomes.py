@@ -17,6 +17,9 @@ from rich.table import Table
 
 from agentrl_components.evaluation.intervals import Interval, bootstrap_mean, bootstrap_paired
 
+COLOURS = ("#2f7fd1", "#8a93a0", "#3d9a6d", "#d9622b", "#8d5fb8")
+"""Of the arms in a figure, the staged one first. They repeat if there are more arms."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
@@ -58,10 +61,6 @@ def successes(outcomes: Sequence[Outcome], arm: str) -> list[float]:
 def difference(outcomes: Sequence[Outcome], arm: str) -> Interval:
     """Success of the staged arm minus that of `arm`, paired by seed."""
     return bootstrap_paired(successes(outcomes, "staged"), successes(outcomes, arm), seed=0)
-
-
-COLOURS = ("#2f7fd1", "#8a93a0", "#3d9a6d", "#d9622b", "#8d5fb8")
-"""Of the arms in a figure, the staged one first. They repeat if there are more arms."""
 
 
 def table(arms: Sequence[Arm], outcomes: Sequence[Outcome]) -> Table:

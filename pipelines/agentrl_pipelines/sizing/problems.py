@@ -101,8 +101,8 @@ def _trainer_mistake(
     room = placed.room(device.memory, engine)
     needed = (
         f"a trainer needs {in_gib(trainer.total)} per device, and {_owner(placed, device)} has "
+        f"{in_gib(max(room, 0))}"
     )
-    needed += in_gib(max(room, 0))
     recomputed = spec.model_copy(
         update={"update": spec.update.model_copy(update={"gradient_checkpointing": True})}
     )

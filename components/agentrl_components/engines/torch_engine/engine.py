@@ -140,7 +140,7 @@ class TorchEngine:
 
     async def drop_update(self) -> None:
         """End an update under way, if there is one, without its other weights. Those that were
-        copied stay: replies are of no version until the next update."""
+        copied stay, so replies belong to no version until the next update ends."""
         if self._loading is not None:
             self._end_update(self._loading)
 

@@ -138,17 +138,17 @@ class VllmEngine:
         if self._asleep:
             await self._load_step(loading.wake_cache)
             self._asleep = False
-        self._go_on(version)
+        self._versions.append(version)
+        self._go_on()
 
     async def drop_update(self) -> None:
         """End an update under way, if there is one, without its other weights. Those that were
-        loaded stay: replies are of no version until the next update. Raises `EngineError` or
-        `WorkersLostError` if loading has failed."""
+        loaded stay, so replies belong to no version until the next update ends. Raises
+        `EngineError` or `WorkersLostError` if loading has failed."""
         self._loop.check()
         if self._load_lock.locked():
-            await self._load_step(loading.drop)
-            self._loop.resume()
-            self._load_lock.release()
+            await self._load_step(loading.end)
+            self._go_on()
 
     async def sleep(self) -> None:
         """Give the device memory of weights and cache back, until weights are loaded: then the
@@ -174,7 +174,8 @@ class VllmEngine:
         await self._interrupt(interrupt)
         await self._load_step(partial(self._loop.use_adapters, folder))
         await self._load_step(partial(loading.use, str(len(self._versions))))
-        self._go_on(version)
+        self._versions.append(version)
+        self._go_on()
 
     async def join_nccl(self, group: Mapping[str, Any]) -> None:
         """Join the process group over which weights are received."""
@@ -191,9 +192,8 @@ class VllmEngine:
         if self._pending:
             await asyncio.wait(self._pending)
 
-    def _go_on(self, version: int) -> None:
-        """Use the weights that were loaded, and let replies and requests go on."""
-        self._versions.append(version)
+    def _go_on(self) -> None:
+        """Let replies and requests go on."""
         self._loop.resume()
         self._load_lock.release()
 

@@ -120,16 +120,15 @@ def finish(
     """End loading, and `use` the weights. Raises `EngineError` if some weights were
     not loaded."""
     refuse(missing(shapes, loaded))
-    engine.collective_rpc("finish_weight_update")
-    engine.collective_rpc("synchronize_device")  # the caller may change its tensors from now on
+    end(engine)
     use(name, engine)
 
 
-def drop(engine: Any) -> None:
-    """End loading before all weights are there. A layer that has some of its new weights but not
-    all is left with arbitrary ones in their place."""
+def end(engine: Any) -> None:
+    """End loading. A layer that has some of its new weights, but not all, is left with arbitrary
+    values in the place of the others."""
     engine.collective_rpc("finish_weight_update")
-    engine.collective_rpc("synchronize_device")
+    engine.collective_rpc("synchronize_device")  # the caller may change its tensors from now on
 
 
 def use(name: str, engine: Any) -> None:

@@ -6,38 +6,38 @@ import difflib
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from agentrl_components.spec.fields.environments import Environment
 from agentrl_components.spec.fields.run import RunSpec
+from agentrl_components.spec.rules.environments.each import environment_rule
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 from agentrl_envs.registry import names as built_in
 
 
-@rule(
-    "environments.*.builtin",
-    "environments.*.image",
-    "environments.*.url",
-    cel="self.environments.all(e, has(e.url) ? !has(e.builtin) && !has(e.image)"
-    " : has(e.builtin) || has(e.image))",
+@environment_rule(
+    "builtin",
+    "image",
+    "url",
+    cel="has(e.url) ? !has(e.builtin) && !has(e.image) : has(e.builtin) || has(e.image)",
 )
-def environments_have_one_location(spec: RunSpec) -> Iterator[Mistake]:
+def environments_have_one_location(environment: Environment, where: str) -> Iterator[Mistake]:
     """Each environment must have a builtin, an image or both, or else a url."""
-    for index, environment in enumerate(spec.environments):
-        locations = {
-            "builtin": environment.builtin,
-            "image": environment.image,
-            "url": environment.url,
-        }
-        given = [name for name, value in locations.items() if value is not None]
-        if not given:
-            reason = "does not say where it runs"
-        elif len(given) > 1 and environment.url is not None:
-            reason = f"{' and '.join(given)} are given together"
-        else:
-            continue
-        yield Mistake(
-            field=f"spec.environments[{index}]",
-            reason=reason,
-            fix="give a builtin, an image or both, or else a url",
-        )
+    locations = {
+        "builtin": environment.builtin,
+        "image": environment.image,
+        "url": environment.url,
+    }
+    given = [name for name, value in locations.items() if value is not None]
+    if not given:
+        reason = "does not say where it runs"
+    elif len(given) > 1 and environment.url is not None:
+        reason = f"{' and '.join(given)} are given together"
+    else:
+        return
+    yield Mistake(
+        field=where,
+        reason=reason,
+        fix="give a builtin, an image or both, or else a url",
+    )
 
 
 @rule("environments.*.name")
@@ -53,61 +53,50 @@ def environment_names_are_unique(spec: RunSpec) -> Iterator[Mistake]:
             )
 
 
-@rule(
-    "environments.*.builtin",
-    "environments.*.image",
-    cel="self.environments.all(e, !has(e.builtin) || has(e.image) || e.builtin.contains(':')"
-    f" || e.builtin in {sorted(built_in())})",
+@environment_rule(
+    "builtin",
+    "image",
+    cel="!has(e.builtin) || has(e.image) || e.builtin.contains(':')"
+    f" || e.builtin in {sorted(built_in())}",
 )
-def builtins_exist(spec: RunSpec) -> Iterator[Mistake]:
+def builtins_exist(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].builtin must be a built-in environment or module:Class, unless an image is
     given: what other packages call their environments is known only where they are installed."""
-    known = sorted(built_in())
-    for index, environment in enumerate(spec.environments):
-        name = environment.builtin
-        if name is None or environment.image is not None or ":" in name or name in known:
-            continue
-        near = difflib.get_close_matches(name.lower(), known, n=1)
+    known, name = sorted(built_in()), environment.builtin
+    if name is None or environment.image is not None or ":" in name or name in known:
+        return
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    yield Mistake(
+        field=f"{where}.builtin",
+        reason=f"there is no built-in environment {name}",
+        fix=f"did you mean {near[0]}?"
+        if near
+        else f"use one of {', '.join(known)}, module:Class, or give the image that has it",
+    )
+
+
+@environment_rule("url", cel="!has(e.url) || !e.url.matches('^[^/]*//[^/?#]*@')")
+def environment_urls_have_no_credentials(environment: Environment, where: str) -> Iterator[Mistake]:
+    """The url of an environment may not contain a user or a password."""
+    url = environment.url
+    if url is not None and "@" in urlsplit(url).netloc:
         yield Mistake(
-            field=f"spec.environments[{index}].builtin",
-            reason=f"there is no built-in environment {name}",
-            fix=f"did you mean {near[0]}?"
-            if near
-            else f"use one of {', '.join(known)}, module:Class, or give the image that has it",
+            field=f"{where}.url",
+            reason="contains a user or a password, and a manifest must not contain secrets",
+            fix="put the bearer token in an environment variable and set tokenEnv to its name",
         )
 
 
-@rule(
-    "environments.*.url",
-    cel="self.environments.all(e, !has(e.url) || !e.url.matches('^[^/]*//[^/?#]*@'))",
-)
-def environment_urls_have_no_credentials(spec: RunSpec) -> Iterator[Mistake]:
-    """The url of an environment may not contain a user or a password."""
-    for index, environment in enumerate(spec.environments):
-        url = environment.url
-        if url is not None and "@" in urlsplit(url).netloc:
-            yield Mistake(
-                field=f"spec.environments[{index}].url",
-                reason="contains a user or a password, and a manifest must not contain secrets",
-                fix="put the bearer token in an environment variable and set tokenEnv to its name",
-            )
-
-
-@rule("environments.*.builtin", "environments.*.options", "environments.*.protocol")
-def options_need_builtin(spec: RunSpec) -> Iterator[Mistake]:
+@environment_rule("builtin", "options", "protocol")
+def options_need_builtin(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].options requires a builtin, or a protocol other than agentrl: a server at url
     or of an image has its own configuration."""
-    for index, environment in enumerate(spec.environments):
-        if (
-            environment.options
-            and environment.builtin is None
-            and environment.protocol == "agentrl"
-        ):
-            yield Mistake(
-                field=f"spec.environments[{index}].options",
-                reason="has no effect: only a builtin is given its options",
-                fix="leave it out, and configure the server instead",
-            )
+    if environment.options and environment.builtin is None and environment.protocol == "agentrl":
+        yield Mistake(
+            field=f"{where}.options",
+            reason="has no effect: only a builtin is given its options",
+            fix="leave it out, and configure the server instead",
+        )
 
 
 @rule("environments.*.builtin", "environments.*.options", "model.source")

@@ -21,6 +21,7 @@ stop the others. The model has the shape of Qwen3-0.6B and random weights; nothi
 - mfu_16k, mfu_65k, mfu_16k_compiled, mfu_65k_compiled: model FLOPs utilisation of an update of as
   many tokens (aims: 35 % and 45 %), without and with update.compile.
 - rollout: sampled tokens a second.
+- vllm_engine_v2, rollout_v2, sleep_v2: the same with vLLM's model runner V2.
 
 `--cpu` runs the same code with a tiny model, gloo and the torch engine, and with vLLM where its CPU
 build is installed. Its times say nothing.
@@ -87,6 +88,9 @@ CHECKS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "rollout": engines.check_rollout,
     "sleep": engines.check_sleep,
     "run_on_ray": actors.check_run_on_ray,
+    "vllm_engine_v2": engines.check_vllm_engine_v2,
+    "rollout_v2": engines.check_rollout_v2,
+    "sleep_v2": engines.check_sleep_v2,
 }
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -142,3 +143,21 @@ def check_sleep(place: Place) -> dict[str, Any]:
         "logprob_difference": worst,
         "same_replies": played(engine, asked) == before,
     }
+
+
+def on_runner_v2(check: Callable[[Place], dict[str, Any]]) -> Callable[[Place], dict[str, Any]]:
+    """A check of vLLM with its model runner V2, its own default on GPUs."""
+
+    def of_v2(place: Place) -> dict[str, Any]:
+        require("vllm")
+        if place.cpu:
+            raise Skipped("vLLM's model runner V2 needs Triton, which has no backend for CPUs here")
+        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1"
+        return check(place)
+
+    return of_v2
+
+
+check_vllm_engine_v2 = on_runner_v2(check_vllm_engine)
+check_rollout_v2 = on_runner_v2(check_rollout)
+check_sleep_v2 = on_runner_v2(check_sleep)

@@ -18,13 +18,13 @@ COMPUTE = {
     "workers": 0,
     "memory": "3Gi",
     "cpu": "100m",
-    "trainers": {"count": 2, "perPod": 2, "cpu": "100m"},
+    "trainers": {"count": 4, "perPod": 2, "cpu": "100m", "memory": "1536Mi"},
     "samplers": {"count": 1, "cpu": "100m"},
     "queue": "rays",
 }
-NEEDS = {"cpu": "1150m", "memory": "11520Mi"}
-"""Stage 100m and 3 GiB, head 500m and 2 GiB, two trainers in a pod and a sampler 100m and 2 GiB
-each, environment server 250m and 256 MiB."""
+NEEDS = {"cpu": "1350m", "memory": "13568Mi"}
+"""Stage 100m and 3 GiB, head 500m and 2 GiB, four trainers 100m and 1.5 GiB each in two pods, a
+sampler 100m and 2 GiB, environment server 250m and 256 MiB."""
 QUEUE = """
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
@@ -39,7 +39,7 @@ spec:
   - coveredResources: [cpu, memory]
     flavors:
     - name: default
-      resources: [{name: cpu, nominalQuota: 1150m}, {name: memory, nominalQuota: 16Gi}]
+      resources: [{name: cpu, nominalQuota: 1350m}, {name: memory, nominalQuota: 16Gi}]
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
@@ -60,7 +60,7 @@ def ray_run(installed: Installed) -> Iterator[str]:
     short: dict[str, Any] = {
         "horizon": {
             # The first phase is long enough to be under way when something is killed.
-            "phases": [{"maxTurns": 3, "iterations": 60}, {"maxTurns": 4, "iterations": 3}],
+            "phases": [{"maxTurns": 3, "iterations": 40}, {"maxTurns": 4, "iterations": 3}],
             "alarms": [],
         },
         "evaluation": {"tasks": 20},
@@ -155,7 +155,7 @@ def test_a_run_goes_on_after_its_stage_a_worker_and_the_head_died_and_after_it_w
     installed: Installed, ray_run: str
 ) -> None:
     installed.until_iteration(ray_run, 1, 900)
-    assert installed.status(ray_run)["ray"]["workers"] == "trainers 2/2, samplers 1/1"
+    assert installed.status(ray_run)["ray"]["workers"] == "trainers 4/4, samplers 1/1"
 
     second = kill(installed, **{"agentrl.dev/stage": "train"})
     # All trainers, and the sampler, unless the stage died while it called some of them.
@@ -175,6 +175,6 @@ def test_a_run_goes_on_after_its_stage_a_worker_and_the_head_died_and_after_it_w
     installed.suspend(ray_run, False)
 
     status = installed.until_state(ray_run, "Succeeded", 1200)
-    assert status["iteration"] == 63
+    assert status["iteration"] == 43
     installed.until("its Ray cluster is gone", lambda: not ray_clusters(installed) or None, 60)
     installed.until("its quota is free", lambda: used(installed) == NOTHING or None, 60)

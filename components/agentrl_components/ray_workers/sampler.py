@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,12 +68,12 @@ class Sampler:
         """The version in use; -1: that of the model folder."""
         self._plays: set[asyncio.Task[Any]] = set()
         """Calls that play episodes."""
-        self._updates: set[asyncio.Task[Any]] = set()
-        """Calls that bring weights."""
+        self._bringing = asyncio.Lock()
+        """Of the call that brings weights: one at a time, in the order in which they came."""
+        self._hand_over: str | None = None
+        """The hand-over under way."""
         self._playing = 0
         """Calls that play episodes now."""
-        self._updating = False
-        """Whether weights are being taken."""
         self._busy_s = 0.0
         self._counted_from = self._asked = time.monotonic()
         self._tokens = (0, 0)
@@ -89,62 +89,65 @@ class Sampler:
         for play in self._plays:
             play.cancel()
         await asyncio.gather(*self._plays, return_exceptions=True)
-        # These cannot be cancelled halfway. They may have waited for the episodes.
-        await asyncio.gather(*self._updates, return_exceptions=True)
-        if self._updating:
-            await self._on_loop(self._player.drop_update())
-        self._adapters, self._version, self._updating = {}, -1, False
+        async with self._bringing:  # calls that bring weights cannot be cancelled halfway
+            await self._drop_hand_over()
+            self._version = -1
         await self.take_load()
 
     async def rest(self) -> None:
         """Close the sessions that are open."""
         await self._on_loop(self._player.close_sessions())
 
-    async def start_update(self) -> None:
+    async def start_update(self, hand_over: str) -> None:
         """Begin to take the weights of the next version. Replies under way are treated as
-        `rollout.interrupt` says; later ones wait for `finish_update`."""
-        self._updating = True
-        if self._vllm_lora is None:
-            partial = self._merge is not None
-            with _listed(self._updates):
+        `rollout.interrupt` says; later ones wait for `finish_update`.
+
+        `hand_over` is a name that no other hand-over has. From now on calls of others are refused:
+        a driver that has died may have left some on the way."""
+        async with self._bringing:
+            await self._drop_hand_over()
+            self._hand_over = hand_over
+            if self._vllm_lora is None:
+                partial = self._merge is not None
                 await self._on_loop(self._player.start_update(partial=partial))
 
-    async def load(self, bucket: Bucket) -> int:
+    async def load(self, hand_over: str, bucket: Bucket) -> int:
         """Take some of the weights, or of the adapters. Returns their bytes."""
-        if self._vllm_lora is not None:
-            self._adapters |= dict(bucket.tensors())
-        else:
-            weights = bucket.tensors()
-            if self._merge is not None:
-                weights = self._merge.merged(weights)
-            with _listed(self._updates):
+        async with self._call_of(hand_over):
+            if self._vllm_lora is not None:
+                self._adapters |= dict(bucket.tensors())
+            else:
+                weights = bucket.tensors()
+                if self._merge is not None:
+                    weights = self._merge.merged(weights)
                 await self._on_loop(self._player.update(weights))
         return bucket.content.nbytes
 
-    async def finish_update(self, version: int) -> None:
+    async def finish_update(self, hand_over: str, version: int) -> None:
         """Sample with the weights that were taken, from now on. They are those of `version`."""
-        with _listed(self._updates):
+        async with self._call_of(hand_over):
+            self._hand_over = None
             if self._vllm_lora is None:
                 await self._on_loop(self._player.finish_update(version))
             else:
                 adapters, self._adapters = self._adapters, {}
                 await self._use_adapters(self._vllm_lora, adapters, version)
-            self._version, self._updating = version, False
+            self._version = version
 
     async def join_nccl(self, group: Mapping[str, Any]) -> None:
         """Join the process group of a hand-over from GPU to GPU."""
         await self._on_loop(self._player.vllm.join_nccl(group))
 
-    async def receive(self, described: Mapping[str, Any]) -> None:
+    async def receive(self, hand_over: str, described: Mapping[str, Any]) -> None:
         """Take the weights that are `described`, as `VllmEngine.receive_update` does."""
-        with _listed(self._updates):
+        async with self._call_of(hand_over):
             await self._on_loop(self._player.vllm.receive_update(described))
 
     async def play(self, jobs: Sequence[Job], rules: Rules, version: int) -> list[Trajectory]:
         """The trajectories of `jobs`, as `Samplers.play` has them. If weights are handed over, the
         engine has those of `version`. Raises `WorkersLostError` if it has others, or vLLM has died;
         then this sampler is of no use."""
-        with _listed(self._plays):
+        with self._listed():
             if 0 <= version == self._version:
                 return await self._play(self._player.more_episodes(jobs, rules))
             if version >= 0:
@@ -157,7 +160,7 @@ class Sampler:
         """The trajectories of `jobs`, played by the version that is in use at each token. Lost
         episodes are played again, as the collector does. Raises `WorkersLostError` if that version
         is older than `oldest`, or vLLM has died; then this sampler is of no use."""
-        with _listed(self._plays):
+        with self._listed():
             if self._version < oldest:
                 raise self._missed(oldest)
             return await self._play(
@@ -181,6 +184,31 @@ class Sampler:
     async def close(self) -> None:
         """Close sessions, environments and the engine."""
         await asyncio.to_thread(self._player.close)
+
+    async def _drop_hand_over(self) -> None:
+        """End a hand-over that is unfinished, if there is one."""
+        await self._on_loop(self._player.drop_update())
+        self._hand_over, self._adapters = None, {}
+
+    @asynccontextmanager
+    async def _call_of(self, hand_over: str) -> AsyncIterator[None]:
+        """A call that brings weights. Raises `WorkersLostError` unless it is of the hand-over under
+        way."""
+        async with self._bringing:
+            if hand_over != self._hand_over:
+                raise WorkersLostError("the hand-over of these weights was given up")
+            yield
+
+    @contextmanager
+    def _listed(self) -> Iterator[None]:
+        """A call that plays episodes."""
+        call = asyncio.current_task()
+        assert call is not None
+        self._plays.add(call)
+        try:
+            yield
+        finally:
+            self._plays.discard(call)
 
     def _missed(self, version: int) -> WorkersLostError:
         """The error of calls for weights that this sampler never got."""
@@ -213,18 +241,6 @@ class Sampler:
 
     async def _on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(self._loop.submit(coroutine))
-
-
-@contextmanager
-def _listed(calls: set[asyncio.Task[Any]]) -> Iterator[None]:
-    """List the call that runs the block in `calls`."""
-    call = asyncio.current_task()
-    assert call is not None
-    calls.add(call)
-    try:
-        yield
-    finally:
-        calls.discard(call)
 
 
 def _options(spec: RunSpec, device: str, trains: bool) -> VllmOptions:

@@ -4,8 +4,6 @@ All tests share one Ray and the same ranks, because each process takes seconds t
 
 import os
 import signal
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event
 
 import psutil
 import pytest
@@ -29,7 +27,6 @@ from ray_bench import (
 from spawned_processes import spawned
 
 from agentrl_components.errors import (
-    EngineError,
     ModelError,
     SpecError,
     StoreError,
@@ -44,7 +41,6 @@ from agentrl_components.ray_workers.hand_over.buckets import (
     BUCKETS_AT_ONCE,
     BucketTransfer,
 )
-from agentrl_components.ray_workers.hand_over.nccl_sender import RankWeights, SamplersClient, Sender
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.samplers import RaySamplers
 
@@ -357,99 +353,6 @@ def test_a_group_goes_to_the_sampler_with_the_fewest_episodes_and_stays_there(tw
             assert held > 0
     finally:
         samplers.close()
-
-
-class RecordingSampler:
-    """Takes the calls of a sampler, and keeps what it was told about its process group."""
-
-    def __init__(self):
-        self.group = None
-        self.join_nccl = self
-
-    def remote(self, group):
-        import ray
-
-        self.group = group
-        return ray.put(None)
-
-
-def test_every_worker_of_every_engine_has_a_rank_of_its_own_in_the_process_group(ray):
-    samplers = [RecordingSampler(), RecordingSampler()]
-    client = SamplersClient(samplers, tensor_parallel=2)
-    assert client.members == 5  # the sender, and two engines of two workers
-    client.init_weight_transfer_engine({"world_size": 5, "rank_offset": 1})
-    assert [s.group for s in samplers] == [
-        {"world_size": 5, "rank_offset": 1},
-        {"world_size": 5, "rank_offset": 3},
-    ]
-
-
-class BlockedEngine:
-    """Calls its client as vLLM's engine of a trainer does, and broadcasts until it is shut down, as
-    NCCL does if a process of the group does not take part."""
-
-    def __init__(self, client):
-        self.client = client
-        self.ended = Event()
-
-    def send_weights(self):
-        with ThreadPoolExecutor(max_workers=1) as thread:
-            receiving = thread.submit(self.client.update_weights, {"names": []})
-            assert self.ended.wait(30), "the broadcast waits for ever"
-            receiving.result()
-
-    def shutdown(self):
-        self.ended.set()
-
-
-def send_to(ray, sampler):
-    """Send weights to a sampler of a class, over a broadcast that waits for it."""
-    actor = ray.remote(sampler).options(num_cpus=0).remote()
-    client = SamplersClient([actor], tensor_parallel=1)
-    Sender(client, RankWeights(None), BlockedEngine(client)).send(1)
-
-
-def test_a_broadcast_ends_with_the_error_of_an_engine_that_cannot_receive_it(ray):
-    class FullSampler:
-        def receive(self, described):
-            raise EngineError("vLLM cannot load new weights: out of memory")
-
-    with pytest.raises(EngineError, match="out of memory"):
-        send_to(ray, FullSampler)
-
-
-def test_a_broadcast_ends_if_a_sampler_dies_while_it_receives(ray):
-    class DyingSampler:
-        def receive(self, described):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with pytest.raises(WorkersLostError, match="a process of the run died"):
-        send_to(ray, DyingSampler)
-
-
-class RecordedTransfer:
-    """A source of weights and an engine that keep the order of their calls."""
-
-    bytes = 12
-
-    def __init__(self):
-        self.calls = []
-
-    def wait(self):
-        self.calls.append("wait for the device")
-
-    def send_weights(self):
-        self.calls.append("send")
-
-    def shutdown(self):
-        self.calls.append("shut down")
-
-
-def test_weights_are_sent_when_the_device_has_computed_them():
-    transfer = RecordedTransfer()
-    sender = Sender(SamplersClient([], tensor_parallel=1), transfer, transfer)
-    assert sender.send(1) == 12
-    assert transfer.calls == ["wait for the device", "send"]
 
 
 def assert_equal(played, expected):

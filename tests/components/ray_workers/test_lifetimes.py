@@ -25,7 +25,8 @@ from ray_bench import (
 )
 from ray_nodes import started
 
-from agentrl_components.errors import EngineError, RunError
+from agentrl_components.errors import EngineError, RunError, WorkersLostError
+from agentrl_components.ray_workers.calls import results
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.lifetimes import Lasting, WithDriver, lifetime_of
@@ -57,8 +58,8 @@ with Actors(spec, model, trains=True) as actors:
 KILLED_IN_A_HAND_OVER = """
 import ray
 (sampler,) = actors.samplers.actors
-ray.get(sampler.start_update.remote())
-ray.get(sampler.load.remote(next(actors.trainers.buckets(limit=1))))
+ray.get(sampler.start_update.remote("killed"))
+ray.get(sampler.load.remote("killed", next(actors.trainers.buckets(limit=1))))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -193,15 +194,16 @@ def test_samplers_that_are_taken_over_in_a_hand_over_play_the_weights_of_the_nex
         for number in range(20):
             groups.start(number, jobs(4), RULES)
         broken = first.actors[0]
-        started = broken.start_update.remote()  # waits for the groups, if they are to finish
-        weights = learners.buckets(limit=1)
-        loaded = broken.load.remote(next(weights)) if interrupt == "continue" else None
+        started = broken.start_update.remote(
+            "broken"
+        )  # waits for the groups, if they are to finish
+        weights = list(learners.buckets(limit=1))
+        loaded = broken.load.remote("broken", weights[0]) if interrupt == "continue" else None
         second = samplers(model, transfer, manifest)
         try:
             assert second.taken_over == 2
             assert pids(second.actors) == pids(first.actors)
             ray.get([started, loaded] if loaded else [started])
-            list(weights)
             played = second.play([jobs(4)], RULES, 1)[0]
             assert [one.ids.tolist() for one in played] == expected
             assert [set(one.versions.tolist()) for one in played] == [{1}] * 4
@@ -211,12 +213,36 @@ def test_samplers_that_are_taken_over_in_a_hand_over_play_the_weights_of_the_nex
         learners.close()
 
 
+def test_weights_of_a_hand_over_that_was_given_up_are_refused(ray, model):
+    learners = RayTrainers(SPEC, model, reserved(trainers=1), "cpu").open()
+    try:
+        transfer = BucketTransfer(learners, adapters=False)
+        first = samplers(model, transfer)
+        expected = [one.ids.tolist() for one in first.play([jobs(4)], RULES, 1)[0]]
+        sampler, (bucket, *_) = first.actors[0], list(learners.buckets(limit=1))
+        ray.get(sampler.start_update.remote("given up"))
+        second = samplers(model, transfer)
+        try:
+            late = [sampler.load.remote("given up", bucket)]
+            late += [sampler.finish_update.remote("given up", 9)]
+            for call in late:
+                with pytest.raises(WorkersLostError, match="was given up"):
+                    results([call])
+            ray.get(sampler.start_update.remote("given up"))  # the next hand-over drops it
+            played = second.play([jobs(4)], RULES, 1)[0]
+            assert [one.ids.tolist() for one in played] == expected
+        finally:
+            second.close()
+    finally:
+        learners.close()
+
+
 @slow
 def test_a_sampler_whose_hand_over_failed_is_taken_over(ray, model):
     first = samplers(model)
-    ray.get(first.actors[0].start_update.remote())
+    ray.get(first.actors[0].start_update.remote("failed"))
     with pytest.raises(EngineError, match="missing"):
-        ray.get(first.actors[0].finish_update.remote(1))
+        ray.get(first.actors[0].finish_update.remote("failed", 1))
     second = samplers(model)
     assert second.taken_over == 2
     second.close()

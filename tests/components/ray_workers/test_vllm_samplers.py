@@ -2,13 +2,13 @@
 
 One vLLM runs at a time. Slow: each takes 10 s to start, and two processes of one 20 s."""
 
-import importlib.util
 import os
 import signal
 
 import pytest
 from corridor_jobs import GREEDY, jobs
 from learner_bench import spec
+from needs_vllm import NEEDS_VLLM
 from ray_bench import (
     connected,
     model_folder,
@@ -26,11 +26,7 @@ from agentrl_components.spec import Samplers
 from agentrl_components.trajectory.record import Ending
 
 pytest.importorskip("ray")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.vllm,
-    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vllm is not installed"),
-]
+pytestmark = [*NEEDS_VLLM, pytest.mark.slow]
 
 TINY = {"layers": 2, "hidden": 64, "heads": 2, "kvHeads": 2, "intermediate": 64}
 MODEL = {"source": "tiny", "context": 64, "tiny": TINY}
@@ -194,9 +190,9 @@ def test_an_engine_that_is_taken_over_in_a_hand_over_plays_the_weights_of_the_ne
         for number in range(8):
             groups.start(number, jobs(4), GREEDY)
         (broken,) = first.actors
-        ray.get(broken.start_update.remote())
+        ray.get(broken.start_update.remote("broken"))
         parts = trainers.buckets(adapters=lora is not None, limit=1)
-        ray.get(broken.load.remote(next(parts)))
+        ray.get(broken.load.remote("broken", next(parts)))
         list(parts)
         train(trainers, manifest, 3)
         wanted, _ = expected(manifest, folder, trainers, adapters=lora is not None)

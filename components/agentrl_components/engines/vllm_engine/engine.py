@@ -10,8 +10,8 @@ New weights drop all cached keys and values, also those of replies that go on (`
 reads prompt and reply again before it samples the next token, so every log-probability is that of
 the weights of its version alone.
 
-An admissible reply is one request: `admissible.AdmissibleReplies` restricts its tokens. Tokens that
-are forced at its beginning or end are appended without vLLM.
+An admissible reply is one request: a logits processor (`admissible_v1`, `admissible_v2`) restricts
+its tokens. Tokens that are forced at its beginning or end are appended without vLLM.
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ from agentrl_components.engines.engine import Generation, Request, Stop, mixed
 from agentrl_components.engines.vllm_engine import weights as loading
 from agentrl_components.engines.vllm_engine.draft import Draft
 from agentrl_components.engines.vllm_engine.loop import VllmLoop
-from agentrl_components.engines.vllm_engine.sampling import Sampled, params_of, sampled
+from agentrl_components.engines.vllm_engine.sampling import (
+    ACTIONS,
+    START,
+    Sampled,
+    params_of,
+    sampled,
+)
 from agentrl_components.engines.vllm_engine.start import VllmOptions, start_vllm, stop_vllm
 from agentrl_components.errors import EngineError, WorkersLostError
 from agentrl_components.spec.fields.rollout import Interrupt
@@ -233,8 +239,7 @@ class VllmEngine:
         if draft.stop is None:
             tokens = min(trie.choice_depth, limit) - start
             params = params_of(request.sampling, request.seed, tokens)
-            # Keys of `admissible`, which cannot be imported without vLLM.
-            params.extra_args = {"admissible": request.admissible, "admissible_start": start}
+            params.extra_args = {ACTIONS: request.admissible, START: start}
             reply = await self._sample([*request.ids, *draft.ids], params)
             while draft.stop is None:
                 place = len(draft.ids) - start

@@ -9,6 +9,11 @@ from typing import Any
 from agentrl_components.engines.engine import Sampling
 from agentrl_components.errors import EngineError
 
+ACTIONS = "admissible"
+"""Key of `SamplingParams.extra_args`: token ids of the admissible replies without a stop token."""
+START = "admissible_start"
+"""Key of the number of tokens of the reply that are part of the prompt already."""
+
 MIN_TEMPERATURE = 0.01
 """vLLM raises lower temperatures to this, and its log-probabilities are those at this one."""
 

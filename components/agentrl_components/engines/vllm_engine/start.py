@@ -25,10 +25,12 @@ CPU_BLOCK = 32
 than vLLM's default of 128. Its vectorised attention needs a multiple of 32."""
 CPU_CACHE_BYTES = 256 << 20
 
-QUIET = {
+DEFAULTS = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # "auto" pins the whole process to some cores
+    # vLLM's own default on GPUs is its model runner V2, which has been run here on CPUs only.
+    "VLLM_USE_V2_MODEL_RUNNER": "0",
 }
 """Defaults of environment variables. Values that are already set are kept."""
 
@@ -69,11 +71,8 @@ def start_vllm(folder: Path, options: VllmOptions) -> Any:
     """
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} has no config.json; use a folder saved by transformers")
-    for name, value in QUIET.items():
+    for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
-    # vLLM's second model runner, its default on GPUs, has another interface of logits processors
-    # than `admissible`, which the first one and that for CPUs have.
-    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
     # Otherwise the model runs in a child process on CPU, to which weights would be copied.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     try:
@@ -124,7 +123,11 @@ def _start(folder: Path, options: VllmOptions) -> Any:
 
 
 def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
+    from vllm import envs
+
     on_cpu = options.device == "cpu"
+    v2 = envs.VLLM_USE_V2_MODEL_RUNNER
+    processor = "admissible_v2:AdmissibleSlots" if v2 else "admissible_v1:AdmissibleReplies"
     arguments: dict[str, Any] = {
         "model": str(folder),
         "skip_tokenizer_init": True,  # requests and replies are token ids
@@ -140,7 +143,7 @@ def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
         "kv_cache_memory_bytes": options.cache_bytes,
         "enable_sleep_mode": options.sleeps,
         "disable_log_stats": True,
-        "logits_processors": [f"{__package__}.admissible:AdmissibleReplies"],
+        "logits_processors": [f"{__package__}.{processor}"],
         "worker_extension_cls": f"{__package__}.weight_backend.Registration",
     }
     if options.adapter_rank is not None:

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
+from uuid import uuid4
 
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls import outcomes
@@ -68,14 +69,15 @@ class _Receivers:
     """The samplers of a hand-over. One that a call did not reach gets no further call."""
 
     def __init__(self, samplers: Sequence[Any]) -> None:
-        self._samplers = samplers
+        self._samplers, self._hand_over = samplers, uuid4().hex
         self.lost: dict[int, WorkersLostError] = {}
         """Why a call did not reach them, by the index of the sampler."""
 
     def call(self, method: str, *arguments: object) -> dict[int, Any]:
-        """Call a method of each. Returns the calls by the index of the sampler."""
+        """Call a method of each, with the name of the hand-over first. Returns the calls by the
+        index of the sampler."""
         return {
-            place: getattr(sampler, method).remote(*arguments)
+            place: getattr(sampler, method).remote(self._hand_over, *arguments)
             for place, sampler in enumerate(self._samplers)
             if place not in self.lost
         }

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Protocol
+from uuid import uuid4
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ class SamplersClient:
 
     def __init__(self, samplers: Sequence[Any], tensor_parallel: int) -> None:
         self._samplers, self._tensor_parallel = list(samplers), tensor_parallel
+        self._hand_over = ""
+        """Name of the hand-over under way."""
 
     @property
     def members(self) -> int:
@@ -43,7 +46,8 @@ class SamplersClient:
 
     def start_weight_update(self) -> None:
         """Have every engine wait for new weights."""
-        results([sampler.start_update.remote() for sampler in self._samplers])
+        self._hand_over = uuid4().hex
+        results([sampler.start_update.remote(self._hand_over) for sampler in self._samplers])
 
     def update_weights(self, update_info: Mapping[str, Any]) -> None:
         """Have every engine receive the weights that `update_info` describes. vLLM calls this in a
@@ -52,13 +56,15 @@ class SamplersClient:
         with ExitStack() as failed:
             if self.abort is not None:
                 failed.callback(self.abort)
-            results([sampler.receive.remote(update_info) for sampler in self._samplers])
+            taken = [one.receive.remote(self._hand_over, update_info) for one in self._samplers]
+            results(taken)
             failed.pop_all()
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         """Have every engine use the new weights."""
         del weight_version  # versions are numbers here
-        results([sampler.finish_update.remote(self.version) for sampler in self._samplers])
+        name = self._hand_over
+        results([one.finish_update.remote(name, self.version) for one in self._samplers])
 
 
 class TransferEngine(Protocol):

@@ -2,12 +2,12 @@
 
 import asyncio
 import copy
-import importlib.util
 from dataclasses import replace
 
 import pytest
 import torch
 from held_vllm import HeldVllm
+from needs_vllm import NEEDS_VLLM
 from tiny_qwen import CONTEXT, LOOSE, ask, expected, make_model
 
 from agentrl_components.engines.vllm_engine.adapters import write_adapters
@@ -15,13 +15,7 @@ from agentrl_components.engines.vllm_engine.engine import VllmEngine
 from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.spec import Lora
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.vllm,
-    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vllm is not installed"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-]
+pytestmark = [*NEEDS_VLLM, pytest.mark.slow]
 
 LORA = Lora(rank=2, alpha=4, targets=("q_proj",))
 LAYERS = [f"model.layers.{number}.self_attn.q_proj" for number in range(2)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import importlib.util
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 import torch
 from held_vllm import HeldVllm
+from needs_vllm import NEEDS_VLLM
 from safetensors.torch import save_file
 from tiny_qwen import (
     ACTIONS,
@@ -40,14 +41,7 @@ from agentrl_components.errors import EngineError, ModelError
 from agentrl_components.model.load import WEIGHTS, export_weights, open_decoder
 from agentrl_components.spec.fields.rollout import Interrupt
 
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vllm is not installed"),
-    pytest.mark.asyncio(loop_scope="module"),
-    # raised by vLLM, and by torch about vLLM, at import
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-]
+pytestmark = [*NEEDS_VLLM, pytest.mark.asyncio(loop_scope="module")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +71,14 @@ async def bench(tmp_path_factory: pytest.TempPathFactory):
         vllm.append(HeldVllm(*arguments))
         return vllm[0]
 
-    with pytest.MonkeyPatch.context() as environment:
-        # vLLM's default on GPUs, which has another interface of logits processors
-        environment.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")
-        engine = VllmEngine(folder, options, start=start)
-        yield Bench(engine=engine, vllm=vllm[0], model=model, folder=folder)
-        await engine.close()
+    engine = VllmEngine(folder, options, start=start)
+    yield Bench(engine=engine, vllm=vllm[0], model=model, folder=folder)
+    await engine.close()
+
+
+async def test_the_model_runner_is_v1_unless_v2_is_asked_for(bench: Bench):
+    asked = os.environ["VLLM_USE_V2_MODEL_RUNNER"]  # test_runner_v2.py asks for V2
+    assert bench.vllm.vllm_config.use_v2_model_runner is (asked == "1")
 
 
 async def test_logprobs_equal_those_of_transformers(bench: Bench):

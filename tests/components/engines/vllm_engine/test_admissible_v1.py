@@ -1,17 +1,10 @@
 """The logits processor of admissible replies, without an engine."""
 
-import importlib.util
-
 import pytest
 import torch
+from needs_vllm import NEEDS_VLLM
 
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vllm is not installed"),
-    # raised by vLLM, and by torch about vLLM, at import
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-]
+pytestmark = NEEDS_VLLM
 STOP = 0
 MENU = [[5, 6, 7], [5, 6, 8], [9]]
 
@@ -37,7 +30,7 @@ def allowed(processor, rows, vocabulary=12):
 
 @pytest.fixture
 def processor():
-    from agentrl_components.engines.vllm_engine.admissible import AdmissibleReplies
+    from agentrl_components.engines.vllm_engine.admissible_v1 import AdmissibleReplies
 
     return AdmissibleReplies(None, torch.device("cpu"), False)
 

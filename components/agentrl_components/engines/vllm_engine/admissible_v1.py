@@ -1,4 +1,5 @@
-"""Admissible replies in one vLLM request: a logits processor that walks the trie of replies.
+"""Admissible replies in one vLLM request, with model runner V1: a logits processor that walks the
+trie of replies.
 
 Before each token the processor masks every token id that the trie does not allow there, so vLLM
 samples from the renormalised rest, and its log-probabilities (`processed_logprobs`) are those of
@@ -17,11 +18,7 @@ from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
 from vllm.v1.sample.logits_processor.builtin import process_dict_updates
 
 from agentrl_components.engines.action_trie import Node, chooses, trie_of
-
-ACTIONS = "admissible"
-"""Key of `SamplingParams.extra_args`: token ids of the admissible replies without a stop token."""
-START = "admissible_start"
-"""Key of the number of tokens of the reply that are part of the prompt already."""
+from agentrl_components.engines.vllm_engine.sampling import ACTIONS, START
 
 
 @dataclass(slots=True)
@@ -44,7 +41,7 @@ class _Row:
 
 
 class AdmissibleReplies(LogitsProcessor):  # type: ignore[misc]
-    """Implements vLLM's `LogitsProcessor`."""
+    """Implements the `LogitsProcessor` of model runner V1."""
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         del vllm_config, device, is_pin_memory

@@ -98,8 +98,7 @@ class AdmissibleSlots(LogitsProcessor):  # type: ignore[misc]
             return logits
         slots_R = ctx.expanded_idx_mapping.long()
         replies_RAL, start_R = self._replies_NAL[slots_R], self._start_N[slots_R]
-        known_R = ctx.pos + 1 - start_R
-        """Tokens of the reply so far."""
+        known_R = ctx.pos + 1 - start_R  # tokens of the reply so far
         place_L = torch.arange(replies_RAL.shape[-1], device=logits.device)
         ids_NT = self._requests.all_token_ids.gpu
         among_RL = (start_R[:, None] + place_L).clamp(max=ids_NT.shape[1] - 1)

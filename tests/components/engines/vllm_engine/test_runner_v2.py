@@ -1,10 +1,11 @@
-"""Tests of `VllmEngine` with vLLM's model runner V2, in a process of their own: vLLM and Triton read
-their settings when they are imported. All of them but one pass there:
+"""Tests of `VllmEngine` with vLLM's model runner V2, in a process of their own: vLLM and Triton
+read their settings when they are imported. All but one of `test_engine.py` pass there:
 
     VLLM_USE_V2_MODEL_RUNNER=1 PYTHONPATH=tests/components .venv/bin/pytest -p triton_on_cpu \
       -k "not top_p" tests/components/engines/vllm_engine/test_engine.py
 
-Triton's interpreter fails in vLLM's kernel for top-p."""
+Triton's interpreter fails in vLLM's kernel for top-p.
+"""
 
 import os
 import subprocess

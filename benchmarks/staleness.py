@@ -11,7 +11,8 @@ What varies is the seed: the tasks, the warm start and the sampled tokens. So th
 run in turns is that of a mean over seeds (Student's t), which is wide for three of them; the
 interval of a share of as many tasks (Wilson) is narrower, but takes the trained policies as given.
 An arm's mean is compared with both, and the difference of an arm and the run in turns is paired by
-seed, with its own interval. Arms with `maxStaleness` above 0 depend on how fast each process is.
+seed, with its own interval. Arms with `maxStaleness` above 0 depend on how fast each process is, so
+each is run `--repeats` times, and a seed counts with the mean of them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.tracking.tracker import MemoryTracker
 
-STALENESS = (0, 1, 2)
+ARMS = (0, 1, 2)
+"""Values of `rollout.maxStaleness`."""
 HORIZONS = ((3, 0.15), (5, 0.45), (8, 1.0))
 """Turn limits of the phases, and the share of the iterations at which each ends."""
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
@@ -55,6 +57,8 @@ class Outcome:
 
     seed: int
     max_staleness: int
+    repeat: int
+    """Number of the run of this arm with this seed, from 0."""
     random: float
     before: float
     after: float
@@ -102,7 +106,7 @@ def warm_start(run: AgentRLRun, store: DirectoryStore) -> None:
         prepare(context)
 
 
-def train_arm(run: AgentRLRun, store: DirectoryStore) -> Outcome:
+def train_arm(run: AgentRLRun, store: DirectoryStore, repeat: int = 0) -> Outcome:
     """Train from the warm start in the store, and evaluate."""
     tracker = MemoryTracker()
     with open_run(run, store, tracker) as context:
@@ -116,6 +120,7 @@ def train_arm(run: AgentRLRun, store: DirectoryStore) -> Outcome:
     return Outcome(
         seed=run.spec.seed,
         max_staleness=run.spec.rollout.max_staleness,
+        repeat=repeat,
         random=chance.success,
         before=before.success,
         after=after.success,
@@ -133,17 +138,21 @@ def mean_interval(values: list[float]) -> dict[str, float]:
     return {"mean": mean, "low": mean - half, "high": mean + half}
 
 
+def means_by_seed(outcomes: list[Outcome]) -> list[float]:
+    """Held-out success of an arm, one mean for each seed."""
+    seeds = sorted({one.seed for one in outcomes})
+    return [fmean(one.after for one in outcomes if one.seed == seed) for seed in seeds]
+
+
 def compared(outcomes: list[Outcome]) -> dict[str, Any]:
     """Each arm's mean beside the intervals of the run in turns, and the paired differences."""
-    reached = {
-        arm: [one.after for one in outcomes if one.max_staleness == arm] for arm in STALENESS
-    }
+    reached = {arm: means_by_seed([o for o in outcomes if o.max_staleness == arm]) for arm in ARMS}
     turns = reached[0]
     trials = sum(one.n for one in outcomes if one.max_staleness == 0)
     tasks = wilson(round(fmean(turns) * trials), trials)
     over_seeds = mean_interval(turns)
     arms = {}
-    for arm in STALENESS[1:]:
+    for arm in ARMS[1:]:
         mean = fmean(reached[arm])
         pairs = [one - other for one, other in zip(reached[arm], turns, strict=True)]
         arms[arm] = {
@@ -161,6 +170,12 @@ def compared(outcomes: list[Outcome]) -> dict[str, Any]:
     }
 
 
+def runs_of_a_seed(repeats: int) -> list[tuple[int, int]]:
+    """`maxStaleness` and number of each run. The run in turns gives the same each time."""
+    repeated = [(arm, repeat) for arm in ARMS[1:] for repeat in range(repeats)]
+    return [(0, 0), *repeated]
+
+
 @click.command()
 @click.option("--manifest", "path", default="examples/babyai.yaml", show_default=True)
 @click.option(
@@ -170,10 +185,17 @@ def compared(outcomes: list[Outcome]) -> dict[str, Any]:
     show_default=True,
     help="They are 0, 1, ...",
 )
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, 9),
+    default=1,
+    show_default=True,
+    help="Runs of each arm with maxStaleness above 0 and each seed.",
+)
 @click.option("--iterations", default=60, show_default=True)
 @click.option("--tasks", default=400, show_default=True, help="Held-out tasks.")
 @click.option("--out", default="benchmarks/results/staleness.json", show_default=True)
-def main(path: str, seeds: int, iterations: int, tasks: int, out: str) -> None:
+def main(path: str, seeds: int, repeats: int, iterations: int, tasks: int, out: str) -> None:
     """Train all arms of each seed, print held-out success and write JSON."""
     machine = peer.machine()
     outcomes: list[Outcome] = []
@@ -181,16 +203,16 @@ def main(path: str, seeds: int, iterations: int, tasks: int, out: str) -> None:
         for seed in range(seeds):
             warm = Path(root) / f"warm-{seed}"
             warm_start(manifest(path, seed, 0, iterations, tasks), DirectoryStore(warm))
-            for staleness in STALENESS:
-                place = Path(root) / f"{seed}-{staleness}"
+            for staleness, repeat in runs_of_a_seed(repeats):
+                place = Path(root) / f"{seed}-{staleness}-{repeat}"
                 shutil.copytree(warm, place)
                 (place / keys.RUN).unlink()  # the manifest, in which the arms differ
                 run = manifest(path, seed, staleness, iterations, tasks)
-                outcomes.append(train_arm(run, DirectoryStore(place)))
+                outcomes.append(train_arm(run, DirectoryStore(place), repeat))
                 click.echo(str(outcomes[-1]))
     report = {
-        "command": f"python benchmarks/staleness.py --seeds {seeds} --iterations {iterations} "
-        f"--tasks {tasks} --manifest {path}",
+        "command": f"python benchmarks/staleness.py --seeds {seeds} --repeats {repeats} "
+        f"--iterations {iterations} --tasks {tasks} --manifest {path}",
         "machine": machine,
         **compared(outcomes),
         "each": [asdict(one) for one in outcomes],

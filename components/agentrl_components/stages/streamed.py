@@ -19,6 +19,7 @@ from agentrl_components.stages.rollout import (
     note_environments_down,
 )
 from agentrl_components.streaming.group_stream import GroupStream
+from agentrl_components.streaming.lead import Lead
 from agentrl_components.trajectory.record import Trajectory
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class StreamedRollouts:
-    """Keeps as many groups under way as `rollout.maxStaleness` permits: those of the iterations
-    that may be played before the next update (`schedule.staleness`). Groups that were under way
-    when a run was interrupted are played anew."""
+    """Keeps as many groups under way as the trainers need (`streaming.lead`), and at most those of
+    the iterations that may be played before the next update (`schedule.staleness`). Groups that
+    were under way when a run was interrupted are played anew."""
 
     def __init__(self, context: RunContext, phase: int, actors: Actors) -> None:
         self._context, self._phase, self._actors = context, phase, actors
@@ -36,6 +37,9 @@ class StreamedRollouts:
         self._stream = GroupStream(
             actors.groups, size=rollout.tasks, max_staleness=rollout.max_staleness
         )
+        self._lead = Lead(rollout.max_staleness)
+        self._taken_at: float | None = None
+        """When groups were last taken."""
         self._waited_s = 0.0
         self._measured_at = time.monotonic()
         self._measured: dict[str, float] = {}
@@ -49,7 +53,7 @@ class StreamedRollouts:
         context = self._context
         began = time.monotonic()
         groups = self._stream.take()
-        self._waited_s += time.monotonic() - began
+        self._follow_the_trainers(began, time.monotonic())
         episodes = [
             replace(episode, group=group, iteration=it.number)
             for group, members in enumerate(groups)
@@ -60,6 +64,7 @@ class StreamedRollouts:
             "train/staleness_max": float(lags_S.max(initial=0)),
             "rollout/queue_depth": float(self._stream.waiting),
             "rollout/groups_under_way": float(self._stream.under_way),
+            "rollout/lead": float(self._lead.updates),
         }
         note_environments_down(context, episodes)
         check_lost(episodes, context.spec.rollout.max_lost_share, of=f" of iteration {it.number}")
@@ -103,7 +108,8 @@ class StreamedRollouts:
         context, spec = self._context, self._context.spec
         window, size = context.play_window(), spec.rollout.tasks
         started = (self._stream.under_way + self._stream.waiting) // size
-        for iteration in range(window.number + started, window.last + 1):
+        last = min(window.last, window.number + self._lead.updates)
+        for iteration in range(window.number + started, last + 1):
             request = CollectRequest(
                 tasks=context.tasks.take(iteration),
                 samples=spec.rollout.group_size,
@@ -116,6 +122,16 @@ class StreamedRollouts:
             for index in range(size):
                 jobs = request.jobs(context.workers.instructions, [index])
                 self._stream.start(jobs, request.rules(spec))
+
+    def _follow_the_trainers(self, began: float, ended: float) -> None:
+        """Adapt the lead to how long the trainers waited for groups, from `began` to `ended`."""
+        self._waited_s += ended - began
+        if self._taken_at is not None:
+            self._lead.follow(
+                waited_share=(ended - began) / max(ended - self._taken_at, 1e-9),
+                spare_updates=self._stream.waiting / self._context.spec.rollout.tasks,
+            )
+        self._taken_at = ended
 
     def _drop(self, decision: Decision) -> None:
         dropped = self._stream.drop()

@@ -33,6 +33,7 @@ STREAM_METRICS = (
     "train/staleness_max",
     "rollout/queue_depth",
     "rollout/groups_under_way",
+    "rollout/lead",
     "rollout/groups_dropped",
     "rollout/idle_share",
     "update/idle_share",

@@ -41,7 +41,7 @@ from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.fields.horizon import Horizon, Phase
 from agentrl_components.spec.parsing.load import load
 from agentrl_components.stages.before_training import prepare
-from agentrl_components.stages.evaluate import AFTER, evaluate
+from agentrl_components.stages.evaluate import evaluate
 from agentrl_components.stages.provision import provision
 from agentrl_components.stages.train import train
 from agentrl_components.storage import checkpoint, keys
@@ -174,7 +174,7 @@ def train_arm(
             if iterations:
                 done.append(Phase(max_turns=max_turns, iterations=iterations))
         cpu = processor_s(os.getpid()) - began
-        after = evaluate(context, AFTER)
+        after = evaluate(context, keys.AFTER)
         outcome = Outcome(
             arm=arm.name,
             seed=run.spec.seed,

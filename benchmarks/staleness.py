@@ -36,7 +36,7 @@ from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.parsing.load import load
 from agentrl_components.stages.before_training import prepare
-from agentrl_components.stages.evaluate import AFTER, evaluate
+from agentrl_components.stages.evaluate import evaluate
 from agentrl_components.stages.provision import provision
 from agentrl_components.stages.train import train
 from agentrl_components.storage import keys
@@ -113,7 +113,7 @@ def train_arm(run: AgentRLRun, store: DirectoryStore, repeat: int = 0) -> Outcom
         chance, before = evaluate(context, RANDOM), evaluate(context, keys.BEFORE)
         for phase in range(len(run.spec.horizon.phases)):
             train(context, phase)
-        after = evaluate(context, AFTER)
+        after = evaluate(context, keys.AFTER)
         history = context.history
     trained = [tracker.recorded[number] for number in range(1, len(history) + 1)]
     ages = [one.get("train/staleness", 0.0) for one in trained]

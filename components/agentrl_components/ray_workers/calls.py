@@ -19,6 +19,8 @@ AFTER_ERROR_S = 10.0
 """After an error, how long to wait for the other results. An actor that died makes the others fail
 with errors of their own, and its death is the cause to report."""
 POLL_S = 1.0
+TOGETHER_S = 1.0
+"""After an actor died, how long to wait for calls of others that died with it."""
 
 ATTEMPTS = 3
 """How often a call is made, each time of another actor. One that kills all of them ends the run."""
@@ -126,26 +128,37 @@ def results_of_living(references: Sequence[Any]) -> list[Any]:
     return [one for one in outcomes(references) if not isinstance(one, WorkersLostError)]
 
 
-def ready_ones(references: Sequence[Any]) -> list[Any]:
+def ready_ones(references: Sequence[Any], *, fetch: bool = True) -> list[Any]:
     """The references whose results are there, at least one. Raises what `results` raises if Ray
-    has ended."""
+    has ended. Without `fetch` a result may be on another machine, and stays there."""
     import ray
 
     while True:
         check_ray()
-        ready, others = ray.wait(list(references), num_returns=1, timeout=POLL_S)
+        ready, _ = ray.wait(list(references), num_returns=1, timeout=POLL_S, fetch_local=fetch)
         if ready:
-            more, _ = ray.wait(others, num_returns=len(others), timeout=0) if others else ([], [])
-            return [*ready, *more]
+            return ready_now(references, fetch=fetch)
+
+
+def ready_now(references: Sequence[Any], *, fetch: bool = True) -> list[Any]:
+    """Those of `ready_ones` that are there without waiting."""
+    import ray
+
+    if not references:
+        return []
+    count = len(references)
+    ready, _ = ray.wait(list(references), num_returns=count, timeout=0, fetch_local=fetch)
+    return list(ready)
 
 
 def stream(generator: Any, others: Sequence[Any] = ()) -> Iterator[Any]:
-    """The references of a streaming call, each as soon as it is there. Raises Ray's errors, and
+    """The references of a streaming call, each as soon as it is there. Their objects stay on the
+    machine of the actor until somebody reads them. Raises Ray's errors, and
     what `results` raises: if Ray has ended, and as soon as one of the streaming calls `others`
     fails, without whose actors the first one may wait for ever."""
     watched = [other.completed() for other in others]
     while True:
-        ready = ready_ones([generator, *watched])
+        ready = ready_ones([generator, *watched], fetch=False)
         for ended in [one for one in watched if one in ready]:
             results([ended])
             watched.remove(ended)
@@ -157,6 +170,15 @@ def stream(generator: Any, others: Sequence[Any] = ()) -> Iterator[Any]:
             return
 
 
+@dataclass(frozen=True, slots=True)
+class LostActor:
+    """An actor one of whose calls raised `death`."""
+
+    place: int
+    actor: Any
+    death: WorkersLostError
+
+
 class ReplacedActors(Protocol):
     """Actors with numbered places. One that dies is replaced."""
 
@@ -165,9 +187,8 @@ class ReplacedActors(Protocol):
         """Those that are there now, by place."""
         ...
 
-    def replace(self, place: int, actor: Any, death: WorkersLostError) -> None:
-        """Have another actor in the place of `actor`, one of whose calls raised `death`, unless
-        that was done already."""
+    def replace(self, lost: Sequence[LostActor]) -> None:
+        """Have another actor in the place of each, unless that was done already."""
         ...
 
     def given_up(self, death: WorkersLostError) -> WorkersLostError:
@@ -189,8 +210,8 @@ class _Call:
 
 
 class CallsUnderWay:
-    """Calls of actors. If an actor dies, it is replaced as soon as that is noticed, and its calls
-    are made again."""
+    """Calls of actors. If an actor dies, it is replaced as soon as that is noticed, together with
+    those that died at the same time, as with their machine, and its calls are made again."""
 
     def __init__(self, actors: ReplacedActors) -> None:
         self._actors = actors
@@ -207,18 +228,13 @@ class CallsUnderWay:
         `WorkersLostError` if a call killed all of its actors."""
         ended: list[tuple[int, Any]] = []
         while not ended and self._calls:
-            for reference in ready_ones(list(self._calls)):
-                call = self._calls.pop(reference)
-                try:
-                    (result,) = results([reference])
-                except WorkersLostError as death:
-                    if call.attempts == ATTEMPTS:
-                        raise self._actors.given_up(death) from death
-                    self._actors.replace(call.place, call.actor, death)
-                    self._make(call)
-                else:
-                    ended.append((call.key, result))
+            ended = self._taken(ready_ones(list(self._calls)))
         return ended
+
+    def poll(self) -> list[tuple[int, Any]]:
+        """What `wait` returns, without waiting: nothing, if no call has ended."""
+        check_ray()
+        return self._taken(ready_now(list(self._calls)))
 
     def cancel(self) -> None:
         """Cancel all calls."""
@@ -227,6 +243,35 @@ class CallsUnderWay:
         for reference in self._calls:
             ray.cancel(reference)
         self._calls.clear()
+
+    def _taken(self, ready: Sequence[Any]) -> list[tuple[int, Any]]:
+        """Keys and results of calls that have ended. Those of lost actors are made again."""
+        ended: list[tuple[int, Any]] = []
+        lost: list[tuple[_Call, WorkersLostError]] = []
+        ready = list(ready)
+        while ready:
+            reference = ready.pop(0)
+            call = self._calls.pop(reference)
+            try:
+                (result,) = results([reference])
+            except WorkersLostError as death:
+                if call.attempts == ATTEMPTS:
+                    raise self._actors.given_up(death) from death
+                if not lost:
+                    ready += self._ended_soon(ready)
+                lost.append((call, death))
+            else:
+                ended.append((call.key, result))
+        if lost:
+            self._actors.replace([LostActor(c.place, c.actor, death) for c, death in lost])
+            for call, _ in lost:
+                self._make(call)
+        return ended
+
+    def _ended_soon(self, known: Sequence[Any]) -> list[Any]:
+        """Further calls that have ended after `TOGETHER_S`: actors of one machine die together."""
+        time.sleep(TOGETHER_S)
+        return [one for one in ready_now(list(self._calls)) if one not in known]
 
     def _make(self, call: _Call) -> None:
         call.attempts += 1

@@ -40,10 +40,11 @@ class RayGroupSamplers:
 
     def wait(self) -> list[tuple[int, list[Trajectory]]]:
         """As `StreamingSamplers.wait`. Raises `WorkersLostError` if a group killed its samplers."""
-        ended: list[tuple[int, list[Trajectory]]] = self._calls.wait()
-        for number, _ in ended:
-            del self._groups[number]
-        return ended
+        return self._returned(self._calls.wait())
+
+    def poll(self) -> list[tuple[int, list[Trajectory]]]:
+        """As `StreamingSamplers.poll`. Raises what `wait` raises."""
+        return self._returned(self._calls.poll())
 
     def cancel(self) -> None:
         """As `StreamingSamplers.cancel`."""
@@ -58,3 +59,10 @@ class RayGroupSamplers:
         for group in self._groups.values():
             loads[group.place] += group.episodes
         return loads
+
+    def _returned(
+        self, ended: list[tuple[int, list[Trajectory]]]
+    ) -> list[tuple[int, list[Trajectory]]]:
+        for number, _ in ended:
+            del self._groups[number]
+        return ended

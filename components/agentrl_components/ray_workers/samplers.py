@@ -10,6 +10,7 @@ from agentrl_components.errors import RunError, WorkersLostError
 from agentrl_components.ray_workers.calls import (
     ATTEMPTS,
     CallsUnderWay,
+    LostActor,
     check_ray,
     results,
     results_of_living,
@@ -107,8 +108,7 @@ class RaySamplers:
         done = self._transfer.send(self.actors, version)
         self.handed_over.append(done)
         self.version = version
-        for place in done.lost:
-            self._restart(place)
+        self._restart(list(done.lost))
 
     def take_loads(self) -> list[SamplerLoad]:
         """What the samplers did since the last call; those that have died are left out."""
@@ -128,13 +128,16 @@ class RaySamplers:
         """Have the samplers close their sessions. They stay, for another driver."""
         self._close_sessions("rest")
 
-    def replace(self, place: int, actor: Any, death: WorkersLostError) -> None:
-        """Start a sampler in the place of `actor`, which has died, or vLLM in it. All of its calls
+    def replace(self, lost: Sequence[LostActor]) -> None:
+        """Start samplers in the place of those that have died, or vLLM in them. All calls of one
         fail: only the first replaces it. One whose connection broke, and that answers again, stays.
         """
-        if self.actors[place] is not actor or _answers_again(actor, death):
-            return
-        self._restart(place)
+        places = {
+            one.place
+            for one in lost
+            if self.actors[one.place] is one.actor and not _answers_again(one)
+        }
+        self._restart(sorted(places))
 
     def given_up(self, death: WorkersLostError) -> WorkersLostError:
         """The error of episodes, or of a hand-over, whose samplers died `ATTEMPTS` times."""
@@ -143,22 +146,28 @@ class RaySamplers:
             f"memory?); the last time: {death}"
         )
 
-    def _restart(self, place: int) -> None:
-        """Start a sampler in the place of one, which is killed if it lives, with the weights of the
-        last hand-over. Raises `WorkersLostError` if each that is started dies before it has them.
-        """
+    def _restart(self, places: Sequence[int]) -> None:
+        """Start samplers in some places at the same time, with the weights of the last hand-over.
+        Those that are there are killed if they live. Raises `WorkersLostError` if each that is
+        started in a place dies before it has the weights."""
+        deaths: list[WorkersLostError] = []
         for _ in range(ATTEMPTS):
-            check_ray()  # without it there is no other sampler
-            self._lifetime.end(self._names[place], self.actors[place])
-            wait_for_nodes(self._reserved)  # it may have died with its node
-            self.actors[place] = self._start(place)
+            if not places:
+                return
+            check_ray()  # without it there are no other samplers
+            for place in places:
+                self._lifetime.end(self._names[place], self.actors[place])
+            wait_for_nodes(self._reserved)  # they may have died with their node
+            for place in places:
+                self.actors[place] = self._start(place)
             if self.version < 0 or self._transfer is None:
                 return
-            lost = self._transfer.send_again(self.actors[place], self.version).lost
-            if not lost:
-                return
-            (death,) = lost.values()
-        raise self.given_up(death)
+            started = [self.actors[place] for place in places]
+            lost = self._transfer.send_again(started, self.version).lost
+            deaths = list(lost.values())
+            places = [places[index] for index in lost]
+        if deaths:
+            raise self.given_up(deaths[0])
 
     def _close_sessions(self, method: str) -> None:
         """Call a method of every sampler that lives, and wait for `CLOSE_S`."""
@@ -180,14 +189,14 @@ class RaySamplers:
         return actor.remote(self._spec, self._model, self._device, trains=trains)
 
 
-def _answers_again(actor: Any, death: WorkersLostError) -> bool:
+def _answers_again(lost: LostActor) -> bool:
     """Whether an actor lives that could not be reached for a moment."""
     from ray.exceptions import ActorUnavailableError
 
-    if not isinstance(death.__cause__, ActorUnavailableError):
+    if not isinstance(lost.death.__cause__, ActorUnavailableError):
         return False
     try:
-        results([actor.__ray_ready__.remote()])
+        results([lost.actor.__ray_ready__.remote()])
     except WorkersLostError:
         return False
     return True

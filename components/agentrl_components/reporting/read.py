@@ -46,7 +46,7 @@ def read(store: Store) -> Records:
     """
     evaluations = {}
     for key in store.list(keys.EVALUATIONS):
-        name = key.removeprefix(keys.EVALUATIONS).removesuffix(".json")
+        name = keys.evaluation_name(key)
         if key == keys.evaluation(name):
             evaluations[name] = load_record(store, key, HeldoutResult)
     iterations = [find_record(store, key, IterationRecord) for key in iteration_keys(store)]

@@ -110,12 +110,21 @@ class Journal:
     def truncate(self, iterations: int) -> None:
         """Delete the records after the first `iterations`: those iterations will be repeated. The
         state counts them no more before they are deleted, so it never counts more than there
-        are."""
+        are. Evaluations of weights after them are deleted too: an evaluation comes before the
+        record of its iteration, and repeated iterations may end with other weights."""
         if self.current.iteration > iterations:
             self.write_state(self.current.status, self.current.message, iteration=iterations)
-        for key in list(self.store.list(keys.ITERATIONS)):
-            if key >= keys.iteration(iterations):
-                self.store.delete(key)
+        repeated = [
+            key for key in self.store.list(keys.ITERATIONS) if key >= keys.iteration(iterations)
+        ]
+        later = [
+            key
+            for key in self.store.list(keys.EVALUATIONS)
+            if keys.evaluation_number(keys.evaluation_name(key)) > iterations
+            or (repeated and keys.evaluation_name(key) == keys.AFTER)
+        ]
+        for key in [*later, *repeated]:
+            self.store.delete(key)
 
 
 def changes(before: AgentRLRun, after: AgentRLRun) -> list[tuple[str, Any, Any]]:

@@ -17,8 +17,6 @@ from agentrl_components.storage.records import HeldoutSummary, load_record
 from agentrl_components.tracking import backfill
 from agentrl_components.trajectory import codec
 
-AFTER = "after"
-"""Name of the evaluation at the end of the run."""
 KEPT_GROUPS = 8
 """Tasks of each evaluation whose first episode is kept for people to read: always the same ones."""
 
@@ -66,8 +64,9 @@ def _noted(context: RunContext, result: HeldoutResult) -> HeldoutResult:
 
 def evaluate_phase(context: RunContext, decision: Decision) -> HeldoutResult:
     """Evaluate the policy at the end of a phase; `decision` is the decision that ended it."""
-    finished = decision.action == "finish"
-    return evaluate(context, AFTER if finished else keys.evaluation_after(len(context.history)))
+    if decision.action == "finish":
+        return evaluate(context, keys.AFTER)
+    return evaluate(context, keys.evaluation_after(len(context.history)))
 
 
 def with_heldout(context: RunContext, record: IterationRecord) -> IterationRecord:

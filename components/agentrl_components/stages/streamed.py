@@ -80,6 +80,7 @@ class StreamedRollouts:
         if over:
             return
         self._actors.samplers.hand_over(context.training.version)
+        self._stream.poll()
         find_environments_that_are_back(context)
         self._fill(decision)
 

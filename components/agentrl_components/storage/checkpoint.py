@@ -54,7 +54,7 @@ def save(
 
     Args:
         written_elsewhere: has other processes write further files under the checkpoint's prefix,
-            and returns them by name. Called when that can begin.
+            and returns them by name. Called when that can begin; files are written meanwhile.
 
     Raises:
         StoreError: there is an intact checkpoint of the iteration with other content.
@@ -63,13 +63,19 @@ def save(
     kept = store.exists(prefix + keys.MANIFEST) and _intact(store, checkpoint.iteration)
     if not kept:
         _remove(store, checkpoint.iteration)
-    stored = {name: file.digest for name, file in written_elsewhere().items()}
     files: Files = dict(checkpoint.files)
     files[PROGRESS] = json.dumps(checkpoint.progress, sort_keys=True).encode()
-    if kept:
-        stored |= {name: Digest.of(content) for name, content in files.items()}
-    else:
-        stored |= _written(store, prefix, files)
+
+    def write(name: str) -> Digest:
+        if kept:
+            return Digest.of(files[name])
+        return stored_files.put(store, prefix + name, files[name]).digest
+
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        # Most of the time is spent waiting for I/O, so the files are written in parallel.
+        digests = {name: writers.submit(write, name) for name in files}
+        stored = {name: file.digest for name, file in written_elsewhere().items()}
+        stored |= {name: digest.result() for name, digest in digests.items()}
     manifest = {
         "format": _FORMAT,
         "iteration": checkpoint.iteration,
@@ -181,17 +187,6 @@ def prune(store: Store, keep_last: int, keep: AbstractSet[int] = frozenset()) ->
     for number in removed:
         _remove(store, number)
     return removed
-
-
-def _written(store: Store, prefix: str, files: Files) -> dict[str, Digest]:
-    """Write files under `prefix`. Returns their digests by name."""
-    with ThreadPoolExecutor(_WRITERS) as writers:
-        # Most of the time is spent waiting for I/O, so the files are written in parallel.
-        puts = {
-            name: writers.submit(stored_files.put, store, prefix + name, content)
-            for name, content in files.items()
-        }
-        return {name: put.result().digest for name, put in puts.items()}
 
 
 def _remove(store: Store, iteration: int) -> None:

@@ -32,6 +32,8 @@ POLICIES = "policy/"
 EVALUATIONS = "evaluations/"
 BEFORE = "before"
 """Name of the evaluation before training."""
+AFTER = "after"
+"""Name of the evaluation at the end of the run."""
 HEARTBEATS = "heartbeats/"
 PHASES = "phases/"
 OWN = (
@@ -92,6 +94,11 @@ def phase(number: int, name: str) -> str:
 def evaluation(name: str) -> str:
     """Result of an evaluation."""
     return f"{EVALUATIONS}{name}.json"
+
+
+def evaluation_name(key: str) -> str:
+    """The name of the evaluation of a key under `EVALUATIONS`."""
+    return key.removeprefix(EVALUATIONS).partition(".")[0]
 
 
 def evaluation_after(number: int) -> str:

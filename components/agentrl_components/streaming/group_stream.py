@@ -53,11 +53,17 @@ class GroupStream:
         self._last_update[self._started] = self._update + self._max_staleness
         self._started += 1
 
+    def poll(self) -> None:
+        """Take note of the groups that were completed: then `waiting` and `under_way` are those of
+        now, and the samplers know which of them are idle."""
+        self._completed.update(self._samplers.poll())
+
     def take(self) -> list[list[Trajectory]]:
         """The groups of the next update, each with its episodes, in the order in which they were
         started. Waits until there are enough. Raises `ValueError` if too few were started."""
         if len(self._last_update) < self._size:
             raise ValueError(f"only {len(self._last_update)} of {self._size} groups were started")
+        self.poll()
         while (chosen := self._chosen()) is None:
             self._completed.update(self._samplers.wait())
         self._update += 1

@@ -41,6 +41,10 @@ class StreamingSamplers(Protocol):
         one. Episodes that were lost to infrastructure are returned as lost."""
         ...
 
+    def poll(self) -> list[tuple[int, list[Trajectory]]]:
+        """What `wait` returns, without waiting: nothing, if no group was completed."""
+        ...
+
     def cancel(self) -> None:
         """Give up all groups that were started and not returned."""
         ...

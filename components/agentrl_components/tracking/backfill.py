@@ -43,7 +43,7 @@ def backfill_jobs(store: Store, time_ms: int) -> Iterator[Job]:
     done = max(values, default=0)
     names: list[tuple[bool, int, str]] = []
     for key in list(store.list(keys.EVALUATIONS)):
-        name = key.removeprefix(keys.EVALUATIONS).removesuffix(".json")
+        name = keys.evaluation_name(key)
         if (
             key != keys.evaluation(name)
             or (found := _read_valid(store, key, HeldoutResult)) is None

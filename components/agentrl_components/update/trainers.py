@@ -34,12 +34,13 @@ class Shards(Protocol):
         ...
 
     def covers(self, name: str) -> bool:
-        """Whether the ranks read this file of a checkpoint themselves."""
+        """Whether this process need not read this file of a checkpoint: the ranks do, or nobody."""
         ...
 
     def read(self, files: Mapping[str, StoredFile], *, reference: bool) -> None:
-        """Load what `write` wrote; `reference`: the policy in it, as the reference policy. Raises
-        `DamagedError` if a file is missing or damaged, and then nothing was loaded."""
+        """Load what `write` wrote, from all files of a checkpoint that `covers` accepts;
+        `reference`: the policy in it, as the reference policy. Raises `DamagedError` if a file is
+        missing or damaged, and then nothing was loaded."""
         ...
 
 

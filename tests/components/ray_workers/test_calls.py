@@ -48,10 +48,14 @@ class Pool:
 
     def __init__(self, actors, spare):
         self.actors, self.spare = list(actors), list(spare)
+        self.replaced = []
+        """How many lost actors each call of `replace` was about."""
 
-    def replace(self, place, actor, death):
-        if self.actors[place] is actor:
-            self.actors[place] = self.spare.pop(0)
+    def replace(self, lost):
+        self.replaced.append(len(lost))
+        for one in lost:
+            if self.actors[one.place] is one.actor:
+                self.actors[one.place] = self.spare.pop(0)
 
     def given_up(self, death):
         return WorkersLostError(f"given up: {death}")
@@ -117,6 +121,32 @@ def test_an_actor_with_several_calls_is_replaced_once(ray, tmp_path):
     while len(ended) < 2:
         ended += calls.wait()
     assert sorted(ended) == [(0, "touched"), (1, "touched")]
+
+
+def test_actors_that_die_at_the_same_time_are_replaced_together(ray, tmp_path):
+    """As those of one machine."""
+    pool = Pool([dies(), dies(), touches()], [touches(), touches()])
+    calls = CallsUnderWay(pool)
+    for place in range(3):
+        calls.start(place, place, "play", tmp_path / "made")
+    ended = calls.wait()
+    while len(ended) < 3:
+        ended += calls.wait()
+    assert sorted(ended) == [(place, "touched") for place in range(3)]
+    assert pool.replaced == [2]
+
+
+def test_calls_that_have_ended_are_known_without_waiting_for_others(ray, tmp_path):
+    calls = CallsUnderWay(Pool([touches(), waits()], []))
+    calls.start(0, 0, "play", tmp_path / "first")
+    calls.start(1, 1, "play", tmp_path / "second")
+    deadline = time.monotonic() + 20
+    while not (ended := calls.poll()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert ended == [(0, "touched")]
+    assert calls.poll() == []
+    (tmp_path / "second").touch()
+    assert calls.wait() == [(1, "waited")]
 
 
 def test_an_actor_that_the_memory_monitor_killed_counts_as_a_lost_process():

@@ -1,5 +1,9 @@
 """Samplers that miss calls, on an embedded Ray."""
 
+import os
+import signal
+import time
+
 import pytest
 from corridor_jobs import jobs
 from corridor_rules import RULES
@@ -67,13 +71,16 @@ class BrokenTransfer:
     def __init__(self, trainers):
         self.buckets = BucketTransfer(trainers, adapters=False)
         self.missed = ""
+        self.again = []
+        """How many samplers each call of `send_again` was for."""
 
     def send(self, samplers, version):
         first, second = samplers
         return self.buckets.send([first, Unreached(second, self.missed)], version)
 
-    def send_again(self, sampler, version):
-        return self.buckets.send_again(sampler, version)
+    def send_again(self, samplers, version):
+        self.again.append(len(samplers))
+        return self.buckets.send_again(samplers, version)
 
 
 def pids(samplers):
@@ -104,6 +111,43 @@ def test_a_sampler_that_lives_but_missed_a_call_of_a_hand_over_is_replaced(train
             versions = {v for group in ended.values() for e in group for v in e.versions.tolist()}
             assert versions == {version}
             assert pids(samplers) == after
+    finally:
+        samplers.close()
+
+
+def test_samplers_that_die_together_get_the_weights_together(trainers, model):
+    transfer = BrokenTransfer(trainers)
+    samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer).open()
+    try:
+        wanted = samplers.play([jobs(4), jobs(4)], RULES, 1)
+        for dead in pids(samplers):
+            os.kill(dead, signal.SIGKILL)
+        played = samplers.play([jobs(4), jobs(4)], RULES, 1)
+        assert transfer.again == [2]
+        for share, other in zip(played, wanted, strict=True):
+            assert [one.ids.tolist() for one in share] == [one.ids.tolist() for one in other]
+    finally:
+        samplers.close()
+
+
+def test_a_group_goes_to_the_sampler_that_has_completed_its_groups(trainers, model):
+    transfer = BrokenTransfer(trainers)
+    samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer).open()
+    groups = RayGroupSamplers(samplers)
+    try:
+        samplers.hand_over(1)
+        groups.start(0, jobs(60), RULES)
+        groups.start(1, jobs(1), RULES)
+        groups.start(2, jobs(8), RULES)
+        assert groups.loads == [60, 9]
+        completed = {}
+        while len(completed) < 3:
+            completed.update(groups.poll())
+            assert sum(groups.loads) == 69 - sum(len(group) for group in completed.values())
+            time.sleep(0.01)
+        groups.start(3, jobs(2), RULES)
+        groups.start(4, jobs(1), RULES)
+        assert groups.loads == [2, 1]
     finally:
         samplers.close()
 

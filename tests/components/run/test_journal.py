@@ -158,3 +158,30 @@ def test_the_bytes_of_a_finite_iteration_are_sorted_json():
     store = MemoryStore()
     Journal(store).write_iteration(finished(0.1))
     assert store.get(keys.iteration(0)).decode() == FINITE
+
+
+def test_evaluations_of_weights_that_a_resumed_run_does_not_have_are_deleted():
+    """An evaluation comes before the record of its iteration, here the third one."""
+    store = MemoryStore()
+    journal = Journal(store)
+    for number in range(2):
+        journal.write_iteration(committed(number))
+    names = ("random", "before", "iteration-000002", "iteration-000003", "after")
+    for name in names:
+        store.replace(keys.evaluation(name), b"{}")
+        store.replace(keys.episodes(name), b"")
+    journal.truncate(2)
+    assert kept_evaluations(store) == {"random", "before", "iteration-000002", "after"}
+    journal.truncate(1)
+    assert kept_evaluations(store) == {"random", "before"}
+
+
+def committed(number: int) -> IterationRecord:
+    """The record of an iteration with its decision."""
+    decision = Decision(action="continue", phase=0, max_turns=2, reason="")
+    return iteration_record(iteration=number, phase=0, max_turns=2, decision=decision)
+
+
+def kept_evaluations(store: MemoryStore) -> set[str]:
+    """The names of the evaluations that the store has."""
+    return {keys.evaluation_name(key) for key in store.list(keys.EVALUATIONS)}

@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from agentrl_components.errors import StoreError
 from agentrl_components.storage import checkpoint, keys
+from agentrl_components.storage import files as stored_files
 from agentrl_components.storage.checkpoint import Checkpoint
+from agentrl_components.storage.files import StoredFile
 from agentrl_components.storage.open import DirectoryStore, MemoryStore
 
 FILES = {"config.json": b"{}", "model.safetensors": b"weights", "trainer/critic.safetensors": b"c"}
@@ -88,6 +91,30 @@ def test_a_save_killed_at_any_put_can_be_repeated_with_other_bytes(puts: int) ->
     store.puts_left = 100
     checkpoint.save(store, checkpoint_at(2, attempt=2))
     assert checkpoint.latest(store, pytest.fail) == checkpoint_at(2, attempt=2)
+
+
+def test_other_processes_write_their_files_while_this_one_writes() -> None:
+    store = WaitedForStore()
+
+    def written_elsewhere() -> dict[str, StoredFile]:
+        assert store.put_began.wait(10), "files are written one process after the other"
+        return {"trainer/rank": stored_files.put(MemoryStore(), "trainer/rank", b"part")}
+
+    checkpoint.save(store, checkpoint_at(1), written_elsewhere)
+    manifest = json.loads(store.get("checkpoints/000001/manifest.json"))
+    assert manifest["files"]["trainer/rank"]["size"] == 4
+
+
+class WaitedForStore(MemoryStore):
+    """Says when the first file is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.put_began = Event()
+
+    def put(self, key: str, data: bytes) -> None:
+        self.put_began.set()
+        super().put(key, data)
 
 
 def test_an_intact_checkpoint_is_never_overwritten() -> None:

@@ -15,7 +15,7 @@ TASK = CorridorTasks().task("train", 0)
 
 class FakeSamplers:
     """Implements `StreamingSamplers`: `order` chooses which group under way is completed next, and
-    how many tokens of it are sampled before each hand-over."""
+    how many were completed before they are waited for."""
 
     def __init__(self, order):
         self.order = order
@@ -43,6 +43,10 @@ class FakeSamplers:
             versions=versions,
         )
         return [(number, [trajectory(job(number), RULES, EpisodeState(turns=[turn]))])]
+
+    def poll(self):
+        completed = self.order() % (len(self.playing) + 1)
+        return [group for _ in range(completed) for group in self.wait()]
 
     def hand_over(self):
         self.version += 1
@@ -87,6 +91,14 @@ def test_no_token_is_too_old_the_queue_is_bounded_and_groups_are_learnt_from_onc
     assert len(set(learnt)) == len(learnt)
     assert len(learnt) + dropped == samplers.started
     assert stream.under_way == stream.waiting == 0
+
+
+def test_groups_that_were_completed_during_an_update_are_known_before_others_are_started():
+    stream = GroupStream(FakeSamplers(lambda: 3), size=2, max_staleness=1)
+    fill(stream)
+    assert (stream.under_way, stream.waiting) == (4, 0)
+    stream.poll()
+    assert (stream.under_way, stream.waiting) == (1, 3)
 
 
 def test_a_group_beyond_the_bound_is_refused():

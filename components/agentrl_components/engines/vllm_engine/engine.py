@@ -105,9 +105,10 @@ class VllmEngine:
         after the call.
 
         Raises:
-            EngineError: names or shapes do not fit, and the old weights stay in use; or vLLM failed
-                to load them, and every later request fails.
-            WorkersLostError: a worker process of vLLM has died, and every later request fails.
+            EngineError: names or shapes do not fit. If that was found before loading began, the old
+                weights stay in use, otherwise every later request fails.
+            WorkersLostError: vLLM has failed, on its device or in a process, and every later
+                request fails.
         """
         loading.check(self._shapes, weights)
         await self.start_update(interrupt)
@@ -126,8 +127,8 @@ class VllmEngine:
         await self._load_step(loading.start)
 
     async def update(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Copy some of the new weights into vLLM. Raises `EngineError` if they do not fit; then
-        every later request fails too."""
+        """Copy some of the new weights into vLLM. Raises `EngineError` if they do not fit, and
+        `WorkersLostError` if vLLM has failed; then every later request fails too."""
         self._updated |= weights.keys()
         await self._load_step(partial(loading.load_part, self._shapes, weights))
 
@@ -206,8 +207,9 @@ class VllmEngine:
     async def _load_step(self, step: Callable[[Any], None]) -> None:
         try:
             await self._loop.call(step)
-        except (*loading.LOAD_ERRORS, EngineError) as error:
-            kind = WorkersLostError if self._loop.has_lost_worker else EngineError
+        except (*loading.MISFITS, *loading.FAILURES) as error:
+            failed = self._loop.has_lost_worker or isinstance(error, loading.FAILURES)
+            kind = WorkersLostError if failed else EngineError
             failure = kind(f"vLLM cannot load new weights: {error}")
             self._loop.fail(failure)
             self._load_lock.release()

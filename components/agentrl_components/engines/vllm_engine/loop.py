@@ -100,7 +100,7 @@ class VllmLoop:
 
         new = LoRARequest("adapters", 1, str(folder), load_inplace=True)
         if not engine.add_lora(new):
-            raise RuntimeError(f"vLLM did not load the adapters in {folder}")
+            raise EngineError(f"vLLM did not load the adapters in {folder}")
         self._adapters = LoRARequest("adapters", 1, str(folder))  # which loads nothing again
 
     def fail(self, failure: RunError) -> None:

@@ -12,8 +12,11 @@ from safetensors import SafetensorError, safe_open
 from agentrl_components.errors import EngineError, ModelError
 from agentrl_components.model.load import TIED_HEAD, has_tied_head, weight_files
 
-LOAD_ERRORS = (ValueError, KeyError, AssertionError, RuntimeError, TimeoutError)
-"""Exceptions that vLLM raises if weights do not fit its model, or do not arrive."""
+MISFITS = (EngineError, ValueError, KeyError, AssertionError)
+"""Exceptions of weights that do not fit the model: every engine would raise them."""
+FAILURES = (RuntimeError, TimeoutError)
+"""Exceptions of an engine whose device or process has failed, or that weights do not reach: another
+engine may load them."""
 RECEIVE_S = 1800.0
 """How long the worker processes of an engine over several GPUs may take to load what one call
 brings or describes. If one of them fails alone, NCCL makes the others wait for ever."""

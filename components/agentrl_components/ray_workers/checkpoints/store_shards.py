@@ -13,6 +13,8 @@ from agentrl_components.storage.files import StoredFile
 
 FOLDERS = tuple(f"{keys.TRAINER}{model}/" for model in (POLICY, CRITIC))
 """Prefixes of the names of files that ranks write."""
+WEIGHTS = ".safetensors"
+"""How names of files with weights end."""
 
 
 class StoreShards:
@@ -34,10 +36,15 @@ class StoreShards:
         }
 
     def covers(self, name: str) -> bool:
-        return name.startswith(FOLDERS)
+        # The model's weights are for other tools: trainers go on from their own files.
+        return name.startswith(FOLDERS) or name.endswith(WEIGHTS)
 
     def read(self, files: Mapping[str, StoredFile], *, reference: bool) -> None:
-        wanted = {name.removeprefix(keys.TRAINER): stored for name, stored in files.items()}
+        wanted = {
+            name.removeprefix(keys.TRAINER): stored
+            for name, stored in files.items()
+            if name.startswith(FOLDERS)
+        }
         whole = own_files(wanted, len(self._actors))
         # The rank that fetches for each rank.
         fetcher = list(range(len(self._actors)))

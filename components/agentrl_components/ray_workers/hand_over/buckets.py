@@ -60,9 +60,9 @@ class BucketTransfer:
         receivers.results(receivers.call("finish_update", version))
         return HandOver(seconds=time.monotonic() - began, bytes=size, lost=receivers.lost)
 
-    def send_again(self, sampler: Any, version: int) -> HandOver:
+    def send_again(self, samplers: Sequence[Any], version: int) -> HandOver:
         """As `WeightTransfer.send_again`."""
-        return self.send([sampler], version)
+        return self.send(samplers, version)
 
 
 class _Receivers:

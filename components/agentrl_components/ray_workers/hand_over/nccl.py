@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from agentrl_components.errors import WorkersLostError
+from agentrl_components.ray_workers.calls import outcomes
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer, WeightSource
 from agentrl_components.ray_workers.hand_over.transfer import HandOver
 
@@ -37,16 +39,22 @@ class NcclTransfer:
         """Samplers in the process group."""
 
     def send(self, samplers: Sequence[Any], version: int) -> HandOver:
-        """As `WeightTransfer.send`, but `WorkersLostError` is also raised if a sampler is lost: the
-        process group waits for every member. The run then resumes from its last checkpoint."""
+        """As `WeightTransfer.send`, but `WorkersLostError` is also raised if a sampler is lost
+        during the hand-over: the process group waits for every member. The run then resumes from
+        its last checkpoint. Samplers that died before are left out, by a group without them."""
         began = time.monotonic()
-        if self._members != list(samplers):
-            self._source.open_nccl(samplers, self._tensor_parallel)
-            self._members = list(samplers)
-        size = self._source.send_nccl(version)
-        return HandOver(seconds=time.monotonic() - began, bytes=size)
+        answers = outcomes([sampler.__ray_ready__.remote() for sampler in samplers])
+        lost = {n: one for n, one in enumerate(answers) if isinstance(one, WorkersLostError)}
+        living = [sampler for place, sampler in enumerate(samplers) if place not in lost]
+        size = 0
+        if living:
+            if self._members != living:
+                self._source.open_nccl(living, self._tensor_parallel)
+                self._members = living
+            size = self._source.send_nccl(version)
+        return HandOver(seconds=time.monotonic() - began, bytes=size, lost=lost)
 
-    def send_again(self, sampler: Any, version: int) -> HandOver:
-        """As `WeightTransfer.send_again`, in buckets: the process group lacks the new sampler, and
+    def send_again(self, samplers: Sequence[Any], version: int) -> HandOver:
+        """As `WeightTransfer.send_again`, in buckets: the process group lacks the new samplers, and
         is formed anew at the next `send`."""
-        return self._buckets.send_again(sampler, version)
+        return self._buckets.send_again(samplers, version)

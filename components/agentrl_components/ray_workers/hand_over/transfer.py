@@ -29,7 +29,7 @@ class WeightTransfer(Protocol):
         does not reach is left out of later calls. Raises `WorkersLostError` if a trainer died."""
         ...
 
-    def send_again(self, sampler: Any, version: int) -> HandOver:
-        """Give the weights of the last `send` to a sampler that replaces a lost one. The trainers
+    def send_again(self, samplers: Sequence[Any], version: int) -> HandOver:
+        """Give the weights of the last `send` to samplers that replace lost ones. The trainers
         still have them: they learn only between two hand-overs."""
         ...

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from agentrl_components.engines.vllm_engine import weights
 from agentrl_components.engines.vllm_engine.engine import VllmEngine
 from agentrl_components.engines.vllm_engine.start import VllmOptions
-from agentrl_components.errors import EngineError, ModelError
+from agentrl_components.errors import EngineError, ModelError, WorkersLostError
 from agentrl_components.model.load import INDEX
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -81,7 +81,27 @@ async def test_an_engine_fails_if_its_workers_do_not_load_the_weights_in_time(sh
     shapes_of(tied=True)
     engine = VllmEngine(tmp_path, VllmOptions(), start=lambda folder, options: StuckWorkers())
     await engine.start_update()
-    with pytest.raises(EngineError, match="update_weights timed out"):
+    with pytest.raises(WorkersLostError, match="update_weights timed out"):
         await engine.receive_update({"names": [EMBEDDING]})
-    with pytest.raises(EngineError, match="update_weights timed out"):
+    with pytest.raises(WorkersLostError, match="update_weights timed out"):
         await engine.drop_update()
+
+
+class FullDevice(StuckWorkers):
+    """vLLM on a device without memory for the new weights."""
+
+    def collective_rpc(self, method, timeout=None, kwargs=None):
+        if method == "update_weights":
+            raise RuntimeError("CUDA error: out of memory")
+
+
+async def test_an_engine_whose_device_fails_is_lost_and_weights_that_do_not_fit_are_an_error(
+    shapes_of, tmp_path
+):
+    """Another sampler can take the place of the one. The others are wrong in every sampler."""
+    shapes_of(tied=True)
+    for weight, error in ((torch.ones(4, 2), WorkersLostError), (torch.ones(9), EngineError)):
+        engine = VllmEngine(tmp_path, VllmOptions(), start=lambda folder, options: FullDevice())
+        await engine.start_update()
+        with pytest.raises(error, match="vLLM cannot load new weights"):
+            await engine.update({EMBEDDING: weight})

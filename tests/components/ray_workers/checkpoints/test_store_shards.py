@@ -144,6 +144,15 @@ def test_files_of_ranks_are_in_the_manifest_and_are_verified(opened, learner, st
     assert equal(dict(trainers.weights()), weights)
 
 
+def test_the_weights_for_other_tools_are_not_fetched_to_resume(opened, learner, store, tmp_path):
+    trainers = opened[2]
+    weights = saved(store, opened, learner, 1, tmp_path)
+    store.delete(keys.checkpoint(1, "model.safetensors"))
+    train(trainers, WITHOUT_KL, 1)
+    assert saved_state.resume(store, learner, pytest.fail, tmp_path) is not None
+    assert equal(dict(trainers.weights()), weights)
+
+
 def test_a_missing_file_of_a_rank_is_a_damaged_checkpoint(opened, learner, store, tmp_path):
     saved(store, opened, learner, 1, tmp_path)
     missing = keys.checkpoint(1, next(iter(SHARDS)))
@@ -198,7 +207,7 @@ def test_as_many_ranks_as_wrote_fetch_their_own_tensors_alone(opened, learner, s
     saved(store, opened, learner, 1, tmp_path)
     names = {name.removeprefix("trainer/") for name in SHARDS}
     found = checkpoint.load(store, 1, tmp_path, learner.trainers.shards.covers)
-    files = {name.removeprefix("trainer/"): stored for name, stored in found.left.items()}
+    files = {name.removeprefix("trainer/"): found.left[name] for name in SHARDS}
     first, second = sorted(names)
     rank = RankStore(opened[0].storage)
     folder = rank.fetch(files, [first])

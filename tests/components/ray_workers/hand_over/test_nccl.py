@@ -1,0 +1,54 @@
+"""Which samplers take part in a hand-over from GPU to GPU."""
+
+import pytest
+from ray_bench import connected
+
+from agentrl_components.errors import WorkersLostError
+from agentrl_components.ray_workers.hand_over.nccl import NcclTransfer
+
+pytest.importorskip("ray")
+
+
+@pytest.fixture(scope="module")
+def ray():
+    with connected(trainers=1, samplers=1) as ray:
+        yield ray
+
+
+class RecordingSource:
+    """Stands for trainers on GPUs: keeps who is in the process group at each hand-over."""
+
+    def __init__(self):
+        self.groups, self.sent = [], []
+
+    def open_nccl(self, samplers, tensor_parallel):
+        self.groups.append((list(samplers), tensor_parallel))
+
+    def send_nccl(self, version):
+        members, _ = self.groups[-1]
+        self.sent.append((version, len(members)))
+        return 12
+
+    def buckets(self, *, adapters):
+        raise AssertionError("no sampler is replaced here")
+
+
+def test_samplers_that_died_before_a_hand_over_are_left_out_and_the_others_get_the_weights(ray):
+    class Idle:
+        pass
+
+    first, second = (ray.remote(Idle).options(num_cpus=0).remote() for _ in range(2))
+    source = RecordingSource()
+    transfer = NcclTransfer(source, tensor_parallel=2)
+    assert transfer.send([first, second], 1).lost == {}
+    assert transfer.send([first, second], 2).lost == {}
+    assert source.groups == [([first, second], 2)]
+    ray.kill(first)
+    done = transfer.send([first, second], 3)
+    assert {place: type(death) for place, death in done.lost.items()} == {0: WorkersLostError}
+    assert source.groups[1:] == [([second], 2)]
+    assert source.sent == [(1, 2), (2, 2), (3, 1)]
+    ray.kill(second)
+    done = transfer.send([first, second], 4)
+    assert sorted(done.lost) == [0, 1]
+    assert len(source.sent) == 3

@@ -10,18 +10,20 @@ stop the others. The model has the shape of Qwen3-0.6B and random weights; nothi
 - torch_engine, vllm_engine: log-probabilities of replies are those of the trainer.
 - fsdp_one, fsdp_many: gradients and norms of one rank and of one rank a GPU are those of the model
   without FSDP, in float32.
+- collective: weights that one rank broadcasts arrive on another GPU, and how fast.
+- run_on_ray: a short run whose trainers and samplers have GPUs of their own: FSDP2, hand-over by
+  NCCL, and from six GPUs on an engine over two of them.
 - packed_attention: attention over packed episodes without padding is that with padding, and its
   speed.
 - ipc: weights that one process shares arrive in another on the same GPU.
-- collective: weights that one rank broadcasts arrive on another GPU, and how fast.
 - hand_over: seconds and bytes of a hand-over from the trainer to vLLM.
 - sleep: vLLM gives its memory back while a trainer works, and wakes with the trainer's weights.
-- run_on_ray: a short run whose trainers and samplers have GPUs of their own: FSDP2, hand-over by
-  NCCL, and with four GPUs an engine over two of them.
+- interrupts: replies that go on over new weights, or start again, have the log-probabilities of
+  the weights of each token.
 - mfu_16k, mfu_65k, mfu_16k_compiled, mfu_65k_compiled: model FLOPs utilisation of an update of as
   many tokens (aims: 35 % and 45 %), without and with update.compile.
 - rollout: sampled tokens a second.
-- vllm_engine_v2, rollout_v2, sleep_v2: the same with vLLM's model runner V2.
+- vllm_engine_v2, interrupts_v2, rollout_v2, sleep_v2: the same with vLLM's model runner V2.
 
 `--cpu` runs the same code with a tiny model, gloo and the torch engine, and with vLLM where its CPU
 build is installed. Its times say nothing.
@@ -45,7 +47,7 @@ from typing import Any
 
 import click
 import torch
-from gpu_checks import actors, attention, engines, ranks, transfer, update
+from gpu_checks import actors, attention, engines, interrupts, ranks, transfer, update
 from gpu_checks.outcome import Outcome, outcome_of
 from gpu_checks.place import QWEN3_06B, TINY, Place, Skipped, make_model
 
@@ -75,10 +77,12 @@ CHECKS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "device": check_device,
     "torch_engine": engines.check_torch_engine,
     "fsdp_one": ranks.check_fsdp_one,
+    # Those of several GPUs first: on one they are skipped, and their time is left to the others.
     "fsdp_many": ranks.check_fsdp_many,
+    "collective": transfer.check_collective,
+    "run_on_ray": actors.check_run_on_ray,
     "packed_attention": attention.check_packed_attention,
     "ipc": transfer.check_ipc,
-    "collective": transfer.check_collective,
     "mfu_16k": update.check_mfu_16k,
     "mfu_65k": update.check_mfu_65k,
     "mfu_16k_compiled": update.check_mfu_16k_compiled,
@@ -87,8 +91,9 @@ CHECKS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "hand_over": transfer.check_hand_over,
     "rollout": engines.check_rollout,
     "sleep": engines.check_sleep,
-    "run_on_ray": actors.check_run_on_ray,
+    "interrupts": interrupts.check_interrupts,
     "vllm_engine_v2": engines.check_vllm_engine_v2,
+    "interrupts_v2": interrupts.check_interrupts_v2,
     "rollout_v2": engines.check_rollout_v2,
     "sleep_v2": engines.check_sleep_v2,
 }

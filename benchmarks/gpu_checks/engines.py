@@ -26,6 +26,7 @@ from agentrl_components.update.packing import Example, pack
 LOGPROB_TOLERANCE = {"float32": 2e-3, "bfloat16": 0.15}
 """Largest difference of a token's log-probability between sampler and trainer, in nats."""
 LOOP = asyncio.new_event_loop()
+FloatArray = np.typing.NDArray[np.floating[Any]]
 
 
 def played(engine: Engine, asked: Sequence[Request]) -> list[Generation]:
@@ -37,10 +38,23 @@ def played(engine: Engine, asked: Sequence[Request]) -> list[Generation]:
     return LOOP.run_until_complete(all_of())
 
 
-@torch.no_grad()
 def difference(decoder: Decoder, asked: Sequence[Request], replies: Sequence[Generation]) -> float:
     """The largest difference of a log-probability between engine and trainer, in nats."""
-    worst = 0.0
+    found = zip(logprobs(decoder, asked, replies), replies, strict=True)
+    return max(float(np.abs(ours - of_engine(reply)).max(initial=0.0)) for ours, reply in found)
+
+
+def of_engine(reply: Generation) -> FloatArray:
+    """The log-probabilities of the sampled tokens of a reply, as the engine has them."""
+    return np.array(reply.logprobs)[np.flatnonzero(reply.sampled)]
+
+
+@torch.no_grad()
+def logprobs(
+    decoder: Decoder, asked: Sequence[Request], replies: Sequence[Generation]
+) -> list[FloatArray]:
+    """The log-probabilities of the sampled tokens of each reply, as the trainer has them."""
+    all_of = []
     for request, reply in zip(asked, replies, strict=True):
         places = np.flatnonzero(reply.sampled)
         allowed = None
@@ -53,9 +67,8 @@ def difference(decoder: Decoder, asked: Sequence[Request], replies: Sequence[Gen
             temperature=1.0,
             columns={},
         )
-        found = score(decoder, pack([one], [0]), 1024)[0].cpu().numpy()
-        worst = max(worst, float(np.abs(found - np.array(reply.logprobs)[places]).max()))
-    return worst
+        all_of.append(score(decoder, pack([one], [0]), 1024)[0].cpu().numpy())
+    return all_of
 
 
 def compare_engine(place: Place, engine: Engine, decoder: Decoder, dtype: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Trained:
     """What a rank found in two updates."""
 
     gradients: dict[str, Tensor]
-    """Of the first update, whole and on the CPU."""
+    """Of the first update, whole and on the CPU; of the first rank alone."""
     norms: list[float]
 
 
@@ -44,7 +44,9 @@ def train(rank: int, address: str, place: Place, ranks: int) -> Trained:
         trainer.differentiate(likelihood(some), deal(some, 512, ranks)[rank])
         if update == 0:
             for name, parameter in trainer.policy.named_parameters():
-                trained.gradients[name] = parameter.grad.full_tensor().cpu().clone()  # type: ignore[union-attr]
+                whole = parameter.grad.full_tensor()  # type: ignore[union-attr]
+                if rank == 0:
+                    trained.gradients[name] = whole.cpu().clone()
         trained.norms.append(trainer.step(POLICY, 1e-4))
     trainer.leave()
     return trained

@@ -85,6 +85,23 @@ class Architecture:
     counted: Counted | None = None
     """None: the built-in decoder, whose parameters follow from the fields above."""
 
+    def undivided(self, parts: int) -> str:
+        """What tensor parallelism over so many devices cannot divide, in words; empty if nothing.
+        vLLM gives each device as many query heads and columns of the feed-forward layers, and as
+        many key heads, or each key head to as many devices."""
+        if self.heads % parts:
+            return f"{self.heads} heads"
+        if max(self.kv_heads, parts) % min(self.kv_heads, parts):
+            return f"{self.kv_heads} key heads"
+        if self.intermediate % parts:
+            return f"{self.intermediate} columns of its feed-forward layers"
+        return ""
+
+    @property
+    def divisors(self) -> list[int]:
+        """The numbers of devices over which tensor parallelism can divide the model."""
+        return [parts for parts in range(1, self.heads + 1) if not self.undivided(parts)]
+
 
 def read(folder: Path) -> Architecture:
     """The architecture of a model folder.

@@ -35,7 +35,7 @@ class Actors(HeldOpen):
         split as the manifest says."""
         assert spec.compute.ray is not None
         reserved = reservations(spec.compute)
-        _check_heads(spec, model)
+        _check_division(spec, model)
         with ExitStack() as opened:
             opened.callback(connect(spec.compute.ray, reserved))
             self._lifetime = lifetime_of(spec, model.vocabulary, trains=trains)
@@ -124,14 +124,15 @@ def _device(reservation: Reservation) -> str:
     return "cuda" if reservation.gpus else "cpu"
 
 
-def _check_heads(spec: RunSpec, model: ModelFolder) -> None:
-    """Raise `ModelError` if engines cannot split the model's heads."""
+def _check_division(spec: RunSpec, model: ModelFolder) -> None:
+    """Raise `ModelError` if engines cannot divide the model among their devices."""
     samplers = spec.compute.samplers
     if samplers is None or samplers.tensor_parallel == 1:
         return
-    heads = read_shape(model.path, spec.model.implementation).heads
-    if heads % samplers.tensor_parallel:
+    shape = read_shape(model.path, spec.model.implementation)
+    if undivided := shape.undivided(samplers.tensor_parallel):
         raise ModelError(
             f"spec.compute.samplers.tensorParallel: {samplers.tensor_parallel} does not divide the "
-            f"{heads} heads of {spec.model.source}; set it to a divisor of {heads}"
+            f"{undivided} of {spec.model.source}; set it to one of "
+            f"{', '.join(map(str, shape.divisors))}"
         )

@@ -135,8 +135,10 @@ class Sampler:
             self._version = version
 
     async def join_nccl(self, group: Mapping[str, Any]) -> None:
-        """Join the process group of a hand-over from GPU to GPU."""
-        await self._on_loop(self._player.vllm.join_nccl(group))
+        """Join the process group of a hand-over from GPU to GPU. Raises what `VllmEngine.join_nccl`
+        raises, and does not return if another member never joins."""
+        async with self._bringing:
+            await self._on_loop(self._player.vllm.join_nccl(group))
 
     async def receive(self, hand_over: str, described: Mapping[str, Any]) -> None:
         """Take the weights that are `described`, as `VllmEngine.receive_update` does."""

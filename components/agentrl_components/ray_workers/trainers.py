@@ -136,10 +136,9 @@ class RayTrainers:
 
     def open_nccl(self, samplers: Sequence[Any], tensor_parallel: int) -> None:
         """Form the process group of a hand-over from GPU to GPU with `samplers`."""
-        from agentrl_components.ray_workers.hand_over.nccl_sender import SamplersClient
+        from agentrl_components.ray_workers.hand_over.nccl_sender import form_group
 
-        (address,) = results([self._actors[0].meeting_point.remote()])
-        self._all("open_nccl", address, SamplersClient(samplers, tensor_parallel))
+        form_group(self._actors, samplers, tensor_parallel)
 
     def send_nccl(self, version: int) -> int:
         """Send all weights to the samplers of the process group. Returns their bytes."""

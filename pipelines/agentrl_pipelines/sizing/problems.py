@@ -26,11 +26,11 @@ def problems(
     engine: SamplerMemory,
 ) -> Iterator[Mistake]:
     """Why the run cannot work, with the field to change."""
-    if shape.heads % placed.tensor_parallel:
+    if undivided := shape.undivided(placed.tensor_parallel):
         yield Mistake(
             field="spec.compute.samplers.tensorParallel",
-            reason=f"{placed.tensor_parallel} does not divide the model's {shape.heads} heads",
-            fix=f"use one of {_listed(_divisors(shape.heads))}",
+            reason=f"{placed.tensor_parallel} does not divide the model's {undivided}",
+            fix=f"use one of {_listed(shape.divisors)}",
         )
     engine_bytes = engine.least(spec.model.context)
     fits = trainer.total <= placed.room(device.memory, engine_bytes)
@@ -161,10 +161,6 @@ def _owner(placed: Layout, device: Device) -> str:
     if placed.shared_device:
         return f"the share of a {device.name} that the engine leaves"
     return f"a {device.name}"
-
-
-def _divisors(number: int) -> list[int]:
-    return [n for n in range(1, number + 1) if number % n == 0]
 
 
 def _listed(numbers: Sequence[int]) -> str:

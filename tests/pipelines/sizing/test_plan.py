@@ -158,6 +158,20 @@ def test_heads_that_the_devices_of_an_engine_cannot_divide_name_the_numbers_that
     )
 
 
+@pytest.mark.parametrize(
+    ("sizes", "parts", "reason"),
+    [
+        ({"heads": 12, "kv_heads": 2, "intermediate": 96}, 3, "2 key heads"),
+        ({"heads": 12, "kv_heads": 2, "intermediate": 96}, 4, ""),  # a key head on two devices each
+        ({"heads": 12, "kv_heads": 12, "intermediate": 90}, 4, "90 columns"),
+    ],
+)
+def test_what_vllm_cannot_divide_among_its_devices_is_named(sizes, parts, reason):
+    undivided = replace(TOY, **sizes).undivided(parts)
+    assert undivided.startswith(reason)
+    assert bool(undivided) == bool(reason)
+
+
 def test_an_engine_whose_weights_exceed_its_share_of_a_device_is_refused():
     # 28.37 GiB of weights in float32 and 2 GiB of workspace.
     samplers = {"count": 1, "gpus": 1, "memoryShare": 0.5}

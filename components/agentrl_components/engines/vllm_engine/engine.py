@@ -185,8 +185,12 @@ class VllmEngine:
         self._go_on()
 
     async def join_nccl(self, group: Mapping[str, Any]) -> None:
-        """Join the process group over which weights are received."""
-        await self._loop.call(partial(loading.join, group))
+        """Join the process group over which weights are received. Raises `WorkersLostError` if it
+        is not formed."""
+        try:
+            await self._loop.call(partial(loading.join, group))
+        except loading.FAILURES as error:
+            raise WorkersLostError(f"vLLM cannot join the trainers' group: {error}") from error
 
     async def _interrupt(self, how: Interrupt) -> None:
         """Wait until vLLM works on no reply: none is left, or they pause."""

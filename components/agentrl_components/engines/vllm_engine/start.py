@@ -35,6 +35,13 @@ DEFAULTS = {
 """Defaults of environment variables. Values that are already set are kept."""
 
 
+START_ERRORS = (ValueError, OSError, RuntimeError, NotImplementedError, AssertionError)
+"""What vLLM raises if it cannot run a model with some settings."""
+BATCHED_TOKENS = 8192
+"""Tokens of a step on GPUs, or one for each reply. vLLM's default for engines that others step is
+2,048, with which prompts take several times as many steps."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmOptions:
     """Settings of a vLLM engine."""
@@ -83,8 +90,11 @@ def start_vllm(folder: Path, options: VllmOptions) -> Any:
             f"vLLM cannot be imported ({error}); install the packages in requirements/, or set "
             "rollout.engine: torch"
         ) from error
-    except (ValueError, OSError, RuntimeError, NotImplementedError) as error:
-        raise EngineError(f"vLLM cannot start on {folder}: {error}") from error
+    except Exception as error:
+        # vLLM raises `Exception` itself if one of its processes fails.
+        if isinstance(error, START_ERRORS) or type(error) is Exception:
+            raise EngineError(f"vLLM cannot start on {folder}: {error}") from error
+        raise
 
 
 def _start(folder: Path, options: VllmOptions) -> Any:
@@ -136,6 +146,7 @@ def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
         "max_num_seqs": options.replies,
         "tensor_parallel_size": options.tensor_parallel,
         "enforce_eager": on_cpu if options.eager is None else options.eager,
+        "max_num_batched_tokens": max(options.replies, BATCHED_TOKENS),
         "enable_prefix_caching": True,
         "logprobs_mode": "processed_logprobs",  # of the distribution that was sampled
         "generation_config": "vllm",  # otherwise the model's own top_k and temperature apply
@@ -155,7 +166,7 @@ def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
             # On CPU a seeded request with a chunked prompt crashes the engine ("CPU Generator does
             # not use offset").
             "enable_chunked_prefill": False,
-            "max_num_batched_tokens": max(options.context, 4096),
+            "max_num_batched_tokens": max(options.context, options.replies, 4096),
         }
     return arguments
 

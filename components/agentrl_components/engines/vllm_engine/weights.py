@@ -17,9 +17,11 @@ MISFITS = (EngineError, ValueError, KeyError, AssertionError)
 FAILURES = (RuntimeError, TimeoutError)
 """Exceptions of an engine whose device or process has failed, or that weights do not reach: another
 engine may load them."""
-RECEIVE_S = 1800.0
+RECEIVE_S = 600.0
 """How long the worker processes of an engine over several GPUs may take to load what one call
-brings or describes. If one of them fails alone, NCCL makes the others wait for ever."""
+brings or describes. If one of them fails alone, NCCL makes the others wait for ever, and trainers
+for them: these give up later (`sharded.rank.TIMEOUT`), so that the engine's error is the one seen.
+"""
 
 
 def required_shapes(folder: Path) -> dict[str, tuple[int, ...]]:

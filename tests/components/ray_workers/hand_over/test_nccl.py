@@ -1,9 +1,12 @@
 """Which samplers take part in a hand-over from GPU to GPU."""
 
+import time
+
 import pytest
 from ray_bench import connected
 
 from agentrl_components.errors import WorkersLostError
+from agentrl_components.ray_workers.calls import outcomes
 from agentrl_components.ray_workers.hand_over.nccl import NcclTransfer
 
 pytest.importorskip("ray")
@@ -33,6 +36,14 @@ class RecordingSource:
         raise AssertionError("no sampler is replaced here")
 
 
+def kill(ray, actor):
+    """Kill an actor, and wait until Ray knows."""
+    ray.kill(actor)
+    deadline = time.monotonic() + 20
+    while not isinstance(outcomes([actor.__ray_ready__.remote()])[0], WorkersLostError):
+        assert time.monotonic() < deadline, "it still answers"
+
+
 def test_samplers_that_died_before_a_hand_over_are_left_out_and_the_others_get_the_weights(ray):
     class Idle:
         pass
@@ -43,12 +54,12 @@ def test_samplers_that_died_before_a_hand_over_are_left_out_and_the_others_get_t
     assert transfer.send([first, second], 1).lost == {}
     assert transfer.send([first, second], 2).lost == {}
     assert source.groups == [([first, second], 2)]
-    ray.kill(first)
+    kill(ray, first)
     done = transfer.send([first, second], 3)
     assert {place: type(death) for place, death in done.lost.items()} == {0: WorkersLostError}
     assert source.groups[1:] == [([second], 2)]
     assert source.sent == [(1, 2), (2, 2), (3, 1)]
-    ray.kill(second)
+    kill(ray, second)
     done = transfer.send([first, second], 4)
     assert sorted(done.lost) == [0, 1]
     assert len(source.sent) == 3

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event
@@ -10,7 +11,12 @@ import pytest
 from ray_bench import connected
 
 from agentrl_components.errors import EngineError, WorkersLostError
-from agentrl_components.ray_workers.hand_over.nccl_sender import RankWeights, SamplersClient, Sender
+from agentrl_components.ray_workers.hand_over.nccl_sender import (
+    RankWeights,
+    SamplersClient,
+    Sender,
+    form_group,
+)
 
 pytest.importorskip("ray")
 
@@ -47,10 +53,18 @@ def test_every_worker_of_every_engine_has_a_rank_of_its_own_in_the_process_group
     samplers = [RecordingSampler(), RecordingSampler()]
     client = SamplersClient(samplers, tensor_parallel=2)
     assert client.members == 5  # the sender, and two engines of two workers
-    client.init_weight_transfer_engine({"world_size": 5, "rank_offset": 1})
+    assert len(client.join("10.0.0.7:1234")) == 2
+    group = {
+        "master_address": "10.0.0.7",
+        "master_port": 1234,
+        "world_size": 5,
+        "packed": True,
+        "packed_buffer_size_bytes": 64 << 20,
+        "packed_num_buffers": 2,
+    }
     assert [one.calls for one in samplers] == [
-        [("join_nccl", {"world_size": 5, "rank_offset": 1})],
-        [("join_nccl", {"world_size": 5, "rank_offset": 3})],
+        [("join_nccl", {**group, "rank_offset": 1})],
+        [("join_nccl", {**group, "rank_offset": 3})],
     ]
 
 
@@ -75,67 +89,104 @@ def test_all_calls_of_a_hand_over_have_its_name_which_no_other_has(ray):
 
 class BlockedEngine:
     """Calls its client as vLLM's engine of a trainer does, and broadcasts until it is shut down, as
-    NCCL does if a process of the group does not take part."""
+    NCCL does if a process of the group does not take part. Then the broadcast may fail."""
 
-    def __init__(self, client):
-        self.client = client
+    def __init__(self, client, broadcast_fails):
+        self.client, self.broadcast_fails = client, broadcast_fails
         self.ended = Event()
 
     def send_weights(self):
         with ThreadPoolExecutor(max_workers=1) as thread:
             receiving = thread.submit(self.client.update_weights, {"names": []})
             assert self.ended.wait(30), "the broadcast waits for ever"
+            if self.broadcast_fails:
+                raise RuntimeError("NCCL error: remote process exited")
             receiving.result()
 
     def shutdown(self):
         self.ended.set()
 
 
-def send_to(ray, sampler):
+def send_to(ray, sampler, broadcast_fails):
     """Send weights to a sampler of a class, over a broadcast that waits for it."""
     actor = ray.remote(sampler).options(num_cpus=0).remote()
     client = SamplersClient([actor], tensor_parallel=1)
-    Sender(client, RankWeights(None), BlockedEngine(client)).send(1)
+    Sender(client, RankWeights(None), BlockedEngine(client, broadcast_fails)).send(1)
 
 
-def test_a_broadcast_ends_with_the_error_of_an_engine_that_cannot_receive_it(ray):
+BROADCAST_FAILS = pytest.mark.parametrize("broadcast_fails", [False, True])
+
+
+@BROADCAST_FAILS
+def test_a_broadcast_ends_with_the_error_of_an_engine_that_cannot_receive_it(ray, broadcast_fails):
     class FullSampler:
         def receive(self, hand_over, described):
             raise EngineError("vLLM cannot load new weights: out of memory")
 
     with pytest.raises(EngineError, match="out of memory"):
-        send_to(ray, FullSampler)
+        send_to(ray, FullSampler, broadcast_fails)
 
 
-def test_a_broadcast_ends_if_a_sampler_dies_while_it_receives(ray):
+@BROADCAST_FAILS
+def test_a_broadcast_ends_if_a_sampler_dies_while_it_receives(ray, broadcast_fails):
     class DyingSampler:
         def receive(self, hand_over, described):
             os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.raises(WorkersLostError, match="a process of the run died"):
-        send_to(ray, DyingSampler)
+        send_to(ray, DyingSampler, broadcast_fails)
 
 
-class RecordedTransfer:
-    """A source of weights and an engine that keep the order of their calls."""
-
-    bytes = 12
+class RecordedWeights(RankWeights):
+    """Two weights, whose gathering and use are kept in the order of their calls."""
 
     def __init__(self):
+        super().__init__(self)
         self.calls = []
 
     def wait(self):
         self.calls.append("wait for the device")
 
-    def send_weights(self):
-        self.calls.append("send")
+    def full_weights(self):
+        for name in ("a", "b"):
+            self.calls.append(f"gather {name}")
+            yield name, None
 
-    def shutdown(self):
-        self.calls.append("shut down")
+
+def test_no_weight_is_gathered_while_another_one_is_broadcast():
+    weights = RecordedWeights()
+    for name, _ in weights:
+        weights.calls.append(f"broadcast {name}")
+    wait = "wait for the device"
+    assert weights.calls == [
+        wait,
+        "gather a",
+        wait,
+        "broadcast a",
+        wait,
+        "gather b",
+        wait,
+        "broadcast b",
+        wait,
+    ]
 
 
-def test_weights_are_sent_when_the_device_has_computed_them():
-    transfer = RecordedTransfer()
-    sender = Sender(SamplersClient([], tensor_parallel=1), transfer, transfer)
-    assert sender.send(1) == 12
-    assert transfer.calls == ["wait for the device", "send"]
+def test_an_engine_that_cannot_join_the_process_group_ends_the_wait_for_it(ray):
+    class WaitingRank:
+        """Waits in NCCL for engines that never join."""
+
+        def meeting_point(self):
+            return "127.0.0.1:1"
+
+        def open_nccl(self, address, client):
+            time.sleep(60)
+
+    class FullSampler:
+        def join_nccl(self, group):
+            raise WorkersLostError(f"rank {group['rank_offset']}: out of memory")
+
+    rank = ray.remote(WaitingRank).options(num_cpus=0).remote()
+    sampler = ray.remote(FullSampler).options(num_cpus=0).remote()
+    with pytest.raises(WorkersLostError, match="rank 1: out of memory"):
+        form_group([rank], [sampler], tensor_parallel=1)
+    ray.kill(rank)

@@ -24,7 +24,7 @@ from agentrl_envs import extensions
 from agentrl_envs.env import TaskSet
 from agentrl_envs.errors import OptionError
 from agentrl_envs.extensions import Extension
-from agentrl_envs.needs import PYTHON_ONLY, SCIENCE, TEXTWORLD, WEB, Needs
+from agentrl_envs.needs import MINIWOB, PYTHON_ONLY, SCIENCE, TEXTWORLD, WEB, Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ BUILT_IN = {
         "web", "Web", "web navigation: WebArena's tasks, on given or on our own sites", WEB
     ),
     "miniwob": _built_in(
-        "miniwob", "MiniWob", "MiniWoB++: small web pages with one instruction each", WEB
+        "miniwob", "MiniWob", "MiniWoB++: small web pages with one instruction each", MINIWOB
     ),
     "textworld": _built_in(
         "textworld_games",

@@ -13,11 +13,24 @@ class DialTasks(TaskList):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from agentrl_envs.env import Split, Task, content_id, split_of
 from agentrl_envs.errors import OptionError, TaskError
+
+T = TypeVar("T")
+
+
+def interleaved(groups: Sequence[Sequence[T]]) -> list[T]:
+    """The members of all groups in one list, of which every prefix has each group in about its
+    share of the whole. Members of a group keep their order."""
+    placed = (
+        ((place + 0.5) / len(group), number, member)
+        for number, group in enumerate(groups)
+        for place, member in enumerate(group)
+    )
+    return [member for _, _, member in sorted(placed, key=lambda one: one[:2])]
 
 
 class TaskList:

@@ -23,6 +23,7 @@ BASE: dict[str, Any] = {
     "evaluation": {"turnSweep": [1, 2]},
     "compute": {
         "tolerations": [{"key": "gpu"}],
+        "env": [{"name": "NCCL_DEBUG", "value": "INFO"}],
         "secretEnv": [{"name": "TOKEN", "secret": "hub", "key": "token"}],
     },
 }

@@ -4,11 +4,16 @@ import pytest
 
 from agentrl_envs.env import content_id, split_of
 from agentrl_envs.errors import OptionError, TaskError
-from agentrl_envs.task_list import TaskList
+from agentrl_envs.task_list import TaskList, interleaved
 
 
 class Numbers(TaskList):
     name = "numbers"
+
+
+def test_each_prefix_of_interleaved_groups_has_them_in_about_their_shares():
+    assert interleaved([[], ["a"], [1, 2, 3]]) == [1, "a", 2, 3]
+    assert interleaved([["a", "b"], [1, 2, 3, 4, 5, 6]]) == [1, "a", 2, 3, 4, "b", 5, 6]
 
 
 def test_tasks_are_dealt_by_content_and_equal_contents_are_one_task():

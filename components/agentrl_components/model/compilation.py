@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
 import shutil
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import torch
+
+from agentrl_components.spec.rules.local import compiler_names
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,8 +31,5 @@ def _compiled(function: Callable[P, R]) -> Callable[P, R]:
 def compiler(device: str) -> str | None:
     """The program that compiles kernels for `device` at run time: a C++ compiler, which torch calls
     for CPUs, or a C compiler, which Triton calls for GPUs. None: it is not installed."""
-    if device == "cpu":
-        names = [os.environ.get("CXX", "g++")]
-    else:
-        names = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
+    names = compiler_names(gpu=device != "cpu")
     return next((found for found in map(shutil.which, names) if found), None)

@@ -9,6 +9,7 @@ from pathlib import Path
 from agentrl_components.errors import ArchitectureError, ModelError
 from agentrl_components.model.architecture import Architecture, Rope, read
 from agentrl_components.spec.fields.model import Implementation, Tiny
+from agentrl_envs.needs import install_extras
 
 
 def read_shape(folder: Path, implementation: Implementation) -> Architecture:
@@ -29,7 +30,7 @@ def read_shape(folder: Path, implementation: Implementation) -> Architecture:
     except ImportError as error:
         raise ModelError(
             f"{folder / 'config.json'}: only transformers has this architecture, and it is not "
-            "installed; install agentrl[train]"
+            f"installed; {install_extras('train')}"
         ) from error
     return counted(folder)
 

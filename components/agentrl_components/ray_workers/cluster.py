@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from agentrl_components.errors import RunError
-from agentrl_components.ray_workers.calls import checking
+from agentrl_components.ray_workers.calls.results import checking
 from agentrl_components.ray_workers.hand_over.buckets import OBJECT_STORE_BYTES
 from agentrl_components.ray_workers.membership import wait_for_nodes
 from agentrl_components.ray_workers.nodes.address import (
@@ -26,6 +26,7 @@ from agentrl_components.ray_workers.nodes.embedded import (
 )
 from agentrl_components.ray_workers.nodes.liveness import Liveness
 from agentrl_components.ray_workers.resources import Reservations
+from agentrl_envs.needs import install_extras
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no reports to the makers of Ray
@@ -51,7 +52,7 @@ def connect(address: str, reserved: Reservations) -> Callable[[], None]:
         import ray
     except ImportError as error:
         raise RunError(
-            f"spec.compute.ray: ray is not installed ({error}); install agentrl[ray]"
+            f"spec.compute.ray: ray is not installed ({error}); {install_extras('ray')}"
         ) from error
     if ray.is_initialized():
         reserved.check(ray.cluster_resources())

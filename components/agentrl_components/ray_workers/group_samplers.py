@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentrl_components.ray_workers.calls import CallsUnderWay
+from agentrl_components.ray_workers.calls.silence import SilenceWatch
+from agentrl_components.ray_workers.calls.under_way import CallsUnderWay
 from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.trajectory.record import Trajectory
@@ -28,7 +29,7 @@ class RayGroupSamplers:
 
     def __init__(self, samplers: RaySamplers) -> None:
         self._samplers = samplers
-        self._calls = CallsUnderWay(samplers)
+        self._calls = CallsUnderWay(samplers, SilenceWatch())
         self._groups: dict[int, _Group] = {}
         """Groups that were not returned yet, by number."""
 

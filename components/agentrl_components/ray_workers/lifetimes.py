@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentrl_components.errors import RunError, WorkersLostError
-from agentrl_components.ray_workers.calls import check_ray
+from agentrl_components.ray_workers.calls.results import check_ray
 from agentrl_components.spec import RunSpec
 
 NAMESPACE = "agentrl"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentrl_components.errors import RunError, SpecError
-from agentrl_components.ray_workers.calls import check_ray
+from agentrl_components.ray_workers.calls.results import check_ray
 from agentrl_components.ray_workers.resources import Reservations
 
 NOTICED_S = 60.0

@@ -17,6 +17,7 @@ from agentrl_components.ray_workers.hand_over.nccl_sender import (
     open_sender,
 )
 from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.resources import use_assigned_gpus
 from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.storage.files import StoredFile
 from agentrl_components.workers.pool import keep_freed_memory
@@ -28,6 +29,7 @@ class RankActor(Rank):
     folder."""
 
     def __init__(self, setup: RankSetup, model: ModelFolder) -> None:
+        use_assigned_gpus()
         keep_freed_memory()
         super().__init__(replace(setup, folder=model.open(setup.spec)))
         self._sender: Sender | None = None
@@ -42,6 +44,7 @@ class RankActor(Rank):
         one have ended. Raises `WorkersLostError` if the ranks have not met."""
         if not self.joined:
             raise WorkersLostError("the ranks have not met")
+        self.wait_for_device()
         self.drop_models()
 
     def meeting_point(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -96,6 +97,17 @@ def reservations(compute: Compute) -> Reservations:
         trainer=Reservation(cpus=quantity_value(trainers.cpu), gpus=trainers.gpus, memory=memory),
         sampler=Reservation(cpus=1.0, gpus=samplers.gpus, memory=0),
     )
+
+
+def use_assigned_gpus() -> None:
+    """In an actor, before it uses a GPU: show it the GPUs that Ray has assigned to it, and no
+    others. Ray does so itself, unless `RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES` is set on the
+    node: then all actors would use the first GPU."""
+    import ray
+
+    assigned = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
+    if assigned:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(assigned)
 
 
 def _node(cpu: str, gpus: int, group: str) -> Reservation:

@@ -19,6 +19,7 @@ from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.model.load import open_decoder
 from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.resources import use_assigned_gpus
 from agentrl_components.rollout.collector import replay_lost
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.sharded.adapters import AdapterMerge
@@ -44,6 +45,7 @@ class Sampler:
 
     def __init__(self, spec: RunSpec, model: ModelFolder, device: str, *, trains: bool) -> None:
         """`trains`: weights are handed over. Otherwise the engine has those of the model folder."""
+        use_assigned_gpus()
         keep_freed_memory()
         self._loop = LoopThread()
         if device == "cpu":
@@ -182,6 +184,10 @@ class Sampler:
         )
         self._asked, self._busy_s = now, 0.0
         return load
+
+    async def progress(self) -> int:
+        """A number that grows with each reply, also while the player's loop is busy."""
+        return self._player.tokens()[0]
 
     async def close(self) -> None:
         """Close sessions, environments and the engine."""

@@ -7,14 +7,9 @@ from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 from agentrl_components.errors import RunError, WorkersLostError
-from agentrl_components.ray_workers.calls import (
-    ATTEMPTS,
-    CallsUnderWay,
-    LostActor,
-    check_ray,
-    results,
-    results_of_living,
-)
+from agentrl_components.ray_workers.calls.results import check_ray, results, results_of_living
+from agentrl_components.ray_workers.calls.silence import SilenceWatch
+from agentrl_components.ray_workers.calls.under_way import ATTEMPTS, CallsUnderWay, LostActor
 from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTransfer
 from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.membership import wait_for_nodes
@@ -87,7 +82,7 @@ class RaySamplers:
             WorkersLostError: a trainer died during the hand-over, or a share killed its samplers.
         """
         self.hand_over(version)
-        calls = CallsUnderWay(self)
+        calls = CallsUnderWay(self, SilenceWatch())
         for number, share in enumerate(shares):
             calls.start(number, number % self.size, "play", share, rules, version)
         played: dict[int, list[Trajectory]] = {}

@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from agentrl_components.errors import StoreError
-from agentrl_components.ray_workers.calls import results, stream
+from agentrl_components.ray_workers.calls.results import results, stream
 from agentrl_components.ray_workers.checkpoints.store_shards import FOLDERS, StoreShards
 from agentrl_components.ray_workers.hand_over.buckets import BUCKET_BYTES, BUCKETS_AHEAD
 from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
@@ -78,7 +78,9 @@ class RayTrainers:
         with ExitStack() as failed:
             failed.callback(self.close)
             if not self.taken_over:
-                (address,) = results([self._actors[0].meeting_point.remote()])
+                # When all ranks have opened the model folder: they wait for each other in `join`
+                # for a limited time.
+                address, *_ = self._all("meeting_point")
                 self._all("join", address)
             self._all("open_models")
             self.shards = self._shards()

@@ -1,21 +1,14 @@
-"""An episode as text: observation, action and reward of every turn.
-
-Texts of models and environments may hold control characters, such as the escape sequences of a
-terminal. They are replaced by U+FFFD before the text is shown.
-"""
+"""An episode as text: observation, action and reward of every turn."""
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator
 
 from pydantic import BaseModel, ConfigDict
 
+from agentrl_components.reporting.printable import clean
 from agentrl_components.trajectory.record import Ending, Trajectory
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
-"""Control characters except tab and newline, lone surrogates and bidirectional overrides."""
 
 
 class Move(BaseModel):
@@ -59,11 +52,6 @@ class Replay(BaseModel):
             )
             return f"not solved in {took}, {limit}"
         return f"failed after {took}: the environment ended the episode"
-
-
-def clean(text: str) -> str:
-    """`text` with control characters replaced by U+FFFD, and CRLF by LF."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 
 def replay(episode: Trajectory) -> Replay:

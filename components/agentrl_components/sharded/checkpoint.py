@@ -6,10 +6,14 @@ A checkpoint of one number of ranks can be read by another number (torch.distrib
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
@@ -26,13 +30,15 @@ SHARD = re.compile(r"shard-(\d+)-")
 
 def write(optimizer: ShardedOptimizer, folder: Path) -> list[Path]:
     """Write master weights and moments to `folder`, one file a rank. Returns the file that this
-    rank wrote. A collective call; ranks on other machines write to their own `folder`."""
+    rank wrote. A collective call; ranks on other machines write to their own `folder`. Raises
+    `StoreError` on every rank if one cannot write."""
     folder.mkdir(parents=True, exist_ok=True)
     state = optimizer.tensors(moments=optimizer.steps > 0)
     rank = torch.distributed.get_rank()
     state[f"{STEPS}.{rank}"] = torch.tensor([optimizer.steps])
     writer = ShardWriter(folder)
-    save(state, storage_writer=writer)
+    with _store_errors(folder):
+        save(state, storage_writer=writer)
     return writer.written
 
 
@@ -45,8 +51,9 @@ def rank_of(name: str) -> int | None:
 def read(optimizer: ShardedOptimizer, folder: Path) -> None:
     """Load what `write` wrote. A collective call. With as many ranks as wrote, a rank reads tensors
     of the file with its own number only, and headers of the others. Raises `StoreError` if the
-    files are not from `write`."""
-    there = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    files are not from `write`, or a rank cannot read them."""
+    with _store_errors(folder):
+        there = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
     own = f"{STEPS}.{torch.distributed.get_rank()}"
     name = own if own in there else f"{STEPS}.0"
     if name not in there:
@@ -59,9 +66,26 @@ def read(optimizer: ShardedOptimizer, folder: Path) -> None:
 
 
 def read_weights(into: dict[str, Tensor], folder: Path) -> None:
-    """Load master weights only, into sharded tensors by parameter name. A collective call."""
+    """Load master weights only, into sharded tensors by parameter name. A collective call. Raises
+    `StoreError` as `read` does."""
     _load({f"weight.{name}": tensor for name, tensor in into.items()}, folder)
 
 
 def _load(state: dict[str, Tensor], folder: Path) -> None:
-    load(dict(state), storage_reader=HuggingFaceStorageReader(str(folder)))
+    with _store_errors(folder):
+        load(dict(state), storage_reader=HuggingFaceStorageReader(str(folder)))
+
+
+@contextmanager
+def _store_errors(folder: Path) -> Iterator[None]:
+    """Convert errors of torch.distributed.checkpoint, which are no `Exception`s, to `StoreError`s
+    with what the first rank that failed raised."""
+    try:
+        yield
+    except CheckpointException as error:
+        rank, (cause, _) = min(error.failures.items(), key=lambda failure: failure[0])
+        raise StoreError(
+            f"{folder}: rank {rank} of the trainers: {type(cause).__name__}: {cause}"
+        ) from error
+    except SafetensorError as error:
+        raise StoreError(f"{folder}: {error}") from error

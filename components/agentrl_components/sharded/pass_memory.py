@@ -30,12 +30,15 @@ def pack_tokens(spec: RunSpec) -> int:
     return max(spec.update.micro_batch_tokens, spec.model.context)
 
 
-def gathered_bytes(spec: RunSpec, block: int, outside: int) -> int:
+def gathered_bytes(spec: RunSpec, block: int, outside: int, ranks: int) -> int:
     """Bytes of what each rank of FSDP2 gathers: the weights of two blocks, which have `block`
     parameters each, and a float32 gradient of one; weights and gradients of the `outside`
-    parameters that are in no block, until the pass ends."""
+    parameters that are in no block, until the pass ends. Several ranks also have the block's
+    gradient as it is before they exchange it, and the buffer in which the parameters outside
+    arrive, whose memory torch keeps for later gathers."""
     width = WIDTHS[spec.model.dtype]
-    return block * (2 * width + 4) + outside * 2 * width
+    exchanged = width if ranks > 1 else 0
+    return block * (2 * width + 4 + exchanged) + outside * (2 * width + exchanged)
 
 
 def logits_bytes(spec: RunSpec, shape: Architecture) -> int:

@@ -110,6 +110,13 @@ class Rank:
         critics = [] if self.critic is None else [self.critic.decoder]
         set_recomputed([self.policy, *critics], spec)
 
+    def wait_for_device(self) -> None:
+        """Wait until the device has done what it was given. NCCL's collective calls return before:
+        a rank that does not wait counts as ready while it waits for the others, and the time limit
+        of a call begins with those that were called long before it."""
+        if self._setup.device == "cuda":
+            torch.cuda.synchronize()
+
     def drop_models(self) -> None:
         """Free the memory of the models. `open_models` opens them again."""
         for name in ("policy", "critic", "_optimizers", "_reference"):
@@ -175,6 +182,7 @@ class Rank:
             for name, tensor in self.full_weights():
                 rows = rows_of(len(tensor), self._setup.rank, self._setup.ranks)
                 local_rows(trunk[name]).copy_(tensor[rows])
+            self.wait_for_device()
 
     def write(self, folder: Path) -> dict[str, list[Path]]:
         """Write the state of every model to a folder of its own in `folder`. Returns the files that
@@ -205,7 +213,7 @@ class Rank:
         if self._setup.rank == 0:
             yield from buckets(((name, tensor.cpu()) for name, tensor in gathered), limit)
         for _ in gathered:  # the other ranks take part in gathering
-            pass
+            self.wait_for_device()
 
     def full_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Each weight of the policy in the model's type; merged ones are float32, as in

@@ -58,5 +58,5 @@ def bytes_to_come(decoders: Sequence[CausalModel], spec: RunSpec) -> int:
     state = 12 * sum(local_rows(parameter).numel() for parameter in trained)
     blocks = [sum(p.numel() for p in block.parameters()) for block in decoders[0].blocks()]
     outside = sum(p.numel() for p in decoders[0].parameters()) - sum(blocks)
-    gathered = gathered_bytes(spec, max(blocks), outside * len(decoders))
+    gathered = gathered_bytes(spec, max(blocks), outside * len(decoders), dist.get_world_size())
     return state + gathered + logits_bytes(spec, decoders[0].shape)

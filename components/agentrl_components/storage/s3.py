@@ -33,6 +33,7 @@ _ABSENT = {"NoSuchKey", "NoSuchObject"}
 _TRANSIENT = {
     "ConditionalRequestConflict",
     "InternalError",
+    "NoSuchUpload",  # the object was created, and the answer got lost; or the upload was cleared
     "OperationAborted",
     "RequestTimeout",
     "ServiceUnavailable",
@@ -42,6 +43,17 @@ _TRANSIENT = {
     "XMinioServerNotInitialized",
 }
 """S3 error codes of failures that a retry may resolve."""
+_PART_RETRIES = urllib3.Retry(
+    total=8,
+    backoff_factor=0.5,
+    backoff_max=30.0,
+    status_forcelist=(500, 502, 503, 504),
+    allowed_methods=("PUT",),
+    raise_on_status=False,  # the client reads the last answer
+)
+"""For one part of an upload: about two minutes."""
+_ATTEMPTS = 3
+"""A transfer may take longer than the deadline. It is tried at least so often."""
 
 
 def credentials(access_key_env: str, secret_key_env: str) -> StaticProvider:
@@ -61,7 +73,7 @@ class S3Store:
     """Keys as objects of one bucket, which must exist.
 
     Requests with transient failures are retried with exponential backoff for `deadline_s` seconds,
-    then raise `StoreError`.
+    and at least twice, then raise `StoreError`.
     """
 
     def __init__(
@@ -207,7 +219,9 @@ class S3Store:
     def _request(self, key: str, request: Callable[[], T]) -> T:
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_is_transient),
-            stop=tenacity.stop_after_delay(self._deadline_s),
+            stop=tenacity.stop_all(
+                tenacity.stop_after_delay(self._deadline_s), tenacity.stop_after_attempt(_ATTEMPTS)
+            ),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=10.0),
             reraise=True,
         )
@@ -224,12 +238,17 @@ class S3Store:
 
 class _PutOncePool(urllib3.PoolManager):
     """Adds `If-None-Match: *` to the requests that create an object: single puts and the last
-    request of a multi-part upload. The S3 client has no argument for it."""
+    request of a multi-part upload. The S3 client has no argument for it.
+
+    Parts of an upload are repeated here: the client would begin again with the first one."""
 
     def urlopen(  # type: ignore[override]
         self, method: str, url: str, redirect: bool = True, **kw: Any
     ) -> Any:
-        upload = "uploadId" in parse_qs(urlsplit(url).query)
+        query = parse_qs(urlsplit(url).query)
+        upload = "uploadId" in query
+        if method == "PUT" and "partNumber" in query:
+            kw["retries"] = _PART_RETRIES
         if (method == "PUT" and not upload) or (method == "POST" and upload):
             kw["headers"] = {**dict(kw.get("headers") or {}), "If-None-Match": "*"}
         return super().urlopen(method, url, redirect=redirect, **kw)

@@ -146,7 +146,8 @@ class KubernetesApi:
         labels = f"{label}%20in%20({'%2C'.join(values)})"
         query = f"labelSelector={labels}&fieldSelector={_NOT_SUCCEEDED}"
         found = await self.request("GET", f"api/v1/namespaces/{namespace}/pods?{query}")
-        return [pods.read(item) for item in found.get("items", ())]
+        now = datetime.now(UTC)
+        return [pods.read(item, now) for item in found.get("items", ())]
 
     async def list_runs(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
         async for item in self._list(f"{_RUNS}/{_runs_path(namespace)}?"):

@@ -1,4 +1,5 @@
-"""What the pods of a run say about themselves: which still work, and what stops one from working.
+"""What the pods of a run say about themselves: which still work, and what stops one from working
+or from ending.
 
 A stage that is killed, or whose image cannot be pulled, writes nothing to the run's store; only its
 pod knows why.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from agentrl_operator.manifests.labels import ENVIRONMENT
@@ -20,6 +22,8 @@ TRANSIENT = ("ContainerCreating", "PodInitializing")
 """Reasons for waiting that end by themselves."""
 KILLED = ("OOMKilled", "ContainerCannotRun", "DeadlineExceeded", "Evicted")
 """Reasons for an end that the container itself could not report."""
+OVERDUE_S = 60.0
+"""A pod that is still there this long after its grace period is on a node that does not answer."""
 LONGEST_PROBLEM = 300
 """Maximum length of a problem that is shown, in characters."""
 
@@ -36,26 +40,34 @@ class Pod:
     """Whether all its containers have ended."""
     ready: bool = False
     """Whether it is ready."""
+    terminating: bool = False
+    """Whether it is being deleted."""
+    stuck: str = ""
+    """Why it does not end although it is being deleted: `NodeLost: ...`."""
     problem: str = ""
-    """What stops it from working, or ended it: `OOMKilled`, `ImagePullBackOff: ...`."""
+    """What stops it from working or ending, or ended it: `OOMKilled`, `ImagePullBackOff: ...`."""
 
 
-def read(body: Mapping[str, Any]) -> Pod:
-    """The pod in an object of the Kubernetes API."""
+def read(body: Mapping[str, Any], now: datetime) -> Pod:
+    """The pod in an object of the Kubernetes API that was read at `now`."""
     metadata, status = body["metadata"], body.get("status") or {}
     labels = metadata.get("labels") or {}
+    ended = status.get("phase") in ENDED
+    stuck = "" if ended else _why_stuck(body, now)
     return Pod(
         part=labels.get(STAGE_LABEL)
         or labels.get(ENVIRONMENT)
         or labels.get(RAY_LABEL)
         or metadata["name"],
         run_id=labels.get(KFP_RUN_LABEL, ""),
-        ended=status.get("phase") in ENDED,
+        ended=ended,
         ready=any(
             (one.get("type"), one.get("status")) == ("Ready", "True")
             for one in status.get("conditions") or ()
         ),
-        problem=next(_problems(status), "")[:LONGEST_PROBLEM],
+        terminating="deletionTimestamp" in metadata,
+        stuck=stuck,
+        problem=stuck or next(_problems(status), "")[:LONGEST_PROBLEM],
     )
 
 
@@ -67,6 +79,40 @@ def working(pods: Sequence[Pod]) -> int:
 def problem_summary(pods: Sequence[Pod]) -> str:
     """The distinct problems of the pods, in one line: `train: OOMKilled`."""
     return "; ".join(dict.fromkeys(f"{pod.part}: {pod.problem}" for pod in pods if pod.problem))
+
+
+def stuck_summary(pods: Sequence[Pod]) -> str:
+    """The pods that do not end although they are being deleted, in one line."""
+    return "; ".join(dict.fromkeys(f"{pod.part}: {pod.stuck}" for pod in pods if pod.stuck))
+
+
+def creation_problem(status: Mapping[str, Any]) -> str:
+    """Why pods of the Deployment or RayCluster with this status cannot be created, such as a quota
+    that is used up: `FailedCreate: ...`. Empty: they can."""
+    for condition in status.get("conditions") or ():
+        if (condition.get("type"), condition.get("status")) == ("ReplicaFailure", "True"):
+            reason, message = condition.get("reason") or "FailedCreate", condition.get("message")
+            # KubeRay repeats the reason in the message.
+            message = (message or "").removeprefix(reason)
+            return _sentence(reason, message)[:LONGEST_PROBLEM]
+    return ""
+
+
+def _why_stuck(body: Mapping[str, Any], now: datetime) -> str:
+    """Why a pod that has not ended does not, although it should have: only its kubelet removes it,
+    or whoever knows that its node is down."""
+    metadata = body["metadata"]
+    node = (body.get("spec") or {}).get("nodeName")
+    if "deletionTimestamp" not in metadata or not node:
+        return ""
+    # The deletion timestamp is the end of the grace period.
+    overdue_s = (now - datetime.fromisoformat(metadata["deletionTimestamp"])).total_seconds()
+    if overdue_s < OVERDUE_S:
+        return ""
+    return (
+        f"NodeLost: pod {metadata['name']} on node {node} does not end; if the node is down, "
+        "delete the Node or taint it with node.kubernetes.io/out-of-service"
+    )
 
 
 def _problems(status: Mapping[str, Any]) -> Iterator[str]:

@@ -4,13 +4,14 @@ agent-sandbox. Neither kind is watched."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.clients.pods import problem_summary
+from agentrl_operator.clients.pods import Pod, creation_problem, problem_summary
 from agentrl_operator.clients.protocols import Cluster
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests import ray_cluster, sandbox
@@ -63,14 +64,22 @@ async def read_ray_cluster(
     groups = body["spec"]["workerGroupSpecs"]
     per_pod = {one["groupName"]: ray_cluster.actors_per_pod(one) for one in groups}
     pods_wanted = {one["groupName"]: one["replicas"] for one in groups}
-    pods_ready = Counter(pod.part for pod in pods if pod.ready and not pod.ended)
+    kept = (pod for pod in pods if not (pod.ended or pod.terminating))
+    pods_ready = Counter(pod.part for pod in kept if pod.ready)
     return RayCluster(
         manifest=metadata.get("annotations", {}).get(FINGERPRINT, ""),
         deleting="deletionTimestamp" in metadata,
         wanted={HEAD: 1, **_actors(pods_wanted, per_pod)},
         ready=_actors(pods_ready, per_pod),
-        problem=problem_summary(pods),
+        problem=_problem(body, pods),
     )
+
+
+def _problem(body: Mapping[str, Any], pods: Sequence[Pod]) -> str:
+    """Why pods of a RayCluster cannot be created, start or end."""
+    relevant = [pod for pod in pods if pod.stuck or not pod.terminating]
+    problems = creation_problem(body.get("status") or {}), problem_summary(relevant)
+    return "; ".join(one for one in problems if one)
 
 
 def _actors(pods: Mapping[str, int], per_pod: Mapping[str, int]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource, tracking_uri
 from agentrl_operator.api.status import Status
-from agentrl_operator.clients.pods import problem_summary, working
+from agentrl_operator.clients.pods import problem_summary, stuck_summary, working
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.addon_reader import read_ray_cluster, read_sandboxes
 from agentrl_operator.controller.error_guard import RunGuard
@@ -45,11 +45,13 @@ class Observer:
         self._kueue = KueueReader(clients.cluster.kueue, platform, clock)
         self._health = WorkflowHealth(clients.cluster, clock)
         self._fleet = FleetReader(clients.cluster.fleet, clock)
+        self._deleting_since: dict[str, float] = {}
 
     def forget(self, uid: str) -> None:
         """Drop what is kept of a run that was deleted."""
         self._health.forget(uid)
         self._fleet.forget(uid)
+        self._deleting_since.pop(uid, None)
 
     async def observe(self, resource: Resource, status: Status) -> Observation:
         """The observation of a run. A value is `Unknown` if KFP or the store did not answer. If the
@@ -66,9 +68,11 @@ class Observer:
         )
         with guard.errors_of_deletion("is deleted unobserved") as caught:
             return await self._observe(resource, status)
-        servers = self._servers(resource.uid)
         return Observation(
-            attempt=status.attempt, kfp=Unknown(message=str(caught)), servers=servers
+            attempt=status.attempt,
+            kfp=Unknown(message=str(caught)),
+            servers=self._servers(resource.uid),
+            deleting_s=self._deleting_s(resource),
         )
 
     async def _observe(self, resource: Resource, status: Status) -> Observation:
@@ -76,6 +80,7 @@ class Observer:
         sandboxes = await read_sandboxes(self._clients.cluster, resource)
         observation = Observation(
             attempt=status.attempt,
+            deleting_s=self._deleting_s(resource),
             servers={**self._servers(resource.uid), **sandboxes.servers},
             sandboxes_unavailable=sandboxes.problem,
             sandboxes_unread=sandboxes.unread,
@@ -123,7 +128,12 @@ class Observer:
             cluster, namespace = self._clients.cluster, resource.namespace
             pods = await cluster.list_pods(namespace, KFP_RUN_LABEL, (run_id,))
             problem = problem_summary(pods) or observation.pod_problem
-            observation = replace(observation, pods=working(pods), pod_problem=problem)
+            observation = replace(
+                observation,
+                pods=working(pods),
+                stuck_pods=stuck_summary(pods),
+                pod_problem=problem,
+            )
         return observation
 
     async def _with_stored_records(
@@ -167,14 +177,23 @@ class Observer:
         # KFP reports a run whose Workflow is gone as CANCELING for ever.
         canceling = [run_id for run_id, run in runs.items() if run.state == "CANCELING"]
         lost = [one for one in canceling if not await cluster.workflow_phases(namespace, one)]
+        own_pods = await cluster.list_pods(namespace, KFP_RUN_LABEL, {own, *runs})
         return replace(
             observation,
             attempt=attempt,
             kfp=kfp,
             others={one: run for one, run in runs.items() if one != own and one not in lost},
             workflow="lost" if own in lost else "unknown",
-            pods=working(await cluster.list_pods(namespace, KFP_RUN_LABEL, {own, *runs})),
+            pods=working(own_pods),
+            stuck_pods=stuck_summary(own_pods),
         )
+
+    def _deleting_s(self, resource: Resource) -> float:
+        """Seconds since the deletion of the run was first observed; 0 if it is not deleted."""
+        if resource.deleted_at is None:
+            return 0.0
+        now = self._clock()
+        return now - self._deleting_since.setdefault(resource.uid, now)
 
     async def _newest_attempt(
         self, resource: Resource, status: Status

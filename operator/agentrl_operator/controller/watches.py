@@ -16,6 +16,7 @@ import kopf
 from agentrl_components.spec import GROUP, VERSION
 from agentrl_components.spec.crd.definition import PLURAL
 from agentrl_operator.clients.kubernetes_connection import login
+from agentrl_operator.clients.pods import creation_problem
 from agentrl_operator.clients.protocols import Cluster
 from agentrl_operator.controller.controller import Controller
 from agentrl_operator.manifests.labels import FINGERPRINT, MANAGED_BY, MANAGER, RUN_UID
@@ -123,6 +124,7 @@ def pass_deployment(
         manifest=metadata.get("annotations", {}).get(FINGERPRINT, ""),
         ready=status.get("readyReplicas", 0),
         wanted=body["spec"].get("replicas", 1),
+        problem=creation_problem(status),
     )
     deleted = deleted or "deletionTimestamp" in metadata
     controller.servers_changed(uid, name, None if deleted else servers)

@@ -14,7 +14,7 @@ from agentrl_components.spec import AgentRLRun, Environment, SecretVariable
 from agentrl_envs import registry
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
-from agentrl_operator.manifests.labels import ENVIRONMENT, FINGERPRINT, RUN_UID
+from agentrl_operator.manifests.labels import ENVIRONMENT, FINGERPRINT, NO_SIDECAR, RUN_UID
 from agentrl_operator.manifests.metadata import Manifest, common_labels, metadata
 from agentrl_pipelines.labels import ENVIRONMENT_PORT, TOKEN_KEY, TOKEN_SECRET, TOKEN_VARIABLE
 from agentrl_pipelines.platform import kueue_pods, resolve
@@ -126,7 +126,8 @@ def pod_template(
     nodes: PodSetInfo,
 ) -> Manifest:
     """The pod of one server."""
-    labels = common_labels(resource) | server_labels(resource, run, environment, platform)
+    own = server_labels(resource, run, environment, platform)
+    labels = common_labels(resource) | NO_SIDECAR | own
     spec = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

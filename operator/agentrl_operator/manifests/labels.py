@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from agentrl_components.spec import GROUP
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -13,3 +15,6 @@ ENVIRONMENT = f"{GROUP}/environment"
 """Label: the environment that a server belongs to."""
 FINGERPRINT = f"{GROUP}/fingerprint"
 """Annotation: a hash of the manifest that the object was created from."""
+NO_SIDECAR = MappingProxyType({"sidecar.istio.io/inject": "false"})
+"""Label of pods into which Istio injects no sidecar. The pods of KFP's stages have none, so a
+sidecar of the other side would refuse their connections."""

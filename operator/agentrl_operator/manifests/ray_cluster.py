@@ -16,7 +16,7 @@ from agentrl_components.spec.fields.compute import whole_cpus
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
 from agentrl_operator.manifests.environment_server import USER
-from agentrl_operator.manifests.labels import FINGERPRINT
+from agentrl_operator.manifests.labels import FINGERPRINT, NO_SIDECAR
 from agentrl_operator.manifests.metadata import Manifest, common_labels, metadata
 from agentrl_pipelines.kfp_pipeline.pipeline_spec import secret_variables
 from agentrl_pipelines.labels import RAY_CLUSTER, RAY_LABEL
@@ -47,6 +47,13 @@ names ports. The range for workers is Ray's default, from which a driver gets it
 HEALTH_PORT = "8266"
 """Port of the agent on each node, which the kubelet probes. It is outside of the range from which
 trainers choose the port of their process group."""
+PLAIN_ENV = (
+    {"name": "HOME", "value": "/tmp"},
+    # Ray would drain a node for 30 s before it ends: longer than the pod's grace period. When pods
+    # are deleted, the stages have ended or begin again from the last commit.
+    {"name": "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "value": "0"},
+)
+"""Environment variables that every pod has. Those of the manifest take precedence."""
 COMMON = {"disable-usage-stats": "true", "dashboard-agent-listen-port": HEALTH_PORT, **PORTS}
 """Options of `ray start` on every node."""
 
@@ -149,7 +156,11 @@ def _pod(
         "name": "ray",
         "image": compute.image or platform.images.stage,
         "imagePullPolicy": platform.images.pull_policy,
-        "env": [{"name": "HOME", "value": "/tmp"}, *_secret_env(run, resource, platform)],
+        "env": [
+            *PLAIN_ENV,
+            *_own_env(run),
+            *_secret_env(run, resource, platform),
+        ],
         "resources": {"requests": dict(requests), "limits": limits},
         # A node that starts slowly is not killed. KubeRay adds the other probes.
         "startupProbe": {
@@ -165,7 +176,7 @@ def _pod(
         },
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }
-    labels = common_labels(resource) | {RAY_LABEL: group} | queue
+    labels = common_labels(resource) | NO_SIDECAR | {RAY_LABEL: group} | queue
     return {
         "metadata": kueue_pods.pod_metadata(labels, info),
         "spec": {
@@ -185,6 +196,12 @@ def _pod(
             "tolerations": kueue_pods.tolerations(own, info),
         },
     }
+
+
+def _own_env(run: AgentRLRun) -> Iterator[Manifest]:
+    """The variables of the manifest."""
+    for variable in run.spec.compute.env:
+        yield {"name": variable.name, "value": variable.value}
 
 
 def _secret_env(run: AgentRLRun, resource: Resource, platform: Platform) -> Iterator[Manifest]:

@@ -46,7 +46,7 @@ class RayCluster:
     ready: Mapping[str, int]
     """Those of them whose pod is ready, by group."""
     problem: str = ""
-    """Why pods cannot start."""
+    """Why pods cannot be created, start or end."""
 
     @property
     def complete(self) -> bool:
@@ -72,6 +72,8 @@ class Servers:
     """Number of ready replicas."""
     wanted: int
     """Number of replicas in its spec."""
+    problem: str = ""
+    """Why its pods cannot be created."""
     sandboxed: bool = False
     """Whether they are Sandboxes."""
 
@@ -123,10 +125,15 @@ class Observation:
     others: Mapping[str, KfpRun] = field(default_factory=lambda: MappingProxyType({}))
     """Only for a deleted run: the other runs of its KFP experiment, by ID. If KFP does not answer:
     those that still have a pod."""
+    deleting_s: float = 0.0
+    """Seconds since this operator first observed that the run is being deleted. Time during which
+    no operator acted does not count."""
     workflow: Literal["unknown", "there", "missing", "lost"] = "unknown"
     """lost: KFP reports the run as alive, but its Workflow was missing in two checks."""
     pods: int | None = None
     """Number of pods of these KFP runs that have not ended. None: not observed."""
+    stuck_pods: str = ""
+    """Which of them do not end although they were asked to, and why."""
     pod_problem: str = ""
     """Why pods cannot start, or what ended them."""
     unschedulable: bool = False

@@ -141,7 +141,9 @@ def with_servers_scaled_down(status: Status, observation: Observation, now: date
     """`status` with the conditions EnvironmentsReady and RayClusterReady as they are after
     `server_deletions`."""
     if isinstance(observation.ray_cluster, RayCluster):
+        problem = observation.ray_cluster.problem if observation.ray_cluster.deleting else ""
         message = "the Ray cluster is removed while no phase can start"
+        message = f"{message}; {problem}" if problem else message
         status = status.with_condition(
             Kind.RAY_CLUSTER_READY, "False", Reason.SCALED_DOWN, message, now
         )
@@ -151,3 +153,16 @@ def with_servers_scaled_down(status: Status, observation: Observation, now: date
         return status
     message = "environment servers are removed while no episodes are collected"
     return status.with_condition(Kind.ENVIRONMENTS_READY, "False", Reason.SCALED_DOWN, message, now)
+
+
+def with_server_problems(status: Status, observation: Observation, now: datetime) -> Status:
+    """`status` whose condition EnvironmentsReady also says why servers cannot be created, if it is
+    not true."""
+    kind = Kind.ENVIRONMENTS_READY
+    found = status.condition(kind)
+    servers = (one for _, one in sorted(observation.servers.items()))
+    problems = dict.fromkeys(one.problem for one in servers if one.problem)
+    if found is None or found.status == "True" or not problems:
+        return status
+    message = "; ".join((found.message, *problems))
+    return status.with_condition(kind, found.status, Reason(found.reason), message, now)

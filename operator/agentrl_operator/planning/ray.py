@@ -47,8 +47,9 @@ def missing(situation: Situation, run: AgentRLRun) -> tuple[Reason, str] | None:
         return Reason.KUBERAY_UNAVAILABLE, seen.message
     if seen is None:
         return Reason.RAY_STARTING, "creating the Ray cluster"
+    detail = f"; {seen.problem}" if seen.problem else ""
     if seen.deleting:
-        return Reason.RAY_STARTING, "replacing the Ray cluster"
+        return Reason.RAY_STARTING, f"replacing the Ray cluster{detail}"
     nodes = situation.observation.nodes
     wanted = ray_cluster.fingerprint(
         situation.resource, run, situation.platform, {} if isinstance(nodes, Unknown) else nodes
@@ -57,7 +58,6 @@ def missing(situation: Situation, run: AgentRLRun) -> tuple[Reason, str] | None:
         return Reason.RAY_STARTING, "replacing the Ray cluster: the manifest has changed"
     if seen.complete:
         return None
-    detail = f"; {seen.problem}" if seen.problem else ""
     return Reason.RAY_STARTING, f"waiting for the Ray cluster: {seen.workers}{detail}"
 
 

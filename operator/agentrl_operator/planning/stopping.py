@@ -73,7 +73,8 @@ def remaining_work(situation: Situation, status: Status) -> RemainingWork | None
             actions=tuple(TerminateKfpRun(run_id=run_id) for run_id in to_terminate),
         )
     if observation.pods:
-        return RemainingWork(message=f"{observation.pods} pods have not ended")
+        detail = f"; {observation.stuck_pods}" if observation.stuck_pods else ""
+        return RemainingWork(message=f"{observation.pods} pods have not ended{detail}")
     return None
 
 
@@ -130,12 +131,12 @@ def deadline_plan(situation: Situation, status: Status, limit_s: int) -> Plan:
 def deletion_plan(situation: Situation, status: Status) -> Plan:
     """Stop every KFP run of the run's experiment, clean up, remove the finalizer. A KFP that does
     not answer, pods that do not end and a store that does not answer delay this for a limited
-    time."""
+    time, which begins when the operator first observes the deletion."""
     resource, observation, now = situation.resource, situation.observation, situation.now
     if not resource.has_finalizer or resource.deleted_at is None:
         return Plan(status=status, requeue_s=None)
     status = status.with_(attempt=max(status.attempt, observation.attempt))
-    waited_s = (now - resource.deleted_at).total_seconds()
+    waited_s = observation.deleting_s
     remaining = remaining_work(situation, status)
     if remaining is None:
         return _cleanup_plan(situation, status, (), waited_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -20,6 +20,10 @@ class MemoryKubeRay:
         """Whether the pods of all RayClusters are ready."""
         self.problem = ""
         """The problem of the pods that are not."""
+        self.pods_linger = False
+        """Whether pods do not end until `end_pods` is called. A RayCluster stays as long."""
+        self.stuck = ""
+        """Why pods of deleted RayClusters do not end."""
         self._children = children
         self._check = check
 
@@ -33,7 +37,18 @@ class MemoryKubeRay:
 
     async def delete_ray_cluster(self, namespace: str, name: str) -> None:
         self._check()
-        self._children.pop(("RayCluster", namespace, name), None)
+        key = ("RayCluster", namespace, name)
+        if self.pods_linger and key in self._children:
+            deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+            self._children[key]["metadata"] = self._children[key]["metadata"] | deleted
+        else:
+            self._children.pop(key, None)
+
+    def end_pods(self) -> None:
+        """End the pods of deleted RayClusters."""
+        self.pods_linger = False
+        for key in [key for key, body in self._children.items() if _is_deleted(key, body)]:
+            del self._children[key]
 
     def clusters(self) -> list[Manifest]:
         """All RayClusters."""
@@ -41,16 +56,26 @@ class MemoryKubeRay:
 
     def pods(self, names: Collection[str]) -> Sequence[Pod]:
         """The pods of RayClusters with these names."""
-        counts = [
-            {"head": 1, **{one["groupName"]: one["replicas"] for one in groups}}
-            for body in self.clusters()
-            if body["metadata"]["name"] in names
-            for groups in [body["spec"]["workerGroupSpecs"]]
-        ]
+        found = [body for body in self.clusters() if body["metadata"]["name"] in names]
+        return [pod for body in found for pod in self._pods(body)]
+
+    def _pods(self, body: Manifest) -> Iterator[Pod]:
+        terminating = "deletionTimestamp" in body["metadata"]
+        stuck = self.stuck if terminating else ""
         problem = "" if self.ready else self.problem
-        return [
-            Pod(part=group, run_id="", ended=False, ready=self.ready, problem=problem)
-            for one in counts
-            for group, count in one.items()
-            for _ in range(count)
-        ]
+        groups = {one["groupName"]: one["replicas"] for one in body["spec"]["workerGroupSpecs"]}
+        for group, count in {"head": 1, **groups}.items():
+            for _ in range(count):
+                yield Pod(
+                    part=group,
+                    run_id="",
+                    ended=False,
+                    ready=self.ready,
+                    terminating=terminating,
+                    stuck=stuck,
+                    problem=stuck or problem,
+                )
+
+
+def _is_deleted(key: tuple[str, str, str], body: Manifest) -> bool:
+    return key[0] == "RayCluster" and "deletionTimestamp" in body["metadata"]

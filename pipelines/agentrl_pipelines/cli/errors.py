@@ -1,7 +1,7 @@
 """Exit codes and messages of commands that fail: one sentence on stderr and no traceback.
 
 0    success
-1    the run failed, or a service is unavailable
+1    the run failed, a package is not installed, or a service is unavailable
 2    the manifest, an option or a file is invalid; nothing was started
 130  the run was stopped; the same command resumes it
 """
@@ -14,12 +14,22 @@ from contextlib import contextmanager
 
 import click
 
+EXTRAS = {
+    "kubernetes": "pipelines",
+    "urllib3": "pipelines",  # a dependency of kubernetes
+    "torch": "train",
+    "transformers": "train",
+    "mlflow": "train",
+}
+"""The extra of AgentRL that installs a module which commands import."""
+
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
     """Turn the errors that the packages raise for their callers into a message and an exit code."""
     from agentrl_components.errors import ModelError, RunError, SpecError, Stopped
     from agentrl_envs.errors import TaskError, WorldError
+    from agentrl_envs.needs import install_extras
 
     try:
         yield
@@ -40,4 +50,11 @@ def exit_on_error() -> Iterator[None]:
         sys.exit(130)
     except (RunError, WorldError) as error:
         click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in EXTRAS:
+            raise
+        fix = install_extras(EXTRAS[module])
+        click.echo(f"error: {module} is not installed; {fix}", err=True)
         sys.exit(1)

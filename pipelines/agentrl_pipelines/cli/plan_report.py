@@ -35,11 +35,7 @@ def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
             f"the rest of the run: {in_gib(plan.machine or 0)} of {in_gib(device.memory)}.",
         )
     console.print(_time(plan))
-    _print(
-        console,
-        f"Checkpoints: {in_gib(plan.checkpoint)} each, at most {plan.kept} in the store "
-        f"({in_gib(plan.checkpoint * plan.kept)}).",
-    )
+    _print_disk(plan, console)
     _print(console, f"Environments: {plan.sessions:,} sessions open at the same time.")
     tokens = sum(phase.load.tokens for phase in plan.phases)
     _print(console, f"Tokens: at most {_count(tokens)} in all episodes of training.")
@@ -50,6 +46,21 @@ def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
         _print(console, Text(str(problem), "red"))
     if not plan.problems:
         _print(console, Text("It fits.", "green"))
+
+
+def _print_disk(plan: Plan, console: Console) -> None:
+    """Print what checkpoints take in the store, and on the disk of the machine."""
+    _print(
+        console,
+        f"Checkpoints: {in_gib(plan.checkpoint)} each; at most {plan.kept} are kept and one more "
+        f"is written: {in_gib(plan.stored)} in the store.",
+    )
+    if plan.temporary is not None:
+        _print(
+            console,
+            f"Temporary files (TMPDIR): {in_gib(plan.temporary)}, where a checkpoint is written "
+            "before it is stored.",
+        )
 
 
 def _print_pods(run: AgentRLRun, console: Console) -> None:
@@ -117,6 +128,8 @@ def as_json(run: AgentRLRun, plan: Plan) -> dict[str, Any]:
         "hours": plan.hours,
         "checkpointBytes": plan.checkpoint,
         "checkpointsKept": plan.kept,
+        "storedBytes": plan.stored,
+        "temporaryBytes": plan.temporary,
         "sessions": plan.sessions,
         "pods": pods_as_json(pod_sets(run)),
         "problems": [asdict(problem) for problem in plan.problems],

@@ -81,10 +81,11 @@ def phase_pipeline(
         container = definition["container"]
         container["image"] = compute.image or platform.images.stage
         container["resources"] = stage_resources(compute, stage)
+        env = [(variable.name, variable.value) for variable in compute.env]
         if drives_ray(run, stage):
-            container["env"] = [
-                {"name": name, "value": value} for name, value in driver_env(run, uid, platform)
-            ]
+            env += driver_env(run, uid, platform)
+        if env:
+            container["env"] = [{"name": name, "value": value} for name, value in env]
         pods[executor] = pod_options(run, uid, platform, stage, kueue)
     for task in _container_tasks(spec):
         task["retryPolicy"] = {

@@ -17,6 +17,8 @@ MIN_RESOLVED_REPLICAS = 2
 """The number of replicas from which the client looks up every server behind a Service."""
 MAX_NAME_LENGTH = 63
 """Length limit of a label value and of a Service name."""
+MAX_RAY_CLUSTER_NAME_LENGTH = 50
+"""Length from which KubeRay shortens the name of a RayCluster in those of its Secret and pods."""
 
 
 def child_name(run: str, uid: str, part: str, longest: int = MAX_NAME_LENGTH) -> str:
@@ -29,8 +31,8 @@ def child_name(run: str, uid: str, part: str, longest: int = MAX_NAME_LENGTH) ->
 
 
 def ray_cluster_name(run: str, uid: str) -> str:
-    """The name of a run's RayCluster. KubeRay appends up to ten characters for Services."""
-    return child_name(run, uid, RAY_CLUSTER, MAX_NAME_LENGTH - 10)
+    """The name of a run's RayCluster, and of the Secret with its token."""
+    return child_name(run, uid, RAY_CLUSTER, MAX_RAY_CLUSTER_NAME_LENGTH)
 
 
 def ray_host(run: AgentRLRun, uid: str, platform: Platform) -> str:

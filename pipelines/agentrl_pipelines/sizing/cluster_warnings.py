@@ -1,4 +1,4 @@
-"""What makes a run slower on Kubernetes than it need be."""
+"""What makes a run slower on Kubernetes than it need be, or its pods end."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Iterator
 
 from agentrl_components.rollout.tasks import shares
 from agentrl_components.spec import Environment, RunSpec
+from agentrl_components.spec.fields.compute import quantity_value
 from agentrl_components.spec.rules.rule import Mistake
 from agentrl_envs.protocol import DEFAULT_CAPACITY
+from agentrl_envs.registry import needs
+from agentrl_pipelines.platform.pod_sets import server_requests
 
 
-def capacity_warnings(spec: RunSpec, at_once: int) -> Iterator[Mistake]:
-    """Environments whose servers have room for fewer sessions than are open at the same time, if
-    `at_once` episodes of training are in flight.
+def server_warnings(spec: RunSpec, at_once: int) -> Iterator[Mistake]:
+    """Environments whose servers have room for fewer sessions than are open at the same time, or
+    too little memory for the sessions that they have room for, if `at_once` episodes of training
+    are in flight.
 
     Servers are those of a `builtin` with `replicas` above 0. How many sessions a server behind a
     `url` or in an `image` without a `builtin` has room for is not in the manifest."""
@@ -22,17 +26,41 @@ def capacity_warnings(spec: RunSpec, at_once: int) -> Iterator[Mistake]:
         if environment.builtin is None or environment.replicas == 0:
             continue
         wanted = min(at_once, tasks[index] * spec.rollout.group_size)
-        servers, each = _servers(environment)
-        if wanted <= servers * each:
-            continue
-        name = "replicas" if environment.scaling is None else "scaling.maxReplicas"
-        yield Mistake(
-            field=f"spec.environments[{index}].{name}",
-            reason=f"is {servers}; on Kubernetes servers of {each:,} sessions then have room for "
-            f"{servers * each:,} of the {wanted:,} that are open at the same time, and the others "
-            "wait",
-            fix=f"set it to {math.ceil(wanted / each):,}, or lower rollout.concurrency",
-        )
+        where = f"spec.environments[{index}]"
+        yield from _too_few_servers(environment, where, wanted)
+        yield from _too_little_memory(environment, where, wanted)
+
+
+def _too_few_servers(environment: Environment, where: str, wanted: int) -> Iterator[Mistake]:
+    """Servers without room for the `wanted` sessions."""
+    servers, each = _servers(environment)
+    if wanted <= servers * each:
+        return
+    name = "replicas" if environment.scaling is None else "scaling.maxReplicas"
+    yield Mistake(
+        field=f"{where}.{name}",
+        reason=f"is {servers}; on Kubernetes servers of {each:,} sessions then have room for "
+        f"{servers * each:,} of the {wanted:,} that are open at the same time, and the others "
+        "wait",
+        fix=f"set it to {math.ceil(wanted / each):,}, or lower rollout.concurrency",
+    )
+
+
+def _too_little_memory(environment: Environment, where: str, wanted: int) -> Iterator[Mistake]:
+    """Servers that are killed for memory once as many of the `wanted` sessions as they have room
+    for are open in one of them: the Service does not count sessions when it chooses a server."""
+    needed = needs(environment.builtin or "")
+    sessions = min(wanted, _servers(environment)[1])
+    mib, given = needed.memory_of(sessions), server_requests(environment)["memory"]
+    if quantity_value(given) >= mib << 20:
+        return
+    bounds = " and ".join(f"options.{name}" for name, _ in needed.bounds)
+    yield Mistake(
+        field=f"{where}.memory",
+        reason=f"is {given}; on Kubernetes a server has up to {sessions:,} sessions of "
+        f"{needed.session_mib} MiB each, and is killed when they take more",
+        fix=f"set it to {mib}Mi" + (f", or lower {bounds} and raise replicas" if bounds else ""),
+    )
 
 
 def pod_warnings(spec: RunSpec) -> Iterator[Mistake]:
@@ -51,7 +79,8 @@ def pod_warnings(spec: RunSpec) -> Iterator[Mistake]:
 
 def _servers(environment: Environment) -> tuple[int, int]:
     """The largest number of servers, and the sessions that each has room for."""
-    scaling = environment.scaling
+    scaling, options = environment.scaling, environment.options
+    bound = needs(environment.builtin or "").most_sessions(options) or DEFAULT_CAPACITY
     if scaling is None:
-        return environment.replicas, DEFAULT_CAPACITY
-    return scaling.max_replicas, scaling.sessions_per_server or DEFAULT_CAPACITY
+        return environment.replicas, min(bound, DEFAULT_CAPACITY)
+    return scaling.max_replicas, min(bound, scaling.sessions_per_server or DEFAULT_CAPACITY)

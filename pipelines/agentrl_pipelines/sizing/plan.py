@@ -8,7 +8,7 @@ from agentrl_components.model.architecture import Architecture
 from agentrl_components.sharded.pass_memory import WIDTHS
 from agentrl_components.spec import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
-from agentrl_pipelines.sizing.cluster_warnings import capacity_warnings, pod_warnings
+from agentrl_pipelines.sizing.cluster_warnings import pod_warnings, server_warnings
 from agentrl_pipelines.sizing.devices import Device
 from agentrl_pipelines.sizing.duration import Duration, Estimate, Throughput
 from agentrl_pipelines.sizing.layout import MACHINE, Layout, layout
@@ -45,11 +45,16 @@ class Plan:
     checkpoint: int
     """Bytes of a checkpoint."""
     kept: int
-    """Maximum number of checkpoints in the store at the same time."""
+    """Maximum number of checkpoints that are kept. Another one is in the store while it is written,
+    before those that are not needed any more are deleted."""
+    temporary: int | None
+    """Bytes of temporary files (TMPDIR) on the machine of a run whose actors are all on it: a
+    checkpoint is written there before it is stored, and fetched there. None: actors may be on other
+    machines."""
     problems: tuple[Mistake, ...]
     """Why the run cannot work on these devices. Empty: it fits."""
     warnings: tuple[Mistake, ...]
-    """What makes the run slower on Kubernetes."""
+    """What makes the run slower on Kubernetes, or its pods end."""
 
     @property
     def hours(self) -> float | None:
@@ -67,6 +72,11 @@ class Plan:
         if not placed.one_machine:
             return None
         return placed.ranks * self.trainer.total + placed.engines * self.engine.total + MACHINE
+
+    @property
+    def stored(self) -> int:
+        """Bytes of all checkpoints in the store at the same time, at most."""
+        return self.checkpoint * (self.kept + 1)
 
     @property
     def sessions(self) -> int:
@@ -112,9 +122,10 @@ def make_plan(
         checkpoint=checkpoint_bytes(spec, size),
         # The best one and the last one of each phase are kept besides the recent ones.
         kept=spec.update.keep_last + 1 + len(loads),
+        temporary=checkpoint_bytes(spec, size) if spec.compute.ray in (None, "embedded") else None,
         problems=tuple(problems(spec, shape, device, placed, trainer, engine)),
         warnings=(
-            *capacity_warnings(spec, max(phase.at_once for phase in phases)),
+            *server_warnings(spec, max(phase.at_once for phase in phases)),
             *pod_warnings(spec),
         ),
     )

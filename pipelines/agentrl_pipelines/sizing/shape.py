@@ -8,6 +8,7 @@ from agentrl_components.errors import ModelError
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.model.shape import read_shape, tiny_shape
 from agentrl_components.spec import Model
+from agentrl_envs.needs import install_extras
 
 TINY_VOCABULARY = 512
 """Vocabulary size that is assumed for a `tiny` model. The real one depends on the environments."""
@@ -42,7 +43,7 @@ def _download(model: Model, name: str) -> Path:
         from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
     except ImportError as error:
         raise ModelError(
-            f"{model.source}: huggingface_hub is not installed; install agentrl[train], or give "
+            f"{model.source}: huggingface_hub is not installed; {install_extras('train')}, or give "
             "a folder with its config.json with --config"
         ) from error
     failed: Exception | None = None

@@ -110,7 +110,7 @@ def _model_state(spec: RunSpec, size: ModelSize, layout: Layout) -> tuple[int, i
     trainable, frozen = size.trainable, size.total - size.trainable
     if layout.sharded:
         shards = layout.ranks
-        gathered = gathered_bytes(spec, size.block, size.root)
+        gathered = gathered_bytes(spec, size.block, size.root, shards)
         return (
             -(-(trainable * 4 + frozen * width) // shards) + gathered,
             -(-trainable * 4 // shards),

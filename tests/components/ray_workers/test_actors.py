@@ -33,7 +33,7 @@ from agentrl_components.errors import (
     WorkersLostError,
 )
 from agentrl_components.ray_workers.actors import Actors
-from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.calls.results import results
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import (

@@ -26,7 +26,7 @@ from ray_bench import (
 from ray_nodes import started
 
 from agentrl_components.errors import EngineError, RunError, WorkersLostError
-from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.calls.results import results
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.lifetimes import Lasting, WithDriver, lifetime_of

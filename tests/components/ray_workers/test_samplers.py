@@ -18,7 +18,7 @@ from ray_bench import (
 )
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.calls.results import results
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.samplers import RaySamplers

@@ -1,7 +1,8 @@
 import pytest
 from text_episode import episode
 
-from agentrl_components.reporting.transcript import clean, fold, lines, replay
+from agentrl_components.reporting.printable import clean
+from agentrl_components.reporting.transcript import fold, lines, replay
 from agentrl_components.trajectory.record import Ending
 
 

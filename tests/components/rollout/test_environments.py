@@ -57,7 +57,7 @@ def test_an_environment_that_waits_for_a_service_does_not_hold_up_the_others(tmp
 
 def test_a_program_that_does_not_start_is_an_error_of_the_manifest(monkeypatch, tmp_path):
     """Regression: each session was lost, one after another."""
-    pytest.importorskip("scienceworld", reason="pip install 'agentrl[science]'")
+    pytest.importorskip("scienceworld", reason="pip install '.[science]'")
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\necho 'no such option: -version' >&2; exit 1\n")
     java.chmod(0o755)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from learner_bench import EIGHT, GROUP, Bench, as_sampled, spec
 
-from agentrl_components.errors import ModelError
+from agentrl_components.errors import ModelError, StoreError
 from agentrl_components.model.load import open_decoder
 from agentrl_components.sharded.adapters import AdapterMerge
 from agentrl_components.sharded.rounds import deal
@@ -207,6 +207,22 @@ def test_a_critic_starts_at_zero_and_learns(folder, open_rank):
     rank.set_start()
     trunk = dict(rank.critic.decoder.named_parameters())
     assert all(torch.equal(trunk[n].full_tensor(), t) for n, t in weights(rank).items())
+
+
+def test_a_checkpoint_that_cannot_be_written_or_read_is_an_error_of_the_store(
+    folder, open_rank, tmp_path
+):
+    """torch.distributed.checkpoint itself raises what is no `Exception`."""
+    rank = open_rank(folder)
+    blocked = tmp_path / "blocked/policy/shard-00001-model-00001-of-00001.safetensors"
+    blocked.mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"blocked/policy: rank 0 of the trainers: .*directory"):
+        rank.write(tmp_path / "blocked")
+    (written,) = rank.write(tmp_path / "cut")["policy"]
+    with written.open("r+b") as file:
+        file.truncate(written.stat().st_size - 8)
+    with pytest.raises(StoreError, match=r"cut/policy: .* not fully covered"):
+        rank.read(tmp_path / "cut")
 
 
 def test_a_checkpoint_restores_weights_and_moments(folder, open_rank, tmp_path):

@@ -5,6 +5,8 @@ import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
+from typing import ClassVar
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from minio.credentials import StaticProvider
@@ -47,6 +49,71 @@ def test_a_503_response_is_retried() -> None:
         finally:
             server.shutdown()
             thread.join()
+
+
+class BusyOnce(BaseHTTPRequestHandler):
+    """An S3 service that takes an upload in parts, and has no time for the second one at first."""
+
+    parts: ClassVar[list[int]] = []
+    """Numbers of the parts that were sent."""
+
+    def do_HEAD(self) -> None:
+        self.answer(404)
+
+    def do_POST(self) -> None:
+        self.read_body()
+        begins = "uploads" in parse_qs(urlsplit(self.path).query, keep_blank_values=True)
+        kind = "InitiateMultipartUploadResult" if begins else "CompleteMultipartUploadResult"
+        fields = "<Bucket>runs</Bucket><Key>a</Key><UploadId>u</UploadId><ETag>e</ETag>"
+        self.answer(200, f"<{kind}>{fields}</{kind}>".encode())
+
+    def do_PUT(self) -> None:
+        self.read_body()
+        number = int(parse_qs(urlsplit(self.path).query)["partNumber"][0])
+        self.parts.append(number)
+        self.answer(503 if number == 2 and self.parts.count(2) == 1 else 200)
+
+    def read_body(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"] or 0))
+
+    def answer(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("ETag", "e")
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        del format, args
+
+
+def test_a_part_of_an_upload_is_repeated_alone(tmp_path: Path) -> None:
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BusyOnce) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            store = store_in(f"http://127.0.0.1:{server.server_port}")
+            store.put_file("large", tmp_path / "large")
+            assert sorted(BusyOnce.parts) == [1, 2, 2]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_transfer_that_took_longer_than_the_deadline_is_tried_again() -> None:
+    store = store_in(f"http://127.0.0.1:{free_port()}", deadline_s=0.0)
+    attempts = []
+
+    def slow() -> None:
+        attempts.append(len(attempts))
+        if len(attempts) < 3:
+            raise ConnectionError("the connection broke")
+
+    store._request("a", slow)
+    assert attempts == [0, 1, 2]
 
 
 def test_a_missing_bucket_is_named(minio_endpoint: str) -> None:

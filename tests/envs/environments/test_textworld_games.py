@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("textworld", reason="pip install 'agentrl[textworld]'")
+pytest.importorskip("textworld", reason="pip install '.[textworld]'")
 
 from agentrl_envs.environments.textworld_games import TextWorldOptions, TextWorldTasks
 

@@ -8,7 +8,14 @@ from queued_world import KUEUE_EVENTS, PLATFORM, QueuedWorld
 from world import EVENTS, World
 
 RAY = {"ray": "cluster", "trainers": {"count": 4, "perPod": 2}, "samplers": {"count": 3}}
-RAY_EVENTS = ("pods gone", "pods ready", "ray cluster deleted", ("kuberay", "delete_ray_cluster"))
+RAY_EVENTS = (
+    "pods gone",
+    "pods ready",
+    "pods linger",
+    "pods ended",
+    "ray cluster deleted",
+    ("kuberay", "delete_ray_cluster"),
+)
 
 
 class RayEvents:
@@ -20,7 +27,8 @@ class RayEvents:
 
     async def reconcile(self, times=1):
         for _ in range(times):
-            ready = bool(self.rays) and self.cluster.kuberay.ready
+            kept = [one for one in self.rays if "deletionTimestamp" not in one["metadata"]]
+            ready = bool(kept) and self.cluster.kuberay.ready
             submitted = len(self.kfp.submitted)
             await super().reconcile()
             assert ready or len(self.kfp.submitted) == submitted, "started without its Ray cluster"
@@ -31,6 +39,10 @@ class RayEvents:
                 self.cluster.kuberay.ready = False
             case "pods ready":
                 self.cluster.kuberay.ready = True
+            case "pods linger":
+                self.cluster.kuberay.pods_linger = True
+            case "pods ended":
+                self.cluster.kuberay.end_pods()
             case "ray cluster deleted":
                 self.cluster.children.clear()
             case _:
@@ -39,6 +51,7 @@ class RayEvents:
     def let_others_act(self):
         super().let_others_act()
         self.cluster.kuberay.ready = True
+        self.cluster.kuberay.end_pods()
 
 
 class RayWorld(RayEvents, World):
@@ -95,6 +108,7 @@ def test_with_any_events_a_deleted_run_leaves_no_ray_cluster(events):
         world = RayWorld()
         await world.apply_all(events)
         await world.delete_and_wait()
+        world.cluster.kuberay.end_pods()
         assert world.key not in world.cluster.resources
         assert world.rays == []
 
@@ -172,9 +186,13 @@ def test_a_suspended_run_gives_back_its_quota_after_its_ray_cluster_is_gone():
         world.kueue.admit()
         await world.reconcile(3)
         assert len(world.rays) == 1
+        await world.apply("pods linger")
         await world.apply("suspend")
         await world.reconcile()
         world.stop_work()
+        await world.reconcile(3)
+        assert world.workload is not None, "its pods have not ended"
+        await world.apply("pods ended")
         await world.reconcile(3)
         assert (world.rays, world.workload) == ([], None)
 
@@ -196,6 +214,42 @@ def test_without_kuberay_a_condition_names_the_field_and_the_fix():
         world.cluster.kuberay.installed = True
         await world.reconcile(3)
         assert len(world.kfp.submitted) == 1
+
+    asyncio.run(story())
+
+
+def test_no_phase_starts_while_pods_of_the_replaced_cluster_end():
+    async def story():
+        world = await at_work()
+        world.cluster.edit(world.key, compute=RAY | {"samplers": {"count": 5}})
+        await world.apply("pods linger")
+        world.finish_phase()
+        await world.reconcile(4)
+        assert "deletionTimestamp" in world.rays[0]["metadata"]
+        assert world.status["message"] == "replacing the Ray cluster"
+        assert len(world.kfp.submitted) == 1
+        world.cluster.kuberay.stuck = "NodeLost: pod a on node b"
+        await world.reconcile()
+        assert "replacing the Ray cluster; head: NodeLost: pod a on" in world.status["message"]
+        await world.apply("pods ended")
+        await world.reconcile(3)
+        assert len(world.kfp.submitted) == 2
+
+    asyncio.run(story())
+
+
+def test_a_suspended_run_names_a_pod_of_its_ray_cluster_that_does_not_end():
+    async def story():
+        world = await at_work()
+        await world.apply("suspend")
+        await world.reconcile()
+        world.stop_work()
+        await world.apply("pods linger")
+        world.cluster.kuberay.stuck = "NodeLost: pod a on node b"
+        await world.reconcile(3)
+        (shown,) = (one for one in world.status["conditions"] if one["type"] == "RayClusterReady")
+        assert shown["reason"] == "ScaledDown"
+        assert "head: NodeLost: pod a on node b" in shown["message"]
 
     asyncio.run(story())
 

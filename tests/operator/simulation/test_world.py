@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from world import EVENTS, UID, World
@@ -84,16 +85,37 @@ def test_a_deleted_run_with_a_lost_status_leaves_no_work(events, invalid):
     asyncio.run(story())
 
 
-async def test_a_run_that_is_deleted_while_no_operator_acts_leaves_no_work():
-    world = World()
+async def test_a_run_that_is_deleted_while_no_operator_acts_leaves_no_work_and_no_data():
+    world = World(storage={"onDelete": "delete"})
     await world.reconcile(2)
     world.delete()
-    world.pass_time(120)  # more than the 90 s that a deletion waits for pods
+    world.pass_time(660)  # more than a deletion waits for pods and for the store
     world.restart()
-    await world.reconcile(2)
+    await world.reconcile()
+    assert set(world.kfp.states.values()) == {"CANCELING"}
+    assert world.key in world.cluster.resources
+    world.stop_work()
+    await world.reconcile()
 
     assert world.key not in world.cluster.resources
     assert not world.kfp.working
+    assert world.stores.runs == {}
+
+
+@pytest.mark.parametrize("finished", [False, True])
+async def test_a_deletion_gives_up_a_store_that_does_not_answer_for_ten_minutes(finished):
+    world = World(storage={"onDelete": "delete"})
+    await (world.run_to_end() if finished else world.reconcile(2))
+    world.finish_phase("FAILED")
+    world.stores.down = True
+    world.delete()
+    await world.reconcile(2)
+    world.pass_time(599)
+    await world.reconcile()
+    assert world.conditions()["Progressing"] == ("Unknown", "StoreUnavailable")
+    world.pass_time(1)
+    await world.reconcile()
+    assert world.key not in world.cluster.resources
 
 
 async def test_an_undisturbed_run_has_one_kfp_run_per_phase():

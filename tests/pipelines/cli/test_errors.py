@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -177,6 +179,50 @@ def test_a_missing_model_is_named(tmp_path):
     assert result.exit_code == 2
     assert "file:///nowhere/at/all: no config.json there" in result.stderr
     assert nothing_started(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "extra"),
+    [
+        ("submit run.yaml", "kubernetes", "pipelines"),
+        ("status one", "kubernetes", "pipelines"),
+        ("logs one", "urllib3", "pipelines"),
+        ("run run.yaml", "torch", "train"),
+    ],
+)
+def test_a_command_whose_packages_are_missing_names_their_extra(tmp_path, command, module, extra):
+    (tmp_path / "run.yaml").write_text(MANIFEST)
+    code = (
+        f"import sys; sys.modules[{module!r}] = None; sys.argv[1:] = {command.split()!r}; "
+        "from agentrl_pipelines.cli.main import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"error: {module} is not installed; install the extra `{extra}` "
+        f"(`pip install '.[{extra}]'` in a checkout of AgentRL)"
+    )
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["status one", "logs one"])
+def test_commands_for_a_cluster_need_no_training_stack(tmp_path, command):
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['numpy', 'torch', 'mlflow', 'minio'])); "
+        f"sys.argv[1:] = {command.split()!r}; "
+        "from agentrl_pipelines.cli.main import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"KUBECONFIG": str(tmp_path / "none")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: kubeconfig: ")
 
 
 @pytest.mark.parametrize("command", ["report", "metrics"])

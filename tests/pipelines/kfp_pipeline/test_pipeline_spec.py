@@ -153,6 +153,14 @@ def test_pods_that_kueue_admits_singly_have_the_priority_class_label():
     assert named(Platform(kueue=Kueue(admission="run"))) == {None}
 
 
+def test_all_stages_have_the_environment_variables_of_the_manifest():
+    own = [{"name": "HF_ENDPOINT", "value": "https://hub.example.org"}]
+    containers, _ = executors(phase_pipeline(manifest(env=own), UID, Platform()))
+    assert [one["container"]["env"] for one in containers.values()] == [own] * len(containers)
+    containers, _ = executors(phase_pipeline(manifest(), UID, Platform()))
+    assert not any("env" in one["container"] for one in containers.values())
+
+
 def test_secrets_are_referenced_by_name_only():
     bound = phase_pipeline(manifest(), UID, Platform())
     _, pods = executors(bound)

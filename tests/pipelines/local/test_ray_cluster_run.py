@@ -9,7 +9,7 @@ from local_run import results, run_to_end
 from ray_nodes import below, started
 
 from agentrl_components.errors import RunError
-from agentrl_components.ray_workers.calls import check_ray
+from agentrl_components.ray_workers.calls.results import check_ray
 from agentrl_components.ray_workers.nodes.embedded import restrict_access
 from agentrl_components.run.progress import SilentProgressView
 

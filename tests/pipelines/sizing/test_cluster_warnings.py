@@ -1,4 +1,5 @@
-"""Environment servers without room for the sessions of a run, and trainers with a pod each."""
+"""Environment servers without room or memory for the sessions of a run, and trainers with a pod
+each."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ from agentrl_components.spec import RunSpec
 from agentrl_envs.protocol import DEFAULT_CAPACITY
 from agentrl_envs.server.app import ServerOptions
 from agentrl_pipelines.cli.env_commands.serve import serve
-from agentrl_pipelines.sizing.cluster_warnings import capacity_warnings, pod_warnings
+from agentrl_pipelines.sizing.cluster_warnings import pod_warnings, server_warnings
 
 
 def warnings(*environments: dict[str, object], at_once: int = 100_000) -> list[str]:
     """Of 100 tasks in groups of 8."""
     named = [{"name": f"e{i}"} | e for i, e in enumerate(environments)]
     spec = run(environments=named, rollout={"tasks": 100, "groupSize": 8})
-    return [str(warning) for warning in capacity_warnings(spec, at_once)]
+    return [str(warning) for warning in server_warnings(spec, at_once)]
 
 
 def run(**fields: object) -> RunSpec:
@@ -61,6 +62,27 @@ def test_environments_without_servers_of_a_known_capacity_are_not_warned_about()
     elsewhere = {"url": "http://worlds.example"}
     other = {"image": "registry.example/world:1"}
     assert warnings(inside) == warnings(elsewhere) == warnings(other) == []
+
+
+def test_options_of_an_environment_bound_the_sessions_of_a_server():
+    (warning,) = warnings({"builtin": "sciworld", "replicas": 2}, at_once=130)
+    assert "2; on Kubernetes servers of 64 sessions then have room for 128 of the 130" in warning
+    assert "set it to 3," in warning
+    more = {"builtin": "sciworld", "options": {"worlds": 128}, "memory": "4Gi", "replicas": 2}
+    assert warnings(more, at_once=130) == []
+
+
+def test_servers_whose_memory_is_too_small_for_their_sessions_name_the_memory_that_is_needed():
+    web = {"builtin": "web", "replicas": 2}
+    assert warnings(web, at_once=128) == [
+        "spec.environments[0].memory: is 2048Mi; on Kubernetes a server has up to 64 sessions of "
+        "100 MiB each, and is killed when they take more; set it to 6848Mi, or lower "
+        "options.sessions and raise replicas"
+    ]
+    assert warnings(web | {"memory": "7Gi"}, at_once=128) == []
+    assert warnings(web, at_once=16) == []
+    (warning,) = warnings({"builtin": "miniwob"}, at_once=100)
+    assert warning.endswith("set it to 10448Mi")
 
 
 @pytest.mark.parametrize(

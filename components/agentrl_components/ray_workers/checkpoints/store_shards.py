@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.calls.results import results
 from agentrl_components.sharded.checkpoint import rank_of
 from agentrl_components.sharded.rank import CRITIC, POLICY
 from agentrl_components.storage import keys

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls import outcomes
+from agentrl_components.ray_workers.calls.results import outcomes
 from agentrl_components.ray_workers.hand_over.transfer import HandOver
 
 BUCKET_BYTES = 64 << 20

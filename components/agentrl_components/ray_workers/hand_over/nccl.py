@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls import outcomes
+from agentrl_components.ray_workers.calls.results import outcomes
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer, WeightSource
 from agentrl_components.ray_workers.hand_over.transfer import HandOver
 

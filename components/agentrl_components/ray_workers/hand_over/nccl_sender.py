@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls import results
+from agentrl_components.ray_workers.calls.results import results
 from agentrl_components.ray_workers.hand_over.buckets import BUCKET_BYTES
 from agentrl_components.sharded.model import DTYPES
 from agentrl_components.sharded.rank import Rank
@@ -170,11 +170,6 @@ class RankWeights:
         sizes = [math.prod(shape) for shape in self._rank.weight_shapes().values()]
         return sum(sizes) * self._dtype.itemsize
 
-    def wait(self) -> None:
-        """Wait until the device has done what it was given."""
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-
     def metadata(self) -> list[Any]:
         """Name, type and shape of every weight."""
         from vllm.distributed.weight_transfer.base import ParamMeta
@@ -190,11 +185,11 @@ class RankWeights:
         could wait for ever."""
         weights = self._rank.full_weights()
         while True:
-            self.wait()
+            self._rank.wait_for_device()
             weight = next(weights, None)
             if weight is None:
                 return
-            self.wait()
+            self._rank.wait_for_device()
             yield weight
 
     @property

@@ -64,6 +64,15 @@ class Toleration(SpecModel):
     """Effect of the taint. None: every effect."""
 
 
+class Variable(SpecModel):
+    """An environment variable with a value that everybody may read who reads the manifest."""
+
+    name: EnvironmentVariable
+    """Name of the variable."""
+    value: Annotated[str, StringConstraints(max_length=1024)]
+    """Its value."""
+
+
 class SecretVariable(SpecModel):
     """An environment variable whose value comes from a Secret in the run's namespace."""
 
@@ -169,6 +178,10 @@ class Compute(SpecModel):
     the Helm chart says. None: no queue."""
     service_account: ObjectName | None = None
     """Service account of the stages' pods. None: the one that Kubeflow Pipelines assigns."""
+    env: tuple[Variable, ...] = Field(default=(), max_length=32)
+    """Environment variables of the stages and of Ray's pods, such as `NCCL_SOCKET_IFNAME` or
+    `HF_ENDPOINT`. Secrets belong in `secretEnv`. On one machine the run's processes have them too,
+    unless the command was started with other values; the nodes of `ray: host:port` do not."""
     secret_env: tuple[SecretVariable, ...] = Field(default=(), max_length=32)
     """Environment variables of the stages from Secrets, such as a model hub token."""
     retries: int = Field(default=3, ge=0, le=20)

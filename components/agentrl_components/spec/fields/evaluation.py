@@ -10,7 +10,8 @@ from agentrl_components.spec.fields.base import SpecModel
 
 
 class Evaluation(SpecModel):
-    """Evaluation on held-out tasks: before training, after training and optionally in between."""
+    """Evaluation on held-out tasks: before training, at the end of each phase and optionally in
+    between."""
 
     tasks: int = Field(default=200, ge=1, le=100000)
     """Number of held-out tasks, divided among the environments by weight."""
@@ -21,7 +22,8 @@ class Evaluation(SpecModel):
     max_turns: int | None = Field(default=None, ge=1, le=1000)
     """Turn limit of an episode. None: `maxTurns` of the last phase."""
     every: int = Field(default=0, ge=0, le=1000000)
-    """Also evaluate after every this many iterations. 0: only before and after training."""
+    """Also evaluate after every this many iterations. 0: only before training and at the end of
+    each phase. If checkpoints were evaluated, the best one is chosen among those only."""
     turn_sweep: tuple[Annotated[int, Field(ge=1, le=10000)], ...] = Field(default=(), max_length=16)
     """Further turn limits to report success at (test-time scaling). Strictly increasing, at most
     ten times the longest phase's `maxTurns`."""

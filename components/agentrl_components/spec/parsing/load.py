@@ -41,6 +41,7 @@ PLACEHOLDERS: Document = {
     "environments": [{"name": "placeholder"}],
     "name": "placeholder",
     "secret": "placeholder",
+    "value": "",
     "key": "placeholder",
     "horizon": {},
     "phases": [{}],

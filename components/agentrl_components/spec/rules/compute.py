@@ -8,6 +8,10 @@ from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 
+RESERVED_VARIABLES = frozenset(
+    {"AGENTRL_ENV_TOKEN", "HOME", "RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
+)
+
 
 @rule(
     "compute",
@@ -218,6 +222,34 @@ def nccl_hand_over_needs_gpus_and_vllm(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
+@rule(
+    "compute",
+    cel=f"self.compute.env.all(v, !(v.name in {sorted(RESERVED_VARIABLES)})"
+    " && self.compute.env.exists_one(same, same.name == v.name)"
+    " && !self.compute.secretEnv.exists(secret, secret.name == v.name))",
+)
+def env_names_are_free(spec: RunSpec) -> Iterator[Mistake]:
+    """Names in compute.env must be unique, not in compute.secretEnv, and not reserved:
+    AGENTRL_ENV_TOKEN, HOME, RAY_ADDRESS, RAY_AUTH_MODE and RAY_AUTH_TOKEN are set by the
+    operator."""
+    names = [variable.name for variable in spec.compute.env]
+    secret = {variable.name for variable in spec.compute.secret_env}
+    for position, name in enumerate(names):
+        if name in RESERVED_VARIABLES:
+            reason = f"{name} is set by the operator"
+        elif name in names[:position]:
+            reason = f"{name} is a duplicate"
+        elif name in secret:
+            reason = f"{name} is in compute.secretEnv too"
+        else:
+            continue
+        yield Mistake(
+            field=f"spec.compute.env[{position}].name",
+            reason=reason,
+            fix="choose another name, or leave it out",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     trainers_and_samplers_need_ray,
     compile_needs_ray,
@@ -231,4 +263,5 @@ RULES: tuple[Rule, ...] = (
     pods_are_full,
     tensor_parallel_divides_heads,
     nccl_hand_over_needs_gpus_and_vllm,
+    env_names_are_free,
 )

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import math
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from agentrl_components.spec.fields.compute import Samplers, Trainers
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
+from agentrl_envs.needs import install_extras
 from agentrl_envs.registry import BUILT_IN, is_installed, needs
 
 _DEVICES = Path("/dev")
@@ -18,13 +23,44 @@ def _installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
+def _on_path(command: str) -> bool:
+    return shutil.which(command) is not None
+
+
 def local_warnings(
-    spec: RunSpec, devices: Path = _DEVICES, installed: Callable[[str], bool] = _installed
+    spec: RunSpec,
+    devices: Path = _DEVICES,
+    installed: Callable[[str], bool] = _installed,
+    on_path: Callable[[str], bool] = _on_path,
 ) -> Iterator[Mistake]:
     """What a run on this machine would fail on, found without loading the training stack.
 
-    `devices` is the folder with the device files, and `installed` says whether a package is
-    installed. A run on a cluster may still be possible."""
+    `devices` is the folder with the device files, `installed` says whether a package is
+    installed, and `on_path` whether a command is found. A run on a cluster may still be possible.
+    With `compute.ray: cluster` nothing runs on this machine, and only files and the packages of
+    environments are looked for, without which options are not checked."""
+    yield from _missing_files(spec)
+    yield from _missing_extensions(spec)
+    if spec.compute.ray == "cluster":
+        return
+    yield from _unmet_needs(spec)
+    yield from _missing_packages(spec, installed)
+    found = len(list(devices.glob("nvidia[0-9]*")))
+    if spec.compute.ray == "embedded":
+        yield from _too_many_devices(spec, found)
+    if spec.compute.ray in (None, "embedded"):
+        yield from _missing_compiler(spec, found, on_path)
+    yield from _too_few_sessions(spec, found)
+    if spec.compute.device == "cuda" and not found:
+        yield Mistake(
+            field="spec.compute.device",
+            reason="there is no NVIDIA GPU",
+            fix="set it to auto or cpu",
+        )
+
+
+def _missing_files(spec: RunSpec) -> Iterator[Mistake]:
+    """Files and folders of the manifest that do not exist."""
     trajectories = spec.warm_start.trajectories if spec.warm_start else None
     for field, address in (
         ("spec.model.source", spec.model.source),
@@ -34,6 +70,10 @@ def local_warnings(
             path = Path(unquote(urlsplit(address).path))
             if not path.exists():
                 yield Mistake(field=field, reason=f"{path} does not exist", fix="check the path")
+
+
+def _missing_extensions(spec: RunSpec) -> Iterator[Mistake]:
+    """Environments of other packages that are not installed."""
     for index, environment in enumerate(spec.environments):
         name = environment.builtin
         if name is not None and name not in BUILT_IN and not is_installed(name):
@@ -42,33 +82,92 @@ def local_warnings(
                 reason=f"no package with {name} is installed",
                 fix="install its package with pip",
             )
-        if environment.builtin is not None:
-            for what, fix in needs(environment.builtin).missing():
-                yield Mistake(
-                    field=f"spec.environments[{index}].builtin",
-                    reason=f"{environment.builtin} needs {what}, which is not installed",
-                    fix=fix,
-                )
+
+
+def _unmet_needs(spec: RunSpec) -> Iterator[Mistake]:
+    """Packages and programs of built-in environments that are not installed."""
+    for index, environment in enumerate(spec.environments):
+        for what, fix in needs(environment.builtin or "").missing():
+            yield Mistake(
+                field=f"spec.environments[{index}].builtin",
+                reason=f"{environment.builtin} needs {what}, which is not installed",
+                fix=fix,
+            )
+
+
+def _missing_packages(spec: RunSpec, installed: Callable[[str], bool]) -> Iterator[Mistake]:
+    """Packages of the training stack that are not installed."""
+    if not installed("torch"):
+        yield Mistake(
+            field="spec.model.source",
+            reason="torch, which computes the model, is not installed",
+            fix=install_extras("train"),
+        )
     if spec.rollout.engine == "vllm" and not installed("vllm"):
         yield Mistake(
             field="spec.rollout.engine",
             reason="vllm is not installed",
-            fix="install agentrl[vllm], or set it to torch",
+            fix=f"{install_extras('vllm')}, or set it to torch",
         )
     if spec.compute.ray is not None and not installed("ray"):
         yield Mistake(
             field="spec.compute.ray",
             reason="ray is not installed",
-            fix="install agentrl[ray], or leave it out",
+            fix=f"{install_extras('ray')}, or leave it out",
         )
-    if spec.compute.ray == "embedded":
-        yield from _too_many_devices(spec, len(list(devices.glob("nvidia[0-9]*"))))
-    if spec.compute.device == "cuda" and not any(devices.glob("nvidia[0-9]*")):
+
+
+def _too_few_sessions(spec: RunSpec, gpus: int) -> Iterator[Mistake]:
+    """Environments of which a process plays more episodes at the same time than their options
+    allow; the process of a worker or sampler has the environments of its episodes."""
+    if spec.compute.ray is None:
+        processes = 1 if gpus else spec.compute.processes
+    else:
+        processes = (spec.compute.samplers or Samplers()).count
+    weights = sum(environment.weight for environment in spec.environments)
+    for index, environment in enumerate(spec.environments):
+        bounded = needs(environment.builtin or "")
+        most = bounded.most_sessions(environment.options)
+        tasks = math.ceil(spec.rollout.tasks * environment.weight / weights)
+        episodes = math.ceil(tasks * spec.rollout.group_size / processes)
+        wanted = min(episodes, spec.rollout.concurrency)
+        if most is not None and wanted > most:
+            names = " and ".join(name for name, _ in bounded.bounds)
+            yield Mistake(
+                field=f"spec.environments[{index}].options",
+                reason=f"a process then plays {wanted:,} episodes at the same time, but has "
+                f"{environment.builtin} sessions for {most:,}; other episodes are lost",
+                fix=f"set rollout.concurrency to {most:,}, or raise {names}",
+            )
+
+
+def _missing_compiler(
+    spec: RunSpec, gpus: int, on_path: Callable[[str], bool]
+) -> Iterator[Mistake]:
+    """No compiler for the kernels of `update.compile`, and of vLLM on a machine with GPUs."""
+    trainers, samplers = spec.compute.trainers or Trainers(), spec.compute.samplers or Samplers()
+    engine_on_gpu = samplers.gpus if spec.compute.ray else gpus
+    if spec.update.compile:
+        field, on_gpu = "spec.update.compile", trainers.gpus > 0
+    elif spec.rollout.engine == "vllm" and engine_on_gpu:
+        field, on_gpu = "spec.rollout.engine", True
+    else:
+        return
+    names = compiler_names(gpu=on_gpu)
+    if not any(map(on_path, names)):
         yield Mistake(
-            field="spec.compute.device",
-            reason="there is no NVIDIA GPU",
-            fix="set it to auto or cpu",
+            field=field,
+            reason=f"needs a compiler when it runs, and none is on PATH ({' or '.join(names)})",
+            fix="apt-get install g++ python3-dev",
         )
+
+
+def compiler_names(*, gpu: bool) -> list[str]:
+    """Commands of which one has to be on PATH, the preferred first: of a C compiler, which Triton
+    calls for GPUs, or of the C++ compiler that torch calls for CPUs."""
+    if gpu:
+        return [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
+    return [os.environ.get("CXX", "g++")]
 
 
 def _too_many_devices(spec: RunSpec, found: int) -> Iterator[Mistake]:

@@ -25,6 +25,7 @@ from agentrl_envs.environments.search.options import Dataset, QuestionFile
 from agentrl_envs.environments.search.payload import Question
 from agentrl_envs.environments.search.scoring import normalise
 from agentrl_envs.errors import OptionError
+from agentrl_envs.task_list import interleaved
 
 Rows = Iterator[tuple[str, Sequence[str]] | None]
 """Question and accepted answers of each row; None for a row that is left out."""
@@ -32,13 +33,16 @@ Rows = Iterator[tuple[str, Sequence[str]] | None]
 
 def read_tasks(files: Sequence[QuestionFile], items: Sequence[int]) -> dict[Split, list[Task]]:
     """The tasks of the files by split, without repeats. A question that is held out is no training
-    task. `items`: AgentGym's ids of the rows to take, in this order; empty for all. Raises
-    `OptionError` for a file that cannot be read, and if no question is held out."""
+    task. `items`: AgentGym's ids of the rows to take, in this order; empty for all, in an order in
+    which the first tasks of a split are of all its files. Raises `OptionError` for a file that
+    cannot be read, and if no question is held out."""
     rows = {(file.split, file.dataset): _read(file) for file in files}
     if items:
         chosen = _chosen(rows, items)
     else:
-        chosen = [(file.split, row) for file in files for row in rows[file.split, file.dataset]]
+        chosen = interleaved(
+            [[(split, row) for row in found] for (split, _), found in rows.items()]
+        )
     taken: dict[Split, dict[str, Task]] = {"heldout": {}, "train": {}}
     for split in ("heldout", "train"):
         for of, row in chosen:

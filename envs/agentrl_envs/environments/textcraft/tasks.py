@@ -23,6 +23,7 @@ from agentrl_envs.environments.textcraft.text_form import (
     TerseForm,
 )
 from agentrl_envs.errors import TaskError
+from agentrl_envs.task_list import interleaved
 
 _LARGEST_TREE = 40
 """Recipes of a tree. The one goal beyond it, the painting, would list every dye and wool."""
@@ -120,7 +121,7 @@ class TextCraftTasks:
     def _heldout(self) -> tuple[Task, ...]:
         if self.options.ids == "agentgym":
             sets = [TextCraftTasks(self.options.of_depth(*each)) for each in TEST_COUNTS.items()]
-            return tuple(task for each in sets for task in each._heldout)
+            return tuple(interleaved([each._heldout for each in sets]))
         tasks: dict[str, Task] = {}
         for index in range(self.options.heldout):
             attempt, task = 0, None

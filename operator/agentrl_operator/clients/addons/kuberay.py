@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from agentrl_operator.clients.kubernetes_connection import Request, delete_with_dependents
+from agentrl_operator.clients.kubernetes_connection import Request
 from agentrl_operator.manifests.ray_cluster import GROUP, PLURAL, VERSION
 
 _API = f"apis/{GROUP}/{VERSION}"
@@ -24,7 +24,8 @@ class KubeRay(Protocol):
         ...
 
     async def delete_ray_cluster(self, namespace: str, name: str) -> None:
-        """Delete a RayCluster if it exists."""
+        """Delete a RayCluster if it exists. It is there, with a deletion timestamp, until its pods
+        have ended."""
         ...
 
 
@@ -42,7 +43,11 @@ class KubeRayApi:
         return await self._request("GET", path, ignore_not_found=True) or None
 
     async def delete_ray_cluster(self, namespace: str, name: str) -> None:
-        await delete_with_dependents(self._request, _ray_cluster(namespace, name))
+        # With the policy Background the object would be gone before its pods have released their
+        # GPUs.
+        foreground = {"propagationPolicy": "Foreground"}
+        path = _ray_cluster(namespace, name)
+        await self._request("DELETE", path, foreground, ignore_not_found=True, parse=False)
 
 
 def _ray_cluster(namespace: str, name: str) -> str:

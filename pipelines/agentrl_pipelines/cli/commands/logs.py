@@ -55,7 +55,7 @@ def logs(
 
     Covers the current phase; with -f also the following ones."""
     with exit_on_error():
-        from agentrl_components.reporting.transcript import clean
+        from agentrl_components.reporting.printable import clean
         from agentrl_pipelines.cli.kube_client import Cluster
 
         cluster = Cluster.open(context=context, namespace=namespace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -35,6 +36,9 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
         mistakes = [str(mistake) for mistake in local_mistakes(manifest)]
         if mistakes:
             raise SpecError(mistakes)
+
+        for variable in manifest.spec.compute.env:
+            os.environ.setdefault(variable.name, variable.value)
 
         from rich.console import Console
 

@@ -93,7 +93,7 @@ def _plain(value: str | Text) -> Text:
     """`value` without control characters and rich markup."""
     from rich.text import Text
 
-    from agentrl_components.reporting.transcript import clean
+    from agentrl_components.reporting.printable import clean
 
     return Text(clean(value)) if isinstance(value, str) else value
 

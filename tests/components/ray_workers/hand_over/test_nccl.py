@@ -6,7 +6,7 @@ import pytest
 from ray_bench import connected
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls import outcomes
+from agentrl_components.ray_workers.calls.results import outcomes
 from agentrl_components.ray_workers.hand_over.nccl import NcclTransfer
 
 pytest.importorskip("ray")

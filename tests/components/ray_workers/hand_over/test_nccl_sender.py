@@ -137,14 +137,13 @@ def test_a_broadcast_ends_if_a_sampler_dies_while_it_receives(ray, broadcast_fai
         send_to(ray, DyingSampler, broadcast_fails)
 
 
-class RecordedWeights(RankWeights):
-    """Two weights, whose gathering and use are kept in the order of their calls."""
+class RecordedRank:
+    """Gathers two weights, and keeps the order of its calls."""
 
     def __init__(self):
-        super().__init__(self)
         self.calls = []
 
-    def wait(self):
+    def wait_for_device(self):
         self.calls.append("wait for the device")
 
     def full_weights(self):
@@ -154,11 +153,11 @@ class RecordedWeights(RankWeights):
 
 
 def test_no_weight_is_gathered_while_another_one_is_broadcast():
-    weights = RecordedWeights()
-    for name, _ in weights:
-        weights.calls.append(f"broadcast {name}")
+    rank = RecordedRank()
+    for name, _ in RankWeights(rank):
+        rank.calls.append(f"broadcast {name}")
     wait = "wait for the device"
-    assert weights.calls == [
+    assert rank.calls == [
         wait,
         "gather a",
         wait,

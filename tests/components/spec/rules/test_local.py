@@ -1,13 +1,22 @@
 from typing import Any
 
+import pytest
 import yaml
 from rule_violations.manifest import MANIFEST
 
 from agentrl_components.spec import RunSpec, local_mistakes, parse
 from agentrl_components.spec.rules.local import local_warnings
 
+INSTALL = "install the extra `{0}` (`pip install '.[{0}]'` in a checkout of AgentRL)"
 
-def warnings(devices: Any, packages: tuple[str, ...] = (), **fields: Any) -> list[str]:
+
+def warnings(
+    devices: Any,
+    packages: tuple[str, ...] = (),
+    commands: tuple[str, ...] = ("gcc", "g++"),
+    **fields: Any,
+) -> list[str]:
+    """Of a machine with torch, and with these packages and commands besides."""
     spec = RunSpec.model_validate(
         {
             "environments": [{"name": "walk", "builtin": "corridor"}],
@@ -15,7 +24,9 @@ def warnings(devices: Any, packages: tuple[str, ...] = (), **fields: Any) -> lis
         }
         | fields
     )
-    return [str(warning) for warning in local_warnings(spec, devices, packages.__contains__)]
+    installed = ("torch", *packages).__contains__
+    found = local_warnings(spec, devices, installed, commands.__contains__)
+    return [str(warning) for warning in found]
 
 
 def test_missing_files_are_reported(tmp_path):
@@ -49,8 +60,91 @@ def test_a_missing_vllm_is_reported(tmp_path):
     vllm = {"engine": "vllm"}
     assert warnings(tmp_path, ("vllm",), rollout=vllm) == []
     assert warnings(tmp_path, (), rollout=vllm) == [
-        "spec.rollout.engine: vllm is not installed; install agentrl[vllm], or set it to torch"
+        f"spec.rollout.engine: vllm is not installed; {INSTALL.format('vllm')}, or set it to torch"
     ]
+
+
+def test_a_missing_torch_is_reported(tmp_path):
+    spec = RunSpec.model_validate(
+        {
+            "environments": [{"name": "walk", "builtin": "corridor"}],
+            "horizon": {"phases": [{"maxTurns": 1, "iterations": 1}]},
+        }
+    )
+    (warning,) = local_warnings(spec, tmp_path, ().__contains__)
+    assert str(warning) == (
+        "spec.model.source: torch, which computes the model, is not installed; "
+        f"{INSTALL.format('train')}"
+    )
+
+
+def test_a_run_on_a_ray_cluster_of_its_own_needs_no_packages_of_this_machine(tmp_path):
+    assert not warnings(
+        tmp_path,
+        compute={"ray": "cluster", "device": "cuda", "trainers": {"gpus": 1}},
+        rollout={"engine": "vllm"},
+        update={"compile": True},
+        environments=[{"name": "lab", "builtin": "sciworld"}],
+        commands=(),
+    )
+
+
+COMPILE = {"update": {"compile": True}, "compute": {"ray": "embedded"}}
+ON_GPU = {"ray": "embedded", "trainers": {"gpus": 1}, "samplers": {"gpus": 1}}
+VLLM = {"rollout": {"engine": "vllm"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "names"),
+    [
+        (COMPILE, "update.compile", ["g++"]),
+        (COMPILE | {"compute": ON_GPU}, "update.compile", ["gcc", "clang"]),
+        (VLLM | {"compute": ON_GPU}, "rollout.engine", ["gcc", "clang"]),
+        (VLLM, "rollout.engine", ["gcc", "clang"]),
+    ],
+)
+def test_a_missing_compiler_is_reported(tmp_path, monkeypatch, fields, field, names):
+    for variable in ("CC", "CXX"):
+        monkeypatch.delenv(variable, raising=False)
+    for number in range(2):
+        (tmp_path / f"nvidia{number}").touch()
+    packages = ("ray", "vllm")
+    assert warnings(tmp_path, packages, (), **fields) == [
+        f"spec.{field}: needs a compiler when it runs, and none is on PATH ({' or '.join(names)}); "
+        "apt-get install g++ python3-dev"
+    ]
+    for name in names:
+        assert warnings(tmp_path, packages, (name,), **fields) == []
+
+
+def test_compilers_of_the_machines_of_a_ray_cluster_are_not_looked_for(tmp_path):
+    fields = COMPILE | {"compute": {"ray": "head:6379"}}
+    assert warnings(tmp_path, ("ray",), (), **fields) == []
+
+
+def test_more_episodes_in_a_process_than_it_has_sessions_for_are_reported(tmp_path):
+    def of(sessions: int, **rollout: int) -> list[str]:
+        web = {"name": "web", "builtin": "web", "options": {"sessions": sessions}}
+        samplers = {"ray": "embedded", "samplers": {"count": 2}}
+        found = warnings(
+            tmp_path,
+            ("ray",),
+            environments=[web],
+            compute=samplers,
+            rollout={"tasks": 32, "groupSize": 4} | rollout,
+        )
+        return [line for line in found if ".options" in line]
+
+    assert of(60) == [
+        "spec.environments[0].options: a process then plays 64 episodes at the same time, but has "
+        "web sessions for 60; other episodes are lost; set rollout.concurrency to 60, or raise "
+        "sessions"
+    ]
+    assert of(64) == of(60, concurrency=60) == []
+
+
+def test_vllm_on_a_machine_without_gpus_needs_no_compiler(tmp_path):
+    assert warnings(tmp_path, ("vllm",), (), **VLLM) == []
 
 
 def test_an_environment_whose_package_is_missing_is_reported(tmp_path):
@@ -66,7 +160,7 @@ def test_an_environment_whose_package_is_missing_is_reported(tmp_path):
 
 def test_a_missing_ray_is_reported(tmp_path):
     assert warnings(tmp_path, compute={"ray": "head:6379"}) == [
-        "spec.compute.ray: ray is not installed; install agentrl[ray], or leave it out"
+        f"spec.compute.ray: ray is not installed; {INSTALL.format('ray')}, or leave it out"
     ]
     assert warnings(tmp_path, ("ray",), compute={"ray": "head:6379"}) == []
 

@@ -109,6 +109,14 @@ def test_a_question_that_is_held_out_is_no_training_task(tmp_path: Path):
     assert not {t.id for t in tasks["train"]} & {t.id for t in tasks["heldout"]}
 
 
+def test_questions_of_several_files_are_dealt_in_about_the_shares_of_the_files(tmp_path: Path):
+    small = flashrag(tmp_path, "small", range(2), split="heldout", dataset="bamboogle")
+    large = flashrag(tmp_path, "large", range(10, 16), split="heldout", dataset="musique")
+    tasks = read_tasks([small, large], [])["heldout"]
+    answers = [answer for task in tasks for answer in task.payload["answers"]]
+    assert answers == ["10", "0", "11", "12", "13", "1", "14", "15"]
+
+
 def test_agentgyms_items_are_rows_of_the_files(tmp_path: Path):
     heldout = flashrag(tmp_path, "nq", range(5), split="heldout")
     train = flashrag(tmp_path, "hotpot", range(10, 13), dataset="hotpotqa")

@@ -14,6 +14,7 @@ from agentrl_envs.environments.textcraft.options import TextCraftOptions
 from agentrl_envs.environments.textcraft.tasks import TextCraftTasks
 
 TASKS = TextCraftTasks(TextCraftOptions(compat="agentgym", ids="agentgym"))
+HELDOUT = [TASKS.task("heldout", index) for index in range(TASKS.size("heldout"))]
 GOLDEN = "d4724eee24074f9f"
 """Hash of the 388 observations below. The same games equal AgentGym's, byte by byte."""
 OTHERS = ("", "dance", "get 0 diamond", "inventory please", "craft 1 stick using 2 oak planks")
@@ -32,8 +33,8 @@ def said(env, action):
 
 def test_the_observations_of_recorded_games_are_unchanged():
     env, draws, digest, count = TASKS.environment(), random.Random(7), hashlib.sha256(), 0
-    for index in range(0, 100, 4):
-        seen = env.reset(TASKS.task("heldout", index))
+    for task in sorted(HELDOUT, key=lambda task: task.category)[::4]:
+        seen = env.reset(task)
         for _ in range(16):
             digest.update(seen.text.encode())
             count += 1
@@ -50,10 +51,17 @@ def test_the_published_game_keeps_the_contract():
 
 
 def test_the_test_split_has_the_depths_of_the_paper():
-    tasks = [TASKS.task("heldout", index) for index in range(TASKS.size("heldout"))]
-    counts = Counter(task.category for task in tasks)
+    counts = Counter(task.category for task in HELDOUT)
     assert counts == {"depth 1": 31, "depth 2": 41, "depth 3": 25, "depth 4": 3}
-    assert len({task.id for task in tasks}) == 100
+    assert len({task.id for task in HELDOUT}) == 100
+
+
+@pytest.mark.parametrize(
+    ("first", "counts"), [(10, [3, 4, 3, 0]), (20, [6, 8, 5, 1]), (50, [16, 21, 12, 1])]
+)
+def test_the_first_test_tasks_have_the_depths_in_about_their_shares(first, counts):
+    found = Counter(task.category for task in HELDOUT[:first])
+    assert [found[f"depth {depth}"] for depth in (1, 2, 3, 4)] == counts
 
 
 def test_the_prompt_is_a_user_message_with_a_reply():

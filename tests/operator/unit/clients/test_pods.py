@@ -1,9 +1,12 @@
 """Problems of pods, from the status that a kubelet writes."""
 
+from datetime import UTC, datetime
+
 import pytest
 
-from agentrl_operator.clients.pods import Pod, problem_summary, read, working
+from agentrl_operator.clients.pods import Pod, problem_summary, read, stuck_summary, working
 
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 LABELS = {"agentrl.dev/run": "demo", "agentrl.dev/stage": "train"}
 
 
@@ -14,12 +17,16 @@ def pod(phase="Running", labels=LABELS, **status):
     }
 
 
+def read_now(body):
+    return read(body, NOW)
+
+
 def container(**state):
     return [{"name": "wait", "state": {"running": {}}}, {"name": "main", "state": state}]
 
 
 def test_a_working_pod_has_no_problem():
-    seen = read(pod(containerStatuses=container(running={})))
+    seen = read_now(pod(containerStatuses=container(running={})))
     assert seen == Pod(part="train", run_id="", ended=False)
 
 
@@ -73,7 +80,7 @@ def test_a_working_pod_has_no_problem():
     ],
 )
 def test_what_stops_a_pod_from_working_is_reported(status, told):
-    assert read(pod(**status)).problem == told
+    assert read_now(pod(**status)).problem == told
 
 
 @pytest.mark.parametrize(
@@ -86,17 +93,49 @@ def test_what_stops_a_pod_from_working_is_reported(status, told):
     ],
 )
 def test_transient_states_and_errors_reported_elsewhere_are_no_problem(status):
-    assert read(pod(**status)).problem == ""
+    assert read_now(pod(**status)).problem == ""
 
 
 def test_working_pods_are_counted_and_each_problem_is_named_once():
     labels = {"agentrl.dev/environment": "rooms"}
     away = container(waiting={"reason": "ErrImagePull"})
     pods = [
-        read(pod("Pending", labels, containerStatuses=away)),
-        read(pod("Pending", labels, containerStatuses=away)),
-        read(pod("Failed", {}, reason="Evicted")),
-        read(pod("Succeeded")),
+        read_now(pod("Pending", labels, containerStatuses=away)),
+        read_now(pod("Pending", labels, containerStatuses=away)),
+        read_now(pod("Failed", {}, reason="Evicted")),
+        read_now(pod("Succeeded")),
     ]
     assert working(pods) == 2
     assert problem_summary(pods) == "rooms: ErrImagePull; demo-1: Evicted"
+
+
+def deleted(at, phase="Running"):
+    """A pod on the node `a` that was asked to end, and had until `at` to do so."""
+    body = pod(phase)
+    body["metadata"] |= {"deletionTimestamp": at, "deletionGracePeriodSeconds": 30}
+    return body | {"spec": {"nodeName": "a"}}
+
+
+def test_a_pod_that_stays_a_minute_after_its_grace_period_is_on_a_lost_node():
+    stuck = read_now(deleted("2026-11-21T11:59:00Z"))
+    told = (
+        "train: NodeLost: pod demo-1 on node a does not end; if the node is down, delete the Node "
+        "or taint it with node.kubernetes.io/out-of-service"
+    )
+    assert stuck.terminating
+    assert problem_summary([stuck]) == stuck_summary([stuck]) == told
+    assert working([stuck]) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        deleted("2026-11-21T11:59:01Z"),
+        deleted("2026-11-21T12:00:30Z"),
+        deleted("2026-11-21T11:00:00Z", phase="Failed"),
+    ],
+)
+def test_a_pod_that_ends_in_time_is_not_on_a_lost_node(body):
+    seen = read_now(body)
+    assert seen.terminating
+    assert (problem_summary([seen]), stuck_summary([seen])) == ("", "")

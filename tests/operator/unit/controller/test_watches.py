@@ -3,7 +3,7 @@
 import pytest
 from world import UID, World
 
-from agentrl_operator.controller.watches import Relist
+from agentrl_operator.controller.watches import Relist, pass_deployment
 from agentrl_operator.errors import KubernetesError
 
 SERVERS = "demo-6a1b2c3d-babyai"
@@ -56,3 +56,24 @@ async def test_a_deployment_that_a_relist_misses_is_created_again():
     await world.controller.reconcile(world.key)
 
     assert ("Deployment", "kubeflow", SERVERS) in world.cluster.children
+
+
+async def test_why_a_deployment_cannot_create_its_pods_is_shown():
+    world = World()
+    await world.reconcile(2)
+    body = world.cluster.children["Deployment", "kubeflow", SERVERS]
+    refusal = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "reason": "FailedCreate",
+        "message": f'pods "{SERVERS}-5d4-" is forbidden: exceeded quota: compute',
+    }
+    pass_deployment(world.controller, body | {"status": {"conditions": [refusal]}})
+    await world.controller.reconcile(world.key)
+
+    (shown,) = (one for one in world.status["conditions"] if one["type"] == "EnvironmentsReady")
+    assert (shown["status"], shown["reason"]) == ("False", "Starting")
+    assert shown["message"] == (
+        "babyai: 0 of 1 servers are ready; FailedCreate: "
+        f'pods "{SERVERS}-5d4-" is forbidden: exceeded quota: compute'
+    )

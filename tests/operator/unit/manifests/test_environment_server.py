@@ -149,6 +149,10 @@ def test_service_and_deployment_select_only_the_pods_of_this_run():
     assert labels.items() >= service["spec"]["selector"].items()
 
 
+def test_servers_have_no_sidecar_of_istio():
+    assert made()["spec"]["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+
+
 def test_servers_run_on_the_nodes_that_kueue_assigned():
     resource = run(SERVED)
     environment = resource.run.spec.environments[0]

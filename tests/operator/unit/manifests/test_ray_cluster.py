@@ -1,6 +1,7 @@
 """The RayCluster of a run."""
 
 import json
+import re
 
 import pytest
 from queued_world import PLATFORM
@@ -130,7 +131,13 @@ def test_all_pods_use_the_image_and_the_secrets_of_the_stages():
     for container in containers(made()):
         assert container["image"] == COMPUTE["image"]
         names = [one["name"] for one in container["env"]]
-        assert names == ["HOME", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AGENTRL_ENV_TOKEN"]
+        assert names == [
+            "HOME",
+            "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S",
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "AGENTRL_ENV_TOKEN",
+        ]
 
 
 def test_pods_comply_with_the_restricted_pod_security_standard():
@@ -177,8 +184,35 @@ def test_pods_run_on_the_nodes_that_kueue_assigned():
     assert cluster["metadata"]["annotations"] != made()["metadata"]["annotations"]
 
 
-def test_the_name_leaves_room_for_those_of_kuberays_services():
-    assert len(made(name="a" * 52)["metadata"]["name"]) == 53
+def kuberay_name(name):
+    """The name that KubeRay gives to a cluster's Secret (`utils.CheckName` of 1.6.1)."""
+    name = name[-50:]
+    return name if name[0].isalpha() else f"r{name[1:]}"
+
+
+@pytest.mark.parametrize("length", range(30, 53))
+def test_stages_name_the_secret_that_kuberay_makes_for_a_run_with_a_long_name(length):
+    name = ("run-" * 13)[: length - 1] + "x"
+    cluster = made(name=name)["metadata"]["name"]
+    assert re.fullmatch("[a-z]([-a-z0-9]{0,48}[a-z0-9])?", cluster)
+    run = parse(BODY | {"metadata": BODY["metadata"] | {"name": name}})
+    pipeline = phase_pipeline(run, UID, PLATFORM)
+    options = pipeline["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert options["exec-train"]["secretAsEnv"][-1]["secretName"] == kuberay_name(cluster)
+    executors = pipeline["pipeline_spec"]["deploymentSpec"]["executors"]
+    env = {one["name"]: one["value"] for one in executors["exec-train"]["container"]["env"]}
+    assert env["RAY_ADDRESS"] == f"{cluster}-head-svc.kubeflow.svc:6379"
+
+
+def test_pods_end_at_once_when_they_are_asked_to():
+    for container in containers(made()):
+        assert {"name": "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "value": "0"} in container["env"]
+
+
+def test_pods_have_no_sidecar_of_istio():
+    spec = made()["spec"]
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        assert group["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
 
 
 def test_kueue_counts_the_head_and_every_worker():

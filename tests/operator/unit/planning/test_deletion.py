@@ -46,8 +46,8 @@ def test_a_deletion_stops_every_run_of_the_experiment():
         states = {
             resource.run_id(UID, 1, n): KfpRun(state=s) for n, s in enumerate(others.values())
         }
-        observed = Observation(kfp=kfp, others=states, pods=1)
-        return plan(SPEC, started(), observed, now=NOW + timedelta(seconds=seconds), **deleted)
+        observed = Observation(kfp=kfp, others=states, pods=1, deleting_s=seconds)
+        return plan(SPEC, started(), observed, **deleted)
 
     done = KfpRun(state="SUCCEEDED")
     both = at(1, KfpRun(state="RUNNING"), later="RUNNING", ended="FAILED")
@@ -92,8 +92,8 @@ def test_a_deletion_stops_waiting_after_its_timeouts():
     run_id = resource.run_id(UID, 0, 0)
 
     def at(seconds, pods):
-        observed = Observation(kfp=gone, pods=pods)
-        return plan(SPEC, started(), observed, now=NOW + timedelta(seconds=seconds), **deleted)
+        observed = Observation(kfp=gone, pods=pods, deleting_s=seconds)
+        return plan(SPEC, started(), observed, **deleted)
 
     assert at(5, 2).actions == ()
     assert at(15, 2).actions == (actions.DeleteWorkflow(run_id=run_id),)
@@ -114,9 +114,47 @@ def test_a_deletion_leaves_the_workflow_to_a_kfp_that_answers_for_a_while():
     run_id = resource.run_id(UID, 0, 0)
 
     def at(seconds, kfp):
-        observed = Observation(kfp=kfp, pods=1)
-        return plan(SPEC, started(), observed, now=NOW + timedelta(seconds=seconds), **deleted)
+        observed = Observation(kfp=kfp, pods=1, deleting_s=seconds)
+        return plan(SPEC, started(), observed, **deleted)
 
     assert at(30, KfpRun(state="FAILED")).actions == ()
     assert at(45, KfpRun(state="FAILED")).actions == (actions.DeleteWorkflow(run_id=run_id),)
     assert at(1, None).actions == (actions.DeleteWorkflow(run_id=run_id),)
+
+
+def test_a_deletion_that_no_operator_saw_for_long_is_not_late():
+    deleted = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
+    spec = SPEC | {"storage": {"onDelete": "delete"}}
+    late = NOW + timedelta(minutes=11)
+
+    running = Observation(kfp=KfpRun(state="RUNNING"), pods=2)
+    stopping = plan(spec, started(), running, now=late, **deleted)
+    assert stopping.actions == (actions.TerminateKfpRun(run_id=resource.run_id(UID, 0, 0)),)
+    over = Observation(kfp=KfpRun(state="FAILED"), pods=0, deleting_s=1)
+    assert plan(spec, started(), over, now=late, **deleted).actions == (
+        actions.FinishMlflowRun(run_id="m1", status="KILLED"),
+        actions.DeleteKfpRuns(),
+        actions.DeleteRunData(),
+        actions.RemoveFinalizer(),
+    )
+
+
+def test_a_deletion_gives_up_a_store_that_could_not_be_emptied_for_ten_minutes():
+    spec = SPEC | {"storage": {"onDelete": "delete"}}
+    deleted = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
+
+    assert (
+        actions.DeleteRunData()
+        in plan(spec, observed=Observation(deleting_s=599), **deleted).actions
+    )
+    got = plan(spec, observed=Observation(deleting_s=600), **deleted)
+    assert got.actions == (actions.RemoveFinalizer(),)
+
+
+def test_a_deletion_names_a_pod_whose_node_does_not_answer():
+    deleted = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
+    stuck = "train: NodeLost: pod demo-1 on node a does not end"
+    observed = Observation(kfp=KfpRun(state="FAILED"), pods=1, stuck_pods=stuck)
+    got = plan(SPEC, started(), observed, **deleted)
+
+    assert got.status.message == f"deleting: 1 pods have not ended; {stuck}"

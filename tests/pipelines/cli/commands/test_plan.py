@@ -123,7 +123,21 @@ def test_pods_of_a_ray_cluster_are_a_table_with_their_sums(tmp_path):
 
 def test_checkpoints_of_a_small_model_are_stated_in_mib(tmp_path):
     tiny = ["--set", "model.source=tiny", "--set", "model.context=2048", "--device", "l40s"]
-    assert " MiB each, at most " in _plan(tmp_path, *tiny).stdout
+    assert (
+        " MiB each; at most 4 are kept and one more is written: " in _plan(tmp_path, *tiny).stdout
+    )
+
+
+def test_the_disk_for_the_checkpoint_that_is_being_written_is_counted(tmp_path):
+    """A phase: the last two checkpoints, the best one, that of the phase, and the next one."""
+    one = 14 * 7_615_616_512
+    data = json.loads(_plan(tmp_path, "--config", str(tmp_path), "-o", "json").stdout)
+    assert data["storedBytes"] == 5 * one
+    assert data["temporaryBytes"] == one
+    on_ray = ["--config", str(tmp_path), "--set", "compute.ray=head:6379"]
+    assert json.loads(_plan(tmp_path, *on_ray, "-o", "json").stdout)["temporaryBytes"] is None
+    assert "Temporary files (TMPDIR): 99.3 GiB" in _plan(tmp_path, *on_ray[:2]).stdout
+    assert "TMPDIR" not in _plan(tmp_path, *on_ray).stdout
 
 
 def test_a_source_whose_architecture_is_not_at_hand_asks_for_the_config(tmp_path):

@@ -161,7 +161,7 @@ def test_a_program_that_does_not_start_is_refused_before_there_is_a_session(
     command, monkeypatch, tmp_path
 ):
     """Regression: the check reported lost sessions, rule by rule."""
-    pytest.importorskip("playwright", reason="pip install 'agentrl[web]'")
+    pytest.importorskip("playwright", reason="pip install '.[web]'")
     program = tmp_path / "chromium"
     program.write_text("#!/bin/sh\nexit 3\n")
     program.chmod(0o755)

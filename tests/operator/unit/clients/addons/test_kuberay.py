@@ -20,7 +20,7 @@ async def test_a_ray_cluster_that_does_not_exist_is_none():
     assert await kuberay.get_ray_cluster("kubeflow", "other") is None
 
 
-async def test_a_ray_cluster_is_deleted_with_what_it_owns():
+async def test_a_deleted_ray_cluster_stays_until_its_pods_are_gone():
     request = RecordedRequests()
     await KubeRayApi(request).delete_ray_cluster("kubeflow", "demo")
-    assert request.requests == [("DELETE", CLUSTER, {"propagationPolicy": "Background"})]
+    assert request.requests == [("DELETE", CLUSTER, {"propagationPolicy": "Foreground"})]

@@ -6,12 +6,12 @@ here waits longer than `POLL_S` without asking whether Ray is still there.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from textwrap import shorten
-from typing import Any, Protocol
+from typing import Any
 
 from agentrl_components.errors import WorkersLostError
 
@@ -19,11 +19,6 @@ AFTER_ERROR_S = 10.0
 """After an error, how long to wait for the other results. An actor that died makes the others fail
 with errors of their own, and its death is the cause to report."""
 POLL_S = 1.0
-TOGETHER_S = 1.0
-"""After an actor died, how long to wait for calls of others that died with it."""
-
-ATTEMPTS = 3
-"""How often a call is made, each time of another actor. One that kills all of them ends the run."""
 
 DIED = "a process of the run died on Ray"
 REASON_LENGTH = 400
@@ -58,6 +53,21 @@ def is_lost_process(error: BaseException) -> bool:
     return isinstance(error, NodeDiedError | ObjectLostError | OutOfMemoryError | RayActorError)
 
 
+def is_failed_device(error: BaseException) -> bool:
+    """Whether an error of an actor says that its GPU failed, or its connection to the others in a
+    process group. Another process may do the same work. A GPU that is too small is no failure."""
+    import torch
+    from torch import distributed
+
+    kinds = (
+        torch.AcceleratorError,
+        distributed.DistBackendError,
+        distributed.DistNetworkError,
+        distributed.DistStoreError,
+    )
+    return isinstance(error, kinds)
+
+
 def reason_of(error: BaseException) -> str:
     """Why an actor or a node died: the line of Ray's error that says it. It is the last one, after
     ids and traces, but for `OutOfMemoryError`, which ends with advice."""
@@ -73,7 +83,8 @@ def results(references: Sequence[Any]) -> list[Any]:
 
     Raises:
         WorkersLostError: an actor has died, or a node: the one by which this process is connected,
-            or one that held a result or an argument.
+            or one that held a result or an argument; or the GPU of an actor has failed, or its
+            connection to other actors.
         RunError: the head of the cluster does not answer any more.
         Exception: what the first call that failed raised.
     """
@@ -102,6 +113,10 @@ def results(references: Sequence[Any]) -> list[Any]:
                 raise WorkersLostError(f"{DIED}: {reason_of(raised)}") from raised
             if raised is error:
                 raise
+            if is_failed_device(raised):
+                lost = WorkersLostError(f"a process of the run failed: {reason_of(raised)}")
+                lost.__cause__ = raised
+                raised = lost
             failed = failed or raised
     if failed is not None:
         raise failed
@@ -128,15 +143,19 @@ def results_of_living(references: Sequence[Any]) -> list[Any]:
     return [one for one in outcomes(references) if not isinstance(one, WorkersLostError)]
 
 
-def ready_ones(references: Sequence[Any], *, fetch: bool = True) -> list[Any]:
-    """The references whose results are there, at least one. Raises what `results` raises if Ray
-    has ended. Without `fetch` a result may be on another machine, and stays there."""
+def ready_ones(
+    references: Sequence[Any], *, fetch: bool = True, limit_s: float = math.inf
+) -> list[Any]:
+    """The references whose results are there, at least one, unless there is none after `limit_s`.
+    Raises what `results` raises if Ray has ended. Without `fetch` a result may be on another
+    machine, and stays there."""
     import ray
 
+    deadline = time.monotonic() + limit_s
     while True:
         check_ray()
         ready, _ = ray.wait(list(references), num_returns=1, timeout=POLL_S, fetch_local=fetch)
-        if ready:
+        if ready or time.monotonic() > deadline:
             return ready_now(references, fetch=fetch)
 
 
@@ -168,112 +187,3 @@ def stream(generator: Any, others: Sequence[Any] = ()) -> Iterator[Any]:
             yield next(generator)
         except StopIteration:
             return
-
-
-@dataclass(frozen=True, slots=True)
-class LostActor:
-    """An actor one of whose calls raised `death`."""
-
-    place: int
-    actor: Any
-    death: WorkersLostError
-
-
-class ReplacedActors(Protocol):
-    """Actors with numbered places. One that dies is replaced."""
-
-    @property
-    def actors(self) -> Sequence[Any]:
-        """Those that are there now, by place."""
-        ...
-
-    def replace(self, lost: Sequence[LostActor]) -> None:
-        """Have another actor in the place of each, unless that was done already."""
-        ...
-
-    def given_up(self, death: WorkersLostError) -> WorkersLostError:
-        """The error of a call whose actors died `ATTEMPTS` times, the last time by `death`."""
-        ...
-
-
-@dataclass(slots=True)
-class _Call:
-    """A call that is under way."""
-
-    key: int
-    place: int
-    method: str
-    arguments: tuple[Any, ...]
-    actor: Any = None
-    """The one that was called last."""
-    attempts: int = 0
-
-
-class CallsUnderWay:
-    """Calls of actors. If an actor dies, it is replaced as soon as that is noticed, together with
-    those that died at the same time, as with their machine, and its calls are made again."""
-
-    def __init__(self, actors: ReplacedActors) -> None:
-        self._actors = actors
-        self._calls: dict[Any, _Call] = {}
-        """By their references."""
-
-    def start(self, key: int, place: int, method: str, *arguments: object) -> None:
-        """Call a method of the actor in a place. `key` identifies the call."""
-        self._make(_Call(key, place, method, arguments))
-
-    def wait(self) -> list[tuple[int, Any]]:
-        """Keys and results of the calls that have ended and were not returned yet, in the order in
-        which they ended. Waits until there is one, unless no call is under way. Raises
-        `WorkersLostError` if a call killed all of its actors."""
-        ended: list[tuple[int, Any]] = []
-        while not ended and self._calls:
-            ended = self._taken(ready_ones(list(self._calls)))
-        return ended
-
-    def poll(self) -> list[tuple[int, Any]]:
-        """What `wait` returns, without waiting: nothing, if no call has ended."""
-        check_ray()
-        return self._taken(ready_now(list(self._calls)))
-
-    def cancel(self) -> None:
-        """Cancel all calls."""
-        import ray
-
-        for reference in self._calls:
-            ray.cancel(reference)
-        self._calls.clear()
-
-    def _taken(self, ready: Sequence[Any]) -> list[tuple[int, Any]]:
-        """Keys and results of calls that have ended. Those of lost actors are made again."""
-        ended: list[tuple[int, Any]] = []
-        lost: list[tuple[_Call, WorkersLostError]] = []
-        ready = list(ready)
-        while ready:
-            reference = ready.pop(0)
-            call = self._calls.pop(reference)
-            try:
-                (result,) = results([reference])
-            except WorkersLostError as death:
-                if call.attempts == ATTEMPTS:
-                    raise self._actors.given_up(death) from death
-                if not lost:
-                    ready += self._ended_soon(ready)
-                lost.append((call, death))
-            else:
-                ended.append((call.key, result))
-        if lost:
-            self._actors.replace([LostActor(c.place, c.actor, death) for c, death in lost])
-            for call, _ in lost:
-                self._make(call)
-        return ended
-
-    def _ended_soon(self, known: Sequence[Any]) -> list[Any]:
-        """Further calls that have ended after `TOGETHER_S`: actors of one machine die together."""
-        time.sleep(TOGETHER_S)
-        return [one for one in ready_now(list(self._calls)) if one not in known]
-
-    def _make(self, call: _Call) -> None:
-        call.attempts += 1
-        call.actor = self._actors.actors[call.place]
-        self._calls[getattr(call.actor, call.method).remote(*call.arguments)] = call

@@ -1,21 +1,13 @@
-"""Which of Ray's errors stand for a process that died, and calls that are made again."""
+"""Calls that are made again if their actor dies, or gets no further."""
 
-import os
 import time
 
 import pytest
 from ray_bench import reserved
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls import (
-    ATTEMPTS,
-    REASON_LENGTH,
-    CallsUnderWay,
-    is_lost_process,
-    reason_of,
-    results,
-    stream,
-)
+from agentrl_components.ray_workers.calls.silence import SilenceWatch
+from agentrl_components.ray_workers.calls.under_way import ATTEMPTS, CallsUnderWay
 from agentrl_components.ray_workers.cluster import connect
 
 pytest.importorskip("ray")
@@ -94,7 +86,7 @@ def test_the_call_of_an_actor_that_died_is_made_again_before_earlier_calls_have_
     ray, tmp_path
 ):
     pool = Pool([waits(), dies()], [touches()])
-    calls = CallsUnderWay(pool)
+    calls = CallsUnderWay(pool, SilenceWatch())
     for place in range(2):
         calls.start(10 + place, place, "play", tmp_path / "made")
     ended = calls.wait()
@@ -105,7 +97,7 @@ def test_the_call_of_an_actor_that_died_is_made_again_before_earlier_calls_have_
 
 def test_a_call_that_kills_every_actor_is_given_up_without_another_actor(ray):
     pool = Pool([dies()], [dies() for _ in range(ATTEMPTS - 1)])
-    calls = CallsUnderWay(pool)
+    calls = CallsUnderWay(pool, SilenceWatch())
     calls.start(0, 0, "play")
     with pytest.raises(WorkersLostError, match=r"given up: .* died on Ray: its node died"):
         calls.wait()
@@ -114,7 +106,7 @@ def test_a_call_that_kills_every_actor_is_given_up_without_another_actor(ray):
 
 def test_an_actor_with_several_calls_is_replaced_once(ray, tmp_path):
     pool = Pool([dies()], [touches()])
-    calls = CallsUnderWay(pool)
+    calls = CallsUnderWay(pool, SilenceWatch())
     for key in range(2):
         calls.start(key, 0, "play", tmp_path / "made")
     ended = calls.wait()
@@ -126,7 +118,7 @@ def test_an_actor_with_several_calls_is_replaced_once(ray, tmp_path):
 def test_actors_that_die_at_the_same_time_are_replaced_together(ray, tmp_path):
     """As those of one machine."""
     pool = Pool([dies(), dies(), touches()], [touches(), touches()])
-    calls = CallsUnderWay(pool)
+    calls = CallsUnderWay(pool, SilenceWatch())
     for place in range(3):
         calls.start(place, place, "play", tmp_path / "made")
     ended = calls.wait()
@@ -137,7 +129,7 @@ def test_actors_that_die_at_the_same_time_are_replaced_together(ray, tmp_path):
 
 
 def test_calls_that_have_ended_are_known_without_waiting_for_others(ray, tmp_path):
-    calls = CallsUnderWay(Pool([touches(), waits()], []))
+    calls = CallsUnderWay(Pool([touches(), waits()], []), SilenceWatch())
     calls.start(0, 0, "play", tmp_path / "first")
     calls.start(1, 1, "play", tmp_path / "second")
     deadline = time.monotonic() + 20
@@ -149,76 +141,35 @@ def test_calls_that_have_ended_are_known_without_waiting_for_others(ray, tmp_pat
     assert calls.wait() == [(1, "waited")]
 
 
-def test_an_actor_that_the_memory_monitor_killed_counts_as_a_lost_process():
-    from ray.exceptions import OutOfMemoryError
+def test_an_actor_that_lives_but_gets_no_further_is_replaced(ray, tmp_path):
+    class Player:
+        def __init__(self, steps):
+            self.steps, self.number = steps, 0
 
-    assert is_lost_process(OutOfMemoryError("1 worker(s) were killed due to the node running low"))
+        def progress(self):
+            return self.number
 
-
-def test_dead_actors_nodes_and_lost_objects_count_as_lost_processes():
-    from ray.exceptions import (
-        ActorDiedError,
-        ActorUnavailableError,
-        NodeDiedError,
-        OwnerDiedError,
-    )
-
-    assert is_lost_process(ActorDiedError())
-    assert is_lost_process(ActorUnavailableError("the connection broke", None))
-    assert is_lost_process(NodeDiedError("the node died"))
-    assert is_lost_process(OwnerDiedError("0" * 56, None, ""))
-
-
-def test_the_reason_of_a_death_is_the_line_of_rays_error_that_says_it():
-    from ray.exceptions import NodeDiedError, OutOfMemoryError
-
-    died = NodeDiedError("The actor died.\n\tpid: 12\nIts node has died.")
-    assert reason_of(died) == "Its node has died"
-    killed = "1 worker(s) were killed due to the node running low on memory.\nRefer to the docs."
-    assert reason_of(OutOfMemoryError(killed)) == (
-        "1 worker(s) were killed due to the node running low on memory"
-    )
-    assert len(reason_of(NodeDiedError("word " * 200))) <= REASON_LENGTH
-
-
-def test_cancelled_calls_and_errors_of_the_code_are_no_lost_processes():
-    from ray.exceptions import TaskCancelledError
-
-    assert not is_lost_process(TaskCancelledError())
-    assert not is_lost_process(ValueError("a mistake"))
-
-
-def streaming(ray, method, *arguments):
-    """An actor and its streaming call."""
-
-    class Streaming:  # defined here, so that Ray does not import this file in the actor
-        def numbers(self, upto):
-            for number in range(upto):  # noqa: UP028, Ray sends to the generator
-                yield number
-
-        def never(self):
-            while True:
+        def play(self, path):
+            for self.number in range(self.steps):  # noqa: B020
+                time.sleep(0.2)
+            deadline = time.monotonic() + 30  # for code that never replaces the other one
+            while not path.exists() and time.monotonic() < deadline:
                 time.sleep(0.1)
-            yield
+                self.number += 1
+            while not self.steps:  # stuck
+                time.sleep(1)
+            return "played"
 
-        def dies(self):
-            os._exit(1)
-            yield
-
-    actor = ray.remote(Streaming).options(num_cpus=0).remote()
-    return actor, getattr(actor, method).options(num_returns="streaming").remote(*arguments)
-
-
-def test_a_stream_yields_what_comes_while_others_help(ray):
-    _one, first = streaming(ray, "numbers", 3)
-    _two, other = streaming(ray, "numbers", 0)
-    assert [results([part])[0] for part in stream(first, [other])] == [0, 1, 2]
-
-
-def test_a_stream_that_waits_for_an_actor_which_died_ends(ray):
-    """As ranks wait in a collective call for one that is gone."""
-    waiting, first = streaming(ray, "never")
-    _dead, other = streaming(ray, "dies")
-    with pytest.raises(WorkersLostError, match="a process of the run died"):
-        list(stream(first, [other]))
-    ray.kill(waiting)
+    player = ray.remote(Player).options(num_cpus=0, max_concurrency=2)
+    busy, stuck = player.remote(20), player.remote(0)
+    (tmp_path / "stuck").touch()
+    pool = Pool([busy, stuck], [touches()])
+    calls = CallsUnderWay(pool, SilenceWatch(silent_s=1.5, ask_s=0.3))
+    calls.start(0, 0, "play", tmp_path / "made")
+    calls.start(1, 1, "play", tmp_path / "stuck")
+    assert calls.wait() == [(1, "touched")]
+    (tmp_path / "made").touch()
+    assert calls.wait() == [(0, "played")]
+    assert pool.replaced == [1]
+    ray.kill(busy)
+    ray.kill(stuck)

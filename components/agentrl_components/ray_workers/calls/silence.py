@@ -1,0 +1,70 @@
+"""Actors that live, and work on calls, but get no further."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentrl_components.ray_workers.calls.results import check_ray
+
+SILENT_S = 1800.0
+"""How long an actor may get no further: longer than any reply or answer of an environment takes.
+Trainers wait as long for each other (`sharded.rank.TIMEOUT`)."""
+ASK_S = 60.0
+"""How often actors are asked."""
+ANSWER_S = 10.0
+"""How long they may take to answer."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """How far an actor has got, and when it was first seen there."""
+
+    actor: Any
+    progress: object
+    since: float
+
+
+class SilenceWatch:
+    """Finds silent actors, whose method `progress` returns a number that grows with their work."""
+
+    def __init__(
+        self, silent_s: float = SILENT_S, ask_s: float = ASK_S, answer_s: float = ANSWER_S
+    ) -> None:
+        self.silent_s, self.ask_s, self._answer_s = silent_s, ask_s, answer_s
+        self._seen: dict[int, _Seen] = {}
+        self._asked_at = time.monotonic()
+
+    def silent(self, actors: Mapping[int, Any]) -> list[int]:
+        """The places of the actors that have got no further, or have not answered, for `silent_s`.
+        Asks them, unless that was done in the last `ask_s`. `actors`: those that work on calls, by
+        place."""
+        now = time.monotonic()
+        if now - self._asked_at < self.ask_s:
+            return []
+        self._asked_at = now
+        for place, progress in self._answers(actors).items():
+            seen = self._seen.get(place)
+            if seen is None or seen.actor is not actors[place] or seen.progress != progress:
+                self._seen[place] = _Seen(actors[place], progress, now)
+        self._seen = {place: one for place, one in self._seen.items() if place in actors}
+        return [place for place, one in self._seen.items() if now - one.since > self.silent_s]
+
+    def _answers(self, actors: Mapping[int, Any]) -> dict[int, object]:
+        """What each actor answers. One that does not answer has the progress that was seen last."""
+        import ray
+        from ray.exceptions import RayError
+
+        check_ray()
+        calls = {place: actor.progress.remote() for place, actor in actors.items()}
+        ray.wait(list(calls.values()), num_returns=len(calls), timeout=self._answer_s)
+        answers: dict[int, object] = {}
+        for place, call in calls.items():
+            seen = self._seen.get(place)
+            try:
+                answers[place] = ray.get(call, timeout=0)
+            except RayError:  # its calls fail too, or it does not answer in time
+                answers[place] = seen.progress if seen is not None else None
+        return answers

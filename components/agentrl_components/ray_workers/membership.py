@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from agentrl_components.errors import RunError, SpecError
@@ -41,6 +41,8 @@ class Member:
     """Whether Ray counts it as alive."""
     lost_s: float | None
     """Seconds since Ray found a node dead that had CPUs or GPUs; None for others."""
+    resources: Mapping[str, float] = field(default_factory=dict)
+    """All that it has, whether or not it is in use."""
 
 
 class Cluster(Protocol):
@@ -84,6 +86,7 @@ class ConnectedCluster:
                 lost_s=time.time() - node.end_time_ms / 1000
                 if node.state != 0 and {"CPU", "GPU"} & set(node.resources_total)
                 else None,
+                resources=dict(node.resources_total),
             )
             for node in nodes
         ]
@@ -150,7 +153,8 @@ def _wait_for_room(reserved: Reservations, cluster: Cluster) -> None:
     deadline = cluster.now() + REPLACED_S
     while True:
         try:
-            return reserved.check(cluster.resources())
+            reserved.check(cluster.resources())
+            return reserved.check_nodes([one.resources for one in cluster.members() if one.alive])
         except SpecError as too_small:
             if not any(map(_lost_lately, cluster.members())):
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,26 @@ class Reservations:
                         f"spec.compute.trainers.count: {self.trainers.count} trainers and "
                         f"{self.samplers.count} samplers need {needed:g} {name}s, but Ray has "
                         f"{found:g}; lower count of spec.compute.trainers or spec.compute.samplers"
+                    ]
+                )
+
+    def check_nodes(self, nodes: Sequence[Mapping[str, float]]) -> None:
+        """Raise `SpecError` if an actor fits on no node; `nodes` are their resources. Ray would
+        wait for such a node without a limit."""
+        if not nodes:
+            return  # the head did not say which there are
+        wanted = (
+            ("samplers.gpus", "GPU", self.sampler.gpus),
+            ("trainers.cpu", "CPU", self.trainer.cpus),
+            ("trainers.memory", "memory", self.trainer.memory),
+        )
+        for name, resource, needed in wanted:
+            most = max(node.get(resource, 0.0) for node in nodes)
+            if needed > most:
+                raise SpecError(
+                    [
+                        f"spec.compute.{name}: {needed:g} ({resource}) must be on one machine, and "
+                        f"the largest one of the Ray cluster has {most:g}; lower it"
                     ]
                 )
 

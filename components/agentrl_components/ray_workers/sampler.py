@@ -63,7 +63,9 @@ class Sampler:
             if trains and spec.model.lora is not None:
                 self._merge = AdapterMerge(folder, spec)
         self._spec, self._trains = spec, trains
-        self._player = Player(spec, folder, _options(spec, device, trains), decoder, self._loop)
+        self._player = Player(
+            spec, folder, sampler_options(spec, device, trains), decoder, self._loop
+        )
         self._adapters: dict[str, Tensor] = {}
         """Adapters for vLLM, which takes all of them at once."""
         self._version = -1
@@ -251,7 +253,7 @@ class Sampler:
         return await asyncio.wrap_future(self._loop.submit(coroutine))
 
 
-def _options(spec: RunSpec, device: str, trains: bool) -> VllmOptions:
+def sampler_options(spec: RunSpec, device: str, trains: bool) -> VllmOptions:
     """The settings of vLLM in a process without a trainer."""
     samplers, lora = spec.compute.samplers or Samplers(), spec.model.lora
     options = replace(
@@ -260,6 +262,7 @@ def _options(spec: RunSpec, device: str, trains: bool) -> VllmOptions:
         memory_share=samplers.memory_share,
         tensor_parallel=samplers.tensor_parallel,
         sleeps=False,
+        eager=True if samplers.eager else None,
     )
     if lora is None or not trains:
         return options

@@ -61,8 +61,9 @@ def silent():
         yield bound.getsockname()[1]
 
 
-def node(port, *, alive=True, lost_s=None):
-    return Member(host=HOST, port=port, alive=alive, lost_s=lost_s)
+def node(port, *, alive=True, lost_s=None, **resources):
+    resources = resources or {"CPU": 2.0, "memory": 1e12}
+    return Member(host=HOST, port=port, alive=alive, lost_s=lost_s, resources=resources)
 
 
 EVER = float("inf")
@@ -129,3 +130,15 @@ def test_the_runs_own_cluster_is_waited_for_until_it_is_whole(answering):
     with pytest.raises(RunError, match=r"has 1 of 2 trainers, .*status\.ray of the run .* pods"):
         wait_for_nodes(own, never)
     assert never.seconds == WORKERS_S + 1
+
+
+def test_an_actor_that_fits_on_no_node_is_refused_by_the_name_of_its_field(answering):
+    split = reservations(
+        Compute(ray="head:6379", trainers={}, samplers={"gpus": 4, "tensorParallel": 4})
+    )
+    half = {"CPU": 8.0, "GPU": 2.0, "memory": 1e12}
+    two = [node(answering, **half), node(answering, **half)]
+    whole = {"CPU": 16.0, "GPU": 4.0, "memory": 2e12}
+    with pytest.raises(SpecError, match=r"^spec\.compute\.samplers\.gpus: 4 .* has 2; lower"):
+        wait_for_nodes(split, MemoryCluster((EVER, two, whole)))
+    wait_for_nodes(split, MemoryCluster((EVER, [node(answering, **whole)], whole)))

@@ -21,6 +21,7 @@ from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls.results import results
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
+from agentrl_components.ray_workers.sampler import sampler_options
 from agentrl_components.ray_workers.samplers import RaySamplers
 
 pytest.importorskip("ray")
@@ -168,3 +169,17 @@ def test_a_sampler_refuses_to_play_weights_that_it_never_got(trainers, model):
         assert len(random) == 1
     finally:
         samplers.close()
+
+
+def test_samplers_are_given_the_engine_that_the_manifest_describes():
+    given = {"maxBatch": 7, "memoryShare": 0.5, "gpus": 2, "tensorParallel": 2, "eager": True}
+    rollout = {"engine": "vllm"}
+    ours = sampler_options(
+        spec(rollout=rollout, compute={"ray": "embedded", "samplers": given}), "cuda", trains=True
+    )
+    assert (ours.replies, ours.memory_share, ours.tensor_parallel) == (7, 0.5, 2)
+    assert (ours.eager, ours.sleeps) == (True, False)
+    default = sampler_options(
+        spec(rollout=rollout, compute={"ray": "embedded"}), "cpu", trains=True
+    )
+    assert default.eager is None  # as the device needs it

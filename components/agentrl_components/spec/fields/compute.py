@@ -134,6 +134,9 @@ class Samplers(SpecModel):
     """Share of a GPU's memory that an engine may use for weights and cache (vLLM only)."""
     max_batch: int = Field(default=256, ge=1, le=65536)
     """Replies that an engine computes at the same time; more wait (vLLM only)."""
+    eager: bool = False
+    """Run vLLM on GPUs without CUDA graphs and compilation, where these fail with a model or take
+    too much memory. Sampling is slower, and the engine starts sooner."""
 
 
 class Compute(SpecModel):

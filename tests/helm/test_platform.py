@@ -26,7 +26,7 @@ def test_the_defaults_match_the_manifests_of_kubeflow_pipelines(
     )
     assert told.tracking == config.Mlflow(uri=None, ui_url=None)
     assert told.images.stage == "ghcr.io/agentrl/agentrl:0.1.0"
-    assert told.kueue.admission == "pods"
+    assert told.kueue == config.Kueue(admission="pods", max_pod_sets=8)
     assert told.poll_seconds == 5
 
 
@@ -44,7 +44,7 @@ def test_an_external_store_and_tracker_are_configured(render: Render, tmp_path: 
             "stage": {"repository": "registry:5000/agentrl", "digest": "sha256:" + "0" * 64},
             "environmentScience": {"repository": "registry:5000/science", "tag": "2"},
         },
-        "kueue": {"admission": "run"},
+        "kueue": {"admission": "run", "maxPodSets": 18},
         "pollSeconds": 0.5,
     }
     told = settings(render(values), tmp_path)
@@ -57,7 +57,7 @@ def test_an_external_store_and_tracker_are_configured(render: Render, tmp_path: 
     assert told.images.stage == "registry:5000/agentrl@sha256:" + "0" * 64
     assert told.images.of("envs-science") == "registry:5000/science:2"
     assert told.images.of("envs-web") == "ghcr.io/agentrl/agentrl-envs-web:0.1.0"
-    assert told.kueue.admission == "run"
+    assert told.kueue == config.Kueue(admission="run", max_pod_sets=18)
     assert told.poll_seconds == 0.5
 
 

@@ -172,6 +172,7 @@ images:
   pullPolicy: {{ .Values.images.pullPolicy }}
 kueue:
   admission: {{ .Values.kueue.admission }}
+  maxPodSets: {{ .Values.kueue.maxPodSets }}
 pollSeconds: {{ .Values.pollSeconds }}
 {{- end }}
 

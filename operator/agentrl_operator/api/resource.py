@@ -13,6 +13,7 @@ from agentrl_components.spec import GROUP, AgentRLRun, parse
 from agentrl_pipelines.labels import PRIORITY_LABEL
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
+from agentrl_pipelines.platform.pod_sets import shared_pod_sets
 from agentrl_pipelines.platform.store_access import store_access
 
 FINALIZER = f"{GROUP}/run"
@@ -125,6 +126,13 @@ def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:
         yield (
             f"spec.storage.endpoint: {service} is not an object store of this platform; use "
             "another one, or let an administrator add it to storage.others"
+        )
+    needed, limit = len(shared_pod_sets(run)), platform.kueue.max_pod_sets
+    if platform.kueue.admission == "run" and run.spec.compute.queue is not None and needed > limit:
+        yield (
+            f"spec.environments: the run needs {needed} pod sets of Kueue, and {limit} are "
+            "allowed; give more environments the same cpu and memory, so that they share a pod "
+            "set, or let an administrator raise kueue.maxPodSets, if this Kueue allows more"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -27,11 +28,13 @@ from agentrl_pipelines.platform.store_access import StoreAccess, store_access
 Result = TypeVar("Result")
 
 _DELETED_PER_CALL = 2000
+_DELETING_THREADS = 2
 _CACHED_SERVICES = 8
 
 
 class RunStores:
-    """`Stores` over a thread pool. Close it after use."""
+    """`Stores` over thread pools: one for records, and a small one for the deletion of whole runs,
+    so that no other run waits while many objects are deleted. Close it after use."""
 
     def __init__(
         self,
@@ -43,6 +46,9 @@ class RunStores:
         """`timeout_s` is the longest time that a caller waits; the thread may work on longer."""
         self._open = open_store
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="store")
+        self._deleting_threads = ThreadPoolExecutor(_DELETING_THREADS, thread_name_prefix="delete")
+        self._deletions: dict[tuple[str | None, str | None], asyncio.Future[bool]] = {}
+        """Deletions that are queued or going on, by URL and endpoint."""
         self._timeout_s = timeout_s
 
     async def read_state(self, storage: Storage) -> RunState | None:
@@ -59,11 +65,38 @@ class RunStores:
         await self._run(storage, lambda store: store.replace(keys.TRACKER, data))
 
     async def delete_run_data(self, storage: Storage) -> bool:
-        return await self._run(storage, _delete_own_keys)
+        deletion = self._deletion(storage)
+        await asyncio.wait({deletion}, timeout=self._timeout_s)
+        if not deletion.done():
+            return False
+        try:
+            return deletion.result()
+        except StoreError as error:
+            raise RunStoreError(str(error)) from error
 
     def close(self) -> None:
         """Let the threads end."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._deleting_threads.shutdown(wait=False, cancel_futures=True)
+
+    def _deletion(self, storage: Storage) -> asyncio.Future[bool]:
+        """The deletion of objects of a run. There is one at a time, which goes on if its caller
+        stops to wait; later callers wait for the same one."""
+        key = (storage.url, storage.endpoint)
+
+        def delete() -> bool:
+            return _delete_own_keys(self._open(storage), time.monotonic() + self._timeout_s / 2)
+
+        def forget(ended: asyncio.Future[bool]) -> None:
+            del self._deletions[key]
+            if not ended.cancelled():
+                ended.exception()  # asyncio would log an error that no caller waits for
+
+        if key not in self._deletions:
+            loop = asyncio.get_running_loop()
+            self._deletions[key] = loop.run_in_executor(self._deleting_threads, delete)
+            self._deletions[key].add_done_callback(forget)
+        return self._deletions[key]
 
     async def _run(self, storage: Storage, call: Callable[[Store], Result]) -> Result:
         loop = asyncio.get_running_loop()
@@ -78,12 +111,15 @@ class RunStores:
             ) from None
 
 
-def _delete_own_keys(store: Store) -> bool:
-    """Delete only keys of the run itself, since people may have put other objects beside them."""
+def _delete_own_keys(store: Store, until: float) -> bool:
+    """Delete only keys of the run itself, since people may have put other objects beside them, up
+    to the time `until` of the monotonic clock. Returns whether none is left."""
     own = (key for key in store.list("") if key.startswith(keys.OWN))
     batch = list(islice(own, _DELETED_PER_CALL))
-    for key in batch:
+    for number, key in enumerate(batch, start=1):
         store.delete(key)
+        if time.monotonic() >= until and number < len(batch):
+            return False
     return len(batch) < _DELETED_PER_CALL
 
 

@@ -16,9 +16,11 @@ from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.errors import KfpError, MlflowError, RunStoreError
 from agentrl_operator.manifests import (
     autoscaling,
+    deployment,
     environment_server,
     ray_cluster,
     sandbox,
+    server_fingerprint,
     workload,
     workload_status,
 )
@@ -122,24 +124,31 @@ class Executor:
             await cluster.create(autoscaling.disruption_budget(resource, environment))
         if sandbox.is_sandboxed(environment):
             wanted = sandbox.manifests(resource, run, environment, self.platform, action.nodes)
-            await self._apply_sandboxes(resource, environment, wanted)
+            await self._apply_sandboxes(resource, environment, wanted, action.keep_servers)
             return
-        deployment = environment_server.deployment(
-            resource, run, environment, self.platform, action.nodes
-        )
-        await cluster.apply(deployment, keep_replicas=scaled)
+        made = deployment.manifest(resource, run, environment, self.platform, action.nodes)
+        if not action.keep_servers:
+            await cluster.apply(made, keep_replicas=scaled)
+        elif not await cluster.create(made) and not scaled:
+            name, replicas = made["metadata"]["name"], made["spec"]["replicas"]
+            await cluster.fleet.scale(resource.namespace, name, replicas)
 
     async def _apply_sandboxes(
-        self, resource: Resource, environment: Environment, wanted: Sequence[Manifest]
+        self,
+        resource: Resource,
+        environment: Environment,
+        wanted: Sequence[Manifest],
+        keep_servers: bool,
     ) -> None:
         """Delete the Sandboxes of an environment that differ from the wanted ones, and create the
         missing ones. A deleted Sandbox is created again by a later action, once it is gone."""
+        same = server_fingerprint.is_same_run if keep_servers else server_fingerprint.is_current
         cluster, namespace = self.clients.cluster, resource.namespace
         found = await cluster.agent_sandbox.list_sandboxes(namespace, resource.uid) or ()
         expected = {one["metadata"]["name"]: sandbox.created_from(one) for one in wanted}
         for one in sandbox.of_environment(found, environment):
             name = one["metadata"]["name"]
-            if expected.get(name) != sandbox.created_from(one):
+            if name not in expected or not same(sandbox.created_from(one), expected[name]):
                 await cluster.agent_sandbox.delete_sandbox(namespace, name)
         for manifest in wanted:
             await cluster.create(manifest)

@@ -14,6 +14,7 @@ from typing import Any
 from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
+from agentrl_operator.manifests import server_fingerprint
 from agentrl_operator.manifests.environment_server import pod_template, server_labels
 from agentrl_operator.manifests.labels import ENVIRONMENT, FINGERPRINT
 from agentrl_operator.manifests.metadata import Manifest, metadata
@@ -45,7 +46,8 @@ def manifests(
     `nodes` are those that Kueue assigned to them."""
     spec = _spec(resource, run, environment, platform, nodes)
     labels = server_labels(resource, run, environment, platform)
-    annotations = {FINGERPRINT: owned.fingerprint(spec)}
+    run_part = server_fingerprint.run_part_of(resource, run, environment, platform, nodes)
+    annotations = {FINGERPRINT: server_fingerprint.joined(run_part, owned.fingerprint(spec))}
     return [
         {
             "apiVersion": f"{GROUP}/{VERSION}",
@@ -70,13 +72,17 @@ def fingerprint(
 
 
 def found_fingerprint(sandboxes: Sequence[Mapping[str, Any]]) -> str:
-    """A hash of the names and specs that the Sandboxes of an environment were created with."""
+    """The fingerprint of the Sandboxes of an environment together: of their names, and of what each
+    was created from. It has no part `RUN` if one of theirs has none."""
     found = {one["metadata"]["name"]: created_from(one) for one in sandboxes}
-    return owned.fingerprint(found)
+    run_parts = {name: server_fingerprint.run_part(one) for name, one in found.items()}
+    whole = {name: server_fingerprint.whole(one) for name, one in found.items()}
+    known = owned.fingerprint(run_parts) if all(run_parts.values()) else ""
+    return server_fingerprint.joined(known, owned.fingerprint(whole))
 
 
 def created_from(sandbox: Mapping[str, Any]) -> str:
-    """The hash of the spec that a Sandbox was created with."""
+    """The fingerprint of the spec that a Sandbox was created with."""
     found: str = sandbox["metadata"].get("annotations", {}).get(FINGERPRINT, "")
     return found
 

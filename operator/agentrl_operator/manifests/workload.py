@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,7 @@ from agentrl_operator.manifests import metadata as owned
 from agentrl_operator.manifests.labels import FINGERPRINT
 from agentrl_operator.manifests.metadata import Manifest, metadata
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
-from agentrl_pipelines.platform.pod_sets import PodSet, pod_sets
+from agentrl_pipelines.platform.pod_sets import PodSet, pod_sets, shared_pod_sets
 
 GROUP, VERSION, PLURAL = "kueue.x-k8s.io", "v1beta2", "workloads"
 PART = "workload"
@@ -62,11 +62,12 @@ def name(resource: Resource) -> str:
 def manifest(resource: Resource, run: AgentRLRun, priority: Priority | None = None) -> Manifest:
     """The Workload that requests the most that a phase of the run needs at any time."""
     annotations = {"annotations": {FINGERPRINT: fingerprint(run)}}
+    spec = _spec(run, shared_pod_sets(run))
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "Workload",
         "metadata": metadata(resource, PART, {}) | annotations,
-        "spec": _spec(run) | (priority_fields(priority) if priority is not None else {}),
+        "spec": spec | (priority_fields(priority) if priority is not None else {}),
     }
 
 
@@ -82,13 +83,20 @@ def priority_fields(priority: Priority | None) -> Manifest:
 def fingerprint(run: AgentRLRun) -> str:
     """A hash of the requested resources. The priority is not in it, because it may change while the
     run is working."""
-    return owned.fingerprint(_spec(run))
+    return owned.fingerprint(_spec(run, shared_pod_sets(run)))
 
 
-def _spec(run: AgentRLRun) -> Manifest:
+def is_current(found: Workload, run: AgentRLRun) -> bool:
+    """Whether a Workload requests what the run needs. That of an earlier operator, with a pod set
+    for each environment, does so too: it is kept, or the run would have to queue again."""
+    earlier = owned.fingerprint(_spec(run, pod_sets(run)))
+    return found.fingerprint in (fingerprint(run), earlier)
+
+
+def _spec(run: AgentRLRun, requested: Iterable[PodSet]) -> Manifest:
     return {
         "queueName": run.spec.compute.queue,
-        "podSets": [_pod_set(one, run.spec.compute) for one in pod_sets(run)],
+        "podSets": [_pod_set(one, run.spec.compute) for one in requested],
     }
 
 

@@ -50,6 +50,9 @@ class ApplyEnvironment:
     environment: str
     nodes: PodSetInfo = UNCONSTRAINED
     """Node labels and tolerations for its pods."""
+    keep_servers: bool = False
+    """Whether servers are kept that differ only by what the platform determines. Missing ones are
+    created, and their number is made right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

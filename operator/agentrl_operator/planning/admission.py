@@ -86,7 +86,7 @@ def _outdated(situation: Situation) -> bool:
     run, seen = situation.resource.run, situation.observation.workload
     if run is None or seen is None:
         return False
-    return seen.finished or seen.fingerprint != workload.fingerprint(run)
+    return seen.finished or not workload.is_current(seen, run)
 
 
 def _queueing_actions(situation: Situation, status: Status) -> list[Action]:

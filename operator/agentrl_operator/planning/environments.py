@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.manifests import environment_server, ray_cluster, sandbox
+from agentrl_operator.manifests import deployment, ray_cluster, sandbox
+from agentrl_operator.manifests.server_fingerprint import is_current, is_same_run
 from agentrl_operator.planning.actions import (
     Action,
     ApplyAutoscaler,
@@ -25,7 +27,17 @@ from agentrl_operator.planning.plan import Situation
 from agentrl_operator.planning.scaling import servers_wanted
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
-from agentrl_pipelines.platform.pod_sets import environment_set
+from agentrl_pipelines.platform.pod_sets import environment_set, shared_set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Update:
+    """How the servers of an environment are made as they should be."""
+
+    environment: Environment
+    action: ApplyEnvironment
+    due: bool
+    """Whether the action would change them."""
 
 
 def possible_server_deletions(resource: Resource, status: Status) -> list[Action]:
@@ -57,23 +69,10 @@ def server_updates(
 ) -> tuple[list[Action], Status]:
     """Actions that make the servers as the manifest says, and `status` with the EnvironmentsReady
     condition."""
-    resource, observation, now = situation.resource, situation.observation, situation.now
-    changed: list[Environment] = []
-    not_ready: list[str] = []
+    observation, now = situation.observation, situation.now
     environments = _with_servers(run)
-    for environment in environments:
-        servers = observation.servers.get(resource.child(environment.name))
-        nodes = _nodes(environment, observation)
-        form = sandbox if sandbox.is_sandboxed(environment) else environment_server
-        up_to_date = form.fingerprint(resource, run, environment, situation.platform, nodes)
-        if servers is None or servers.manifest != up_to_date:
-            changed.append(environment)
-        wanted, _ = resolve.replicas(environment)  # with `scaling`, more may be on their way
-        if servers is not None and environment.scaling is None:
-            wanted = servers.wanted
-        ready = servers.ready if servers else 0
-        if ready < wanted:
-            not_ready.append(f"{environment.name}: {ready} of {wanted} servers are ready")
+    due = [one for one in _all_updates(situation, run) if one.due]
+    not_ready = _not_ready(situation, environments)
     kind = Kind.ENVIRONMENTS_READY
     if not environments:
         message = "no environment needs a server of its own"
@@ -86,12 +85,27 @@ def server_updates(
     else:
         message = "all environment servers are ready"
         status = status.with_condition(kind, "True", Reason.READY, message, now)
-    updates = [*_updates(changed, observation), *_scaling_updates(situation, environments, changed)]
+    changed = [one.environment for one in due]
+    updates = [*_actions(due, observation), *_scaling_updates(situation, environments, changed)]
     return updates, status
 
 
+def _not_ready(situation: Situation, environments: Iterable[Environment]) -> list[str]:
+    """Which environments have fewer ready servers than they should, in words."""
+    found = []
+    for environment in environments:
+        servers = situation.observation.servers.get(situation.resource.child(environment.name))
+        wanted, _ = resolve.replicas(environment)  # with `scaling`, more may be on their way
+        if servers is not None and environment.scaling is None:
+            wanted = servers.wanted
+        ready = servers.ready if servers else 0
+        if ready < wanted:
+            found.append(f"{environment.name}: {ready} of {wanted} servers are ready")
+    return found
+
+
 def _scaling_updates(
-    situation: Situation, environments: Sequence[Environment], changed: Sequence[Environment]
+    situation: Situation, environments: Iterable[Environment], changed: Collection[Environment]
 ) -> list[Action]:
     """Actions that adapt the numbers of servers to the sessions in use."""
     resource, observation = situation.resource, situation.observation
@@ -119,33 +133,55 @@ def _scaling_updates(
     return actions
 
 
-def all_server_updates(run: AgentRLRun, observation: Observation) -> list[Action]:
+def all_server_updates(situation: Situation, run: AgentRLRun) -> list[Action]:
     """Actions that create everything the servers need, at the beginning of an attempt and now and
     then: Services and the token Secret are not watched, and somebody may have deleted one."""
-    return _updates(_with_servers(run), observation)
+    return _actions(_all_updates(situation, run), situation.observation)
 
 
 def _with_servers(run: AgentRLRun) -> list[Environment]:
     return [one for one in run.spec.environments if resolve.is_managed(one)]
 
 
-def _updates(environments: Sequence[Environment], observation: Observation) -> list[Action]:
+def _all_updates(situation: Situation, run: AgentRLRun) -> list[_Update]:
+    return [_update(situation, run, one) for one in _with_servers(run)]
+
+
+def _update(situation: Situation, run: AgentRLRun, environment: Environment) -> _Update:
+    """How the servers of an environment are made as the manifest says. While a phase works, its
+    servers are not replaced because the platform or the operator has changed: all sessions would be
+    lost, and other servers would play the rest of the phase."""
+    resource, observation = situation.resource, situation.observation
+    servers = observation.servers.get(resource.child(environment.name))
+    nodes = _nodes(run, environment, observation)
+    sandboxed = sandbox.is_sandboxed(environment)
+    form = sandbox if sandboxed else deployment
+    wanted = form.fingerprint(resource, run, environment, situation.platform, nodes)
+    keep, due = False, True
+    if servers is not None and is_current(servers.manifest, wanted):
+        due = False
+    elif servers is not None and situation.is_working:
+        same_run = is_same_run(servers.manifest, wanted)
+        keep = sandboxed or same_run
+        # A fingerprint of Sandboxes covers their number, one of a Deployment does not.
+        fixed = not sandboxed and environment.scaling is None
+        due = not same_run or (fixed and servers.wanted != environment.replicas)
+    action = ApplyEnvironment(environment=environment.name, nodes=nodes, keep_servers=keep)
+    return _Update(environment=environment, action=action, due=due)
+
+
+def _actions(updates: Iterable[_Update], observation: Observation) -> list[Action]:
     if observation.sandboxes_unavailable:
-        environments = [one for one in environments if not sandbox.is_sandboxed(one)]
-    if not environments:
-        return []
+        updates = [one for one in updates if not sandbox.is_sandboxed(one.environment)]
+    actions = [one.action for one in updates]
     secret = CreateTokenSecret(servers=tuple(sorted(observation.servers)))
-    return [
-        secret,
-        *(
-            ApplyEnvironment(environment=one.name, nodes=_nodes(one, observation))
-            for one in environments
-        ),
-    ]
+    return [secret, *actions] if actions else []
 
 
-def _nodes(environment: Environment, observation: Observation) -> PodSetInfo:
-    """Where Kueue assigned its servers."""
+def _nodes(run: AgentRLRun, environment: Environment, observation: Observation) -> PodSetInfo:
+    """Where Kueue assigned its servers. In a Workload of an earlier operator, each environment has
+    a pod set of its own."""
     if isinstance(observation.nodes, Unknown):
         return UNCONSTRAINED
-    return observation.nodes.get(environment_set(environment), UNCONSTRAINED)
+    own, shared = environment_set(environment), shared_set(run, environment)
+    return observation.nodes.get(own, observation.nodes.get(shared, UNCONSTRAINED))

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from agentrl_operator.api.conditions import Kind, Reason, Truth
+from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
 from agentrl_operator.planning.actions import (
@@ -34,6 +35,12 @@ class Situation:
     def run_id(self, status: Status) -> str:
         """The KFP run ID of the attempt that `status` names."""
         return self.resource.run_id(status.phase_index, status.attempt)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a phase works. It may also be if KFP does not answer."""
+        kfp = self.observation.kfp
+        return isinstance(kfp, Unknown) or (isinstance(kfp, KfpRun) and kfp.alive)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from agentrl_components.spec import AgentRLRun
 from agentrl_operator.api.conditions import Kind, Reason
-from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.status import Ray, Status
 from agentrl_operator.manifests import ray_cluster
 from agentrl_operator.planning.actions import Action, CreateRayCluster, DeleteRayCluster
@@ -25,7 +24,7 @@ def cluster_updates(
     seen = situation.observation.ray_cluster
     if not ray_cluster.is_wanted(run):
         status = status.with_(ray=None) if seen is None else status
-        unused = isinstance(seen, RayCluster) and not _is_working(situation)
+        unused = isinstance(seen, RayCluster) and not situation.is_working
         return [DeleteRayCluster()] if unused else [], status
     status = _with_condition(situation, run, status)
     nodes = situation.observation.nodes
@@ -35,7 +34,7 @@ def cluster_updates(
         return [CreateRayCluster(nodes=nodes)], status
     wanted = ray_cluster.fingerprint(situation.resource, run, situation.platform, nodes)
     outdated = seen.manifest != wanted and not seen.deleting
-    return [DeleteRayCluster()] if outdated and not _is_working(situation) else [], status
+    return [DeleteRayCluster()] if outdated and not situation.is_working else [], status
 
 
 def missing(situation: Situation, run: AgentRLRun) -> tuple[Reason, str] | None:
@@ -94,8 +93,3 @@ def _with_condition(situation: Situation, run: AgentRLRun, status: Status) -> St
         return status.with_condition(kind, "True", Reason.READY, workers, now)
     detail = f"; {seen.problem}" if seen is not None and seen.problem else ""
     return status.with_condition(kind, "False", Reason.STARTING, f"{workers}{detail}", now)
-
-
-def _is_working(situation: Situation) -> bool:
-    kfp = situation.observation.kfp
-    return isinstance(kfp, Unknown) or (isinstance(kfp, KfpRun) and kfp.alive)

@@ -133,7 +133,7 @@ def _active_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
         return plan
     starting = any(isinstance(action, StartKfpRun) for action in plan.actions)
     if starting or observation.restore_due:
-        server_actions = environments.all_server_updates(run, observation)
+        server_actions = environments.all_server_updates(situation, run)
     return replace(plan, actions=(*workload_actions, *server_actions, *ray_actions, *plan.actions))
 
 

@@ -120,6 +120,8 @@ class Kueue(SpecModel):
     admission: Literal["pods", "run"] = "pods"
     """pods: every pod is admitted by itself, through its queue label. run: the run is admitted as a
     whole before anything of it starts, through a Workload of Kueue 0.16 or later."""
+    max_pod_sets: int = Field(default=8, ge=1)
+    """Pod sets that a Workload may have. Kueue up to 0.17 takes 8, 0.19 takes 18."""
 
 
 class Platform(SpecModel):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentrl_components.spec import AgentRLRun, Compute, Environment, Samplers, Trainers
-from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, multiplied
+from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, multiplied, quantity_value
 from agentrl_envs import registry
 from agentrl_pipelines.labels import GPU_RESOURCE
 from agentrl_pipelines.platform import resolve
@@ -67,6 +67,17 @@ def pod_sets(run: AgentRLRun) -> list[PodSet]:
     return [*_stages(run.spec.compute), *_ray(run.spec.compute), *_environments(run)]
 
 
+def shared_pod_sets(run: AgentRLRun) -> list[PodSet]:
+    """The same pods in fewer pod sets, whose number Kueue limits: environments whose servers
+    request the same share one, which is named after the first of them."""
+    shared: dict[tuple[float, ...], PodSet] = {}
+    for one in _environments(run):
+        amounts = _amounts(one.requests)
+        first = shared.get(amounts)
+        shared[amounts] = one if first is None else replace(first, count=first.count + one.count)
+    return [*_stages(run.spec.compute), *_ray(run.spec.compute), *shared.values()]
+
+
 def _stages(compute: Compute) -> list[PodSet]:
     requests = {"cpu": compute.cpu, "memory": compute.memory}
     if compute.gpus:
@@ -111,8 +122,21 @@ def ray_set(group: str) -> str:
 
 
 def environment_set(environment: Environment) -> str:
-    """The name of the pod set of an environment's servers."""
+    """The name of the pod set of an environment's servers, if it has one of its own."""
     return f"environment-{environment.name}"
+
+
+def shared_set(run: AgentRLRun, environment: Environment) -> str:
+    """The name of the pod set of a managed environment's servers in `shared_pod_sets`."""
+    amounts = _amounts(server_requests(environment))
+    managed = (one for one in run.spec.environments if resolve.is_managed(one))
+    return environment_set(
+        next(one for one in managed if _amounts(server_requests(one)) == amounts)
+    )
+
+
+def _amounts(requests: Mapping[str, str]) -> tuple[float, ...]:
+    return tuple(quantity_value(requests[name]) for name in ("cpu", "memory"))
 
 
 def server_requests(environment: Environment) -> dict[str, str]:

@@ -13,6 +13,8 @@ from agentrl_operator.api.status import Status
 from agentrl_operator.controller.kueue_reader import KueueReader
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests import workload
+from agentrl_operator.manifests.labels import FINGERPRINT
+from agentrl_operator.manifests.metadata import fingerprint
 from agentrl_operator.planning.observation import Unknown
 from agentrl_operator.testing.memory import MemoryCluster, MemoryKfp
 from agentrl_pipelines.platform.kueue_pods import PodSetInfo
@@ -157,6 +159,56 @@ async def test_servers_are_updated_when_their_flavor_changes():
     await world.reconcile()
 
     assert world.deployment()["nodeSelector"] == {"kind": "bought"}
+
+
+ROOMS = {"name": "rooms", "builtin": "corridor"}
+
+
+def deployments(world):
+    """The node selectors of all Deployments, by name."""
+    return {
+        name: made["spec"]["template"]["spec"].get("nodeSelector")
+        for (kind, _, name), made in world.cluster.children.items()
+        if kind == "Deployment"
+    }
+
+
+async def test_environments_that_share_a_pod_set_have_its_nodes():
+    big = {"name": "big", "builtin": "corridor", "memory": "4Gi"}
+    world = FlavoredWorld(environments=[*SPEC["environments"], ROOMS, big])
+    world.kueue.assigned["environment-big"] = "spot"
+    await world.reconcile()
+    world.kueue.admit()
+    await world.reconcile(2)
+
+    assert deployments(world) == {
+        "demo-6a1b2c3d-babyai": {"kind": "owned"},
+        "demo-6a1b2c3d-rooms": {"kind": "owned"},
+        "demo-6a1b2c3d-big": {"kind": "spot"},
+    }
+
+
+async def test_the_workload_of_an_earlier_operator_with_a_set_for_each_environment_is_kept():
+    world = FlavoredWorld(environments=[*SPEC["environments"], ROOMS])
+    world.kueue.assigned["environment-rooms"] = "spot"
+    await world.reconcile()
+    spec = world.workload["spec"]
+    train, servers = spec["podSets"]
+    apart = [servers | {"name": name, "count": 1} for name in (SERVERS, "environment-rooms")]
+    spec["podSets"] = [train, *apart]
+    world.workload["metadata"]["annotations"][FINGERPRINT] = fingerprint(spec)
+    world.kueue.admit()
+    await world.reconcile(3)
+
+    assert len(world.workload["spec"]["podSets"]) == 3
+    assert len(world.kfp.working) == 1
+    assert deployments(world) == {
+        "demo-6a1b2c3d-babyai": {"kind": "owned"},
+        "demo-6a1b2c3d-rooms": {"kind": "spot"},
+    }
+    world.cluster.edit(world.key, environments=[*SPEC["environments"], ROOMS | {"cpu": "1"}])
+    await world.reconcile()
+    assert world.conditions()["Admitted"] == ("False", "Evicted")
 
 
 NODES_EVENTS = ("other nodes", "same nodes", "urgent", "calm", "unheard of", "no class")

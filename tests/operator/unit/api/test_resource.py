@@ -31,6 +31,37 @@ def test_the_store_of_the_platform_is_accepted_under_another_bucket():
     assert run(SPEC | {"storage": storage}).mistakes == ()
 
 
+def many_sizes(platform, **compute):
+    memory = ("1Gi", "2Gi", "3Gi", "3072Mi", "4Gi", "5Gi")
+    environments = [
+        {"name": f"env{n}", "builtin": "babyai", "memory": one} for n, one in enumerate(memory)
+    ]
+    ray = {"ray": "cluster", "image": "registry.test/agentrl@sha256:" + "0" * 64}
+    spec = SPEC | {"environments": environments, "compute": ray | compute}
+    body = {
+        "apiVersion": "agentrl.dev/v1alpha1",
+        "kind": "AgentRLRun",
+        "metadata": {"name": "demo", "namespace": "kubeflow", "uid": run().uid, "generation": 1},
+        "spec": spec,
+    }
+    return read(body, platform)
+
+
+def test_a_run_with_more_pod_sets_than_kueue_takes_is_not_accepted():
+    whole_runs = Platform(kueue={"admission": "run"})
+    resource = many_sizes(whole_runs, queue="training")
+    assert resource.run is None
+    assert resource.mistakes == (
+        "spec.environments: the run needs 9 pod sets of Kueue, and 8 are allowed; give more "
+        "environments the same cpu and memory, so that they share a pod set, or let an "
+        "administrator raise kueue.maxPodSets, if this Kueue allows more",
+    )
+    newer = Platform(kueue={"admission": "run", "maxPodSets": 9})
+    assert many_sizes(newer, queue="training").mistakes == ()
+    assert many_sizes(whole_runs).mistakes == ()
+    assert many_sizes(Platform(), queue="training").mistakes == ()
+
+
 def test_aws_is_accepted_only_where_the_platform_lists_it():
     body = {
         "apiVersion": "agentrl.dev/v1alpha1",

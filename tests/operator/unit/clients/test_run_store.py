@@ -1,4 +1,6 @@
+import asyncio
 import threading
+import time
 
 import pytest
 
@@ -90,6 +92,64 @@ async def test_objects_of_others_are_not_deleted(stores, store):
 
     assert await stores.delete_run_data(STORAGE)
     assert set(store.objects) == set(others)
+
+
+class SlowToDelete(MemoryStore):
+    """A store that deletes an object when it is allowed to, each after `pause_s`."""
+
+    def __init__(self, names, pause_s=0.0):
+        super().__init__()
+        self.allowed, self.deleted, self.pause_s = threading.Event(), [], pause_s
+        for name in names:
+            self.put(f"checkpoints/{name}", b"x")
+
+    def delete(self, key):
+        assert self.allowed.wait(20)
+        time.sleep(self.pause_s)
+        self.deleted.append(key)
+        super().delete(key)
+
+
+async def test_other_runs_are_read_while_data_is_deleted_and_no_object_is_deleted_twice():
+    runs = {f"s3://agentrl/run-{number}": SlowToDelete("abc") for number in range(3)}
+    busy = [Storage(url=url) for url in runs]
+    other = MemoryStore()
+    stores = RunStores(lambda storage: runs.get(storage.url, other), threads=2, timeout_s=0.1)
+    for _ in range(2):  # the operator asks again while the first deletions have not ended
+        first = [stores.delete_run_data(one) for one in busy]
+        *ended, state = await asyncio.gather(*first, stores.read_state(STORAGE))
+        assert (ended, state) == ([False] * 3, None)
+    for store in runs.values():
+        store.allowed.set()
+    while not all(await asyncio.gather(*map(stores.delete_run_data, busy))):
+        pass
+    stores.close()
+
+    for store in runs.values():
+        assert sorted(store.deleted) == ["checkpoints/a", "checkpoints/b", "checkpoints/c"]
+
+
+async def test_a_deletion_that_takes_long_stops_in_time_and_is_continued_by_the_next_call():
+    store = SlowToDelete("abc", pause_s=0.02)
+    store.allowed.set()
+    stores = RunStores(lambda storage: store, timeout_s=0.02)
+    while not await stores.delete_run_data(STORAGE):
+        pass
+    stores.close()
+
+    assert store.objects == {}
+    assert sorted(store.deleted) == ["checkpoints/a", "checkpoints/b", "checkpoints/c"]
+
+
+async def test_a_store_that_refuses_a_deletion_is_an_error():
+    def refuses(storage):
+        raise StoreError("storage: AWS_ACCESS_KEY_ID not set in the environment")
+
+    stores = RunStores(refuses)
+    for _ in range(2):
+        with pytest.raises(RunStoreError, match="AWS_ACCESS_KEY_ID not set"):
+            await stores.delete_run_data(STORAGE)
+    stores.close()
 
 
 async def test_a_store_that_refuses_or_hangs_is_an_error_in_time():

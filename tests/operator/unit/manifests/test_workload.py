@@ -88,8 +88,33 @@ def test_the_longest_names_and_the_most_environments_fit_a_workload():
         compute={"queue": "training", "placement": "disaggregated"},
     )
 
-    assert len(made["spec"]["podSets"]) == 18  # as many as Kueue takes
+    assert [(one["name"], one["count"]) for one in made["spec"]["podSets"]] == [
+        ("rollout", 1),
+        ("update", 1),
+        (f"environment-{names[0]}", 16),
+    ]
     assert max(len(one["name"]) for one in made["spec"]["podSets"]) <= 63
+
+
+def test_environments_that_request_the_same_share_a_pod_set():
+    made = asked(
+        environments=[
+            {"name": "a", "builtin": "babyai", "replicas": 0},
+            {"name": "b", "builtin": "babyai", "cpu": "0.5", "memory": "1Gi", "replicas": 3},
+            {"name": "c", "builtin": "babyai", "cpu": "500m", "memory": "2Gi"},
+            {"name": "d", "builtin": "corridor", "cpu": "500m", "memory": "1024Mi", "replicas": 4},
+            {"name": "e", "builtin": "babyai", "memory": "2Gi", "cpu": "0.5", "scaling": {}},
+        ],
+        compute={"queue": "training"},
+    )
+
+    _, *served = made["spec"]["podSets"]
+    assert [(one["name"], one["count"]) for one in served] == [
+        ("environment-b", 7),
+        ("environment-c", 9),  # one, and the most that `scaling` allows
+    ]
+    requests = [one["template"]["spec"]["containers"][0]["resources"]["requests"] for one in served]
+    assert requests == [{"cpu": "0.5", "memory": "1Gi"}, {"cpu": "500m", "memory": "2Gi"}]
 
 
 def test_pending_admission_checks_are_named():

@@ -94,7 +94,7 @@ def test_ready_servers_are_kept_and_outdated_ones_updated():
     assert seen(fingerprint, 1).status.has_condition(Kind.ENVIRONMENTS_READY, "True", Reason.READY)
     waiting = seen(fingerprint, 0).status.condition(Kind.ENVIRONMENTS_READY)
     assert (waiting.status, waiting.message) == ("False", "babyai: 0 of 1 servers are ready")
-    assert seen("older", 1).actions == (
+    assert seen("older-spec.older", 1).actions == (
         actions.CreateTokenSecret(servers=(name,)),
         actions.ApplyEnvironment(environment="babyai"),
         actions.DeleteAutoscaler(deployment=name),  # it may have been scaled before

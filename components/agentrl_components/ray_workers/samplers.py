@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, Self
 
@@ -145,10 +145,10 @@ class RaySamplers:
         """Start samplers in some places at the same time, with the weights of the last hand-over.
         Those that are there are killed if they live. Raises `WorkersLostError` if each that is
         started in a place dies before it has the weights."""
-        deaths: list[WorkersLostError] = []
+        if not places:
+            return
+        lost: Mapping[int, WorkersLostError] = {}
         for _ in range(ATTEMPTS):
-            if not places:
-                return
             check_ray()  # without it there are no other samplers
             for place in places:
                 self._lifetime.end(self._names[place], self.actors[place])
@@ -159,10 +159,10 @@ class RaySamplers:
                 return
             started = [self.actors[place] for place in places]
             lost = self._transfer.send_again(started, self.version).lost
-            deaths = list(lost.values())
+            if not lost:
+                return
             places = [places[index] for index in lost]
-        if deaths:
-            raise self.given_up(deaths[0])
+        raise self.given_up(next(iter(lost.values())))
 
     def _close_sessions(self, method: str) -> None:
         """Call a method of every sampler that lives, and wait for `CLOSE_S`."""

@@ -16,7 +16,6 @@ from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.errors import KfpError, MlflowError, RunStoreError
 from agentrl_operator.manifests import (
     autoscaling,
-    deployment,
     environment_server,
     ray_cluster,
     sandbox,
@@ -126,7 +125,9 @@ class Executor:
             wanted = sandbox.manifests(resource, run, environment, self.platform, action.nodes)
             await self._apply_sandboxes(resource, environment, wanted, action.keep_servers)
             return
-        made = deployment.manifest(resource, run, environment, self.platform, action.nodes)
+        made = environment_server.deployment(
+            resource, run, environment, self.platform, action.nodes
+        )
         if not action.keep_servers:
             await cluster.apply(made, keep_replicas=scaled)
         elif not await cluster.create(made) and not scaled:

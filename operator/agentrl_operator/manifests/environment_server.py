@@ -14,6 +14,7 @@ from agentrl_components.spec import AgentRLRun, Environment, SecretVariable
 from agentrl_envs import registry
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
+from agentrl_operator.manifests import server_fingerprint
 from agentrl_operator.manifests.labels import ENVIRONMENT, FINGERPRINT, NO_SIDECAR, RUN_UID
 from agentrl_operator.manifests.metadata import Manifest, common_labels, metadata
 from agentrl_pipelines.labels import ENVIRONMENT_PORT, TOKEN_KEY, TOKEN_SECRET, TOKEN_VARIABLE
@@ -68,7 +69,9 @@ def deployment(
     """The Deployment of an environment's servers, with its fingerprint as an annotation. `nodes`
     are those that Kueue assigned to them."""
     manifest = _deployment(resource, run, environment, platform, nodes)
-    manifest["metadata"]["annotations"] = {FINGERPRINT: owned.fingerprint(manifest)}
+    run_part = server_fingerprint.run_part_of(resource, run, environment, platform, nodes)
+    whole = owned.fingerprint(manifest)
+    manifest["metadata"]["annotations"] = {FINGERPRINT: server_fingerprint.joined(run_part, whole)}
     return manifest
 
 
@@ -80,7 +83,9 @@ def fingerprint(
     nodes: PodSetInfo = UNCONSTRAINED,
 ) -> str:
     """The value of the annotation of an up-to-date Deployment."""
-    return owned.fingerprint(_deployment(resource, run, environment, platform, nodes))
+    manifest = deployment(resource, run, environment, platform, nodes)
+    annotation: str = manifest["metadata"]["annotations"][FINGERPRINT]
+    return annotation
 
 
 def image(environment: Environment, platform: Platform) -> str:

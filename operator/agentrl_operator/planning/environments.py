@@ -9,7 +9,7 @@ from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.manifests import deployment, ray_cluster, sandbox
+from agentrl_operator.manifests import environment_server, ray_cluster, sandbox
 from agentrl_operator.manifests.server_fingerprint import is_current, is_same_run
 from agentrl_operator.planning.actions import (
     Action,
@@ -73,21 +73,30 @@ def server_updates(
     environments = _with_servers(run)
     due = [one for one in _all_updates(situation, run) if one.due]
     not_ready = _not_ready(situation, environments)
+    problems = _problems(observation)
     kind = Kind.ENVIRONMENTS_READY
     if not environments:
         message = "no environment needs a server of its own"
         status = status.with_condition(kind, "True", Reason.NONE_SERVED, message, now)
     elif observation.sandboxes_unavailable:
-        reason, message = Reason.AGENT_SANDBOX_UNAVAILABLE, observation.sandboxes_unavailable
+        message = "; ".join((observation.sandboxes_unavailable, *problems))
+        reason = Reason.AGENT_SANDBOX_UNAVAILABLE
         status = status.with_condition(kind, "False", reason, message, now)
     elif not_ready:
-        status = status.with_condition(kind, "False", Reason.STARTING, "; ".join(not_ready), now)
+        message = "; ".join((*not_ready, *problems))
+        status = status.with_condition(kind, "False", Reason.STARTING, message, now)
     else:
         message = "all environment servers are ready"
         status = status.with_condition(kind, "True", Reason.READY, message, now)
     changed = [one.environment for one in due]
     updates = [*_actions(due, observation), *_scaling_updates(situation, environments, changed)]
     return updates, status
+
+
+def _problems(observation: Observation) -> list[str]:
+    """Why servers cannot be created, each reason once."""
+    servers = (one for _, one in sorted(observation.servers.items()))
+    return list(dict.fromkeys(one.problem for one in servers if one.problem))
 
 
 def _not_ready(situation: Situation, environments: Iterable[Environment]) -> list[str]:
@@ -155,7 +164,7 @@ def _update(situation: Situation, run: AgentRLRun, environment: Environment) -> 
     servers = observation.servers.get(resource.child(environment.name))
     nodes = _nodes(run, environment, observation)
     sandboxed = sandbox.is_sandboxed(environment)
-    form = sandbox if sandboxed else deployment
+    form = sandbox if sandboxed else environment_server
     wanted = form.fingerprint(resource, run, environment, situation.platform, nodes)
     keep, due = False, True
     if servers is not None and is_current(servers.manifest, wanted):

@@ -160,16 +160,3 @@ def with_servers_scaled_down(status: Status, observation: Observation, now: date
         return status
     message = "environment servers are removed while no episodes are collected"
     return status.with_condition(Kind.ENVIRONMENTS_READY, "False", Reason.SCALED_DOWN, message, now)
-
-
-def with_server_problems(status: Status, observation: Observation, now: datetime) -> Status:
-    """`status` whose condition EnvironmentsReady also says why servers cannot be created, if it is
-    not true."""
-    kind = Kind.ENVIRONMENTS_READY
-    found = status.condition(kind)
-    servers = (one for _, one in sorted(observation.servers.items()))
-    problems = dict.fromkeys(one.problem for one in servers if one.problem)
-    if found is None or found.status == "True" or not problems:
-        return status
-    message = "; ".join((found.message, *problems))
-    return status.with_condition(kind, found.status, Reason(found.reason), message, now)

@@ -40,7 +40,6 @@ from agentrl_operator.planning.plan import (
     server_deletions,
     unavailable_plan,
     waiting_plan,
-    with_server_problems,
 )
 from agentrl_pipelines.platform.config import Platform
 
@@ -119,7 +118,6 @@ def _active_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
         return unavailable_plan(situation, status, Reason.KUBERNETES_REFUSED, observation.nodes)
     workload_actions, status = admission.workload_updates(situation, status)
     server_actions, status = environments.server_updates(situation, run, status)
-    status = with_server_problems(status, observation, situation.now)
     ray_actions, status = ray.cluster_updates(situation, run, status)
     limit_s = run.spec.active_deadline_seconds
     if (

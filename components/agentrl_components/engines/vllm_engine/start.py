@@ -33,8 +33,6 @@ DEFAULTS = {
     "VLLM_USE_V2_MODEL_RUNNER": "0",
 }
 """Defaults of environment variables. Values that are already set are kept."""
-
-
 START_ERRORS = (ValueError, OSError, RuntimeError, NotImplementedError, AssertionError)
 """What vLLM raises if it cannot run a model with some settings."""
 BATCHED_TOKENS = 8192

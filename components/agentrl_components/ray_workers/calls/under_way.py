@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from agentrl_components.ray_workers.calls.results import (
     ready_ones,
     results,
 )
+from agentrl_components.ray_workers.calls.silence import SilenceWatch
 
 ATTEMPTS = 3
 """How often a call is made, each time of another actor. One that kills all of them ends the run."""
@@ -28,19 +29,6 @@ class LostActor:
     place: int
     actor: Any
     death: WorkersLostError
-
-
-class Watch(Protocol):
-    """Finds actors that live but get no further; `silence.SilenceWatch` implements it."""
-
-    silent_s: float
-    """How long that takes."""
-    ask_s: float
-    """How often to ask for them."""
-
-    def silent(self, actors: Mapping[int, Any]) -> Sequence[int]:
-        """The places of those among `actors`, by place."""
-        ...
 
 
 class ReplacedActors(Protocol):
@@ -78,7 +66,7 @@ class CallsUnderWay:
     those that died at the same time, as with their machine, and its calls are made again. So it is
     if it lives but gets no further."""
 
-    def __init__(self, actors: ReplacedActors, watch: Watch) -> None:
+    def __init__(self, actors: ReplacedActors, watch: SilenceWatch) -> None:
         self._actors, self._watch = actors, watch
         self._calls: dict[Any, _Call] = {}
         """By their references."""

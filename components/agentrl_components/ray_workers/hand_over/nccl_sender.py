@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -69,20 +70,23 @@ class SamplersClient:
         """Have every engine receive the weights that `update_info` describes. vLLM calls this in a
         thread, and broadcasts meanwhile: without `abort` it would wait for ever for an engine that
         has failed, and the error would not be seen."""
-        taken = [one.receive.remote(self._hand_over, update_info) for one in self._samplers]
-        try:
+        with ExitStack() as failed:
+            failed.push(self._fail)
+            taken = [one.receive.remote(self._hand_over, update_info) for one in self._samplers]
             results(taken)
-        except BaseException as error:
-            self.failure = error
-            if self.abort is not None:
-                self.abort()
-            raise
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         """Have every engine use the new weights."""
         del weight_version  # versions are numbers here
         name = self._hand_over
         results([one.finish_update.remote(name, self.version) for one in self._samplers])
+
+    def _fail(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """If there was an error, keep it and end the broadcast."""
+        if error is not None:
+            self.failure = error
+            if self.abort is not None:
+                self.abort()
 
 
 class TransferEngine(Protocol):
@@ -111,7 +115,7 @@ class Sender:
         self._client.version = version
         try:
             self._engine.send_weights()
-        except Exception as error:
+        except (RuntimeError, AssertionError) as error:
             # A broadcast that is ended fails with an error of its own.
             if self._client.failure is not None:
                 raise self._client.failure from error

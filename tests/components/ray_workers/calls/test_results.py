@@ -4,7 +4,6 @@ import os
 import time
 
 import pytest
-from ray_bench import reserved
 
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls.results import (
@@ -14,18 +13,8 @@ from agentrl_components.ray_workers.calls.results import (
     results,
     stream,
 )
-from agentrl_components.ray_workers.cluster import connect
 
 pytest.importorskip("ray")
-
-
-@pytest.fixture(scope="module")
-def ray():
-    import ray
-
-    disconnect = connect("embedded", reserved())
-    yield ray
-    disconnect()
 
 
 def test_an_actor_that_the_memory_monitor_killed_counts_as_a_lost_process():

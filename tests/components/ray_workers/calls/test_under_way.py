@@ -3,23 +3,12 @@
 import time
 
 import pytest
-from ray_bench import reserved
 
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls.silence import SilenceWatch
 from agentrl_components.ray_workers.calls.under_way import ATTEMPTS, CallsUnderWay
-from agentrl_components.ray_workers.cluster import connect
 
 pytest.importorskip("ray")
-
-
-@pytest.fixture(scope="module")
-def ray():
-    import ray
-
-    disconnect = connect("embedded", reserved())
-    yield ray
-    disconnect()
 
 
 class Actor:

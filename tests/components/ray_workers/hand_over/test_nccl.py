@@ -3,19 +3,12 @@
 import time
 
 import pytest
-from ray_bench import connected
 
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls.results import outcomes
 from agentrl_components.ray_workers.hand_over.nccl import NcclTransfer
 
 pytest.importorskip("ray")
-
-
-@pytest.fixture(scope="module")
-def ray():
-    with connected(trainers=1, samplers=1) as ray:
-        yield ray
 
 
 class RecordingSource:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from threading import Event
 
 import pytest
-from ray_bench import connected
 
 from agentrl_components.errors import EngineError, WorkersLostError
 from agentrl_components.ray_workers.hand_over.nccl_sender import (
@@ -19,12 +18,6 @@ from agentrl_components.ray_workers.hand_over.nccl_sender import (
 )
 
 pytest.importorskip("ray")
-
-
-@pytest.fixture(scope="module")
-def ray():
-    with connected(trainers=1, samplers=1) as ray:
-        yield ray
 
 
 class RecordingSampler:

@@ -10,7 +10,7 @@ from gpu_checks.data import examples, likelihood
 from gpu_checks.place import Place, Skipped, wait
 from rank_processes import free_address
 
-from agentrl_components.model.compilation import compiler
+from agentrl_components.compilers import compiler
 from agentrl_components.sharded.rank import POLICY, Rank, RankSetup
 from agentrl_components.sharded.rounds import deal
 

@@ -20,6 +20,8 @@ RAY_LABEL = "agentrl.dev/ray"
 
 GPU_RESOURCE = "nvidia.com/gpu"
 """The extended resource that `spec.compute.gpus` counts."""
+DISK_RESOURCE = "ephemeral-storage"
+"""The resource that the temporary files of a pod without a volume take."""
 
 ENVIRONMENT_PORT = 8080
 """Port of an environment server's container and of its Service."""

@@ -25,6 +25,7 @@ BASE: dict[str, Any] = {
         "tolerations": [{"key": "gpu"}],
         "env": [{"name": "NCCL_DEBUG", "value": "INFO"}],
         "secretEnv": [{"name": "TOKEN", "secret": "hub", "key": "token"}],
+        "volumes": [{"claim": "models", "path": "/models"}],
     },
 }
 

@@ -1,6 +1,6 @@
-"""A run with a Ray cluster of its own, on the real KubeRay and in a queue of the real Kueue: the
-stage that drives its actors dies, a worker and the head die, the run is suspended and resumed, and
-ends."""
+"""A run with a Ray cluster of its own, on the real KubeRay, in a queue of the real Kueue, with its
+model on a claim and temporary files on volumes: the stage that drives its actors dies, a worker and
+the head die, the run is suspended and resumed, and ends."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from installed import CACHE, Installed
+from ray_volumes import MODELS, MOUNTED, STORAGE_CLASS, ray_volumes
 from run_manifests import manifest, tiny_manifest
 
 pytestmark = pytest.mark.e2e
@@ -18,8 +19,10 @@ COMPUTE = {
     "workers": 0,
     "memory": "3Gi",
     "cpu": "100m",
-    "trainers": {"count": 4, "perPod": 2, "cpu": "100m", "memory": "1536Mi"},
-    "samplers": {"count": 1, "cpu": "100m"},
+    "trainers": {"count": 4, "perPod": 2, "cpu": "100m", "memory": "1536Mi", "disk": "500Mi"},
+    "samplers": {"count": 1, "cpu": "100m", "disk": "1Gi"},
+    "storageClass": STORAGE_CLASS,
+    "volumes": [{"claim": MODELS, "path": MOUNTED}],
     "queue": "rays",
 }
 NEEDS = {"cpu": "1350m", "memory": "13568Mi"}
@@ -68,11 +71,14 @@ def ray_run(installed: Installed) -> Iterator[str]:
         "rollout": {"tasks": 8, "groupSize": 4, "maxStaleness": 0},
         "compute": COMPUTE,
     }
-    installed.apply(manifest("ray", **short))
-    yield "ray"
-    installed.kubectl("delete", "agentrlrun", "ray", "--timeout=300s")
-    assert ray_clusters(installed) == []
-    installed.until("its pods are gone", lambda: not ray_pods(installed) or None, 120)
+    with ray_volumes(installed, manifest("ray", **short)):
+        on_the_claim = {"source": f"file://{MOUNTED}/tiny"}
+        installed.apply(manifest("ray", **short, model=on_the_claim))
+        yield "ray"
+        installed.kubectl("delete", "agentrlrun", "ray", "--timeout=300s")
+        assert ray_clusters(installed) == []
+        installed.until("its pods are gone", lambda: not ray_pods(installed) or None, 120)
+        installed.until("their volumes are free", lambda: not ray_claims(installed) or None, 120)
     installed.kubectl("delete", "-f", "-", stdin=QUEUE)
 
 
@@ -85,6 +91,13 @@ def ray_pods(installed: Installed) -> list[dict[str, Any]]:
     selector = "agentrl.dev/ray in (head,trainers,samplers)"
     found: list[dict[str, Any]] = installed.get("pods", "-l", selector)["items"]
     return found
+
+
+def ray_claims(installed: Installed) -> list[str]:
+    """Names of the claims of the pods' volumes for temporary files."""
+    found = installed.get("persistentvolumeclaims")["items"]
+    own = (one for one in found if one["spec"]["storageClassName"] == STORAGE_CLASS)
+    return [one["metadata"]["name"] for one in own]
 
 
 def used(installed: Installed) -> dict[str, str]:
@@ -156,6 +169,7 @@ def test_a_run_goes_on_after_its_stage_a_worker_and_the_head_died_and_after_it_w
 ) -> None:
     installed.until_iteration(ray_run, 1, 900)
     assert installed.status(ray_run)["ray"]["workers"] == "trainers 4/4, samplers 1/1"
+    assert len(ray_claims(installed)) == 3
 
     second = kill(installed, **{"agentrl.dev/stage": "train"})
     # All trainers, and the sampler, unless the stage died while it called some of them.

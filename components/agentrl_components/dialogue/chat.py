@@ -14,10 +14,11 @@ Decisions:
 - Instructions are the system message. If the template supports none, they precede the first
   observation. Without instructions, the template's default system message is kept (Qwen2.5).
 - Instructions that are an exchange (`split_exchange`) are a user message and a reply instead.
-- Thinking is disabled if the template allows it (`enable_thinking`, Qwen3). The generation prompt
-  then contains an empty think block, and replies are short enough to be one action. The block, or
-  any thinking that the model samples anyway, stays in the history even if the template would
-  remove it, because these tokens were part of the context.
+- Without `model.thinking`, thinking is disabled if the template allows it (`enable_thinking`,
+  Qwen3). The generation prompt then contains an empty think block, and replies are short enough to
+  be one action. The block, or any thoughts that the model samples, stay in the history even if the
+  template would remove them, because these tokens were part of the context. The environment gets
+  what follows the thoughts.
 - The date is fixed (`DATE`), so that a run resumed on another day has the same prompts (Llama-3).
 - Texts are stripped of surrounding white space, as in the template of Llama-3.
 """
@@ -52,6 +53,9 @@ ENDS = (
 """Special tokens that end a reply, if the vocabulary has them. The generation configs of Qwen2.5,
 Qwen3 and Llama-3 name the same ones: end of message, end of text, and `<|eom_id|>` of Llama-3."""
 
+THOUGHT, THOUGHT_END = "<think>", "</think>"
+"""What a model that thinks writes around its thoughts (Qwen3, DeepSeek-R1)."""
+
 SYSTEM = "AgentMark-0"
 """Marker for the text of the system message."""
 MARKS = ("AgentMark-1", "AgentMark-2", "AgentMark-3", "AgentMark-4", "AgentMark-5")
@@ -80,15 +84,21 @@ class ChatDialogue:
     ) -> None:
         """Args:
             ends: further end tokens, from the model's generation config.
-            thinking: enable thinking in replies, if the template has this option.
+            thinking: enable thinking in replies.
 
         Raises:
-            ModelError: the tokenizer has no usable template.
+            ModelError: the tokenizer has no usable template, or one without thinking.
             DriftError: the template changes earlier messages as the conversation grows.
         """
         self._codec = Codec(tokenizer)
         template = _Template(tokenizer, self._codec, thinking)
         self._bare = template.pieces(system=None)
+        self._thinks = THOUGHT in self._bare.prompt and THOUGHT_END not in self._bare.prompt
+        if thinking and not self._thinks and not template.has_option():
+            raise ModelError(
+                f"{template.name} has no option to think (`enable_thinking`); set "
+                "`model.thinking: false`"
+            )
         self._instructed = template.instructed(self._bare)
         closer = self._codec.special[self._bare.closer]
         known = [self._codec.special[token] for token in ENDS if token in self._codec.special]
@@ -125,6 +135,12 @@ class ChatDialogue:
     def text(self, reply: Sequence[int]) -> str:
         return self._codec.decode([index for index in reply if index not in self.stop])
 
+    def action(self, text: str) -> str:
+        _, end, after = text.rpartition(THOUGHT_END)
+        if end:
+            return after.strip()
+        return "" if self._thinks or THOUGHT in text else text  # thoughts that were cut off
+
     def encode_action(self, action: str) -> list[int]:
         return list(self._codec.encode(self._codec.escaped(action)))
 
@@ -136,12 +152,17 @@ class _Template:
         self._tokenizer = tokenizer
         self._codec = codec
         self._thinking = thinking
-        self._name = f"the chat template of {tokenizer.name_or_path or 'the model'}"
+        self.name = f"the chat template of {tokenizer.name_or_path or 'the model'}"
         if not tokenizer.chat_template:
             raise ModelError(
                 f"tokenizer of {tokenizer.name_or_path or 'the model'} has no chat template; "
                 "set `template: react`, or use the instruct variant of the model"
             )
+
+    def has_option(self) -> bool:
+        """Whether thinking changes what is rendered."""
+        on, off = (self._render(None, MARKS[:1], thinking=choice) for choice in (True, False))
+        return on != off
 
     def instructed(self, bare: Pieces) -> str | None:
         """The piece before the first user message with a system message, whose text is `SYSTEM`.
@@ -168,18 +189,20 @@ class _Template:
         kept &= five == "".join([*grown, head, MARKS[3], after, MARKS[4], prompt])
         if not kept:
             raise DriftError(
-                f"{self._name} changes earlier messages as a conversation grows, so the trained "
+                f"{self.name} changes earlier messages as a conversation grows, so the trained "
                 "tokens would differ from the sampled ones; set `template: react`"
             )
         closer = self._codec.special_at(after.lstrip())
         if closer is None:
             raise ModelError(
-                f"{self._name} does not end a reply with a special token; set `template: react`"
+                f"{self.name} does not end a reply with a special token; set `template: react`"
             )
         glue = after.lstrip().removeprefix(closer)
         return Pieces(before=before, prompt=prompt, closer=closer, glue=glue)
 
-    def _render(self, system: str | None, texts: Sequence[str]) -> str:
+    def _render(
+        self, system: str | None, texts: Sequence[str], thinking: bool | None = None
+    ) -> str:
         from jinja2 import TemplateError  # imported late: only chat models need it
 
         roles = ("user", "assistant")
@@ -190,13 +213,13 @@ class _Template:
                 messages,
                 tokenize=False,
                 add_generation_prompt=True,
-                enable_thinking=self._thinking,
+                enable_thinking=self._thinking if thinking is None else thinking,
                 date_string=DATE.strftime("%d %b %Y"),
                 strftime_now=DATE.strftime,
             )
         except (TemplateError, TypeError, ValueError) as error:
             raise ModelError(
-                f"{self._name} cannot be rendered: {error}; set `template: react`"
+                f"{self.name} cannot be rendered: {error}; set `template: react`"
             ) from error
         return str(rendered)
 
@@ -206,7 +229,7 @@ class _Template:
         for mark in marks:
             if rendered.count(mark) != 1 or mark not in rest:
                 raise DriftError(
-                    f"{self._name} does not render every message once and in order, so turns "
+                    f"{self.name} does not render every message once and in order, so turns "
                     "cannot be appended; set `template: react`"
                 )
             piece, _, rest = rest.partition(mark)

@@ -28,8 +28,10 @@ FAST_TOKENIZER_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Tokenizer classes that tokenizer.json describes completely."""
 
 
-def open_dialogue(folder: Path, template: Template, tiny: bool) -> Dialogue:
-    """The dialogue of the model in `folder`.
+def open_dialogue(
+    folder: Path, template: Template, tiny: bool, *, thinking: bool = False
+) -> Dialogue:
+    """The dialogue of the model in `folder`. `thinking` is `model.thinking`, for a chat template.
 
     Raises:
         ModelError, DriftError: as `open_tokenizer` and `dialogue_for` do.
@@ -38,17 +40,25 @@ def open_dialogue(folder: Path, template: Template, tiny: bool) -> Dialogue:
         ids = word_tokenizer.word_ids(folder)
         if ids is not None:
             return PlainDialogue(ids)
-    return dialogue_for(template, open_tokenizer(folder), tiny)
+    return dialogue_for(
+        template, open_tokenizer(folder), tiny, generation_ends(folder), thinking=thinking
+    )
 
 
 def dialogue_for(
-    template: Template, tokenizer: PreTrainedTokenizerBase, tiny: bool, ends: Sequence[int] = ()
+    template: Template,
+    tokenizer: PreTrainedTokenizerBase,
+    tiny: bool,
+    ends: Sequence[int] = (),
+    *,
+    thinking: bool = False,
 ) -> Dialogue:
     """The dialogue for a manifest's `model.template`. `auto` selects `plain` for a tiny model and
     for a checkpoint of one, and `chat` otherwise.
 
     Args:
         ends: end tokens named by the model's generation config; a chat reply also stops at them.
+        thinking: replies begin with thoughts, in a chat template that has this option.
 
     Raises:
         ModelError: the tokenizer cannot express the template.
@@ -59,7 +69,21 @@ def dialogue_for(
         return PlainDialogue(ids, tokenizer.name_or_path)
     if template == "react":
         return ReactDialogue(tokenizer)
-    return ChatDialogue(tokenizer, ends)
+    return ChatDialogue(tokenizer, ends, thinking)
+
+
+def generation_ends(folder: Path) -> tuple[int, ...]:
+    """The end tokens that the generation config of the model in `folder` names, if it has one.
+    Raises `ModelError` if it cannot be read."""
+    path = folder / "generation_config.json"
+    if not path.is_file():
+        return ()
+    try:
+        found = json.loads(path.read_text("utf-8")).get("eos_token_id")
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from error
+    ends = found if isinstance(found, list) else [found]
+    return tuple(end for end in ends if isinstance(end, int))
 
 
 def open_tokenizer(folder: Path) -> PreTrainedTokenizerBase:

@@ -60,6 +60,9 @@ class PlainDialogue:
     def text(self, reply: Sequence[int]) -> str:
         return " ".join(self._words.get(index, UNKNOWN) for index in reply if index != self._end)
 
+    def action(self, text: str) -> str:
+        return text
+
     def encode_action(self, action: str) -> list[int]:
         return list(self._encode(action))
 

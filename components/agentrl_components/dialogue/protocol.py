@@ -35,8 +35,11 @@ class Dialogue(Protocol):
         ...
 
     def text(self, reply: Sequence[int]) -> str:
-        """The reply as text without stop tokens, for display and for the environment. It is never
-        encoded again."""
+        """The reply as text without stop tokens, for display. It is never encoded again."""
+        ...
+
+    def action(self, text: str) -> str:
+        """The part of a reply's text that the environment gets: all of it, but for thoughts."""
         ...
 
     def encode_action(self, action: str) -> list[int]:

@@ -54,6 +54,9 @@ class ReactDialogue:
     def text(self, reply: Sequence[int]) -> str:
         return self._codec.decode([index for index in reply if index not in self.stop]).strip()
 
+    def action(self, text: str) -> str:
+        return text
+
     def encode_action(self, action: str) -> list[int]:
         return list(self._codec.encode(f" {self._codec.escaped(action)}"))
 

@@ -80,6 +80,7 @@ def model_metadata(spec: RunSpec) -> dict[str, Any]:
     return {
         "agentrl": {
             "template": "plain" if tiny else model.template,
+            "thinking": model.thinking,
             "actions": spec.rollout.actions,
             "context": model.context,
             "max_tokens_per_turn": spec.rollout.max_tokens_per_turn,

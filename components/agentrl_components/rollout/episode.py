@@ -131,7 +131,7 @@ async def _turns(
         )
         span = buffer.reply(reply)
         text = dialogue.text(reply.ids)
-        step = await session.step(text)
+        step = await session.step(dialogue.action(text))
         times = (started_s, played.seconds())
         if played.add(_turn(reply, span, text, seen, step, times), step):
             return

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
+from agentrl_components.compilers import compiler
 from agentrl_components.errors import ModelError
 from agentrl_components.model import architecture, lora
 from agentrl_components.model.causal_model import CausalModel
-from agentrl_components.model.compilation import compiler
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.load import TIED_HEAD, chosen_implementation
 from agentrl_components.model.value_model import Critic

@@ -10,6 +10,7 @@ from agentrl_components.spec.fields.compute import (
     SecretVariable,
     Toleration,
     Trainers,
+    Volume,
 )
 from agentrl_components.spec.fields.environments import Environment, Scaling
 from agentrl_components.spec.fields.evaluation import Evaluation
@@ -51,6 +52,7 @@ __all__ = [
     "Tracking",
     "Trainers",
     "Update",
+    "Volume",
     "WarmStart",
     "dump",
     "flatten",

@@ -44,7 +44,10 @@ class Player:
         vLLM has its own, started with `options` when it is first needed. `loop` defaults to one on
         the calling thread."""
         self._spec, self._folder, self._options = spec, folder, options
-        self.dialogue = open_dialogue(folder, spec.model.template, spec.model.source == "tiny")
+        model = spec.model
+        self.dialogue = open_dialogue(
+            folder, model.template, model.source == "tiny", thinking=model.thinking
+        )
         self._loop = loop or CallersLoop()
         with ExitStack() as opened:
             opened.callback(self._loop.close)

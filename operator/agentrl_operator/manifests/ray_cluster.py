@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentrl_components.spec import AgentRLRun
+from agentrl_components.spec import AgentRLRun, Compute
 from agentrl_components.spec.fields.compute import whole_cpus
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
@@ -54,6 +54,8 @@ PLAIN_ENV = (
     {"name": "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "value": "0"},
 )
 """Environment variables that every pod has. Those of the manifest take precedence."""
+ON_THE_NODE: Manifest = {"emptyDir": {}}
+"""Source of a volume on the disk of the pod's node."""
 COMMON = {"disable-usage-stats": "true", "dashboard-agent-listen-port": HEALTH_PORT, **PORTS}
 """Options of `ray start` on every node."""
 
@@ -106,9 +108,9 @@ def fingerprint(
 def _spec(
     resource: Resource, run: AgentRLRun, platform: Platform, nodes: Mapping[str, PodSetInfo]
 ) -> Manifest:
-    def template(group: str, requests: Mapping[str, str]) -> Manifest:
+    def template(group: str, requests: Mapping[str, str], files: Manifest) -> Manifest:
         info = nodes.get(ray_set(group), UNCONSTRAINED)
-        return _pod(resource, run, platform, group, requests, info)
+        return _pod(resource, run, platform, group, requests, files, info)
 
     head = {"num-cpus": "0", "num-gpus": "0", **COMMON}
     groups = [
@@ -118,14 +120,17 @@ def _spec(
             "minReplicas": one.pods,
             "maxReplicas": one.pods,
             "rayStartParams": _worker_params(one),
-            "template": template(one.name, one.requests),
+            "template": template(one.name, one.requests, _temporary_files(one)),
         }
         for one in worker_groups(run.spec.compute)
     ]
     return {
         "rayVersion": RAY_VERSION,
         "authOptions": {"mode": "token"},  # KubeRay creates the token, in a Secret of this name
-        "headGroupSpec": {"rayStartParams": head, "template": template(HEAD, HEAD_REQUESTS)},
+        "headGroupSpec": {
+            "rayStartParams": head,
+            "template": template(HEAD, HEAD_REQUESTS, ON_THE_NODE),
+        },
         "workerGroupSpecs": groups,
     }
 
@@ -140,14 +145,29 @@ def _worker_params(group: WorkerGroup) -> dict[str, str]:
     }
 
 
+def _temporary_files(group: WorkerGroup) -> Manifest:
+    """Source of the volume for a pod's temporary files: the node's disk, or a volume of its own
+    that Kubernetes creates and deletes with the pod."""
+    if group.storage_class is None or group.disk is None:
+        return ON_THE_NODE
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": group.storage_class,
+        "resources": {"requests": {"storage": group.disk}},
+    }
+    return {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
+
+
 def _pod(
     resource: Resource,
     run: AgentRLRun,
     platform: Platform,
     group: str,
     requests: Mapping[str, str],
+    files: Manifest,
     info: PodSetInfo,
 ) -> Manifest:
+    """A pod of `group`. `files`: the source of the volume for its temporary files."""
     compute = run.spec.compute
     queue = kueue_pods.pod_labels(compute, platform, resource.priority_class)
     own = [one.model_dump(exclude_none=True) for one in compute.tolerations]
@@ -174,7 +194,10 @@ def _pod(
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+        "volumeMounts": [
+            {"name": "tmp", "mountPath": "/tmp"},
+            *({"name": one.claim, "mountPath": one.path} for one in compute.volumes),
+        ],
     }
     labels = common_labels(resource) | NO_SIDECAR | {RAY_LABEL: group} | queue
     return {
@@ -191,11 +214,17 @@ def _pod(
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [container],
-            "volumes": [{"name": "tmp", "emptyDir": {}}],
+            "volumes": [{"name": "tmp", **files}, *_claims(compute)],
             "nodeSelector": kueue_pods.node_selector(compute.node_selector, info),
             "tolerations": kueue_pods.tolerations(own, info),
         },
     }
+
+
+def _claims(compute: Compute) -> Iterator[Manifest]:
+    """The volumes of the manifest's claims."""
+    for volume in compute.volumes:
+        yield {"name": volume.claim, "persistentVolumeClaim": {"claimName": volume.claim}}
 
 
 def _own_env(run: AgentRLRun) -> Iterator[Manifest]:

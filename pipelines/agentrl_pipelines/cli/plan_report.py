@@ -12,7 +12,7 @@ from rich.text import Text
 
 from agentrl_components.spec import AgentRLRun
 from agentrl_pipelines.cli.pod_report import pod_sums, pod_table, pods_as_json
-from agentrl_pipelines.platform.pod_sets import pod_sets
+from agentrl_pipelines.platform.pod_sets import pod_sets, ray_set
 from agentrl_pipelines.sizing.devices import GIB, in_gib
 from agentrl_pipelines.sizing.layout import MACHINE
 from agentrl_pipelines.sizing.plan import PhasePlan, Plan
@@ -39,7 +39,7 @@ def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
     _print(console, f"Environments: {plan.sessions:,} sessions open at the same time.")
     tokens = sum(phase.load.tokens for phase in plan.phases)
     _print(console, f"Tokens: at most {_count(tokens)} in all episodes of training.")
-    _print_pods(run, console)
+    _print_pods(run, plan, console)
     for warning in plan.warnings:
         _print(console, Text(f"warning: {warning}", "yellow"))
     for problem in plan.problems:
@@ -63,11 +63,12 @@ def _print_disk(plan: Plan, console: Console) -> None:
         )
 
 
-def _print_pods(run: AgentRLRun, console: Console) -> None:
+def _print_pods(run: AgentRLRun, plan: Plan, console: Console) -> None:
     """Print what the run requests on Kubernetes: pod by pod if it has a Ray cluster of its own."""
     pods = pod_sets(run)
     if run.spec.compute.ray == "cluster":
-        console.print(pod_table(pods))
+        disk = {ray_set(group): needed for group, needed in plan.pod_disk.items()}
+        console.print(pod_table(pods, disk))
         return
     cpus, memory, _ = pod_sums(pods)
     count = sum(one.count for one in pods)
@@ -131,6 +132,7 @@ def as_json(run: AgentRLRun, plan: Plan) -> dict[str, Any]:
         "storedBytes": plan.stored,
         "temporaryBytes": plan.temporary,
         "sessions": plan.sessions,
+        "podDiskBytes": dict(plan.pod_disk),
         "pods": pods_as_json(pod_sets(run)),
         "problems": [asdict(problem) for problem in plan.problems],
         "warnings": [asdict(warning) for warning in plan.warnings],

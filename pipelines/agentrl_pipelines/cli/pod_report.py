@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -14,17 +14,22 @@ from agentrl_pipelines.platform.pod_sets import PodSet
 from agentrl_pipelines.sizing.devices import GIB
 
 
-def pod_table(pods: Sequence[PodSet]) -> Table:
-    """A row for each group of equal pods with the requests of one, and a row with the sums."""
-    table = Table(title="Pods on Kubernetes", title_justify="left", box=box.SIMPLE_HEAD)
+def pod_table(pods: Sequence[PodSet], disk: Mapping[str, int]) -> Table:
+    """A row for each group of equal pods with the requests of one, and a row with the sums.
+
+    `disk`: bytes of temporary files of a pod, by the name of its group, for some of them."""
+    table = Table(title="Pods on Kubernetes, and what each takes", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("Pods")
-    for name in ("count", "CPU each", "GiB each", "GPUs each"):
+    for name in ("count", "CPU", "GiB", "GPUs", "GiB of disk"):
         table.add_column(name, justify="right")
     for one in pods:
-        table.add_row(one.name, f"{one.count:,}", *_cells(_amounts(one)))
+        files = _gib(disk[one.name]) if one.name in disk else ""
+        table.add_row(one.name, f"{one.count:,}", *_cells(_amounts(one)), files)
     table.add_section()
     count = sum(one.count for one in pods)
-    table.add_row("sum", f"{count:,}", *_cells(pod_sums(pods)), style="bold")
+    all_files = sum(one.count * disk.get(one.name, 0) for one in pods)
+    sums = (*_cells(pod_sums(pods)), _gib(all_files) if disk else "")
+    table.add_row("sum", f"{count:,}", *sums, style="bold")
     return table
 
 
@@ -49,4 +54,8 @@ def _amounts(pods: PodSet) -> tuple[float, float, float]:
 
 def _cells(amounts: tuple[float, float, float]) -> tuple[str, str, str]:
     cpus, memory, gpus = amounts
-    return f"{round(cpus, 3):g}", f"{memory / GIB:,.2f}", f"{gpus:g}" if gpus else ""
+    return f"{round(cpus, 3):g}", _gib(memory), f"{gpus:g}" if gpus else ""
+
+
+def _gib(amount: float) -> str:
+    return f"{amount / GIB:,.2f}"

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from agentrl_components.spec import AgentRLRun, Compute
+from agentrl_components.spec import AgentRLRun, Compute, Volume
 from agentrl_pipelines.labels import (
     GPU_RESOURCE,
     RAY_LABEL,
@@ -132,6 +132,8 @@ def pod_options(
     # its processes share, and Ray its objects. It counts as memory of the pod.
     shared = {"volumeName": "shared-memory", "mountPath": "/dev/shm", "medium": "Memory"}
     options["emptyDirMounts"].append(shared)
+    if compute.volumes:
+        options["pvcMount"] = [claim_mount(one) for one in compute.volumes]
     if drives_ray(run, stage):
         name = ray_cluster_name(run.metadata.name, uid)
         labels[RAY_LABEL] = "driver"
@@ -193,6 +195,15 @@ def secret_as_env(name: str, variables: dict[str, str]) -> Data:
         "secretName": name,
         "secretNameParameter": {"runtimeValue": {"constant": name}},
         "keyToEnv": [{"secretKey": key, "envVar": name} for key, name in variables.items()],
+    }
+
+
+def claim_mount(volume: Volume) -> Data:
+    """The `pvcMount` entry of a claim, whose name is written twice like that of a Secret."""
+    return {
+        "constant": volume.claim,
+        "pvcNameParameter": {"runtimeValue": {"constant": volume.claim}},
+        "mountPath": volume.path,
     }
 
 

@@ -31,6 +31,7 @@ class Acting:
     """How an agent acts; `reporting.description.model_metadata` without the environments."""
 
     template: Template = "auto"
+    thinking: bool = False
     admissible: bool = True
     """Choose among the actions that the environment lists."""
     context: int = 1024
@@ -43,6 +44,7 @@ class Acting:
         acting = metadata["agentrl"]
         return cls(
             template=acting["template"],
+            thinking=acting.get("thinking", False),  # not in models of earlier versions
             admissible=acting["actions"] == "admissible",
             context=acting["context"],
             max_tokens_per_turn=acting["max_tokens_per_turn"],
@@ -109,7 +111,9 @@ class TrainedAgent:
         """Raises `ModelError` if the model cannot be loaded."""
         self._acting = saved.acting
         decoder = open_decoder(saved.folder, torch.float32, torch.device("cpu"))
-        self._dialogue = open_dialogue(saved.folder, saved.acting.template, False)
+        self._dialogue = open_dialogue(
+            saved.folder, saved.acting.template, False, thinking=saved.acting.thinking
+        )
         self._engine = TorchEngine(decoder)
         self._runner = asyncio.Runner()
         self._session = 0
@@ -143,9 +147,9 @@ class TrainedAgent:
             admissible=admissible,
         )
         reply = self._runner.run(self._engine.generate(request))
-        text = self._dialogue.text(reply.ids)
-        self._proposed = text, reply.ids
-        return text
+        action = self._dialogue.action(self._dialogue.text(reply.ids))
+        self._proposed = action, reply.ids
+        return action
 
     def played(self, action: str, observation: Observation) -> None:
         if self._proposed is not None and self._proposed[0] == action:

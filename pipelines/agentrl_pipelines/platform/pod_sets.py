@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from agentrl_components.spec import AgentRLRun, Compute, Environment, Samplers, Trainers
 from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, multiplied, quantity_value
 from agentrl_envs import registry
-from agentrl_pipelines.labels import GPU_RESOURCE
+from agentrl_pipelines.labels import DISK_RESOURCE, GPU_RESOURCE
 from agentrl_pipelines.platform import resolve
 
 STAGES = {"colocated": ("train",), "disaggregated": ("rollout", "update")}
@@ -38,6 +38,8 @@ class WorkerGroup:
     name: str
     """Also the name of a resource of the pods' Ray nodes, of which each actor takes one."""
     spec: Trainers | Samplers
+    storage_class: str | None
+    """The StorageClass of a volume for the temporary files of each pod. None: the node's disk."""
 
     @property
     def pods(self) -> int:
@@ -46,18 +48,35 @@ class WorkerGroup:
 
     @property
     def requests(self) -> dict[str, str]:
-        """What a pod requests."""
+        """What a pod requests. A volume is no request: it is a claim of its own."""
         one = self.spec
         gpus = {GPU_RESOURCE: str(one.gpus * one.per_pod)} if one.gpus else {}
+        disk = {DISK_RESOURCE: self.disk} if self.disk and self.storage_class is None else {}
         each = {"cpu": one.cpu, "memory": one.memory}
-        return {name: multiplied(amount, one.per_pod) for name, amount in each.items()} | gpus
+        return (
+            {name: multiplied(amount, one.per_pod) for name, amount in each.items()} | gpus | disk
+        )
+
+    @property
+    def disk(self) -> str | None:
+        """Room for temporary files that a pod asks for. None: it asks for none."""
+        one = self.spec
+        return None if one.disk is None else multiplied(one.disk, one.per_pod)
 
 
 def worker_groups(compute: Compute) -> tuple[WorkerGroup, ...]:
     """The worker groups of a run's own Ray cluster."""
     return (
-        WorkerGroup(name=TRAINERS, spec=compute.trainers or Trainers()),
-        WorkerGroup(name=SAMPLERS, spec=compute.samplers or Samplers()),
+        WorkerGroup(
+            name=TRAINERS,
+            spec=compute.trainers or Trainers(),
+            storage_class=compute.storage_class,
+        ),
+        WorkerGroup(
+            name=SAMPLERS,
+            spec=compute.samplers or Samplers(),
+            storage_class=compute.storage_class,
+        ),
     )
 
 

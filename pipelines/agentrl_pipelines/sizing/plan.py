@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentrl_components.model.architecture import Architecture
@@ -13,6 +14,7 @@ from agentrl_pipelines.sizing.devices import Device
 from agentrl_pipelines.sizing.duration import Duration, Estimate, Throughput
 from agentrl_pipelines.sizing.layout import MACHINE, Layout, layout
 from agentrl_pipelines.sizing.model_size import ModelSize, model_size
+from agentrl_pipelines.sizing.pod_disk import disk_warnings, pod_disk
 from agentrl_pipelines.sizing.problems import problems
 from agentrl_pipelines.sizing.sampler_memory import SamplerMemory, sampler_memory
 from agentrl_pipelines.sizing.trainer_memory import TrainerMemory, trainer_memory
@@ -51,6 +53,8 @@ class Plan:
     """Bytes of temporary files (TMPDIR) on the machine of a run whose actors are all on it: a
     checkpoint is written there before it is stored, and fetched there. None: actors may be on other
     machines."""
+    pod_disk: Mapping[str, int]
+    """Bytes of temporary files of each pod of the run's own Ray cluster, by worker group."""
     problems: tuple[Mistake, ...]
     """Why the run cannot work on these devices. Empty: it fits."""
     warnings: tuple[Mistake, ...]
@@ -111,6 +115,7 @@ def make_plan(
         PhasePlan(load=load, duration=estimate.of(load), at_once=estimate.at_once(load))
         for load in loads
     ]
+    disk = pod_disk(spec, size)
     return Plan(
         size=size,
         layout=placed,
@@ -123,10 +128,12 @@ def make_plan(
         # The best one and the last one of each phase are kept besides the recent ones.
         kept=spec.update.keep_last + 1 + len(loads),
         temporary=checkpoint_bytes(spec, size) if spec.compute.ray in (None, "embedded") else None,
+        pod_disk=disk,
         problems=tuple(problems(spec, shape, device, placed, trainer, engine)),
         warnings=(
             *server_warnings(spec, max(phase.at_once for phase in phases)),
             *pod_warnings(spec),
+            *disk_warnings(spec, disk),
         ),
     )
 

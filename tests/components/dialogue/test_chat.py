@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from chat_texts import SPECIAL, TEXTS, conversation, rendered
 from transformers import PreTrainedTokenizerFast
 
 from agentrl_components.dialogue.chat import ChatDialogue
@@ -11,35 +12,11 @@ from agentrl_components.errors import DriftError, ModelError
 from agentrl_envs.env import opening_exchange
 
 Make = Callable[..., PreTrainedTokenizerFast]
-SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
 def tokens(tokenizer: PreTrainedTokenizerFast, ids: list[int]) -> list[str]:
     """The byte-level tokens, with line breaks decoded."""
     return [str(token).replace("Ċ", "\n") for token in tokenizer.convert_ids_to_tokens(ids)]
-
-
-def rendered(tokenizer: PreTrainedTokenizerFast, *texts: str, **options: object) -> list[int]:
-    """The chat template applied to instructions, then to alternating observations and replies."""
-    roles = ["system", *["user", "assistant"] * len(texts)]
-    messages = [{"role": r, "content": t} for r, t in zip(roles, texts, strict=False)]
-    ids: list[int] = tokenizer.apply_chat_template(
-        messages, add_generation_prompt=True, return_dict=False, **options
-    )
-    return ids
-
-
-def conversation(dialogue: ChatDialogue, *texts: str) -> list[int]:
-    """The same conversation, built by appending; each reply ends with the stop token."""
-    instructions, observation, *rest = texts
-    ids = dialogue.opening(instructions, observation)
-    for reply, next_observation in zip(rest[::2], rest[1::2], strict=True):
-        reply_ids = [*dialogue.encode_action(reply), dialogue.stop[0]]
-        ids += reply_ids + dialogue.following(reply_ids, next_observation)
-    return ids
-
-
-TEXTS = ("Find it.", "You are in a room.", "go north", "a key\n\nhere", "take key", "look")
 
 
 def test_qwen2_opening_has_the_system_message_and_ends_at_the_reply(qwen2) -> None:
@@ -97,24 +74,6 @@ def test_qwen3_appends_an_empty_think_block_after_each_observation(qwen3) -> Non
     ]
     assert tokens(qwen3, dialogue.following([*go, end], "look")) == after
     assert tokens(qwen3, dialogue.following(go, "look")) == ["<|im_end|>", *after]
-
-
-def test_qwen3_history_keeps_the_thought_that_its_template_would_strip(qwen3) -> None:
-    dialogue = ChatDialogue(qwen3, thinking=True)
-    thought = qwen3.encode("<think>\nkey\n</think>\n\ngo<|im_end|>")
-    ids = dialogue.opening("Find it.", "look")
-    ids += thought + dialogue.following(thought, "open")
-    text = "<think>\nkey\n</think>\n\ngo"
-    shortened = rendered(qwen3, "Find it.", "look", text, "open")
-    assert "key" not in qwen3.decode(shortened)
-    assert qwen3.decode(ids) == qwen3.decode(shortened).replace(
-        "assistant\ngo", f"assistant\n{text}"
-    )
-
-
-def test_qwen3_conversation_without_thoughts_is_what_its_template_renders(qwen3) -> None:
-    appended = conversation(ChatDialogue(qwen3, thinking=True), *TEXTS)
-    assert appended == rendered(qwen3, *TEXTS)
 
 
 def test_llama3_goes_on_after_a_reply_that_stopped_or_was_cut(llama3) -> None:

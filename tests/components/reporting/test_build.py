@@ -261,6 +261,7 @@ def test_the_description_has_goal_result_checkpoints_and_manifest(store):
 def test_the_models_metadata_has_what_is_needed_to_let_it_act():
     acting = model_metadata(RUN.spec)["agentrl"]
     assert (acting["template"], acting["max_turns"]) == ("plain", 8)
+    assert acting["thinking"] is False
     assert acting["environments"] == [{"name": "babyai", "builtin": "babyai", "options": {}}]
     assert json.loads(json.dumps(acting)) == acting
 

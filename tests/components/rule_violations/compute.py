@@ -49,25 +49,6 @@ VIOLATIONS: list[Violation] = [
         ["spec.compute.samplers.gpus"],
     ),
     (
-        "env_names_are_free",
-        (
-            "compute.env=[{name: A, value: b}, {name: A, value: c}, {name: HOME, value: /},"
-            " {name: KEY, value: k}]",
-            "compute.secretEnv=[{name: KEY, secret: hub, key: key}]",
-        ),
-        ["spec.compute.env[1].name", "spec.compute.env[2].name", "spec.compute.env[3].name"],
-    ),
-    (
-        "pods_are_full",
-        ("compute={ray: cluster, trainers: {count: 6, perPod: 4}}",),
-        ["spec.compute.trainers.perPod"],
-    ),
-    (
-        "pods_are_full",
-        ("compute={ray: cluster, samplers: {count: 2, perPod: 4}}",),
-        ["spec.compute.samplers.perPod"],
-    ),
-    (
         "tensor_parallel_divides_heads",
         (
             "compute={ray: embedded, samplers: {gpus: 2, tensorParallel: 2}}",

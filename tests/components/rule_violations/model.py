@@ -2,13 +2,15 @@
 
 from rule_violations.manifest import Violation
 
+CORRIDOR = "environments=[{name: walk, builtin: corridor}]"
+"""An environment for any model."""
+
 VIOLATIONS: list[Violation] = [
     (
-        "phases_fit_context",
-        ("model.context=512", "rollout.maxTokensPerTurn=64"),
-        ["spec.horizon.phases[1].maxTurns"],
+        "replies_fit_context",
+        ("model.context=512", "rollout.maxTokensPerTurn=512"),
+        ["spec.rollout.maxTokensPerTurn"],
     ),
-    ("evaluation_fits_context", ("evaluation.maxTurns=16",), ["spec.evaluation.maxTurns"]),
     ("tiny_heads_divide_hidden", ("model.tiny={heads: 5, kvHeads: 1}",), ["spec.model.tiny.heads"]),
     (
         "tiny_heads_divide_hidden",
@@ -21,6 +23,25 @@ VIOLATIONS: list[Violation] = [
         ["spec.model.tiny.heads"],
     ),
     ("tiny_has_no_chat_template", ("model.template=chat",), ["spec.model.template"]),
+    (
+        "thinking_needs_a_chat_template_and_free_replies",
+        ("model.thinking=true",),
+        ["spec.model.thinking"],
+    ),
+    (
+        "thinking_needs_a_chat_template_and_free_replies",
+        ("model={source: 'hf://org/qwen3', thinking: true, template: react}", CORRIDOR),
+        ["spec.model.thinking"],
+    ),
+    (
+        "thinking_needs_a_chat_template_and_free_replies",
+        (
+            "model={source: 'hf://org/qwen3', thinking: true}",
+            "rollout.actions=admissible",
+            CORRIDOR,
+        ),
+        ["spec.rollout.actions"],
+    ),
     ("revision_needs_hub", ("model.revision=main",), ["spec.model.revision"]),
     (
         "lora_dropout_needs_importance_sampling",

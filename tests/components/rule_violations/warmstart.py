@@ -23,9 +23,4 @@ VIOLATIONS: list[Violation] = [
         ("warmStart={algorithm: sft, trajectories: 'file:///a.jsonl', episodes: 5}",),
         ["spec.warmStart.episodes"],
     ),
-    (
-        "warm_start_fits_context",
-        ("warmStart={algorithm: filtered-imitation, maxTurns: 16}",),
-        ["spec.warmStart.maxTurns"],
-    ),
 ]

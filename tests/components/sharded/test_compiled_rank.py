@@ -7,8 +7,8 @@ import pytest
 import torch
 from learner_bench import EIGHT
 
+from agentrl_components.compilers import compiler
 from agentrl_components.errors import ModelError
-from agentrl_components.model.compilation import compiler
 from agentrl_components.model.load import open_decoder
 from agentrl_components.sharded.rounds import deal
 from agentrl_components.update.logprobs import score

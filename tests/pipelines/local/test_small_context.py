@@ -17,6 +17,7 @@ def test_episodes_that_fill_the_context_are_counted_and_warned_of(tmp_path):
     run = manifest(
         model={"context": 64},
         warmStart=None,
+        rollout={"maxTokensPerTurn": 9},  # longer than what is left of the context at the end
         horizon={"phases": [{"maxTurns": 15, "iterations": 2}]},
         evaluation={"tasks": 6, "every": 0},
     )

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import torch
 
+from agentrl_components.compilers import compiler
 from agentrl_components.engines.vllm_engine.adapters import room_for
 from agentrl_components.errors import EngineError, ModelError
-from agentrl_components.model.compilation import compiler
 
 CPU_BLOCK = 32
 """Tokens of a cache block on CPU. Only whole blocks are cached, and an episode's turns are shorter

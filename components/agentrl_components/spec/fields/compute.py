@@ -84,6 +84,19 @@ class SecretVariable(SpecModel):
     """Key in the Secret."""
 
 
+class Volume(SpecModel):
+    """A PersistentVolumeClaim in the run's namespace that pods mount, such as one with models."""
+
+    claim: Annotated[
+        str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)
+    ]
+    """Name of the claim. If pods on several nodes mount it, its access mode has to allow that."""
+    path: Annotated[
+        str, StringConstraints(pattern=r"^(/[-._a-zA-Z0-9]*[-_a-zA-Z0-9])+$", max_length=256)
+    ]
+    """Where pods mount it, as in `model.source: file:///models/qwen` for the path `/models`."""
+
+
 HOST = r"([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\])"
 PORT = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 """1 to 65535."""
@@ -110,6 +123,10 @@ class Trainers(SpecModel):
     memory: Quantity = "2Gi"
     """Memory that each rank reserves on Ray. With `ray: cluster`, request and limit of its pod for
     each rank."""
+    disk: Quantity | None = None
+    """Disk for temporary files of each rank, with `ray: cluster`: request and limit of its pod's
+    `ephemeral-storage`, or the size of a volume (`compute.storageClass`). `agentrl plan` says how
+    much is needed. None: no request, and what the node has."""
     per_pod: int = Field(default=1, ge=1, le=64)
     """Ranks in each pod, with `ray: cluster`. Must divide `count`. GPUs of one pod are connected by
     NVLink where the machine has it; between pods gradients go over the network."""
@@ -126,6 +143,8 @@ class Samplers(SpecModel):
     """CPU that a pod requests for each sampler, with `ray: cluster`."""
     memory: Quantity = "2Gi"
     """Memory request and limit of a pod for each sampler, with `ray: cluster`."""
+    disk: Quantity | None = None
+    """Disk for temporary files of each sampler, as `trainers.disk`."""
     per_pod: int = Field(default=1, ge=1, le=64)
     """Samplers in each pod, with `ray: cluster`. Must divide `count`."""
     tensor_parallel: int = Field(default=1, ge=1, le=64)
@@ -176,6 +195,12 @@ class Compute(SpecModel):
     """Node labels that the pods require."""
     tolerations: tuple[Toleration, ...] = Field(default=(), max_length=16)
     """Tolerations of the pods."""
+    volumes: tuple[Volume, ...] = Field(default=(), max_length=16)
+    """Claims that the pods of the stages and of the run's own Ray cluster mount."""
+    storage_class: ObjectName | None = None
+    """StorageClass of a volume for the temporary files (`/tmp`) of each pod of trainers and of
+    samplers, with `ray: cluster`. The volume has the size `disk`, and is deleted with its pod.
+    None: the disk of the node."""
     queue: ObjectName | None = None
     """Kueue LocalQueue that admits the run as a whole or each of its pods, as `kueue.admission` of
     the Helm chart says. None: no queue."""

@@ -67,11 +67,15 @@ class Model(SpecModel):
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Data type of weights and computation. Optimizer state is always float32."""
     context: int = Field(default=1024, ge=64, le=1048576)
-    """Maximum length of an episode in tokens: prompt, replies and observations. Must be above
-    maxTurns * rollout.maxTokensPerTurn of the longest phase."""
+    """Maximum length of an episode in tokens: prompt, replies and observations. An episode that
+    fills it ends there, which `train/out_of_tokens` counts."""
     template: Literal["auto", "plain", "react", "chat"] = "auto"
     """How a conversation is rendered to tokens. `plain`: texts between separator tokens (for tiny
     models). `react`: Observation and Action lines. `chat`: the tokenizer's chat template. `auto`:
     `plain` for `tiny`, else `chat`."""
+    thinking: bool = False
+    """Have the model think before it acts, by its chat template's `enable_thinking` (Qwen3).
+    Thoughts are tokens of a reply (`rollout.maxTokensPerTurn`), are trained, and stay in the
+    episode; the environment gets what follows them."""
     lora: Lora | None = None
     """LoRA settings. None: full fine-tuning."""

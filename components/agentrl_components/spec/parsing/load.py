@@ -43,6 +43,8 @@ PLACEHOLDERS: Document = {
     "secret": "placeholder",
     "value": "",
     "key": "placeholder",
+    "claim": "placeholder",
+    "path": "/placeholder",
     "horizon": {},
     "phases": [{}],
     "maxTurns": 1,

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
-
-RESERVED_VARIABLES = frozenset(
-    {"AGENTRL_ENV_TOKEN", "HOME", "RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
-)
 
 
 @rule(
@@ -164,26 +159,6 @@ def sampler_gpus_are_its_tensor_parallel_size(spec: RunSpec) -> Iterator[Mistake
 
 @rule(
     "compute",
-    cel="(!has(self.compute.trainers)"
-    " || self.compute.trainers.count % self.compute.trainers.perPod == 0)"
-    " && (!has(self.compute.samplers)"
-    " || self.compute.samplers.count % self.compute.samplers.perPod == 0)",
-)
-def pods_are_full(spec: RunSpec) -> Iterator[Mistake]:
-    """compute.trainers.perPod must divide trainers.count, and samplers.perPod samplers.count."""
-    groups = {TRAINERS: spec.compute.trainers, SAMPLERS: spec.compute.samplers}
-    for name, group in groups.items():
-        if group and group.count % group.per_pod:
-            sizes = [str(n) for n in range(1, min(group.count, 64) + 1) if group.count % n == 0]
-            yield Mistake(
-                field=f"spec.compute.{name}.perPod",
-                reason=f"{group.per_pod} does not divide {name}.count, {group.count}",
-                fix=f"set it to one of {', '.join(sizes)}, or change count",
-            )
-
-
-@rule(
-    "compute",
     "model.source",
     "model.tiny.heads",
     cel="!has(self.compute.samplers) || self.model.source != 'tiny'"
@@ -222,34 +197,6 @@ def nccl_hand_over_needs_gpus_and_vllm(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
-@rule(
-    "compute",
-    cel=f"self.compute.env.all(v, !(v.name in {sorted(RESERVED_VARIABLES)})"
-    " && self.compute.env.exists_one(same, same.name == v.name)"
-    " && !self.compute.secretEnv.exists(secret, secret.name == v.name))",
-)
-def env_names_are_free(spec: RunSpec) -> Iterator[Mistake]:
-    """Names in compute.env must be unique, not in compute.secretEnv, and not reserved:
-    AGENTRL_ENV_TOKEN, HOME, RAY_ADDRESS, RAY_AUTH_MODE and RAY_AUTH_TOKEN are set by the
-    operator."""
-    names = [variable.name for variable in spec.compute.env]
-    secret = {variable.name for variable in spec.compute.secret_env}
-    for position, name in enumerate(names):
-        if name in RESERVED_VARIABLES:
-            reason = f"{name} is set by the operator"
-        elif name in names[:position]:
-            reason = f"{name} is a duplicate"
-        elif name in secret:
-            reason = f"{name} is in compute.secretEnv too"
-        else:
-            continue
-        yield Mistake(
-            field=f"spec.compute.env[{position}].name",
-            reason=reason,
-            fix="choose another name, or leave it out",
-        )
-
-
 RULES: tuple[Rule, ...] = (
     trainers_and_samplers_need_ray,
     compile_needs_ray,
@@ -260,8 +207,6 @@ RULES: tuple[Rule, ...] = (
     interrupt_needs_streaming,
     tensor_parallel_needs_vllm,
     sampler_gpus_are_its_tensor_parallel_size,
-    pods_are_full,
     tensor_parallel_divides_heads,
     nccl_hand_over_needs_gpus_and_vllm,
-    env_names_are_free,
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from agentrl_components.compilers import compiler_names
 from agentrl_components.spec.fields.compute import Samplers, Trainers
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
@@ -60,7 +60,10 @@ def local_warnings(
 
 
 def _missing_files(spec: RunSpec) -> Iterator[Mistake]:
-    """Files and folders of the manifest that do not exist."""
+    """Files and folders of the manifest that do not exist. Those below the path of a claim are in
+    pods only, if the run is for a cluster."""
+    own_cluster = spec.compute.ray == "cluster"
+    claims = [Path(volume.path) for volume in spec.compute.volumes if own_cluster]
     trajectories = spec.warm_start.trajectories if spec.warm_start else None
     for field, address in (
         ("spec.model.source", spec.model.source),
@@ -68,7 +71,7 @@ def _missing_files(spec: RunSpec) -> Iterator[Mistake]:
     ):
         if address and address.startswith("file://"):
             path = Path(unquote(urlsplit(address).path))
-            if not path.exists():
+            if not path.exists() and not any(map(path.is_relative_to, claims)):
                 yield Mistake(field=field, reason=f"{path} does not exist", fix="check the path")
 
 
@@ -160,14 +163,6 @@ def _missing_compiler(
             reason=f"needs a compiler when it runs, and none is on PATH ({' or '.join(names)})",
             fix="apt-get install g++ python3-dev",
         )
-
-
-def compiler_names(*, gpu: bool) -> list[str]:
-    """Commands of which one has to be on PATH, the preferred first: of a C compiler, which Triton
-    calls for GPUs, or of the C++ compiler that torch calls for CPUs."""
-    if gpu:
-        return [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
-    return [os.environ.get("CXX", "g++")]
 
 
 def _too_many_devices(spec: RunSpec, found: int) -> Iterator[Mistake]:

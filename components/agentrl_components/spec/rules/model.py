@@ -8,44 +8,21 @@ from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 
 
-def _too_long(spec: RunSpec, field: str, max_turns: int) -> Iterator[Mistake]:
-    tokens = max_turns * spec.rollout.max_tokens_per_turn
-    if tokens >= spec.model.context:
+@rule(
+    "rollout.maxTokensPerTurn",
+    "model.context",
+    cel="self.rollout.maxTokensPerTurn < self.model.context",
+)
+def replies_fit_context(spec: RunSpec) -> Iterator[Mistake]:
+    """rollout.maxTokensPerTurn must be less than model.context."""
+    tokens, context = spec.rollout.max_tokens_per_turn, spec.model.context
+    if tokens >= context:
         yield Mistake(
-            field=field,
-            reason=f"{max_turns} turns of {spec.rollout.max_tokens_per_turn} tokens are {tokens} "
-            f"tokens without observations, which exceeds model.context, {spec.model.context}",
-            fix=f"set spec.model.context above {tokens}, with room for observations, or lower "
-            "maxTurns or spec.rollout.maxTokensPerTurn",
+            field="spec.rollout.maxTokensPerTurn",
+            reason=f"{tokens:,} is not less than model.context, {context:,}, which also holds the "
+            "prompt and the observations",
+            fix="lower it, or raise spec.model.context",
         )
-
-
-@rule(
-    "horizon.phases.*.maxTurns",
-    "rollout.maxTokensPerTurn",
-    "model.context",
-    cel="self.horizon.phases.map(p, p.maxTurns).max() * self.rollout.maxTokensPerTurn"
-    " < self.model.context",
-)
-def phases_fit_context(spec: RunSpec) -> Iterator[Mistake]:
-    """maxTurns * rollout.maxTokensPerTurn of the longest phase must be less than model.context."""
-    longest = max(range(len(spec.horizon.phases)), key=lambda i: spec.horizon.phases[i].max_turns)
-    yield from _too_long(
-        spec, f"spec.horizon.phases[{longest}].maxTurns", spec.horizon.phases[longest].max_turns
-    )
-
-
-@rule(
-    "evaluation.maxTurns",
-    "rollout.maxTokensPerTurn",
-    "model.context",
-    cel="!has(self.evaluation.maxTurns) ||"
-    " self.evaluation.maxTurns * self.rollout.maxTokensPerTurn < self.model.context",
-)
-def evaluation_fits_context(spec: RunSpec) -> Iterator[Mistake]:
-    """evaluation.maxTurns * rollout.maxTokensPerTurn must be less than model.context."""
-    if spec.evaluation.max_turns is not None:
-        yield from _too_long(spec, "spec.evaluation.maxTurns", spec.evaluation.max_turns)
 
 
 @rule(
@@ -90,6 +67,33 @@ def tiny_has_no_chat_template(spec: RunSpec) -> Iterator[Mistake]:
             field="spec.model.template",
             reason="the tokenizer of a tiny model has no chat template",
             fix="leave it out, or set plain or react",
+        )
+
+
+@rule(
+    "model.source",
+    "model.template",
+    "model.thinking",
+    "rollout.actions",
+    cel="!self.model.thinking || (self.model.source != 'tiny'"
+    " && self.model.template in ['auto', 'chat'] && self.rollout.actions == 'free')",
+)
+def thinking_needs_a_chat_template_and_free_replies(spec: RunSpec) -> Iterator[Mistake]:
+    """model.thinking requires a model with a chat template, and rollout.actions free."""
+    model = spec.model
+    if not model.thinking:
+        return
+    if model.source == "tiny" or model.template not in ("auto", "chat"):
+        yield Mistake(
+            field="spec.model.thinking",
+            reason="is true, but without a chat template a model is not asked to think",
+            fix="set it to false, or use a model with a chat template and leave model.template out",
+        )
+    elif spec.rollout.actions != "free":
+        yield Mistake(
+            field="spec.rollout.actions",
+            reason=f"is {spec.rollout.actions}, by which a reply is an action without thoughts",
+            fix="set it to free, or model.thinking to false",
         )
 
 
@@ -144,10 +148,10 @@ def lora_targets_are_unique(spec: RunSpec) -> Iterator[Mistake]:
 
 
 RULES: tuple[Rule, ...] = (
-    phases_fit_context,
-    evaluation_fits_context,
+    replies_fit_context,
     tiny_heads_divide_hidden,
     tiny_has_no_chat_template,
+    thinking_needs_a_chat_template_and_free_replies,
     revision_needs_hub,
     lora_dropout_needs_importance_sampling,
     lora_targets_are_unique,

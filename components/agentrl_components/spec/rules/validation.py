@@ -17,6 +17,7 @@ from agentrl_components.spec.rules import (
     evaluation,
     horizon,
     model,
+    pods,
     storage,
     warmstart,
 )
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     *warmstart.RULES,
     *storage.RULES,
     *compute.RULES,
+    *pods.RULES,
 )
 """All rules, in the order in which their mistakes are reported."""
 

@@ -67,31 +67,7 @@ def warm_start_fields_match_algorithm(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
-@rule(
-    "warmStart",
-    "rollout.maxTokensPerTurn",
-    "model.context",
-    cel="!has(self.warmStart) || self.warmStart.algorithm != 'filtered-imitation'"
-    " || self.warmStart.maxTurns * self.rollout.maxTokensPerTurn < self.model.context",
-)
-def warm_start_fits_context(spec: RunSpec) -> Iterator[Mistake]:
-    """For filtered-imitation, warmStart.maxTurns * rollout.maxTokensPerTurn must be less than
-    model.context."""
-    warm = spec.warm_start
-    if warm is None or warm.algorithm != "filtered-imitation":
-        return
-    tokens = warm.max_turns * spec.rollout.max_tokens_per_turn
-    if tokens >= spec.model.context:
-        yield Mistake(
-            field="spec.warmStart.maxTurns",
-            reason=f"{warm.max_turns} turns of {spec.rollout.max_tokens_per_turn} tokens exceed "
-            f"model.context, {spec.model.context}",
-            fix=f"set spec.model.context above {tokens}, or lower maxTurns",
-        )
-
-
 RULES: tuple[Rule, ...] = (
     trajectories_match_algorithm,
     warm_start_fields_match_algorithm,
-    warm_start_fits_context,
 )

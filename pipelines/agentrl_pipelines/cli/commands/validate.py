@@ -20,10 +20,12 @@ def validate(file: str, overrides: tuple[str, ...]) -> None:
     """Check the manifest FILE without starting anything.
 
     Prints a summary of the run, or one line per error: field, reason, fix. Exit code 2 if there are
-    errors. Warns about files, packages and devices that a local run would miss."""
+    errors. Warns about turn limits that long replies do not reach, and about files, packages and
+    devices that a local run would miss."""
     from agentrl_components.errors import SpecError
     from agentrl_components.spec import load
     from agentrl_components.spec.rules.local import local_warnings
+    from agentrl_components.spec.rules.warnings import manifest_warnings
 
     try:
         run = load(file, overrides)
@@ -33,6 +35,8 @@ def validate(file: str, overrides: tuple[str, ...]) -> None:
         sys.exit(2)
     click.echo(f"{file}: valid")
     click.echo(summary(run))
+    for warning in manifest_warnings(run.spec):
+        click.echo(f"warning: {warning}", err=True)
     for warning in local_warnings(run.spec):
         click.echo(f"on this machine: {warning}", err=True)
 

@@ -112,7 +112,7 @@ def _edited(path: str, schema: dict[str, Any]) -> Iterator[RunSpec]:
             yield after
 
 
-MORE_VALUES = [2, False, {"a": "b"}, [{"maxTurns": 1, "iterations": 1}], "1Gi", "embedded"]
+MORE_VALUES = [2, False, {"a": "b"}, [{"maxTurns": 1, "iterations": 1}], "1Gi", "embedded", "/data"]
 """Values for fields that accept none of `candidate_values`."""
 
 

@@ -46,6 +46,16 @@ def test_missing_files_are_reported(tmp_path):
     )
 
 
+def test_files_on_a_claim_are_in_pods_only(tmp_path):
+    there = {"source": "file:///models/qwen"}
+    claims = {"volumes": [{"claim": "models", "path": "/models"}]}
+    assert warnings(tmp_path, model=there, compute=claims | {"ray": "cluster"}) == []
+    missing = "spec.model.source: /models/qwen does not exist; check the path"
+    assert missing in warnings(tmp_path, model=there, compute=claims)
+    beside = {"volumes": [{"claim": "models", "path": "/mod"}], "ray": "cluster"}
+    assert missing in warnings(tmp_path, model=there, compute=beside)
+
+
 def test_a_missing_gpu_is_reported(tmp_path):
     cuda = {"device": "cuda"}
     assert warnings(tmp_path, compute=cuda) == [

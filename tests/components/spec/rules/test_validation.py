@@ -11,6 +11,7 @@ from rule_violations import (
     evaluation,
     horizon,
     model,
+    pods,
     storage,
     warmstart,
 )
@@ -28,6 +29,7 @@ VIOLATIONS = [
     *warmstart.VIOLATIONS,
     *storage.VIOLATIONS,
     *compute.VIOLATIONS,
+    *pods.VIOLATIONS,
 ]
 
 

@@ -127,6 +127,56 @@ def test_nodes_have_the_resources_that_their_actors_reserve(compute):
         assert group["replicas"] * fits == counts.count
 
 
+DISKS = {
+    "trainers": COMPUTE["trainers"] | {"perPod": 4, "disk": "26.5Gi"},
+    "samplers": COMPUTE["samplers"] | {"disk": "20Gi"},
+}
+
+
+def test_pods_request_disk_for_all_of_their_actors_and_are_limited_to_it():
+    cluster = made(**DISKS)
+    pod = groups(cluster)["trainers"]["template"]["spec"]
+    resources = pod["containers"][0]["resources"]
+    assert resources["requests"]["ephemeral-storage"] == "106.0Gi"
+    assert resources["limits"]["ephemeral-storage"] == "106.0Gi"
+    assert pod["volumes"] == [{"name": "tmp", "emptyDir": {}}]
+    head = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    assert head["resources"]["requests"] == {"cpu": "500m", "memory": "2Gi"}
+    one = read(**DISKS)
+    counted = workload.manifest(one, one.run)["spec"]["podSets"][2]["template"]["spec"]
+    assert counted["containers"][0]["resources"]["requests"]["ephemeral-storage"] == "106.0Gi"
+
+
+def test_temporary_files_are_on_a_volume_of_the_storage_class_that_goes_with_the_pod():
+    cluster = made(**DISKS, storageClass="fast")
+    pod = groups(cluster)["trainers"]["template"]["spec"]
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "106.0Gi"}},
+    }
+    (files,) = pod["volumes"]
+    assert files == {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
+    assert "ephemeral-storage" not in pod["containers"][0]["resources"]["requests"]
+    assert pod["securityContext"]["fsGroup"]  # by which the user of the pod may write to it
+    head = cluster["spec"]["headGroupSpec"]["template"]["spec"]
+    assert head["volumes"] == [{"name": "tmp", "emptyDir": {}}]
+
+
+def test_stages_and_pods_of_ray_mount_the_claims_of_the_manifest():
+    volumes = [{"claim": "models", "path": "/models"}, {"claim": "worlds", "path": "/mnt/worlds"}]
+    pod = groups(made(volumes=volumes))["samplers"]["template"]["spec"]
+    assert pod["volumes"][1:] == [
+        {"name": "models", "persistentVolumeClaim": {"claimName": "models"}},
+        {"name": "worlds", "persistentVolumeClaim": {"claimName": "worlds"}},
+    ]
+    assert pod["containers"][0]["volumeMounts"] == [
+        {"name": "tmp", "mountPath": "/tmp"},
+        {"name": "models", "mountPath": "/models"},
+        {"name": "worlds", "mountPath": "/mnt/worlds"},
+    ]
+
+
 def test_all_pods_use_the_image_and_the_secrets_of_the_stages():
     for container in containers(made()):
         assert container["image"] == COMPUTE["image"]

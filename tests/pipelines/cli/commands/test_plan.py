@@ -109,10 +109,11 @@ def test_pods_of_a_ray_cluster_are_a_table_with_their_sums(tmp_path):
     tiny = ["--set", "model.source=tiny", "--set", "model.context=2048", "--device", "l40s"]
     done = _plan(tmp_path, *tiny, "--set", on_ray)
     rows = [line.split() for line in done.stdout.partition("Pods on Kubernetes")[2].splitlines()]
-    assert ["ray-trainers", "2", "1", "6.00", "2"] in rows
-    assert ["ray-samplers", "1", "1", "2.00"] in rows
+    # The disk of a pod is 2 GiB and the few MiB of the model.
+    assert ["ray-trainers", "2", "1", "6.00", "2", "2.00"] in rows
+    assert ["ray-samplers", "1", "1", "2.00", "2.00"] in rows
     # Stage 1 CPU and 2 GiB, head 0.5 and 2, server 0.25 and 0.25.
-    assert ["sum", "6", "4.75", "18.25", "4"] in rows
+    assert ["sum", "6", "4.75", "18.25", "4", "6.01"] in rows
     pods = json.loads(_plan(tmp_path, *tiny, "--set", on_ray, "-o", "json").stdout)["pods"]
     assert pods[2] == {
         "name": "ray-trainers",

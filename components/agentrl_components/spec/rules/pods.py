@@ -1,0 +1,149 @@
+"""Rules about the pods of a run: how many actors each has, its disk, volumes and variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS
+from agentrl_components.spec.fields.run import RunSpec
+from agentrl_components.spec.rules.rule import Mistake, Rule, rule
+
+RESERVED_VARIABLES = frozenset(
+    {"AGENTRL_ENV_TOKEN", "HOME", "RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
+)
+MOUNTED = ("/tmp", "/dev/shm")
+"""Where pods of the stages and of Ray have volumes already."""
+TAKEN_NAMES = ("scratch", "shared-mem", "shared-memory", "tmp")
+"""Names of these volumes. A claim's volume has the name of the claim."""
+
+
+@rule(
+    "compute",
+    cel="(!has(self.compute.trainers)"
+    " || self.compute.trainers.count % self.compute.trainers.perPod == 0)"
+    " && (!has(self.compute.samplers)"
+    " || self.compute.samplers.count % self.compute.samplers.perPod == 0)",
+)
+def pods_are_full(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.trainers.perPod must divide trainers.count, and samplers.perPod samplers.count."""
+    groups = {TRAINERS: spec.compute.trainers, SAMPLERS: spec.compute.samplers}
+    for name, group in groups.items():
+        if group and group.count % group.per_pod:
+            sizes = [str(n) for n in range(1, min(group.count, 64) + 1) if group.count % n == 0]
+            yield Mistake(
+                field=f"spec.compute.{name}.perPod",
+                reason=f"{group.per_pod} does not divide {name}.count, {group.count}",
+                fix=f"set it to one of {', '.join(sizes)}, or change count",
+            )
+
+
+def _needs_own_cluster(group: str) -> str:
+    return (
+        f"(!has(self.compute.{group}) || !has(self.compute.{group}.disk)"
+        " || (has(self.compute.ray) && self.compute.ray == 'cluster'))"
+    )
+
+
+@rule("compute", cel=f"{_needs_own_cluster(TRAINERS)} && {_needs_own_cluster(SAMPLERS)}")
+def disk_is_for_pods_of_ray(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.trainers.disk and compute.samplers.disk require compute.ray cluster."""
+    groups = {TRAINERS: spec.compute.trainers, SAMPLERS: spec.compute.samplers}
+    for name, group in groups.items():
+        if group and group.disk is not None and spec.compute.ray != "cluster":
+            yield Mistake(
+                field=f"spec.compute.{name}.disk",
+                reason="has no effect without spec.compute.ray cluster",
+                fix="leave it out, or set spec.compute.ray to cluster",
+            )
+
+
+@rule(
+    "compute",
+    cel="!has(self.compute.storageClass) || (has(self.compute.trainers)"
+    " && has(self.compute.trainers.disk) && has(self.compute.samplers)"
+    " && has(self.compute.samplers.disk))",
+)
+def volumes_have_a_size(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.storageClass requires compute.trainers.disk and compute.samplers.disk."""
+    groups = {TRAINERS: spec.compute.trainers, SAMPLERS: spec.compute.samplers}
+    for name, group in groups.items():
+        if spec.compute.storage_class is not None and (group is None or group.disk is None):
+            yield Mistake(
+                field=f"spec.compute.{name}.disk",
+                reason="is missing, and is the size of the volumes of spec.compute.storageClass",
+                fix="set it, such as to 50Gi, or leave storageClass out",
+            )
+
+
+@rule(
+    "compute",
+    cel="self.compute.volumes.all(v,"
+    f" !(v.claim in {list(TAKEN_NAMES)})"
+    " && self.compute.volumes.exists_one(same, same.claim == v.claim)"
+    " && self.compute.volumes.exists_one(same, same.path == v.path)"
+    f" && !{list(MOUNTED)}.exists(m, v.path == m || v.path.startsWith(m + '/')"
+    " || m.startsWith(v.path + '/')))",
+)
+def volumes_do_not_collide(spec: RunSpec) -> Iterator[Mistake]:
+    """Claims and paths in compute.volumes must be unique. Paths must not be /tmp or /dev/shm,
+    below or above them, and claims must not be named scratch, shared-mem, shared-memory or tmp,
+    as volumes of the pods are."""
+    seen: set[str] = set()
+    for position, volume in enumerate(spec.compute.volumes):
+        where = f"spec.compute.volumes[{position}]"
+        if volume.claim in TAKEN_NAMES or volume.claim in seen:
+            taken = "the name of another volume of the pods"
+            yield Mistake(
+                field=f"{where}.claim",
+                reason=f"{volume.claim} is {'a duplicate' if volume.claim in seen else taken}",
+                fix="leave it out, or use another claim",
+            )
+        if volume.path in seen or any(_overlap(volume.path, other) for other in MOUNTED):
+            yield Mistake(
+                field=f"{where}.path",
+                reason=f"{volume.path} is where pods have another volume",
+                fix="choose another path, such as /models",
+            )
+        seen |= {volume.claim, volume.path}
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether a path is the other one, or below or above it."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
+@rule(
+    "compute",
+    cel=f"self.compute.env.all(v, !(v.name in {sorted(RESERVED_VARIABLES)})"
+    " && self.compute.env.exists_one(same, same.name == v.name)"
+    " && !self.compute.secretEnv.exists(secret, secret.name == v.name))",
+)
+def env_names_are_free(spec: RunSpec) -> Iterator[Mistake]:
+    """Names in compute.env must be unique, not in compute.secretEnv, and not reserved:
+    AGENTRL_ENV_TOKEN, HOME, RAY_ADDRESS, RAY_AUTH_MODE and RAY_AUTH_TOKEN are set by the
+    operator."""
+    names = [variable.name for variable in spec.compute.env]
+    secret = {variable.name for variable in spec.compute.secret_env}
+    for position, name in enumerate(names):
+        if name in RESERVED_VARIABLES:
+            reason = f"{name} is set by the operator"
+        elif name in names[:position]:
+            reason = f"{name} is a duplicate"
+        elif name in secret:
+            reason = f"{name} is in compute.secretEnv too"
+        else:
+            continue
+        yield Mistake(
+            field=f"spec.compute.env[{position}].name",
+            reason=reason,
+            fix="choose another name, or leave it out",
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    pods_are_full,
+    disk_is_for_pods_of_ray,
+    volumes_have_a_size,
+    volumes_do_not_collide,
+    env_names_are_free,
+)

@@ -1,0 +1,56 @@
+"""Disk that the pods of a run's own Ray cluster take for temporary files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from agentrl_components.sharded.pass_memory import WIDTHS
+from agentrl_components.spec import RunSpec, Trainers
+from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, quantity_value
+from agentrl_components.spec.rules.rule import Mistake
+from agentrl_pipelines.platform.pod_sets import worker_groups
+from agentrl_pipelines.sizing.devices import GIB, in_gib
+from agentrl_pipelines.sizing.model_size import ModelSize
+
+RESERVE = 2 << 30
+"""Bytes for logs of Ray, compiled kernels and what vLLM keeps: an assumption, not measured."""
+
+
+def pod_disk(spec: RunSpec, size: ModelSize) -> Mapping[str, int]:
+    """Bytes of temporary files of each pod, by worker group. Empty without `ray: cluster`.
+
+    Actors of a pod share the model's files, unless these are on a claim. A trainer writes its part
+    of a checkpoint before it is stored, and fetches as much when the run is resumed with as many
+    trainers. With another number a pod fetches the parts of all."""
+    if spec.compute.ray != "cluster":
+        return {}
+    copied = not spec.model.source.startswith("file://")
+    model = WIDTHS[spec.model.dtype] * (size.total - _adapters(spec, size)) if copied else 0
+    trainers = spec.compute.trainers or Trainers()
+    share = _state(spec, size) * trainers.per_pod // trainers.count
+    return {TRAINERS: model + share + RESERVE, SAMPLERS: model + RESERVE}
+
+
+def disk_warnings(spec: RunSpec, needed: Mapping[str, int]) -> Iterator[Mistake]:
+    """Groups whose pods ask for less disk than they need. The kubelet ends a pod that exceeds its
+    limit, and a volume is full then."""
+    for group in worker_groups(spec.compute):
+        bytes_ = needed.get(group.name, 0)
+        if group.disk is not None and quantity_value(group.disk) < bytes_:
+            each = -(-bytes_ // (group.spec.per_pod * GIB))
+            yield Mistake(
+                field=f"spec.compute.{group.name}.disk",
+                reason=f"is {group.spec.disk}, and a pod has {group.disk}; its temporary files "
+                f"take {in_gib(bytes_)}",
+                fix=f"set it to {each}Gi",
+            )
+
+
+def _adapters(spec: RunSpec, size: ModelSize) -> int:
+    return 0 if spec.model.lora is None else size.trainable
+
+
+def _state(spec: RunSpec, size: ModelSize) -> int:
+    """Bytes of all trainers' parts of a checkpoint: weights and two moments in float32."""
+    critic = size.total if spec.algorithm.traits.needs_critic else 0
+    return 12 * (size.trainable + critic)

@@ -1,0 +1,126 @@
+"""Replies with thoughts before the action."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from chat_texts import SPECIAL, TEXTS, conversation, rendered
+from scripted_engine import ScriptedEngine
+from transformers import PreTrainedTokenizerFast
+
+from agentrl_components.dialogue.chat import ChatDialogue
+from agentrl_components.dialogue.open import generation_ends, open_dialogue
+from agentrl_components.errors import ModelError
+from agentrl_components.rollout.episode import Job, Rules, play
+from agentrl_envs.env import Observation, Step, Task
+
+Make = Callable[..., PreTrainedTokenizerFast]
+THINKS = (
+    "{%- for m in messages -%}"
+    "{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' -}}"
+    "{%- endfor -%}"
+    "{{- '<|im_start|>assistant\n<think>\n' if add_generation_prompt -}}"
+)
+"""A template that has no option and always asks for thoughts, as of Qwen3-Thinking."""
+
+
+def test_qwen3_history_keeps_the_thought_that_its_template_would_strip(qwen3) -> None:
+    dialogue = ChatDialogue(qwen3, thinking=True)
+    thought = qwen3.encode("<think>\nkey\n</think>\n\ngo<|im_end|>")
+    ids = dialogue.opening("Find it.", "look")
+    ids += thought + dialogue.following(thought, "open")
+    text = "<think>\nkey\n</think>\n\ngo"
+    shortened = rendered(qwen3, "Find it.", "look", text, "open")
+    assert "key" not in qwen3.decode(shortened)
+    assert qwen3.decode(ids) == qwen3.decode(shortened).replace(
+        "assistant\ngo", f"assistant\n{text}"
+    )
+
+
+def test_qwen3_conversation_without_thoughts_is_what_its_template_renders(qwen3) -> None:
+    appended = conversation(ChatDialogue(qwen3, thinking=True), *TEXTS)
+    assert appended == rendered(qwen3, *TEXTS)
+
+
+def test_an_environment_gets_what_follows_the_thoughts(qwen3) -> None:
+    dialogue = ChatDialogue(qwen3, thinking=True)
+    assert dialogue.action("<think>\nthe key\n</think>\n\ntake key") == "take key"
+    assert dialogue.action("<think>a</think> b <think>c</think>\ngo") == "go"
+    assert dialogue.action("<think>\nthe key, or the") == ""
+    assert dialogue.action("take key") == "take key"
+
+
+def test_a_template_that_always_asks_for_thoughts_has_none_without_their_end(make: Make) -> None:
+    for thinking in (False, True):
+        dialogue = ChatDialogue(make(SPECIAL, THINKS, "<|im_end|>"), thinking=thinking)
+        assert dialogue.action("the key\n</think>\n\ntake key") == "take key"
+        assert dialogue.action("the key, or the") == ""
+
+
+def test_a_template_without_thoughts_is_refused_when_thoughts_are_asked_for(qwen2) -> None:
+    with pytest.raises(ModelError, match=r"org/small has no option to think .* `model.thinking: f"):
+        ChatDialogue(qwen2, thinking=True)
+
+
+class Heard:
+    """A session that notes what it is told, and ends after one step."""
+
+    def __init__(self) -> None:
+        self.actions: list[str] = []
+
+    async def reset(self, task: Task) -> Observation:
+        del task
+        return Observation(text="look")
+
+    async def step(self, action: str) -> Step:
+        self.actions.append(action)
+        return Step(
+            observation=Observation(text="done"),
+            reward=1.0,
+            terminated=True,
+            truncated=False,
+            wellformed=True,
+            success=True,
+            raw_score=1.0,
+        )
+
+    async def close(self) -> None:
+        return
+
+
+async def test_an_episode_keeps_the_thoughts_that_the_environment_does_not_get(qwen3) -> None:
+    thought = qwen3.encode("<think>\nkey\n</think>\n\ngo<|im_end|>")
+    dialogue, session = ChatDialogue(qwen3, thinking=True), Heard()
+    task = Task(id="t", category="", payload={})
+    job = Job(environment="e", instructions="", task=task, group=0, sample=0, iteration=0)
+    rules = Rules(
+        max_turns=2,
+        context=512,
+        max_tokens_per_turn=64,
+        temperature=1.0,
+        top_p=1.0,
+        admissible=False,
+        seed=0,
+        purpose="train",
+    )
+    played = await play(job, rules, 0, session, ScriptedEngine([thought]), dialogue)
+    assert session.actions == ["go"]
+    assert played.turns[0].action == "<think>\nkey\n</think>\n\ngo"
+    sampled = played.ids[played.turns[0].start : played.turns[0].end]
+    assert sampled.tolist() == thought
+
+
+def test_replies_end_at_the_tokens_of_the_generation_config(qwen3, tmp_path: Path) -> None:
+    qwen3.save_pretrained(tmp_path)
+    assert generation_ends(tmp_path) == ()
+    for named, expected in ((7, (7,)), ([7, 8], (7, 8)), (None, ())):
+        (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": named}))
+        assert generation_ends(tmp_path) == expected
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 8]}))
+    assert open_dialogue(tmp_path, "chat", tiny=False).stop[-2:] == (7, 8)
+    (tmp_path / "generation_config.json").write_text("not JSON")
+    with pytest.raises(ModelError, match=r"generation_config\.json: cannot be read"):
+        open_dialogue(tmp_path, "chat", tiny=False)

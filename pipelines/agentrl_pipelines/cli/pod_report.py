@@ -18,7 +18,9 @@ def pod_table(pods: Sequence[PodSet], disk: Mapping[str, int]) -> Table:
     """A row for each group of equal pods with the requests of one, and a row with the sums.
 
     `disk`: bytes of temporary files of a pod, by the name of its group, for some of them."""
-    table = Table(title="Pods on Kubernetes, and what each takes", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(
+        title="Pods on Kubernetes, and what each takes", title_justify="left", box=box.SIMPLE_HEAD
+    )
     table.add_column("Pods")
     for name in ("count", "CPU", "GiB", "GPUs", "GiB of disk"):
         table.add_column(name, justify="right")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import pickle
 import re
@@ -37,6 +38,8 @@ _DOTS = re.compile(r"\.{2,}")
 _MAX_PARAM_LENGTH = 6000
 _METRICS_PER_REQUEST = 1000
 _PARAMS_PER_REQUEST = 100
+_Point = tuple[str, int, float | None]
+"""Name, iteration and value of a metric; None stands for NaN, which equals nothing."""
 _UID_TAG = "agentrl.uid"
 _HASH_TAG = "agentrl.sha256"
 
@@ -64,10 +67,10 @@ class Recorder:
         self.run_id: str = run.info.run_id
         self._experiment_id: str = run.info.experiment_id
         self._artifacts: str = run.info.artifact_uri
-        self._recorded: dict[str, set[int]] = {}
+        self._recorded: set[_Point] = set()
         for key in run.data.metrics:
             history = self._client.get_metric_history(self.run_id, key)
-            self._recorded[key] = {metric.step for metric in history}
+            self._recorded |= {_point(metric) for metric in history}
 
     def record(self, job: Job | Finish) -> None:
         """Record one job. Raises what MLflow raises."""
@@ -144,18 +147,19 @@ class Recorder:
             self._client.log_batch(self.run_id, params=batch)
 
     def _record_metrics(self, iterations: Mapping[int, tuple[int, Mapping[str, float]]]) -> None:
+        """Record the values that the run does not have. A resumed run may repeat iterations with
+        other values, as on GPUs: MLflow then has both, and shows the last one."""
         from mlflow.entities import Metric
 
-        new = [
+        metrics = [
             Metric(_name(key), float(value), time_ms, iteration)
             for iteration, (time_ms, values) in iterations.items()
             for key, value in values.items()
-            if iteration not in self._recorded.get(_name(key), ())
         ]
+        new = [metric for metric in metrics if _point(metric) not in self._recorded]
         for batch in _batches(new, _METRICS_PER_REQUEST):
             self._client.log_batch(self.run_id, metrics=batch)
-            for metric in batch:
-                self._recorded.setdefault(metric.key, set()).add(metric.step)
+            self._recorded |= {_point(metric) for metric in batch}
 
     def _register_model(self, job: Model) -> None:
         from mlflow.exceptions import MlflowException
@@ -230,6 +234,13 @@ def main() -> None:
     with os.fdopen(os.dup(1), "wb") as replies:
         os.dup2(2, 1)
         serve(sys.stdin.buffer, replies)
+
+
+def _point(metric: Any) -> _Point:
+    """What makes a recorded value the same as another one. MLflow records an infinite value as the
+    largest finite one."""
+    value = max(-sys.float_info.max, min(metric.value, sys.float_info.max))
+    return metric.key, metric.step, None if math.isnan(metric.value) else value
 
 
 def _name(key: str) -> str:

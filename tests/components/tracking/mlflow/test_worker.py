@@ -77,10 +77,29 @@ def test_a_resumed_run_duplicates_nothing(worker: Worker) -> None:
     assert worker.rows("select status from runs where run_uuid = ?", run_id) == [("RUNNING",)]
 
 
-def test_non_finite_metrics_are_recorded(worker: Worker) -> None:
+def test_an_iteration_that_is_repeated_with_other_values_shows_the_last_ones(
+    worker: Worker,
+) -> None:
+    run_id = worker.start()
+    worker.ask(Metrics(iterations={7: (1000, {"success": 0.75, "loss": 0.5})}))
+    worker.start(run_id)
+    worker.ask(Metrics(iterations={7: (2000, {"success": 0.25, "loss": 0.5})}))
+    query = "select key, value, timestamp from metrics where run_uuid = ? order by key, timestamp"
+    assert worker.rows(query, run_id) == [
+        ("loss", 0.5, 1000),
+        ("success", 0.75, 1000),
+        ("success", 0.25, 2000),
+    ]
+    query = "select key, value from latest_metrics where run_uuid = ? order by key"
+    assert worker.rows(query, run_id) == [("loss", 0.5), ("success", 0.25)]
+
+
+def test_non_finite_metrics_are_recorded_once(worker: Worker) -> None:
     run_id = worker.start()
     values = {"a": float("nan"), "b": float("inf"), "c@10%": 1.0}
     assert worker.ask(Metrics(iterations={0: (1000, values)})).error is None
+    assert worker.start(run_id) == run_id
+    assert worker.ask(Metrics(iterations={0: (2000, values)})).error is None
     found = worker.rows(
         "select key, is_nan, value > 1e300 from metrics where run_uuid = ? order by key", run_id
     )

@@ -14,7 +14,6 @@ from agentrl_components.ray_workers.hand_over.nccl import NcclTransfer
 from agentrl_components.ray_workers.hand_over.transfer import WeightTransfer
 from agentrl_components.ray_workers.lifetimes import lifetime_of
 from agentrl_components.ray_workers.model_folder import ModelFolder
-from agentrl_components.ray_workers.placement import open_placement
 from agentrl_components.ray_workers.resources import Reservation, reservations
 from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.ray_workers.trainers import RayTrainers
@@ -42,19 +41,15 @@ class Actors(HeldOpen):
         _check_division(spec, model)
         with ExitStack() as opened:
             opened.callback(connect(spec.compute.ray, reserved))
-            placement = open_placement(spec.compute.ray, reserved, note, trains=trains)
-            opened.callback(placement.close)
-            self._lifetime = lifetime = lifetime_of(spec, model.vocabulary, trains=trains)
+            self._lifetime = lifetime_of(spec, model.vocabulary, trains=trains)
             transfer: WeightTransfer | None = None
             if trains:
                 device = _device(reserved.trainer)
-                self.trainers = RayTrainers(spec, model, reserved, device, lifetime, placement)
+                self.trainers = RayTrainers(spec, model, reserved, device, self._lifetime)
                 opened.push(self._leave_trainers)
                 transfer = _transfer(spec, self.trainers)
             device = _device(reserved.sampler)
-            self.samplers = RaySamplers(
-                spec, model, reserved, device, transfer, lifetime, placement
-            )
+            self.samplers = RaySamplers(spec, model, reserved, device, transfer, self._lifetime)
             opened.push(self._leave_samplers)
             # All have been started, and open at the same time.
             if self.trainers is not None:

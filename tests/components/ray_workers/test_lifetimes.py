@@ -49,7 +49,7 @@ from agentrl_components.spec import RunSpec
 
 spec = RunSpec.model_validate_json(os.environ["SPEC"])
 model = ModelFolder(path=pathlib.Path(os.environ["MODEL"]), vocabulary=())
-with Actors(spec, model, trains=True, note=print) as actors:
+with Actors(spec, model, trains=True, note=lambda note: None) as actors:
     pids = [pid(actor) for actor in (*actors.trainers._actors, *actors.samplers.actors)]
     print(json.dumps([actors.taken_over, pids]), flush=True)
     exec(sys.argv[1])
@@ -88,19 +88,11 @@ def samplers(model, transfer=None, manifest=SPEC):
 
 
 def test_actors_stay_on_the_cluster_that_is_the_runs_own_alone():
-    assert isinstance(
-        lifetime_of(spec(compute={"ray": "embedded"}), (), trains=True, note=print), WithDriver
-    )
+    assert isinstance(lifetime_of(spec(compute={"ray": "embedded"}), (), trains=True), WithDriver)
     own = spec(compute={"ray": "cluster"})
-    assert lifetime_of(own, ("a",), trains=True, note=print) == lifetime_of(
-        own, ("a",), trains=True, note=print
-    )
-    assert lifetime_of(own, ("a",), trains=True, note=print) != lifetime_of(
-        own, ("b",), trains=True, note=print
-    )
-    assert lifetime_of(own, ("a",), trains=True, note=print) != lifetime_of(
-        own, ("a",), trains=False
-    )
+    assert lifetime_of(own, ("a",), trains=True) == lifetime_of(own, ("a",), trains=True)
+    assert lifetime_of(own, ("a",), trains=True) != lifetime_of(own, ("b",), trains=True)
+    assert lifetime_of(own, ("a",), trains=True) != lifetime_of(own, ("a",), trains=False)
 
 
 def test_trainers_that_are_taken_over_are_those_of_the_model_folder_again(ray, model):

@@ -17,6 +17,7 @@ from agentrl_components.dialogue.plain import PlainDialogue, has_separators
 from agentrl_components.dialogue.protocol import Dialogue
 from agentrl_components.dialogue.react import ReactDialogue
 from agentrl_components.errors import ModelError
+from agentrl_components.spec import Model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -26,6 +27,13 @@ Template = Literal["auto", "plain", "react", "chat"]
 
 FAST_TOKENIZER_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Tokenizer classes that tokenizer.json describes completely."""
+
+
+def dialogue_of(model: Model, folder: Path) -> Dialogue:
+    """The dialogue of a manifest's model, which is in `folder`. Raises what `open_dialogue`
+    raises."""
+    tiny = model.source == "tiny"
+    return open_dialogue(folder, model.template, tiny, thinking=model.thinking)
 
 
 def open_dialogue(

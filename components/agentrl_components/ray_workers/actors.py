@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 
 from agentrl_components.errors import ModelError, WorkersLostError
@@ -29,13 +28,11 @@ class Actors(HeldOpen):
 
     trainers: RayTrainers | None = None
 
-    def __init__(
-        self, spec: RunSpec, model: ModelFolder, *, trains: bool, note: Callable[[str], None]
-    ) -> None:
+    def __init__(self, spec: RunSpec, model: ModelFolder, *, trains: bool) -> None:
         """Connect to Ray and start the actors, or take over those that an earlier driver has left.
         `trains` is false for an evaluation, whose samplers play with the weights of the model
-        folder. `note` gets what people should know about these actors. Raises what `connect`
-        raises, and `ModelError` if the model cannot be opened or split as the manifest says."""
+        folder. Raises what `connect` raises, and `ModelError` if the model cannot be opened or
+        split as the manifest says."""
         assert spec.compute.ray is not None
         reserved = reservations(spec.compute)
         _check_division(spec, model)
@@ -56,8 +53,6 @@ class Actors(HeldOpen):
                 self.trainers.open()
             self.samplers.open()
             self.groups = RayGroupSamplers(self.samplers)
-            for text in self._notes():
-                note(text)
             self._opened = opened.pop_all()
 
     @property
@@ -67,7 +62,8 @@ class Actors(HeldOpen):
         counts = {"trainers": trainers, "samplers": self.samplers.taken_over}
         return ", ".join(f"{count} {role}" for role, count in counts.items() if count)
 
-    def _notes(self) -> list[str]:
+    @property
+    def notes(self) -> list[str]:
         """What people should know about these actors."""
         notes = []
         if self.taken_over:

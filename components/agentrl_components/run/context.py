@@ -71,11 +71,12 @@ class RunContext(HeldOpen):
         with contextlib.ExitStack() as opened:
             opened.callback(self._scratch.cleanup)
             self.journal.check(self.run)
-            note = self.view.note
-            workers = WorkerGroup(self.spec, self.scratch, self._pending, note=note)
+            workers = WorkerGroup(self.spec, self.scratch, self._pending)
             self.workers = opened.enter_context(workers)
+            for note in workers.actors.notes if workers.actors is not None else ():
+                self.view.note(note)
             self.collector = workers.collector
-            self.collector.note = note
+            self.collector.note = self.view.note
             tasks = TaskPrefetcher(workers.draw, self.spec.rollout.tasks)
             self.tasks = opened.enter_context(contextlib.closing(tasks))
             self.learner = Learner(self.spec, workers.trainers)

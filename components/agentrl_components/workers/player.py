@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from agentrl_components.dialogue.open import open_dialogue
+from agentrl_components.dialogue.open import dialogue_of
 from agentrl_components.engines.engine import Engine
 from agentrl_components.engines.prefix_check import CheckedEngine
 from agentrl_components.engines.random_policy import RandomEngine
@@ -44,10 +44,7 @@ class Player:
         vLLM has its own, started with `options` when it is first needed. `loop` defaults to one on
         the calling thread."""
         self._spec, self._folder, self._options = spec, folder, options
-        model = spec.model
-        self.dialogue = open_dialogue(
-            folder, model.template, model.source == "tiny", thinking=model.thinking
-        )
+        self.dialogue = dialogue_of(spec.model, folder)
         self._loop = loop or CallersLoop()
         with ExitStack() as opened:
             opened.callback(self._loop.close)

@@ -66,17 +66,10 @@ class WorkerGroup:
 
 def worker_groups(compute: Compute) -> tuple[WorkerGroup, ...]:
     """The worker groups of a run's own Ray cluster."""
+    trainers, samplers = compute.trainers or Trainers(), compute.samplers or Samplers()
     return (
-        WorkerGroup(
-            name=TRAINERS,
-            spec=compute.trainers or Trainers(),
-            storage_class=compute.storage_class,
-        ),
-        WorkerGroup(
-            name=SAMPLERS,
-            spec=compute.samplers or Samplers(),
-            storage_class=compute.storage_class,
-        ),
+        WorkerGroup(name=TRAINERS, spec=trainers, storage_class=compute.storage_class),
+        WorkerGroup(name=SAMPLERS, spec=samplers, storage_class=compute.storage_class),
     )
 
 

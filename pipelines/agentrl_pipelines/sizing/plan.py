@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentrl_components.model.architecture import Architecture
-from agentrl_components.sharded.pass_memory import WIDTHS
 from agentrl_components.spec import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
 from agentrl_pipelines.sizing.cluster_warnings import pod_warnings, server_warnings
 from agentrl_pipelines.sizing.devices import Device
+from agentrl_pipelines.sizing.disk import checkpoint_bytes, disk_warnings, pod_disk
 from agentrl_pipelines.sizing.duration import Duration, Estimate, Throughput
 from agentrl_pipelines.sizing.layout import MACHINE, Layout, layout
 from agentrl_pipelines.sizing.model_size import ModelSize, model_size
-from agentrl_pipelines.sizing.pod_disk import disk_warnings, pod_disk
 from agentrl_pipelines.sizing.problems import problems
 from agentrl_pipelines.sizing.sampler_memory import SamplerMemory, sampler_memory
 from agentrl_pipelines.sizing.trainer_memory import TrainerMemory, trainer_memory
@@ -136,13 +135,3 @@ def make_plan(
             *disk_warnings(spec, disk),
         ),
     )
-
-
-def checkpoint_bytes(spec: RunSpec, size: ModelSize) -> int:
-    """Bytes of a checkpoint: the model in its own type, master weights and two moments in float32.
-    With LoRA the merged model is float32, and the rest belongs to the adapters. The critic's state
-    is as large as a model's."""
-    model = size.total if spec.model.lora is None else size.total - size.trainable
-    width = 4 if spec.model.lora is not None else WIDTHS[spec.model.dtype]
-    critic = 12 * size.total if spec.algorithm.traits.needs_critic else 0
-    return model * width + 12 * size.trainable + critic

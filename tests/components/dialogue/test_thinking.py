@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from chat_texts import SPECIAL, TEXTS, conversation, rendered
+from corridor_rules import RULES
 from scripted_engine import ScriptedEngine
 from transformers import PreTrainedTokenizerFast
 
 from agentrl_components.dialogue.chat import ChatDialogue
 from agentrl_components.dialogue.open import generation_ends, open_dialogue
 from agentrl_components.errors import ModelError
-from agentrl_components.rollout.episode import Job, Rules, play
+from agentrl_components.rollout.episode import Job, play
 from agentrl_envs.env import Observation, Step, Task
 
 Make = Callable[..., PreTrainedTokenizerFast]
@@ -96,17 +97,7 @@ async def test_an_episode_keeps_the_thoughts_that_the_environment_does_not_get(q
     dialogue, session = ChatDialogue(qwen3, thinking=True), Heard()
     task = Task(id="t", category="", payload={})
     job = Job(environment="e", instructions="", task=task, group=0, sample=0, iteration=0)
-    rules = Rules(
-        max_turns=2,
-        context=512,
-        max_tokens_per_turn=64,
-        temperature=1.0,
-        top_p=1.0,
-        admissible=False,
-        seed=0,
-        purpose="train",
-    )
-    played = await play(job, rules, 0, session, ScriptedEngine([thought]), dialogue)
+    played = await play(job, RULES, 0, session, ScriptedEngine([thought]), dialogue)
     assert session.actions == ["go"]
     assert played.turns[0].action == "<think>\nkey\n</think>\n\ngo"
     sampled = played.ids[played.turns[0].start : played.turns[0].end]

@@ -9,9 +9,10 @@ from qwen import QWEN_3B, QWEN_7B, TOY
 
 from agentrl_components.spec import Model, RunSpec, load
 from agentrl_pipelines.sizing.devices import DEVICES, Device
+from agentrl_pipelines.sizing.disk import checkpoint_bytes
 from agentrl_pipelines.sizing.duration import Throughput
 from agentrl_pipelines.sizing.model_size import model_size
-from agentrl_pipelines.sizing.plan import checkpoint_bytes, make_plan
+from agentrl_pipelines.sizing.plan import make_plan
 from agentrl_pipelines.sizing.workload import phase_loads
 
 UNIT = Device(name="unit", memory=1 << 40, flops=1e12, bandwidth=1e12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS
+from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, Samplers, Trainers
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 
@@ -17,6 +17,11 @@ TAKEN_NAMES = ("scratch", "shared-mem", "shared-memory", "tmp")
 """Names of these volumes. A claim's volume has the name of the claim."""
 
 
+def _groups(spec: RunSpec) -> Iterator[tuple[str, Trainers | Samplers | None]]:
+    yield TRAINERS, spec.compute.trainers
+    yield SAMPLERS, spec.compute.samplers
+
+
 @rule(
     "compute",
     cel="(!has(self.compute.trainers)"
@@ -26,8 +31,7 @@ TAKEN_NAMES = ("scratch", "shared-mem", "shared-memory", "tmp")
 )
 def pods_are_full(spec: RunSpec) -> Iterator[Mistake]:
     """compute.trainers.perPod must divide trainers.count, and samplers.perPod samplers.count."""
-    groups = {TRAINERS: spec.compute.trainers, SAMPLERS: spec.compute.samplers}
-    for name, group in groups.items():
+    for name, group in _groups(spec):
         if group and group.count % group.per_pod:
             sizes = [str(n) for n in range(1, min(group.count, 64) + 1) if group.count % n == 0]
             yield Mistake(
@@ -47,8 +51,7 @@ def _needs_own_cluster(group: str) -> str:
 @rule("compute", cel=f"{_needs_own_cluster(TRAINERS)} && {_needs_own_cluster(SAMPLERS)}")
 def disk_is_for_pods_of_ray(spec: RunSpec) -> Iterator[Mistake]:
     """compute.trainers.disk and compute.samplers.disk require compute.ray cluster."""
-    groups = {TRAINERS: spec.compute.trainers, SAMPLERS: spec.compute.samplers}
-    for name, group in groups.items():
+    for name, group in _groups(spec):
         if group and group.disk is not None and spec.compute.ray != "cluster":
             yield Mistake(
                 field=f"spec.compute.{name}.disk",
@@ -65,8 +68,7 @@ def disk_is_for_pods_of_ray(spec: RunSpec) -> Iterator[Mistake]:
 )
 def volumes_have_a_size(spec: RunSpec) -> Iterator[Mistake]:
     """compute.storageClass requires compute.trainers.disk and compute.samplers.disk."""
-    groups = {TRAINERS: spec.compute.trainers, SAMPLERS: spec.compute.samplers}
-    for name, group in groups.items():
+    for name, group in _groups(spec):
         if spec.compute.storage_class is not None and (group is None or group.disk is None):
             yield Mistake(
                 field=f"spec.compute.{name}.disk",

@@ -1,4 +1,4 @@
-"""Disk that the pods of a run's own Ray cluster take for temporary files."""
+"""Bytes of a checkpoint, and of the temporary files of pods."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ RESERVE = 2 << 30
 """Bytes for logs of Ray, compiled kernels and what vLLM keeps: an assumption, not measured."""
 
 
+def checkpoint_bytes(spec: RunSpec, size: ModelSize) -> int:
+    """Bytes of a checkpoint: the model in its own type, master weights and two moments in float32.
+    With LoRA the merged model is float32, and the rest belongs to the adapters. The critic's state
+    is as large as a model's."""
+    width = 4 if spec.model.lora is not None else WIDTHS[spec.model.dtype]
+    return width * _merged(spec, size) + _state(spec, size)
+
+
 def pod_disk(spec: RunSpec, size: ModelSize) -> Mapping[str, int]:
     """Bytes of temporary files of each pod, by worker group. Empty without `ray: cluster`.
 
@@ -25,7 +33,7 @@ def pod_disk(spec: RunSpec, size: ModelSize) -> Mapping[str, int]:
     if spec.compute.ray != "cluster":
         return {}
     copied = not spec.model.source.startswith("file://")
-    model = WIDTHS[spec.model.dtype] * (size.total - _adapters(spec, size)) if copied else 0
+    model = WIDTHS[spec.model.dtype] * _merged(spec, size) if copied else 0
     trainers = spec.compute.trainers or Trainers()
     share = _state(spec, size) * trainers.per_pod // trainers.count
     return {TRAINERS: model + share + RESERVE, SAMPLERS: model + RESERVE}
@@ -46,8 +54,9 @@ def disk_warnings(spec: RunSpec, needed: Mapping[str, int]) -> Iterator[Mistake]
             )
 
 
-def _adapters(spec: RunSpec, size: ModelSize) -> int:
-    return 0 if spec.model.lora is None else size.trainable
+def _merged(spec: RunSpec, size: ModelSize) -> int:
+    """Parameters of the model without adapters, or with adapters that are merged into it."""
+    return size.total if spec.model.lora is None else size.total - size.trainable
 
 
 def _state(spec: RunSpec, size: ModelSize) -> int:

@@ -3,8 +3,8 @@
 import pytest
 
 from agentrl_components.spec import RunSpec
+from agentrl_pipelines.sizing.disk import disk_warnings, pod_disk
 from agentrl_pipelines.sizing.model_size import ModelSize
-from agentrl_pipelines.sizing.pod_disk import disk_warnings, pod_disk
 
 GIB = 1 << 30
 SIZE = ModelSize(total=8 * GIB, trainable=8 * GIB, embedding=0, block=0, root=0)

@@ -15,13 +15,15 @@ stop the others. The model has the shape of Qwen3-0.6B and random weights; nothi
   NCCL, and from six GPUs on an engine over two of them.
 - packed_attention: attention over packed episodes without padding is that with padding, and its
   speed.
+- kernels: our Triton kernels give what torch.compile gives, and their speed.
 - ipc: weights that one process shares arrive in another on the same GPU.
 - hand_over: seconds and bytes of a hand-over from the trainer to vLLM.
 - sleep: vLLM gives its memory back while a trainer works, and wakes with the trainer's weights.
 - interrupts: replies that go on over new weights, or start again, have the log-probabilities of
   the weights of each token.
 - mfu_16k, mfu_65k, mfu_16k_compiled, mfu_65k_compiled: model FLOPs utilisation of an update of as
-  many tokens (aims: 35 % and 45 %), without and with update.compile.
+  many tokens in episodes of 4,096 (aims: 35 % and 45 %), without and with update.compile;
+  mfu_65k_episode: of one episode of 65,536.
 - rollout: sampled tokens a second.
 - vllm_engine_v2, interrupts_v2, rollout_v2, sleep_v2: the same with vLLM's model runner V2.
 
@@ -47,7 +49,7 @@ from typing import Any
 
 import click
 import torch
-from gpu_checks import actors, attention, engines, interrupts, ranks, transfer, update
+from gpu_checks import actors, attention, engines, interrupts, kernels, ranks, transfer, update
 from gpu_checks.outcome import Outcome, outcome_of
 from gpu_checks.place import QWEN3_06B, TINY, Place, Skipped, make_model
 
@@ -82,11 +84,13 @@ CHECKS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "collective": transfer.check_collective,
     "run_on_ray": actors.check_run_on_ray,
     "packed_attention": attention.check_packed_attention,
+    "kernels": kernels.check_kernels,
     "ipc": transfer.check_ipc,
     "mfu_16k": update.check_mfu_16k,
     "mfu_65k": update.check_mfu_65k,
     "mfu_16k_compiled": update.check_mfu_16k_compiled,
     "mfu_65k_compiled": update.check_mfu_65k_compiled,
+    "mfu_65k_episode": update.check_mfu_65k_episode,
     "vllm_engine": engines.check_vllm_engine,
     "hand_over": transfer.check_hand_over,
     "rollout": engines.check_rollout,
@@ -118,6 +122,8 @@ def main(cpu: bool, only: str, without: str, out: str, one: str, folder: str) ->
         raise click.BadParameter(f"no check {unknown[0]}; there are {', '.join(CHECKS)}")
     names = [name for name in names if name not in left_out]
     ends = time.monotonic() + SECONDS
+    # Otherwise a check would go on without this process, and disturb whatever runs next.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="agentrl-gpu-") as scratch:
         place = Place(cpu=cpu, folder=Path(scratch))
@@ -130,7 +136,8 @@ def main(cpu: bool, only: str, without: str, out: str, one: str, folder: str) ->
                 f"{outcome.status:8}{name:18}{outcome.seconds:6.1f} s  {outcome.reason}"
                 f"{json.dumps(outcome.figures) if outcome.figures else ''}"
             )
-    write(Path(out), cpu, outcomes)
+            write(Path(out), cpu, outcomes)  # what is known if the next one is the last
+    click.echo(f"written: {out}")
     if any(outcome.status == "failed" for outcome in outcomes):
         sys.exit(1)
 
@@ -145,7 +152,6 @@ def write(path: Path, cpu: bool, outcomes: list[Outcome]) -> None:
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(written, indent=1) + "\n")
-    click.echo(f"written: {path}")
 
 
 def found(name: str, place: Place) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """The benchmark of GPUs in its form without one."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +36,8 @@ def test_all_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path):
     on_v2 = {"vllm_engine_v2", "interrupts_v2", "rollout_v2", "sleep_v2"}
     assert skipped - {"vllm_engine", "interrupts", "hand_over"} == {
         "packed_attention",
+        "kernels",
+        "mfu_65k_episode",
         "sleep",
         *on_v2,
     }
@@ -50,6 +55,27 @@ def test_samplers_on_ray_have_the_trainers_weights_in_each_iteration(tmp_path):
         assert len(outcome["figures"]["mismatch_kl"]) == 3
         assert max(outcome["figures"]["mismatch_kl"]) < 1e-6  # float32
         assert not outcome["figures"]["over_nccl"]
+
+
+def test_a_check_ends_with_the_process_that_started_it(tmp_path):
+    out = tmp_path / "gpu.json"
+    command = [sys.executable, str(GPU), "--cpu", "--only", "device,fsdp_one", "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline().startswith("ok      device")
+        (check,) = children(started)
+        started.terminate()
+        assert started.wait(timeout=30) == 128 + signal.SIGTERM
+    assert not check.is_running() or check.status() == psutil.STATUS_ZOMBIE
+    assert [one["name"] for one in json.loads(out.read_text())["checks"]] == ["device"]
+
+
+def children(started: "subprocess.Popen[str]") -> list[psutil.Process]:
+    """The check that is under way. It begins right after the line of the one before."""
+    ends = time.monotonic() + 30
+    while not (found := psutil.Process(started.pid).children()) and time.monotonic() < ends:
+        time.sleep(0.01)
+    return found
 
 
 TRACEBACK = """\

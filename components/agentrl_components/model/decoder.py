@@ -6,7 +6,7 @@ own, which torch can compile. Parameter names are those of transformers, so stat
 exchanged without conversion. `architecture.FAMILIES` lists the supported models.
 
 Legend: N tokens packed in a row, S tokens whose hidden states are asked for, E hidden width, H
-query heads, K key heads, D head width, V vocabulary.
+query heads, K key heads, D head width, P pairs of its elements, V vocabulary.
 """
 
 from __future__ import annotations
@@ -51,14 +51,32 @@ class Attention(nn.Module):
         self.q_norm = Norm(width, shape.eps) if shape.normed else nn.Identity()
         self.k_norm = Norm(width, shape.eps) if shape.normed else nn.Identity()
 
-    def project(
-        self, x_NE: Tensor, cos_ND: Tensor, sin_ND: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [N, H, D], keys [N, K, D] and values [N, K, D]."""
-        q_NHD = self.q_norm(self.q_proj(x_NE).view(-1, self.heads, self.width))
-        k_NKD = self.k_norm(self.k_proj(x_NE).view(-1, self.kv_heads, self.width))
-        v_NKD = self.v_proj(x_NE).view(-1, self.kv_heads, self.width)
-        return rotate(q_NHD, cos_ND, sin_ND), rotate(k_NKD, cos_ND, sin_ND), v_NKD
+    def project(self, x_NE: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [N, H, D], keys [N, K, D] and values [N, K, D], before `place`."""
+        q_NHD = self.q_proj(x_NE).view(-1, self.heads, self.width)
+        k_NKD = self.k_proj(x_NE).view(-1, self.kv_heads, self.width)
+        return q_NHD, k_NKD, self.v_proj(x_NE).view(-1, self.kv_heads, self.width)
+
+    def place(
+        self, q_NHD: Tensor, k_NKD: Tensor, cos_NP: Tensor, sin_NP: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Queries and keys, normalised and with their positions."""
+        return (
+            rotate(self.q_norm(q_NHD), cos_NP, sin_NP),
+            rotate(self.k_norm(k_NKD), cos_NP, sin_NP),
+        )
+
+    def place_fused(
+        self, q_NHD: Tensor, k_NKD: Tensor, cos_NP: Tensor, sin_NP: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """As `place`, on a GPU, in one kernel for each."""
+        from agentrl_components.model.triton_kernels.heads import rotate_heads  # with GPUs only
+
+        def placed(x_NHD: Tensor, norm: nn.Module) -> Tensor:
+            weight, eps = (norm.weight, norm.eps) if isinstance(norm, Norm) else (None, 0.0)
+            return rotate_heads(x_NHD, weight, eps, cos_NP, sin_NP)
+
+        return placed(q_NHD, self.q_norm), placed(k_NKD, self.k_norm)
 
 
 class FeedForward(nn.Module):
@@ -92,23 +110,33 @@ class Layer(nn.Module):
     def forward(
         self,
         x_NE: Tensor,
-        cos_ND: Tensor,
-        sin_ND: Tensor,
+        cos_NP: Tensor,
+        sin_NP: Tensor,
         attend: Attend,
         rows_S: Tensor | None = None,
     ) -> Tensor:
         """The layer's output for all tokens [N, E], or for those with index `rows_S` [S, E]."""
-        project = chosen(Layer._project, compiled=self.compiled)
         finish = chosen(Layer._finish, compiled=self.compiled)
-        attended_SHD = attend(self.self_attn.layer, *project(self, x_NE, cos_ND, sin_ND), rows_S)
+        if self.compiled and x_NE.is_cuda:
+            q_NHD, k_NKD, v_NKD = chosen(Layer._project, compiled=True)(self, x_NE)
+            q_NHD, k_NKD = self.self_attn.place_fused(q_NHD, k_NKD, cos_NP, sin_NP)
+        else:
+            prepare = chosen(Layer._prepare, compiled=self.compiled)
+            q_NHD, k_NKD, v_NKD = prepare(self, x_NE, cos_NP, sin_NP)
+        attended_SHD = attend(self.self_attn.layer, q_NHD, k_NKD, v_NKD, rows_S)
         x_SE = x_NE if rows_S is None else x_NE.index_select(0, rows_S)
         return finish(self, x_SE, attended_SHD)
 
-    def _project(
-        self, x_NE: Tensor, cos_ND: Tensor, sin_ND: Tensor
+    def _project(self, x_NE: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries and keys before they are placed, and values."""
+        return self.self_attn.project(self.input_layernorm(x_NE))
+
+    def _prepare(
+        self, x_NE: Tensor, cos_NP: Tensor, sin_NP: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """What the attention takes."""
-        return self.self_attn.project(self.input_layernorm(x_NE), cos_ND, sin_ND)
+        q_NHD, k_NKD, v_NKD = self._project(x_NE)
+        return *self.self_attn.place(q_NHD, k_NKD, cos_NP, sin_NP), v_NKD
 
     def _finish(self, x_NE: Tensor, attended_NHD: Tensor) -> Tensor:
         """The layer's output, from its input and the output of the attention."""
@@ -151,10 +179,10 @@ class Decoder(CausalModel):
         """As `CausalModel.forward`. Of tokens that are not asked for, the last layer computes keys
         and values only."""
         x_NE = self.model.embed_tokens(ids_N)
-        cos_ND, sin_ND = (one.to(x_NE.dtype) for one in self.rotations(positions_N))
+        cos_NP, sin_NP = (one.to(x_NE.dtype) for one in self.rotations(positions_N))
         last = len(self.model.layers) - 1
         for i, layer in enumerate(self.model.layers):
-            inputs = (x_NE, cos_ND, sin_ND, attend, rows_S if i == last else None)
+            inputs = (x_NE, cos_NP, sin_NP, attend, rows_S if i == last else None)
             if i < self.recomputed and torch.is_grad_enabled():
                 x_NE = checkpoint(layer, *inputs, use_reentrant=False)
             else:
@@ -163,9 +191,9 @@ class Decoder(CausalModel):
         return out_SE
 
     def rotations(self, positions_N: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [N, D / 2] of the rotary position embedding, in float32."""
-        angles_ND = positions_N[:, None].float() * self.get_buffer("frequencies")[None, :]
-        return angles_ND.cos(), angles_ND.sin()
+        """Cosines and sines [N, P] of the rotary position embedding, in float32."""
+        angles_NP = positions_N[:, None].float() * self.get_buffer("frequencies")[None, :]
+        return angles_NP.cos(), angles_NP.sin()
 
     def logits(self, x_NE: Tensor) -> Tensor:
         """Logits [N, V] of hidden states."""

@@ -15,6 +15,7 @@ from agentrl_components.sharded.pass_memory import (
     PADDING,
     RESERVE,
     SHARE,
+    activation_bytes,
     fewest_recomputed,
     gathered_bytes,
     logits_bytes,
@@ -25,23 +26,24 @@ from agentrl_components.spec import RunSpec
 def set_recomputed(decoders: Sequence[CausalModel], spec: RunSpec) -> None:
     """Set how many blocks of the decoders, which have been opened just now, recompute their
     activations: none without `update.gradientCheckpointing`; with it as few as the GPU has memory
-    for, on all ranks as many as on the one that needs most. Results do not depend on it. A
-    collective call.
+    for, on all ranks as many as on the one that needs most. What memory is left then is for logits,
+    if they are computed in the model's type. Results do not depend on it. A collective call.
 
     All blocks recompute on CPUs, and where a block's memory is not known: in models of
     transformers, and in float32, whose attention pads episodes on a GPU."""
-    first, number = decoders[0], 0
+    first, number, room = decoders[0], 0, 0
+    known = isinstance(first, Decoder) and DTYPES[spec.model.dtype] in FLASH_TYPES
+    if known and first.device.type == "cuda":
+        room = _room(first.device) - bytes_to_come(decoders, spec)
     if spec.update.gradient_checkpointing:
-        number = first.shape.layers
-        known = isinstance(first, Decoder) and DTYPES[spec.model.dtype] in FLASH_TYPES
-        if known and first.device.type == "cuda":
-            room = _room(first.device) - bytes_to_come(decoders, spec)
-            number = fewest_recomputed(spec, first.shape, room, PADDING)
+        number = fewest_recomputed(spec, first.shape, room, PADDING)
         most = torch.tensor(number, device=first.device)
         dist.all_reduce(most, dist.ReduceOp.MAX)
         number = int(most)
+    left = max(0, room - activation_bytes(spec, first.shape, number, PADDING))
     for decoder in decoders:
         decoder.recomputed = number
+        decoder.logits_room = left if decoder.compiled else 0
 
 
 def _room(device: torch.device) -> int:

@@ -1,13 +1,16 @@
 """Log-probabilities and entropies of sampled tokens, without materialising all logits.
 
 Only the hidden states that predict a sampled token pass through the language-model head, one chunk
-at a time. The backward pass recomputes each chunk's logits.
+at a time. The backward pass recomputes each chunk's logits. Where there is room for all logits
+(`CausalModel.logits_room`), they are computed at once, and kept.
 
 Legend: N tokens of a pack, S sampled tokens, C tokens of a chunk, A most choices, E width, V
 vocabulary.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -37,7 +40,7 @@ def score(
     tokens.
 
     Args:
-        chunk: number of tokens whose logits exist at one time.
+        chunk: number of tokens whose logits exist at one time, if there is no room for all.
         entropy_gradient: whether the entropy has a gradient, which takes memory for two more arrays
             of the logits' size.
     """
@@ -46,6 +49,8 @@ def score(
     targets_S = torch.from_numpy(pack.targets_S).to(device)
     temperature_S = torch.from_numpy(pack.temperature_S).to(device)
     allowed_SA = None if pack.allowed_SA is None else torch.from_numpy(pack.allowed_SA).to(device)
+    if _has_room(decoder, hidden_SE):
+        chunk = max(1, len(targets_S))
     logprobs, entropies = [], []
     for start in range(0, len(targets_S), chunk):
         part = slice(start, start + chunk)
@@ -66,6 +71,12 @@ def score(
     return torch.cat(logprobs), torch.cat(entropies)
 
 
+def _has_room(decoder: CausalModel, hidden_SE: Tensor) -> bool:
+    """Whether the logits of all tokens, and their gradient, fit into the memory for them."""
+    size = len(hidden_SE) * decoder.shape.vocabulary * hidden_SE.element_size()
+    return 2 * size <= decoder.logits_room
+
+
 def _head(
     decoder: CausalModel,
     hidden_CE: Tensor,
@@ -77,7 +88,7 @@ def _head(
     totals = chosen(_totals, compiled=decoder.compiled)
     logits_CV = decoder.logits(hidden_CE)
     if allowed_CA is None and decoder.compiled:
-        free = chosen(_free_scores, compiled=True)
+        free = _score_tokens() if logits_CV.is_cuda else chosen(free_scores, compiled=True)
         return free(logits_CV, targets_C, temperature_C, entropy_gradient)
     logits_CV = logits_CV.float() / temperature_C[:, None]
     target_C = logits_CV.gather(1, targets_C[:, None]).squeeze(1)
@@ -96,7 +107,14 @@ def _head(
     return target_C - total_C, entropy_C
 
 
-def _free_scores(
+def _score_tokens() -> Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Tensor]]:
+    """The kernel that computes `free_scores`. Triton is there with GPUs only."""
+    from agentrl_components.model.triton_kernels.scores import score_tokens
+
+    return score_tokens
+
+
+def free_scores(
     logits_CV: Tensor, targets_C: Tensor, temperature_C: Tensor, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
     """Log-probability [C] and entropy [C] if every token is allowed.

@@ -130,6 +130,7 @@ def test_activation_checkpointing_does_not_change_gradients(folder, open_rank):
     for recomputed in (False, True):
         rank = open_rank(folder, update={"gradientCheckpointing": recomputed})
         assert rank.policy.recomputed == (rank.policy.shape.layers if recomputed else 0)
+        assert rank.policy.logits_room == 0  # of a GPU's memory
         rank.differentiate(objective(some), share(some))
         found.append(gradients(rank))
         rank.leave()

@@ -51,6 +51,22 @@ def gradients(made):
     return [p.grad.clone() for p in made.parameters()]
 
 
+@pytest.mark.parametrize("room", [0, 2 * 9 * 23 * 4 - 1, 2 * 9 * 23 * 4])
+def test_logits_of_nine_tokens_are_kept_where_they_and_their_gradient_have_room(room):
+    made, chunks = decoder(), []
+    head = made.logits
+    made.logits = lambda x_NE: (chunks.append(len(x_NE)), head(x_NE))[1]  # type: ignore[method-assign]
+    made.logits_room = room
+    found, _ = score(made, pack(EPISODES, [2, 0, 3, 1]), chunk=4)
+    found.sum().backward()
+    # Chunk by chunk, and in the backward pass again.
+    assert chunks == ([9] if room == 2 * 9 * 23 * 4 else [4, 4, 1, 1, 4, 4])
+    plain = decoder()
+    score(plain, pack(EPISODES, [2, 0, 3, 1]), chunk=1024)[0].sum().backward()
+    for one, other in zip(gradients(made), gradients(plain), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
 def test_packed_logprobs_equal_those_of_each_episode_alone():
     made = decoder()
     together, entropies = score(made, pack(EPISODES, [2, 0, 3, 1]), chunk=1024)

@@ -35,14 +35,16 @@ class Update(SpecModel):
     micro_batch_tokens: int = Field(default=4096, ge=64, le=16777216)
     """Tokens packed into one forward and backward pass. A longer episode gets a pass of its own."""
     logits_chunk: int = Field(default=1024, ge=16, le=1048576)
-    """Number of tokens whose logits are in memory at the same time."""
+    """Number of tokens whose logits are in memory at the same time. With `compile`, GPUs keep the
+    logits of all tokens where they have memory for them."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: up to a third more computation, far less memory.
     Trainers on Ray that compute in bfloat16 on GPUs recompute as few as their memory demands."""
     compile: bool = False
-    """Compile what is not attention in the trainers' passes (torch.compile): fewer reads of memory,
-    and a minute more at the start. Needs `compute.ray`, a compiler on the trainers' machines (the
-    image `trainer` has one), and a model that AgentRL computes itself."""
+    """Compile what is not attention in the trainers' passes (torch.compile; on GPUs our own kernels
+    too): fewer reads of memory, and a minute more at the start. Needs `compute.ray`, a compiler on
+    the trainers' machines (the image `trainer` has one), and a model that AgentRL computes itself.
+    """
     checkpoint_every: int = Field(default=10, ge=1, le=100000)
     """Iterations between checkpoints."""
     keep_last: int = Field(default=2, ge=1, le=1000)

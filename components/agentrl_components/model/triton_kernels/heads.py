@@ -1,0 +1,202 @@
+"""Triton kernels for queries and keys: normalisation of each head, and rotary position embedding.
+
+Each kernel reads and writes an array once. `benchmarks/gpu.py` (check `kernels`) compares them with
+what torch.compile generates.
+
+Legend: N tokens, H heads, D head width, P pairs of elements of a head, one from each of its halves
+a and b, R rows of a program, which are heads of tokens, G programs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+ROWS = 32
+"""Rows that a program computes at a time."""
+PROGRAMS = 1024
+"""Most programs of the backward pass. Each sums the gradient of the weight over its rows."""
+
+
+@triton.jit
+def _rotate_heads(
+    x_NHD: tl.tensor,
+    token_stride: tl.tensor,
+    weight_D: tl.tensor,
+    cos_NP: tl.tensor,
+    sin_NP: tl.tensor,
+    out_NHD: tl.tensor,
+    rows: tl.tensor,
+    eps: tl.tensor,
+    HEADS: tl.constexpr,
+    PAIRS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    NORMED: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> None:
+    row_R = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    pair_P = tl.arange(0, PAIRS)
+    token_R, head_R = (row_R // HEADS).to(tl.int64), row_R % HEADS
+    inside_RP = (row_R < rows)[:, None] & (pair_P < WIDTH // 2)[None, :]
+    place_RP = (token_R * token_stride + head_R * WIDTH)[:, None] + pair_P[None, :]
+    a_RP = tl.load(x_NHD + place_RP, mask=inside_RP, other=0.0).to(tl.float32)
+    b_RP = tl.load(x_NHD + place_RP + WIDTH // 2, mask=inside_RP, other=0.0).to(tl.float32)
+    if NORMED:
+        kept_P = pair_P < WIDTH // 2
+        weight_a_P = tl.load(weight_D + pair_P, mask=kept_P, other=0.0).to(tl.float32)
+        weight_b_P = tl.load(weight_D + pair_P + WIDTH // 2, mask=kept_P, other=0.0).to(tl.float32)
+        mean_R = tl.sum(a_RP * a_RP + b_RP * b_RP, axis=1) / WIDTH
+        scale_R1 = (1.0 / tl.sqrt(mean_R + eps))[:, None]
+        a_RP = a_RP * scale_R1 * weight_a_P[None, :]
+        b_RP = b_RP * scale_R1 * weight_b_P[None, :]
+    angle_RP = (token_R * (WIDTH // 2))[:, None] + pair_P[None, :]
+    cos_RP = tl.load(cos_NP + angle_RP, mask=inside_RP, other=0.0).to(tl.float32)
+    sin_RP = tl.load(sin_NP + angle_RP, mask=inside_RP, other=0.0).to(tl.float32)
+    kind = out_NHD.dtype.element_ty
+    target_RP = (row_R.to(tl.int64) * WIDTH)[:, None] + pair_P[None, :]
+    tl.store(out_NHD + target_RP, (a_RP * cos_RP - b_RP * sin_RP).to(kind), mask=inside_RP)
+    second_RP = (b_RP * cos_RP + a_RP * sin_RP).to(kind)
+    tl.store(out_NHD + target_RP + WIDTH // 2, second_RP, mask=inside_RP)
+
+
+@triton.jit
+def _rotate_heads_backward(
+    dout_NHD: tl.tensor,
+    x_NHD: tl.tensor,
+    token_stride: tl.tensor,
+    weight_D: tl.tensor,
+    cos_NP: tl.tensor,
+    sin_NP: tl.tensor,
+    dx_NHD: tl.tensor,
+    dweight_GD: tl.tensor,
+    rows: tl.tensor,
+    eps: tl.tensor,
+    HEADS: tl.constexpr,
+    PAIRS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    NORMED: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> None:
+    pair_P = tl.arange(0, PAIRS)
+    kept_P = pair_P < WIDTH // 2
+    if NORMED:
+        weight_a_P = tl.load(weight_D + pair_P, mask=kept_P, other=0.0).to(tl.float32)
+        weight_b_P = tl.load(weight_D + pair_P + WIDTH // 2, mask=kept_P, other=0.0).to(tl.float32)
+        dweight_a_P = tl.zeros((PAIRS,), dtype=tl.float32)
+        dweight_b_P = tl.zeros((PAIRS,), dtype=tl.float32)
+    for start in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+        row_R = start + tl.arange(0, ROWS)
+        token_R, head_R = (row_R // HEADS).to(tl.int64), row_R % HEADS
+        inside_RP = (row_R < rows)[:, None] & kept_P[None, :]
+        source_RP = (row_R.to(tl.int64) * WIDTH)[:, None] + pair_P[None, :]
+        first_RP = tl.load(dout_NHD + source_RP, mask=inside_RP, other=0.0).to(tl.float32)
+        second_RP = tl.load(dout_NHD + source_RP + WIDTH // 2, mask=inside_RP, other=0.0)
+        second_RP = second_RP.to(tl.float32)
+        angle_RP = (token_R * (WIDTH // 2))[:, None] + pair_P[None, :]
+        cos_RP = tl.load(cos_NP + angle_RP, mask=inside_RP, other=0.0).to(tl.float32)
+        sin_RP = tl.load(sin_NP + angle_RP, mask=inside_RP, other=0.0).to(tl.float32)
+        da_RP = first_RP * cos_RP + second_RP * sin_RP
+        db_RP = second_RP * cos_RP - first_RP * sin_RP
+        if NORMED:
+            place_RP = (token_R * token_stride + head_R * WIDTH)[:, None] + pair_P[None, :]
+            a_RP = tl.load(x_NHD + place_RP, mask=inside_RP, other=0.0).to(tl.float32)
+            b_RP = tl.load(x_NHD + place_RP + WIDTH // 2, mask=inside_RP, other=0.0)
+            b_RP = b_RP.to(tl.float32)
+            mean_R = tl.sum(a_RP * a_RP + b_RP * b_RP, axis=1) / WIDTH
+            scale_R1 = (1.0 / tl.sqrt(mean_R + eps))[:, None]
+            a_RP, b_RP = a_RP * scale_R1, b_RP * scale_R1
+            dweight_a_P += tl.sum(da_RP * a_RP, axis=0)
+            dweight_b_P += tl.sum(db_RP * b_RP, axis=0)
+            da_RP, db_RP = da_RP * weight_a_P[None, :], db_RP * weight_b_P[None, :]
+            along_R1 = (tl.sum(da_RP * a_RP + db_RP * b_RP, axis=1) / WIDTH)[:, None]
+            da_RP = (da_RP - a_RP * along_R1) * scale_R1
+            db_RP = (db_RP - b_RP * along_R1) * scale_R1
+        kind = dx_NHD.dtype.element_ty
+        tl.store(dx_NHD + source_RP, da_RP.to(kind), mask=inside_RP)
+        tl.store(dx_NHD + source_RP + WIDTH // 2, db_RP.to(kind), mask=inside_RP)
+    if NORMED:
+        sums_P = tl.program_id(0) * WIDTH + pair_P
+        tl.store(dweight_GD + sums_P, dweight_a_P, mask=kept_P)
+        tl.store(dweight_GD + sums_P + WIDTH // 2, dweight_b_P, mask=kept_P)
+
+
+def rotate_heads(
+    x_NHD: Tensor, weight_D: Tensor | None, eps: float, cos_NP: Tensor, sin_NP: Tensor
+) -> Tensor:
+    """`x_NHD` with each head normalised by its root mean square (arXiv 1910.07467) and multiplied
+    by `weight_D`, or without if that is None; then with rotary position embedding (arXiv
+    2104.09864), in Llama's half-split layout. Computed in float32."""
+    out_NHD: Tensor = _RotateHeads.apply(x_NHD, weight_D, eps, cos_NP, sin_NP)  # type: ignore[no-untyped-call]
+    return out_NHD
+
+
+class _RotateHeads(torch.autograd.Function):
+    """`rotate_heads`. Kept for the backward pass: the inputs."""
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        x_NHD: Tensor,
+        weight_D: Tensor | None,
+        eps: float,
+        cos_NP: Tensor,
+        sin_NP: Tensor,
+    ) -> Tensor:
+        tokens, heads, width = x_NHD.shape
+        assert x_NHD.stride()[1:] == (width, 1)
+        cos_NP, sin_NP = cos_NP.contiguous(), sin_NP.contiguous()
+        ctx.save_for_backward(x_NHD, weight_D, cos_NP, sin_NP)  # type: ignore[arg-type]
+        ctx.eps = eps  # type: ignore[attr-defined]
+        out_NHD = x_NHD.new_empty(x_NHD.shape)
+        rows = tokens * heads
+        _rotate_heads[(triton.cdiv(rows, ROWS),)](
+            x_NHD,
+            x_NHD.stride(0),
+            x_NHD if weight_D is None else weight_D,
+            cos_NP,
+            sin_NP,
+            out_NHD,
+            rows,
+            eps,
+            HEADS=heads,
+            PAIRS=triton.next_power_of_2(width // 2),
+            WIDTH=width,
+            NORMED=weight_D is not None,
+            ROWS=ROWS,
+        )
+        return out_NHD
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, dout_NHD: Tensor) -> tuple[Tensor | None, ...]:
+        saved: Any = ctx.saved_tensors  # type: ignore[attr-defined]
+        x_NHD, weight_D, cos_NP, sin_NP = saved
+        tokens, heads, width = x_NHD.shape
+        rows = tokens * heads
+        programs = min(triton.cdiv(rows, ROWS), PROGRAMS)
+        dx_NHD = x_NHD.new_empty(x_NHD.shape)
+        dweight_GD = x_NHD.new_empty((programs, width), dtype=torch.float32)
+        _rotate_heads_backward[(programs,)](
+            dout_NHD.contiguous(),
+            x_NHD,
+            x_NHD.stride(0),
+            x_NHD if weight_D is None else weight_D,
+            cos_NP,
+            sin_NP,
+            dx_NHD,
+            dweight_GD,
+            rows,
+            ctx.eps,  # type: ignore[attr-defined]
+            HEADS=heads,
+            PAIRS=triton.next_power_of_2(width // 2),
+            WIDTH=width,
+            NORMED=weight_D is not None,
+            ROWS=ROWS,
+        )
+        dweight_D = None if weight_D is None else dweight_GD.sum(0).to(weight_D.dtype)
+        return dx_NHD, dweight_D, None, None, None

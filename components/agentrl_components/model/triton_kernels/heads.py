@@ -24,6 +24,53 @@ PROGRAMS = 1024
 
 
 @triton.jit
+def _halves(
+    source: tl.tensor, place: tl.tensor, inside: tl.tensor, WIDTH: tl.constexpr
+) -> tuple[tl.tensor, tl.tensor]:
+    """Both halves of what begins at `place`, in float32."""
+    a = tl.load(source + place, mask=inside, other=0.0)
+    b = tl.load(source + place + WIDTH // 2, mask=inside, other=0.0)
+    return a.to(tl.float32), b.to(tl.float32)
+
+
+@triton.jit
+def _store_halves(
+    target: tl.tensor,
+    place: tl.tensor,
+    a: tl.tensor,
+    b: tl.tensor,
+    inside: tl.tensor,
+    WIDTH: tl.constexpr,
+) -> None:
+    """Write both halves in the target's type."""
+    tl.store(target + place, a.to(target.dtype.element_ty), mask=inside)
+    tl.store(target + place + WIDTH // 2, b.to(target.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _rotation(
+    cos_NP: tl.tensor,
+    sin_NP: tl.tensor,
+    token_R: tl.tensor,
+    pair_P: tl.tensor,
+    inside_RP: tl.tensor,
+    WIDTH: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """Cosines and sines of the rows' tokens, in float32."""
+    place_RP = (token_R * (WIDTH // 2))[:, None] + pair_P[None, :]
+    cos_RP = tl.load(cos_NP + place_RP, mask=inside_RP, other=0.0)
+    sin_RP = tl.load(sin_NP + place_RP, mask=inside_RP, other=0.0)
+    return cos_RP.to(tl.float32), sin_RP.to(tl.float32)
+
+
+@triton.jit
+def _scale(a_RP: tl.tensor, b_RP: tl.tensor, eps: tl.tensor, WIDTH: tl.constexpr) -> tl.tensor:
+    """One over the root mean square of each row, [R, 1]."""
+    mean_R = tl.sum(a_RP * a_RP + b_RP * b_RP, axis=1) / WIDTH
+    return (1.0 / tl.sqrt(mean_R + eps))[:, None]
+
+
+@triton.jit
 def _rotate_heads(
     x_NHD: tl.tensor,
     token_stride: tl.tensor,
@@ -40,28 +87,21 @@ def _rotate_heads(
     ROWS: tl.constexpr,
 ) -> None:
     row_R = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    pair_P = tl.arange(0, PAIRS)
     token_R, head_R = (row_R // HEADS).to(tl.int64), row_R % HEADS
-    inside_RP = (row_R < rows)[:, None] & (pair_P < WIDTH // 2)[None, :]
+    pair_P = tl.arange(0, PAIRS)
+    kept_P = pair_P < WIDTH // 2
+    inside_RP = (row_R < rows)[:, None] & kept_P[None, :]
     place_RP = (token_R * token_stride + head_R * WIDTH)[:, None] + pair_P[None, :]
-    a_RP = tl.load(x_NHD + place_RP, mask=inside_RP, other=0.0).to(tl.float32)
-    b_RP = tl.load(x_NHD + place_RP + WIDTH // 2, mask=inside_RP, other=0.0).to(tl.float32)
+    a_RP, b_RP = _halves(x_NHD, place_RP, inside_RP, WIDTH)
     if NORMED:
-        kept_P = pair_P < WIDTH // 2
-        weight_a_P = tl.load(weight_D + pair_P, mask=kept_P, other=0.0).to(tl.float32)
-        weight_b_P = tl.load(weight_D + pair_P + WIDTH // 2, mask=kept_P, other=0.0).to(tl.float32)
-        mean_R = tl.sum(a_RP * a_RP + b_RP * b_RP, axis=1) / WIDTH
-        scale_R1 = (1.0 / tl.sqrt(mean_R + eps))[:, None]
+        weight_a_P, weight_b_P = _halves(weight_D, pair_P, kept_P, WIDTH)
+        scale_R1 = _scale(a_RP, b_RP, eps, WIDTH)
         a_RP = a_RP * scale_R1 * weight_a_P[None, :]
         b_RP = b_RP * scale_R1 * weight_b_P[None, :]
-    angle_RP = (token_R * (WIDTH // 2))[:, None] + pair_P[None, :]
-    cos_RP = tl.load(cos_NP + angle_RP, mask=inside_RP, other=0.0).to(tl.float32)
-    sin_RP = tl.load(sin_NP + angle_RP, mask=inside_RP, other=0.0).to(tl.float32)
-    kind = out_NHD.dtype.element_ty
+    cos_RP, sin_RP = _rotation(cos_NP, sin_NP, token_R, pair_P, inside_RP, WIDTH)
+    first_RP, second_RP = a_RP * cos_RP - b_RP * sin_RP, b_RP * cos_RP + a_RP * sin_RP
     target_RP = (row_R.to(tl.int64) * WIDTH)[:, None] + pair_P[None, :]
-    tl.store(out_NHD + target_RP, (a_RP * cos_RP - b_RP * sin_RP).to(kind), mask=inside_RP)
-    second_RP = (b_RP * cos_RP + a_RP * sin_RP).to(kind)
-    tl.store(out_NHD + target_RP + WIDTH // 2, second_RP, mask=inside_RP)
+    _store_halves(out_NHD, target_RP, first_RP, second_RP, inside_RP, WIDTH)
 
 
 @triton.jit
@@ -85,8 +125,7 @@ def _rotate_heads_backward(
     pair_P = tl.arange(0, PAIRS)
     kept_P = pair_P < WIDTH // 2
     if NORMED:
-        weight_a_P = tl.load(weight_D + pair_P, mask=kept_P, other=0.0).to(tl.float32)
-        weight_b_P = tl.load(weight_D + pair_P + WIDTH // 2, mask=kept_P, other=0.0).to(tl.float32)
+        weight_a_P, weight_b_P = _halves(weight_D, pair_P, kept_P, WIDTH)
         dweight_a_P = tl.zeros((PAIRS,), dtype=tl.float32)
         dweight_b_P = tl.zeros((PAIRS,), dtype=tl.float32)
     for start in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
@@ -94,21 +133,14 @@ def _rotate_heads_backward(
         token_R, head_R = (row_R // HEADS).to(tl.int64), row_R % HEADS
         inside_RP = (row_R < rows)[:, None] & kept_P[None, :]
         source_RP = (row_R.to(tl.int64) * WIDTH)[:, None] + pair_P[None, :]
-        first_RP = tl.load(dout_NHD + source_RP, mask=inside_RP, other=0.0).to(tl.float32)
-        second_RP = tl.load(dout_NHD + source_RP + WIDTH // 2, mask=inside_RP, other=0.0)
-        second_RP = second_RP.to(tl.float32)
-        angle_RP = (token_R * (WIDTH // 2))[:, None] + pair_P[None, :]
-        cos_RP = tl.load(cos_NP + angle_RP, mask=inside_RP, other=0.0).to(tl.float32)
-        sin_RP = tl.load(sin_NP + angle_RP, mask=inside_RP, other=0.0).to(tl.float32)
+        first_RP, second_RP = _halves(dout_NHD, source_RP, inside_RP, WIDTH)
+        cos_RP, sin_RP = _rotation(cos_NP, sin_NP, token_R, pair_P, inside_RP, WIDTH)
         da_RP = first_RP * cos_RP + second_RP * sin_RP
         db_RP = second_RP * cos_RP - first_RP * sin_RP
         if NORMED:
             place_RP = (token_R * token_stride + head_R * WIDTH)[:, None] + pair_P[None, :]
-            a_RP = tl.load(x_NHD + place_RP, mask=inside_RP, other=0.0).to(tl.float32)
-            b_RP = tl.load(x_NHD + place_RP + WIDTH // 2, mask=inside_RP, other=0.0)
-            b_RP = b_RP.to(tl.float32)
-            mean_R = tl.sum(a_RP * a_RP + b_RP * b_RP, axis=1) / WIDTH
-            scale_R1 = (1.0 / tl.sqrt(mean_R + eps))[:, None]
+            a_RP, b_RP = _halves(x_NHD, place_RP, inside_RP, WIDTH)
+            scale_R1 = _scale(a_RP, b_RP, eps, WIDTH)
             a_RP, b_RP = a_RP * scale_R1, b_RP * scale_R1
             dweight_a_P += tl.sum(da_RP * a_RP, axis=0)
             dweight_b_P += tl.sum(db_RP * b_RP, axis=0)
@@ -116,13 +148,10 @@ def _rotate_heads_backward(
             along_R1 = (tl.sum(da_RP * a_RP + db_RP * b_RP, axis=1) / WIDTH)[:, None]
             da_RP = (da_RP - a_RP * along_R1) * scale_R1
             db_RP = (db_RP - b_RP * along_R1) * scale_R1
-        kind = dx_NHD.dtype.element_ty
-        tl.store(dx_NHD + source_RP, da_RP.to(kind), mask=inside_RP)
-        tl.store(dx_NHD + source_RP + WIDTH // 2, db_RP.to(kind), mask=inside_RP)
+        _store_halves(dx_NHD, source_RP, da_RP, db_RP, inside_RP, WIDTH)
     if NORMED:
         sums_P = tl.program_id(0) * WIDTH + pair_P
-        tl.store(dweight_GD + sums_P, dweight_a_P, mask=kept_P)
-        tl.store(dweight_GD + sums_P + WIDTH // 2, dweight_b_P, mask=kept_P)
+        _store_halves(dweight_GD, sums_P, dweight_a_P, dweight_b_P, kept_P, WIDTH)
 
 
 def rotate_heads(

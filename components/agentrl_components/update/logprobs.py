@@ -1,8 +1,8 @@
 """Log-probabilities and entropies of sampled tokens, without materialising all logits.
 
 Only the hidden states that predict a sampled token pass through the language-model head, one chunk
-at a time. The backward pass recomputes each chunk's logits. Where there is room for all logits
-(`CausalModel.logits_room`), they are computed at once, and kept.
+at a time. The backward pass recomputes each chunk's logits. If every token is allowed, and there is
+room for all logits (`CausalModel.logits_room`), they are computed at once, and kept.
 
 Legend: N tokens of a pack, S sampled tokens, C tokens of a chunk, A most choices, E width, V
 vocabulary.
@@ -49,7 +49,7 @@ def score(
     targets_S = torch.from_numpy(pack.targets_S).to(device)
     temperature_S = torch.from_numpy(pack.temperature_S).to(device)
     allowed_SA = None if pack.allowed_SA is None else torch.from_numpy(pack.allowed_SA).to(device)
-    if _has_room(decoder, hidden_SE):
+    if allowed_SA is None and _has_room(decoder, hidden_SE):
         chunk = max(1, len(targets_S))
     logprobs, entropies = [], []
     for start in range(0, len(targets_S), chunk):

@@ -1,5 +1,7 @@
 """Scoring: packed equals one by one, chunked equals whole, only sampled tokens have a gradient."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -51,18 +53,30 @@ def gradients(made):
     return [p.grad.clone() for p in made.parameters()]
 
 
-@pytest.mark.parametrize("room", [0, 2 * 9 * 23 * 4 - 1, 2 * 9 * 23 * 4])
-def test_logits_of_nine_tokens_are_kept_where_they_and_their_gradient_have_room(room):
+ROOM = 2 * 9 * 23 * 4
+"""Bytes of the logits of nine tokens, and of their gradient."""
+
+
+@pytest.mark.parametrize(
+    ("confined", "room", "computed"),
+    [
+        (False, ROOM, [9]),
+        # Chunk by chunk, and in the backward pass again.
+        (False, ROOM - 1, [4, 4, 1, 1, 4, 4]),
+        # Of confined tokens, logits are in memory several times, in float32.
+        (True, ROOM, [4, 4, 1, 1, 4, 4]),
+    ],
+)
+def test_logits_are_kept_if_all_tokens_are_allowed_and_there_is_room(confined, room, computed):
+    episodes = EPISODES if confined else [replace(one, allowed=None) for one in EPISODES]
     made, chunks = decoder(), []
     head = made.logits
     made.logits = lambda x_NE: (chunks.append(len(x_NE)), head(x_NE))[1]  # type: ignore[method-assign]
     made.logits_room = room
-    found, _ = score(made, pack(EPISODES, [2, 0, 3, 1]), chunk=4)
-    found.sum().backward()
-    # Chunk by chunk, and in the backward pass again.
-    assert chunks == ([9] if room == 2 * 9 * 23 * 4 else [4, 4, 1, 1, 4, 4])
+    score(made, pack(episodes, [2, 0, 3, 1]), chunk=4)[0].sum().backward()
+    assert chunks == computed
     plain = decoder()
-    score(plain, pack(EPISODES, [2, 0, 3, 1]), chunk=1024)[0].sum().backward()
+    score(plain, pack(episodes, [2, 0, 3, 1]), chunk=1024)[0].sum().backward()
     for one, other in zip(gradients(made), gradients(plain), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 

@@ -36,7 +36,7 @@ class Update(SpecModel):
     """Tokens packed into one forward and backward pass. A longer episode gets a pass of its own."""
     logits_chunk: int = Field(default=1024, ge=16, le=1048576)
     """Number of tokens whose logits are in memory at the same time. With `compile`, GPUs keep the
-    logits of all tokens where they have memory for them."""
+    logits of all tokens of free replies where they have memory for them."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: up to a third more computation, far less memory.
     Trainers on Ray that compute in bfloat16 on GPUs recompute as few as their memory demands."""

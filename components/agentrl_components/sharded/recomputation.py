@@ -26,8 +26,8 @@ from agentrl_components.spec import RunSpec
 def set_recomputed(decoders: Sequence[CausalModel], spec: RunSpec) -> None:
     """Set how many blocks of the decoders, which have been opened just now, recompute their
     activations: none without `update.gradientCheckpointing`; with it as few as the GPU has memory
-    for, on all ranks as many as on the one that needs most. What memory is left then is for logits,
-    if they are computed in the model's type. Results do not depend on it. A collective call.
+    for, on all ranks as many as on the one that needs most. With `update.compile`, the memory that
+    is left then is for logits. Results depend on it by rounding only. A collective call.
 
     All blocks recompute on CPUs, and where a block's memory is not known: in models of
     transformers, and in float32, whose attention pads episodes on a GPU."""

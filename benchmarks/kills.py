@@ -59,8 +59,9 @@ VICTIMS = {
     "driver": "",
 }
 """How the command line, or the name, of a victim's process begins."""
-GONE_S = 60.0
-"""How long the processes of a driver that was killed may take to end."""
+GONE_S = 90.0
+"""How long the processes of a driver that was killed may take to end. Agents of Ray need 60 s: they
+wait so long for their head, to which they want to tell that their raylet has died."""
 POLL_S = 0.1
 START_SHARE = 0.25
 """Share of the kills that come before the run writes an iteration, or another one."""

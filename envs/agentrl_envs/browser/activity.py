@@ -17,6 +17,10 @@ from agentrl_envs.errors import SessionError
 NO_DOCUMENT = (204, 205)
 """Statuses of answers that leave the page as it is."""
 
+NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
+"""Chromium ends requests that are connecting when an interface is added to the machine or removed:
+containers that start or stop there do that."""
+
 SERVER_ERROR = 500
 """HTTP status from which on a site counts as down."""
 
@@ -29,6 +33,8 @@ class Activity:
         """Why the session can be used no more; None: it can."""
         self.blocked: str | None = None
         """Address of a navigation that was blocked because it leaves the sites."""
+        self.interrupted: dict[Page, str] = {}
+        """Address of a document that a tab did not get, because the machine's network changed."""
         self.origins: set[str] = set()
         """Origins that were shown in this episode."""
         self._requests: dict[Request, float] = {}
@@ -107,6 +113,7 @@ class Activity:
             self._requests[request] = time.monotonic()
         if (page := _navigated_page(request)) is not None:
             self._navigating[page] = time.monotonic()
+            self.interrupted.pop(page, None)
 
     def _answered(self, request: Request) -> None:
         self._requests.pop(request, None)
@@ -125,7 +132,9 @@ class Activity:
         reason = request.failure or ""
         if not request.is_navigation_request() or "ERR_ABORTED" in reason:
             return
-        if "PROXY" in reason or "TUNNEL" in reason or "NAME_NOT_RESOLVED" in reason:
+        if NETWORK_CHANGED in reason and page is not None and request.method == "GET":
+            self.interrupted[page] = request.url
+        elif "PROXY" in reason or "TUNNEL" in reason or "NAME_NOT_RESOLVED" in reason:
             self.blocked = request.url
         else:
             self.lose(f"{request.url}: no answer ({reason}); start the site or correct its URL")

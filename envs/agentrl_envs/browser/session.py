@@ -155,6 +155,8 @@ class BrowserSession:
         lost."""
         for _ in range(ROUNDS):
             self._activity.check()
+            if (url := self._activity.interrupted.pop(self.page, None)) is not None:
+                await self.visit(url)
             try:
                 await self.page.wait_for_load_state("load")
                 await self.page.evaluate(UNTIL_QUIET, [QUIET_MS, MOVING_MS, LOOKS, LOOK_MS])
@@ -166,8 +168,10 @@ class BrowserSession:
                     raise SessionError(f"{self.page.url}: {first_line(error)}") from None
                 await asyncio.sleep(0)  # the document was replaced: look at the next one
                 continue
-            if not await self._activity.rest():
+            if not await self._activity.rest() and self.page not in self._activity.interrupted:
                 break
+        if (url := self._activity.interrupted.get(self.page)) is not None:
+            self._activity.lose(f"{url}: no answer, because the machine's network changes")
         self._activity.check()
         blocked, self._activity.blocked = self._activity.blocked, None
         if blocked is not None:

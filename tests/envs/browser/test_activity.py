@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
 
+import pytest
 from web_pages import needs_chromium, running_site
 
 from agentrl_envs.browser.activity import Activity
@@ -43,3 +48,25 @@ def test_the_view_after_a_page_has_opened_a_tab_is_of_that_tab():
         session = BrowserSession(thread, 800, 600)
         assert thread.run(open_a_tab(session, site.url), 60) == ("Home", "Mug")
     thread.close()
+
+
+IN_NAMESPACE = ("unshare", "--net", "sh", "-c")
+
+
+def can_change_network() -> bool:
+    """Whether this process may make a network namespace with interfaces."""
+    tries = "ip link add one type veth peer name other"
+    with suppress(OSError):
+        return (
+            subprocess.run([*IN_NAMESPACE, tries], check=False, capture_output=True).returncode == 0
+        )
+    return False
+
+
+@needs_chromium
+@pytest.mark.skipif(not can_change_network(), reason="needs root, unshare and ip")
+def test_a_document_is_asked_for_again_if_the_network_of_the_machine_changed():
+    program = Path(__file__).with_name("network_change.py")
+    command = f"ip link set lo up && exec {sys.executable} {program}"
+    ended = subprocess.run([*IN_NAMESPACE, command], check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "Here\n"), ended.stderr

@@ -136,7 +136,7 @@ def main(cpu: bool, only: str, without: str, out: str, one: str, folder: str) ->
                 f"{outcome.status:8}{name:18}{outcome.seconds:6.1f} s  {outcome.reason}"
                 f"{json.dumps(outcome.figures) if outcome.figures else ''}"
             )
-            write(Path(out), cpu, outcomes)  # what is known if the next one is the last
+            write(Path(out), cpu, outcomes)  # kept if the run is ended early
     click.echo(f"written: {out}")
     if any(outcome.status == "failed" for outcome in outcomes):
         sys.exit(1)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from gpu_checks.place import QWEN3_06B, Place, Skipped, wait
+from gpu_checks.place import QWEN3_06B, Place, Skipped, seconds_of
 from torch import Tensor
 
 from agentrl_components.model.packed_attention import PackedCausal, has_varlen_kernel
@@ -71,11 +70,4 @@ def timed(way: Attention, place: Place, *inputs: Tensor) -> float:
     """Seconds of a pass forward and backward, of `PASSES` in a row after some others."""
     out = way(*inputs)
     gradient = torch.randn_like(out)
-    for passes in (3, PASSES):
-        wait(place)
-        began = time.perf_counter()
-        for _ in range(passes):
-            torch.autograd.grad(way(*inputs), inputs, gradient)
-        wait(place)
-        seconds = (time.perf_counter() - began) / passes
-    return seconds
+    return seconds_of(lambda: torch.autograd.grad(way(*inputs), inputs, gradient), place, PASSES)

@@ -3,12 +3,11 @@ shows what they are worth."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from gpu_checks.place import QWEN3_06B, Place, Skipped, wait
+from gpu_checks.place import QWEN3_06B, Place, Skipped, seconds_of
 from torch import Tensor
 
 from agentrl_components.compilers import compiler
@@ -105,11 +104,4 @@ def computed(way: Callable[[], Sequence[Tensor]], inputs: Sequence[Tensor]) -> l
 def timed(place: Place, way: Callable[[], Sequence[Tensor]], inputs: Sequence[Tensor]) -> float:
     """Seconds of a pass forward and backward, of `PASSES` in a row after some others."""
     ones = [torch.ones_like(one) for one in way()]
-    for passes in (3, PASSES):
-        wait(place)
-        began = time.perf_counter()
-        for _ in range(passes):
-            torch.autograd.grad(way(), inputs, ones)
-        wait(place)
-        seconds = (time.perf_counter() - began) / passes
-    return seconds
+    return seconds_of(lambda: torch.autograd.grad(way(), inputs, ones), place, PASSES)

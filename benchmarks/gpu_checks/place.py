@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -116,3 +118,15 @@ def wait(place: Place) -> None:
     """Wait until the device has done what it was given."""
     if not place.cpu:
         torch.cuda.synchronize()
+
+
+def seconds_of(once: Callable[[], object], place: Place, count: int) -> float:
+    """Seconds of a call, of `count` in a row after three others."""
+    for calls in (3, count):
+        wait(place)
+        began = time.perf_counter()
+        for _ in range(calls):
+            once()
+        wait(place)
+        seconds = (time.perf_counter() - began) / calls
+    return seconds

@@ -19,6 +19,7 @@ AIMS = {"mfu_16k": 0.35, "mfu_65k": 0.45}
 STORED = 16384
 """Tokens whose activations fit 80 GB beside this model."""
 EPISODE = 4096
+"""Tokens of an episode, if a check names no other length."""
 
 
 def peak_flops() -> float | None:

@@ -48,6 +48,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import psutil
 import torch
 from gpu_checks import actors, attention, engines, interrupts, kernels, ranks, transfer, update
 from gpu_checks.outcome import Outcome, outcome_of
@@ -122,8 +123,7 @@ def main(cpu: bool, only: str, without: str, out: str, one: str, folder: str) ->
         raise click.BadParameter(f"no check {unknown[0]}; there are {', '.join(CHECKS)}")
     names = [name for name in names if name not in left_out]
     ends = time.monotonic() + SECONDS
-    # Otherwise a check would go on without this process, and disturb whatever runs next.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, end)
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="agentrl-gpu-") as scratch:
         place = Place(cpu=cpu, folder=Path(scratch))
@@ -140,6 +140,19 @@ def main(cpu: bool, only: str, without: str, out: str, one: str, folder: str) ->
     click.echo(f"written: {out}")
     if any(outcome.status == "failed" for outcome in outcomes):
         sys.exit(1)
+
+
+def end(number: int, _: object) -> None:
+    """End with the check under way, which would otherwise disturb whatever runs next.
+
+    `Popen` may not have returned yet, so its process is looked up here.
+    """
+    processes = psutil.Process().children(recursive=True)
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=10)
+    sys.exit(128 + number)
 
 
 def write(path: Path, cpu: bool, outcomes: list[Outcome]) -> None:

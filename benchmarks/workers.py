@@ -42,7 +42,7 @@ def opened(folder: Path, count: int, **parts: dict[str, Any]) -> Iterator[Worker
     )
     with (
         tempfile.TemporaryDirectory(prefix="agentrl-bench-") as scratch,
-        WorkerGroup(spec, Path(scratch)) as crew,
+        WorkerGroup(spec, Path(scratch), note=print) as crew,
     ):
         trainers = PoolTrainers(spec, crew.lead, crew.pool)
         yield Workers(pool=crew.pool, learner=Learner(spec, trainers))

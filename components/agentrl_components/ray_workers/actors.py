@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from agentrl_components.errors import ModelError, WorkersLostError
@@ -13,6 +14,7 @@ from agentrl_components.ray_workers.hand_over.nccl import NcclTransfer
 from agentrl_components.ray_workers.hand_over.transfer import WeightTransfer
 from agentrl_components.ray_workers.lifetimes import lifetime_of
 from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.placement import open_placement
 from agentrl_components.ray_workers.resources import Reservation, reservations
 from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.ray_workers.trainers import RayTrainers
@@ -28,31 +30,39 @@ class Actors(HeldOpen):
 
     trainers: RayTrainers | None = None
 
-    def __init__(self, spec: RunSpec, model: ModelFolder, *, trains: bool) -> None:
+    def __init__(
+        self, spec: RunSpec, model: ModelFolder, *, trains: bool, note: Callable[[str], None]
+    ) -> None:
         """Connect to Ray and start the actors, or take over those that an earlier driver has left.
         `trains` is false for an evaluation, whose samplers play with the weights of the model
-        folder. Raises what `connect` raises, and `ModelError` if the model cannot be opened or
-        split as the manifest says."""
+        folder. `note` gets what people should know about these actors. Raises what `connect`
+        raises, and `ModelError` if the model cannot be opened or split as the manifest says."""
         assert spec.compute.ray is not None
         reserved = reservations(spec.compute)
         _check_division(spec, model)
         with ExitStack() as opened:
             opened.callback(connect(spec.compute.ray, reserved))
-            self._lifetime = lifetime_of(spec, model.vocabulary, trains=trains)
+            placement = open_placement(spec.compute.ray, reserved, note, trains=trains)
+            opened.callback(placement.close)
+            self._lifetime = lifetime = lifetime_of(spec, model.vocabulary, trains=trains)
             transfer: WeightTransfer | None = None
             if trains:
                 device = _device(reserved.trainer)
-                self.trainers = RayTrainers(spec, model, reserved, device, self._lifetime)
+                self.trainers = RayTrainers(spec, model, reserved, device, lifetime, placement)
                 opened.push(self._leave_trainers)
                 transfer = _transfer(spec, self.trainers)
             device = _device(reserved.sampler)
-            self.samplers = RaySamplers(spec, model, reserved, device, transfer, self._lifetime)
+            self.samplers = RaySamplers(
+                spec, model, reserved, device, transfer, lifetime, placement
+            )
             opened.push(self._leave_samplers)
             # All have been started, and open at the same time.
             if self.trainers is not None:
                 self.trainers.open()
             self.samplers.open()
             self.groups = RayGroupSamplers(self.samplers)
+            for text in self._notes():
+                note(text)
             self._opened = opened.pop_all()
 
     @property
@@ -62,8 +72,7 @@ class Actors(HeldOpen):
         counts = {"trainers": trainers, "samplers": self.samplers.taken_over}
         return ", ".join(f"{count} {role}" for role, count in counts.items() if count)
 
-    @property
-    def notes(self) -> list[str]:
+    def _notes(self) -> list[str]:
         """What people should know about these actors."""
         notes = []
         if self.taken_over:

@@ -14,6 +14,7 @@ from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTr
 from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.membership import wait_for_nodes
 from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.placement import AnyNode, Placement
 from agentrl_components.ray_workers.resources import Reservations
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.spec import RunSpec
@@ -42,6 +43,7 @@ class RaySamplers:
         device: str,
         transfer: WeightTransfer | None,
         lifetime: Lifetime | None = None,
+        placement: Placement | None = None,
     ) -> None:
         """Start the samplers, but for those that an earlier driver has left. Without a `transfer`
         they play with the weights of the model folder. They end with this driver unless `lifetime`
@@ -49,6 +51,7 @@ class RaySamplers:
         self._spec, self._model, self._device = spec, model, device
         self._reserved, self._transfer = reserved, transfer
         self._lifetime = lifetime or WithDriver()
+        self._placement = placement or AnyNode()
         self.version = -1
         """Version of the weights that the samplers hold; -1: those of the model folder."""
         self.handed_over: list[HandOver] = []
@@ -179,6 +182,7 @@ class RaySamplers:
         from agentrl_components.ray_workers.sampler import Sampler
 
         options = self._reserved.sampler.options() | self._lifetime.options(self._names[place])
+        options |= self._placement.sampler(place)
         actor = ray.remote(Sampler).options(**options, max_concurrency=CALLS)
         trains = self._transfer is not None
         return actor.remote(self._spec, self._model, self._device, trains=trains)

@@ -20,6 +20,7 @@ from agentrl_components.ray_workers.checkpoints.store_shards import FOLDERS, Sto
 from agentrl_components.ray_workers.hand_over.buckets import BUCKET_BYTES, BUCKETS_AHEAD
 from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.placement import AnyNode, Placement
 from agentrl_components.ray_workers.resources import Reservations
 from agentrl_components.sharded.rank import RankSetup
 from agentrl_components.sharded.rounds import Share, deal
@@ -47,6 +48,7 @@ class RayTrainers:
         reserved: Reservations,
         device: str,
         lifetime: Lifetime | None = None,
+        placement: Placement | None = None,
     ) -> None:
         """Start the ranks, or take over all of them from an earlier driver. They end with this
         driver unless `lifetime` says otherwise. `open` waits for them."""
@@ -56,14 +58,14 @@ class RayTrainers:
 
         self._spec, self._ranks = spec, reserved.trainers.count
         self._node = ray.get_runtime_context().get_node_id()
-        lifetime = lifetime or WithDriver()
+        lifetime, placement = lifetime or WithDriver(), placement or AnyNode()
         names = [f"trainer-{rank}" for rank in range(self._ranks)]
         self._actors = [one for one in lifetime.take_over(names, all_or_none=True) if one]
         self.taken_over = len(self._actors)
         """Ranks that an earlier driver had left."""
         actor, options = ray.remote(RankActor), reserved.trainer.options()
         self._actors = self._actors or [
-            actor.options(**options, **lifetime.options(name)).remote(
+            actor.options(**options, **lifetime.options(name), **placement.trainer(rank)).remote(
                 RankSetup(
                     spec=spec, folder=model.path, device=device, rank=rank, ranks=self._ranks
                 ),

@@ -71,12 +71,11 @@ class RunContext(HeldOpen):
         with contextlib.ExitStack() as opened:
             opened.callback(self._scratch.cleanup)
             self.journal.check(self.run)
-            workers = WorkerGroup(self.spec, self.scratch, self._pending)
+            note = self.view.note
+            workers = WorkerGroup(self.spec, self.scratch, self._pending, note=note)
             self.workers = opened.enter_context(workers)
-            for note in workers.actors.notes if workers.actors is not None else ():
-                self.view.note(note)
             self.collector = workers.collector
-            self.collector.note = self.view.note
+            self.collector.note = note
             tasks = TaskPrefetcher(workers.draw, self.spec.rollout.tasks)
             self.tasks = opened.enter_context(contextlib.closing(tasks))
             self.learner = Learner(self.spec, workers.trainers)

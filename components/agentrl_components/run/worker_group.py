@@ -3,7 +3,7 @@ both use it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -49,11 +49,13 @@ class WorkerGroup(HeldOpen):
         pending: PendingWorkers | None = None,
         *,
         trains: bool = True,
+        note: Callable[[str], None],
     ) -> None:
         """`scratch` is a folder for a model that is created or downloaded. `pending` are worker
         processes that were started early; without them they are started here if needed. `trains` is
-        false for an evaluation, which needs no trainers. Raises what opening an environment or a
-        model raises, and then closes everything but `pending`."""
+        false for an evaluation, which needs no trainers. `note` gets what people should know about
+        the workers. Raises what opening an environment or a model raises, and then closes
+        everything but `pending`."""
         keep_freed_memory()
         self.loop = LoopThread()
         with ExitStack() as opened:
@@ -67,7 +69,7 @@ class WorkerGroup(HeldOpen):
             if spec.compute.ray is None:
                 self._open_processes(spec, pending, opened)
             else:
-                self._open_actors(spec, words, opened, trains=trains)
+                self._open_actors(spec, words, opened, trains=trains, note=note)
             self._opened = opened.pop_all()
         self.instructions = {name: w.instructions() for name, w in self.worlds.items()}
         self.collector = Collector(spec, self.samplers, self.instructions)
@@ -106,7 +108,13 @@ class WorkerGroup(HeldOpen):
         self.dialogue = self._lead.dialogue
 
     def _open_actors(
-        self, spec: RunSpec, words: Sequence[str], opened: ExitStack, *, trains: bool
+        self,
+        spec: RunSpec,
+        words: Sequence[str],
+        opened: ExitStack,
+        *,
+        trains: bool,
+        note: Callable[[str], None],
     ) -> None:
         """Open Ray actors."""
         # Imported here: a run without Ray needs neither Ray nor FSDP, whose import takes a second.
@@ -118,7 +126,7 @@ class WorkerGroup(HeldOpen):
             model = ModelFolder(path=self.folder, vocabulary=words)
         else:
             model = ModelFolder.of(spec.model, self.folder, words)
-        self.actors = opened.enter_context(Actors(spec, model, trains=trains))
+        self.actors = opened.enter_context(Actors(spec, model, trains=trains, note=note))
         if self.actors.trainers is not None:
             self.trainers = self.actors.trainers
         self.samplers = self.actors.samplers

@@ -74,7 +74,7 @@ def evaluate_model(run: AgentRLRun, view: ProgressView) -> EvaluationResult:
     """Evaluate the model of the manifest. Raises `ModelError` if it cannot be loaded."""
     with TemporaryDirectory(prefix="agentrl-") as scratch:
         view.stage("open the model")
-        with WorkerGroup(run.spec, Path(scratch), trains=False) as workers:
+        with WorkerGroup(run.spec, Path(scratch), trains=False, note=view.note) as workers:
             asked = heldout_evaluation(run.spec, workers.draw("heldout", run.spec.evaluation.tasks))
             random = None
             if workers.loop.run(offers_random(run.spec, workers.worlds)):

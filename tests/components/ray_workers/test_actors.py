@@ -386,7 +386,7 @@ def test_tensor_parallel_that_does_not_divide_a_models_heads_is_refused(model):
     split = {"ray": "embedded", "samplers": {"gpus": 2, "tensorParallel": 2}}
     field = r"spec\.compute\.samplers\.tensorParallel: 2 does not divide the 3 heads"
     with pytest.raises(ModelError, match=field):
-        Actors(spec(**FIELDS, compute=split), model, trains=True)
+        Actors(spec(**FIELDS, compute=split), model, trains=True, note=print)
 
 
 def test_heads_of_a_model_of_transformers_are_those_of_its_config(tmp_path):
@@ -396,7 +396,7 @@ def test_heads_of_a_model_of_transformers_are_those_of_its_config(tmp_path):
     with pytest.raises(
         ModelError, match=r"3 does not divide the 4 heads of .*; set it to one of 1, 2"
     ):
-        Actors(spec(**FIELDS, compute=split), foreign, trains=True)
+        Actors(spec(**FIELDS, compute=split), foreign, trains=True, note=print)
 
 
 def test_a_trainer_that_was_killed_is_reported(two):

@@ -49,7 +49,7 @@ from agentrl_components.spec import RunSpec
 
 spec = RunSpec.model_validate_json(os.environ["SPEC"])
 model = ModelFolder(path=pathlib.Path(os.environ["MODEL"]), vocabulary=())
-with Actors(spec, model, trains=True) as actors:
+with Actors(spec, model, trains=True, note=lambda _: None) as actors:
     pids = [pid(actor) for actor in (*actors.trainers._actors, *actors.samplers.actors)]
     print(json.dumps([actors.taken_over, pids]), flush=True)
     exec(sys.argv[1])

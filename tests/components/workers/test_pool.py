@@ -56,7 +56,7 @@ def test_processes_with_environments_end_with_the_worker_processes(tmp_path) -> 
         update={"environments": (Environment.model_validate(corridor),)}
     )
     before = spawned()
-    with WorkerGroup(manifest, tmp_path) as group:
+    with WorkerGroup(manifest, tmp_path, note=print) as group:
         played = group.pool.map(Worker.play, [(jobs(1), GREEDY, 0)])
         ((episode,),) = played
         assert episode.ending is not Ending.LOST

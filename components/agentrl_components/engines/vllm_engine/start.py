@@ -155,6 +155,9 @@ def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
         "logits_processors": [f"{__package__}.{processor}"],
         "worker_extension_cls": f"{__package__}.weight_backend.Registration",
     }
+    if options.tensor_parallel > 1:
+        # In an actor with a place in a placement group vLLM would start actors of its own.
+        arguments["distributed_executor_backend"] = "mp"
     if options.adapter_rank is not None:
         arguments |= room_for(options.adapter_rank)
     if on_cpu:

@@ -1,0 +1,136 @@
+"""Where Ray places the actors of a run.
+
+On a cluster that other jobs use too, actors that were started one by one could hold GPUs while they
+wait for others, which another run holds in the same way, for ever. There the places of all actors
+are reserved together, as a placement group of Ray: on as few machines as possible, so that trainers
+share one where it is large enough.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from agentrl_components.errors import RunError
+from agentrl_components.ray_workers.calls.results import check_ray
+from agentrl_components.ray_workers.nodes.address import check_answers
+from agentrl_components.ray_workers.resources import Reservation, Reservations
+
+NOTED_S = 10.0
+"""How long to wait for places before people are told."""
+POLL_S = 1.0
+
+
+class Placement(Protocol):
+    """The places of trainers and samplers."""
+
+    def trainer(self, rank: int) -> dict[str, Any]:
+        """Arguments of Ray's `options` for a trainer."""
+        ...
+
+    def sampler(self, place: int) -> dict[str, Any]:
+        """Arguments of Ray's `options` for a sampler, also for one that replaces another."""
+        ...
+
+    def close(self) -> None:
+        """Give the places back."""
+        ...
+
+
+class AnyNode:
+    """Ray chooses the node of an actor when it is started: no other run uses the cluster."""
+
+    def trainer(self, rank: int) -> dict[str, Any]:
+        del rank
+        return {}
+
+    def sampler(self, place: int) -> dict[str, Any]:
+        del place
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+class ReservedPlaces:
+    """Places for all actors in a placement group. If a machine is lost, Ray reserves those that it
+    had on another one."""
+
+    def __init__(
+        self,
+        reserved: Reservations,
+        note: Callable[[str], None],
+        *,
+        trains: bool = True,
+        noted_s: float = NOTED_S,
+    ) -> None:
+        """Wait until there is room for all actors; without a limit, because others may use the
+        cluster for days. `note` tells people after `noted_s` seconds. `trains` is false for an
+        evaluation, which has no trainers. Raises what `check_ray` raises if Ray has ended."""
+        import ray
+
+        self._trainers = reserved.trainers.count if trains else 0
+        places = [reserved.trainer] * self._trainers + [reserved.sampler] * reserved.samplers.count
+        self._group = ray.util.placement_group([_bundle(one) for one in places], strategy="PACK")
+        try:
+            self._wait(places, note, noted_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def trainer(self, rank: int) -> dict[str, Any]:
+        return self._at(rank)
+
+    def sampler(self, place: int) -> dict[str, Any]:
+        return self._at(self._trainers + place)
+
+    def close(self) -> None:
+        import ray
+
+        with suppress(RunError):  # the call would wait for a head that has ended
+            check_answers(ray.get_runtime_context().gcs_address)
+            ray.util.remove_placement_group(self._group)
+
+    def _wait(self, places: list[Reservation], note: Callable[[str], None], noted_s: float) -> None:
+        deadline, noted = time.monotonic() + noted_s, False
+        while not self._group.wait(timeout_seconds=POLL_S):
+            check_ray()
+            if not noted and time.monotonic() > deadline:
+                noted = True
+                note(f"waits for room on the Ray cluster of spec.compute.ray: {_lack(places)}")
+
+    def _at(self, index: int) -> dict[str, Any]:
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        strategy = PlacementGroupSchedulingStrategy(self._group, index)
+        return {"scheduling_strategy": strategy}
+
+
+def open_placement(
+    address: str, reserved: Reservations, note: Callable[[str], None], *, trains: bool
+) -> Placement:
+    """The placement for `compute.ray: address`. An embedded Ray and the run's own cluster have room
+    for exactly its actors."""
+    if address in ("embedded", "cluster"):
+        return AnyNode()
+    return ReservedPlaces(reserved, note, trains=trains)
+
+
+def _bundle(place: Reservation) -> dict[str, float]:
+    amounts = {"CPU": place.cpus, "GPU": float(place.gpus), "memory": float(place.memory)}
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+def _lack(places: list[Reservation]) -> str:
+    """What is needed, and how much of it is free, in words."""
+    import ray
+
+    free: Mapping[str, float] = ray.available_resources()
+    needed = {"GPUs": sum(one.gpus for one in places), "CPUs": sum(one.cpus for one in places)}
+    return ", ".join(
+        f"{amount:g} {name} are needed, and {free.get(name[:-1], 0.0):g} are free"
+        for name, amount in needed.items()
+        if amount
+    )

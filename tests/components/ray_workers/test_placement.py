@@ -1,0 +1,136 @@
+"""Places that a placement group reserves for all actors of a run."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from learner_bench import spec
+from ray_bench import connected, model_folder, reserved
+from ray_nodes import started
+
+from agentrl_components.ray_workers.nodes.embedded import restrict_access
+from agentrl_components.ray_workers.placement import AnyNode, ReservedPlaces, open_placement
+from agentrl_components.ray_workers.trainers import RayTrainers
+
+pytest.importorskip("ray")
+
+SPEC = spec(model={"source": "tiny", "context": 64})
+HEAD, NODES = "127.0.0.2", ("127.0.0.3", "127.0.0.4")
+NODES_OF_ACTORS = """
+import json, os, ray
+from ray_bench import reserved
+from agentrl_components.ray_workers.cluster import connect
+from agentrl_components.ray_workers.nodes.embedded import restrict_access
+from agentrl_components.ray_workers.placement import open_placement
+wanted = reserved(2, 2)
+leave = connect(os.environ["ADDRESS"], wanted)
+places = open_placement(os.environ["ADDRESS"], wanted, print, trains=True)
+
+class Where:
+    def node(self):
+        return ray.get_runtime_context().get_node_id()
+
+actors = [
+    ray.remote(Where).options(**role.options(), **place)
+    for role, place in (
+        (wanted.trainer, places.trainer(0)), (wanted.sampler, places.sampler(0)),
+        (wanted.trainer, places.trainer(1)), (wanted.sampler, places.sampler(1)),
+    )
+]
+found = ray.get([actor.remote().node.remote() for actor in actors])
+print(json.dumps(found))
+places.close()
+leave()
+"""
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """A Ray with four CPUs: two trainers of half a CPU, and three samplers."""
+    with connected(trainers=2, samplers=3) as ray:
+        yield ray
+
+
+def assert_free(ray, cpus):
+    """So many CPUs are free, as soon as Ray has counted what was given back."""
+    deadline = time.monotonic() + 30.0
+    while (found := ray.available_resources().get("CPU", 0.0)) != cpus:
+        assert time.monotonic() < deadline, f"{found} CPUs are free, and {cpus} should be"
+        time.sleep(0.1)
+
+
+def test_a_run_that_finds_no_room_holds_nothing_and_says_what_it_waits_for(ray):
+    notes = []
+    first = ReservedPlaces(reserved(2, 1), notes.append)
+    assert_free(ray, 2)
+    opened = []
+    second = threading.Thread(
+        target=lambda: opened.append(ReservedPlaces(reserved(2, 2), notes.append, noted_s=0.0))
+    )
+    second.start()
+    second.join(3.0)
+    assert second.is_alive()
+    assert_free(ray, 2)
+    assert notes == [
+        "waits for room on the Ray cluster of spec.compute.ray: 3 CPUs are needed, and 2 are free"
+    ]
+    first.close()
+    second.join(30.0)
+    assert_free(ray, 1)
+    opened[0].close()
+
+
+def test_trainers_work_in_their_places_and_an_evaluation_reserves_none(ray, tmp_path):
+    wanted = reserved(2, 1)
+    places = ReservedPlaces(wanted, print)
+    model = model_folder(SPEC, tmp_path)
+    trainers = RayTrainers(SPEC, model, wanted, "cpu", placement=places).open()
+    assert_free(ray, 2)  # actors take nothing beside their places
+    trainers.close()
+    places.close()
+    only = ReservedPlaces(wanted, print, trains=False)
+    assert_free(ray, 3)
+    only.close()
+
+
+def test_clusters_without_other_runs_need_no_placement_group():
+    for address in ("embedded", "cluster"):
+        places = open_placement(address, reserved(), print, trains=True)
+        assert isinstance(places, AnyNode)
+        assert places.trainer(0) == places.sampler(0) == {}
+
+
+@pytest.mark.slow
+def test_trainers_share_a_machine_that_has_room_for_them(tmp_path_factory):
+    folders = tmp_path_factory.mktemp("r")
+    for name in ("h", "a", "b"):
+        (folders / name).mkdir()
+    with socket.socket() as listener:
+        listener.bind((HEAD, 0))
+        port = listener.getsockname()[1]
+    flags = ("--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false")
+    joined = (f"--address={HEAD}:{port}", "--num-cpus=2")
+    restrict_access()
+    paths = os.pathsep.join(path for path in sys.path if path)
+    with (
+        started(folders / "h", HEAD, *flags),
+        started(folders / "a", NODES[0], *joined),
+        started(folders / "b", NODES[1], *joined),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", NODES_OF_ACTORS],
+            env=os.environ | {"ADDRESS": f"{HEAD}:{port}", "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    trainer, sampler, other_trainer, other_sampler = json.loads(done.stdout)
+    assert trainer == other_trainer
+    assert {sampler, other_sampler} != {trainer}

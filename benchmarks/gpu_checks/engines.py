@@ -17,9 +17,9 @@ from gpu_checks.place import Place, Skipped, require
 from agentrl_components.engines.engine import Engine, Generation, Request
 from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.engines.vllm_engine.start import VllmOptions
-from agentrl_components.model import architecture
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.load import device_weights
+from agentrl_components.model.shape import read_native
 from agentrl_components.update.logprobs import score
 from agentrl_components.update.packing import Example, pack
 
@@ -117,7 +117,7 @@ def check_rollout(place: Place) -> dict[str, Any]:
         from agentrl_components.engines.vllm_engine.engine import VllmEngine
 
         engine = VllmEngine(place.folder, vllm_options(place, "bfloat16"))
-    vocabulary = architecture.read(place.folder).vocabulary
+    vocabulary = read_native(place.folder).vocabulary
     asked = requests(count, prompt, reply, vocabulary)
     played(engine, asked[:2])  # starts kernels
     for one in asked[:2]:

@@ -13,9 +13,9 @@ from typing import Literal
 import torch
 from safetensors.torch import save_file
 
-from agentrl_components.model import architecture
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.load import TIED_HEAD, WEIGHTS, export_weights, open_decoder
+from agentrl_components.model.shape import read_native
 from agentrl_components.spec import RunSpec
 
 QWEN3_06B = {
@@ -101,7 +101,7 @@ def make_model(sizes: dict[str, int], folder: Path) -> None:
         "dtype": "bfloat16",
     }
     (folder / "config.json").write_text(json.dumps(config))
-    decoder = Decoder(architecture.read(folder))
+    decoder = Decoder(read_native(folder))
     decoder.initialise(torch.Generator().manual_seed(0))
     weights = {n: t.bfloat16() for n, t in export_weights(decoder).items()}
     weights[TIED_HEAD] = weights["model.embed_tokens.weight"].clone()

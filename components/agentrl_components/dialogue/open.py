@@ -96,20 +96,27 @@ def generation_ends(folder: Path) -> tuple[int, ...]:
 
 def open_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer saved in `folder`. Raises `ModelError` if it cannot be loaded."""
+    try:
+        tokenizer = _load_tokenizer(folder)
+        if not tokenizer.encode("a"):
+            raise ValueError("it has no token for a letter; is tokenizer.json missing?")
+    except Exception as error:  # transformers and tokenizers raise any class for a damaged file
+        raise ModelError(f"{folder}: its tokenizer cannot be used: {error}") from error
+    return tokenizer
+
+
+def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     from transformers import PreTrainedTokenizerFast
 
     config = folder / "tokenizer_config.json"
-    try:
-        if (
-            config.is_file()
-            and json.loads(config.read_text()).get("tokenizer_class") in FAST_TOKENIZER_CLASSES
-        ):
-            # AutoTokenizer would import a large part of transformers in every process.
-            fast: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder)
-            return fast
-        from transformers import AutoTokenizer
+    if (
+        config.is_file()
+        and json.loads(config.read_text("utf-8")).get("tokenizer_class") in FAST_TOKENIZER_CLASSES
+    ):
+        # AutoTokenizer would import a large part of transformers in every process.
+        fast: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder)
+        return fast
+    from transformers import AutoTokenizer
 
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{folder}: its tokenizer cannot be used: {error}") from error
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
     return tokenizer

@@ -3,7 +3,7 @@
 The attention over keys is an argument (`Attend`), since sampling reads keys from a cache and
 training from the packed tokens. What a layer computes before and after it are functions of their
 own, which torch can compile. Parameter names are those of transformers, so state dicts are
-exchanged without conversion. `architecture.FAMILIES` lists the supported models.
+exchanged without conversion. `shape.FAMILIES` lists the supported models.
 
 Legend: N tokens packed in a row, S tokens whose hidden states are asked for, E hidden width, H
 query heads, K key heads, D head width, P pairs of its elements, V vocabulary.
@@ -159,7 +159,7 @@ class Body(nn.Module):
 
 
 class Decoder(CausalModel):
-    """Implements `CausalModel` for the families in `architecture.FAMILIES`."""
+    """Implements `CausalModel` for the families in `shape.FAMILIES`."""
 
     def __init__(self, shape: Architecture) -> None:
         super().__init__()

@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from agentrl_components.errors import ArchitectureError, ModelError
-from agentrl_components.model import architecture
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.lora import merged_state_dict
+from agentrl_components.model.shape import read_native
 from agentrl_components.spec.fields.model import Implementation
 
 WEIGHTS = "model.safetensors"
@@ -36,7 +36,7 @@ def chosen_implementation(
     if implementation == "transformers":
         return implementation
     try:
-        architecture.read(folder)
+        read_native(folder)
     except ArchitectureError:
         if implementation == "native":
             raise
@@ -58,7 +58,7 @@ def open_decoder(
 
         return open_foreign(folder, dtype, device)
     with torch.device("meta"):
-        decoder = Decoder(architecture.read(folder))
+        decoder = Decoder(read_native(folder))
     weights = read_weights(folder)
     try:
         missing, unknown = decoder.load_state_dict(weights, strict=False, assign=True)

@@ -13,9 +13,9 @@ from safetensors.torch import save
 from agentrl_components.dialogue import word_tokenizer
 from agentrl_components.dialogue.plain import END, PAD
 from agentrl_components.errors import ModelError
-from agentrl_components.model import architecture
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.load import WEIGHTS, export_weights
+from agentrl_components.model.shape import read_native
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import Model, Storage
 from agentrl_components.storage.open import open_store
@@ -77,7 +77,7 @@ def make_tiny(model: Model, vocabulary: Sequence[str], seed: int, folder: Path) 
     folder.mkdir(parents=True, exist_ok=True)
     word_tokenizer.save(tokenizer, folder)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
-    decoder = Decoder(architecture.read(folder))
+    decoder = Decoder(read_native(folder))
     decoder.initialise(torch.Generator().manual_seed(derive(seed, "weights")))
     (folder / WEIGHTS).write_bytes(save(export_weights(decoder), metadata={"format": "pt"}))
     return folder

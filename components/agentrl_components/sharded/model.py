@@ -22,10 +22,11 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from agentrl_components.compilers import compiler
 from agentrl_components.errors import ModelError
-from agentrl_components.model import architecture, lora
+from agentrl_components.model import lora
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.load import TIED_HEAD, chosen_implementation
+from agentrl_components.model.shape import read_native
 from agentrl_components.model.value_model import Critic
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.sharded.weight_files import WeightFiles
@@ -117,7 +118,7 @@ def _on_meta(folder: Path, spec: RunSpec) -> CausalModel:
 
         return describe_foreign(folder)
     with torch.device("meta"):
-        return Decoder(architecture.read(folder))
+        return Decoder(read_native(folder))
 
 
 def _precision(spec: RunSpec) -> MixedPrecisionPolicy:

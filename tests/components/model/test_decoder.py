@@ -1,7 +1,5 @@
 """The decoder against transformers: the same folder, the same logits."""
 
-import json
-
 import pytest
 import torch
 from safetensors.torch import save
@@ -17,12 +15,10 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from agentrl_components.errors import ModelError
-from agentrl_components.model import architecture
-from agentrl_components.model.architecture import Rope
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.load import WEIGHTS, export_weights, open_decoder
 from agentrl_components.model.packed_attention import PackedCausal
+from agentrl_components.model.shape import read_native
 
 SIZES = {
     "vocab_size": 37,
@@ -92,11 +88,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def config(folder, **changes):
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_are_those_of_transformers(name, tmp_path):
     model = theirs(name)
@@ -118,17 +109,6 @@ def test_what_we_export_loads_in_transformers_and_gives_the_same_logits(name, tm
     with torch.no_grad():
         expected = again(input_ids=IDS).logits
     torch.testing.assert_close(logits(decoder, IDS), expected, atol=3e-5, rtol=1e-5)
-
-
-def test_an_older_config_states_its_positions_at_the_top_level(folder):
-    before = architecture.read(folder).rope
-    stated = json.loads((folder / "config.json").read_text())
-    stated.pop("rope_parameters")
-    (folder / "config.json").write_text(json.dumps(stated | {"rope_theta": before.theta}))
-    assert architecture.read(folder).rope == before
-    older = {k: v for k, v in LLAMA3.items() if k != "rope_theta"}
-    config(folder, rope_scaling=older, rope_theta=500.0)
-    assert architecture.read(folder).rope == Rope(theta=500.0, factor=8.0, original=64)
 
 
 @pytest.mark.parametrize("recomputed", [0, 1, 2])
@@ -166,7 +146,7 @@ def test_checkpointed_passes_have_the_same_gradient(folder):
 
 
 def test_random_weights_are_a_function_of_the_seed(folder):
-    shape = architecture.read(folder)
+    shape = read_native(folder)
     decoders = [Decoder(shape) for _ in range(3)]
     for decoder, seed in zip(decoders, (1, 1, 2), strict=True):
         decoder.initialise(torch.Generator().manual_seed(seed))
@@ -175,41 +155,3 @@ def test_random_weights_are_a_function_of_the_seed(folder):
     assert not torch.equal(first, other)
     # 24 inputs and two layers: residual outputs have a deviation of 1 / sqrt(24 * 4).
     assert float(first.detach().std()) == pytest.approx(0.102, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"model_type": "gpt2"}, "model type 'gpt2' is not one of llama, qwen2, qwen3, mistral"),
-        ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
-        ({"num_attention_heads": "four"}, "wrong type"),
-        ({"num_key_value_heads": 3}, "4 heads is not a multiple of 3 key heads"),
-        ({"rope_parameters": {"rope_type": "yarn"}}, "rotary scaling 'yarn' is not supported"),
-        ({"rope_parameters": {"rope_type": "llama3"}}, "factor is missing"),
-        ({"model_type": "mistral", "sliding_window": 64}, "sliding-window attention"),
-        ({"model_type": "mistral"}, "sliding-window attention"),  # its default is 4096
-        ({"model_type": "qwen2", "use_sliding_window": True}, "sliding-window attention"),
-    ],
-)
-def test_an_unsupported_config_is_refused_with_its_reason(folder, changes, told):
-    config(folder, **changes)
-    with pytest.raises(ModelError) as error:
-        architecture.read(folder)
-    assert told in str(error.value)
-    assert "config.json" in str(error.value)
-
-
-def test_a_missing_key_of_the_config_is_named(folder):
-    stated = json.loads((folder / "config.json").read_text())
-    stated.pop("intermediate_size")
-    (folder / "config.json").write_text(json.dumps(stated))
-    with pytest.raises(ModelError, match="intermediate_size is missing"):
-        architecture.read(folder)
-
-
-@pytest.mark.parametrize("text", [None, "{", "[]", ""])
-def test_a_missing_or_malformed_config_is_refused(tmp_path, text):
-    if text is not None:
-        (tmp_path / "config.json").write_text(text)
-    with pytest.raises(ModelError, match=r"config\.json"):
-        architecture.read(tmp_path)

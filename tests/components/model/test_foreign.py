@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 from agentrl_components.errors import ArchitectureError, ModelError
 from agentrl_components.model import lora
 from agentrl_components.model.load import WEIGHTS, export_weights, open_decoder
+from agentrl_components.model.shape import read_shape
 from agentrl_components.spec import Lora
 from agentrl_components.update.logprobs import score
 from agentrl_components.update.packing import Example, pack
@@ -138,3 +139,16 @@ def test_a_missing_weight_is_named(tmp_path):
     save_file(weights, tmp_path / WEIGHTS, metadata={"format": "pt"})
     with pytest.raises(ModelError, match=r"missing \['model\.norm\.weight'\]"):
         opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("hidden_act", "other"), ("hidden_size", -1), ("num_hidden_layers", 0), ("vocab_size", [])],
+)
+def test_a_value_that_transformers_cannot_use_is_an_error_of_the_folder(field, value, tmp_path):
+    save_model("gpt_neox", tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {field: value}))
+    for read in (opened, lambda folder: read_shape(folder, "transformers")):
+        with pytest.raises(ModelError, match=f"{tmp_path}|it has no layers"):
+            read(tmp_path)

@@ -9,8 +9,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentrl_components.dialogue.open import open_dialogue, open_tokenizer
 from agentrl_components.errors import ModelError
-from agentrl_components.model import architecture
 from agentrl_components.model.load import INDEX, WEIGHTS, export_weights, open_decoder, read_weights
+from agentrl_components.model.shape import read_native
 from agentrl_components.model.sources import fetch_model, make_tiny
 from agentrl_components.spec import Model
 from agentrl_components.spec.fields.model import Tiny
@@ -123,7 +123,7 @@ def test_missing_and_unknown_tensors_are_named(folder):
 def test_an_untied_model_needs_a_head_of_its_own(folder):
     config = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": False}
     (folder / "config.json").write_text(json.dumps(config))
-    assert not architecture.read(folder).tied
+    assert not read_native(folder).tied
     with pytest.raises(ModelError, match=r"lm_head\.weight"):
         opened(folder)
 
@@ -132,6 +132,31 @@ def test_a_folder_without_a_tokenizer_is_named(folder):
     for file in folder.glob("token*"):
         file.unlink()
     with pytest.raises(ModelError, match="its tokenizer cannot be used"):
+        open_tokenizer(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("tokenizer.json", "[]"),
+        ("tokenizer.json", "{}"),
+        ("tokenizer.json", '{"version": "1.0", "added_tokens": [], "model": {"type": "Other"}}'),
+        ("tokenizer_config.json", "[]"),
+        ("tokenizer_config.json", '{"tokenizer_class": "TokenizersBackend", "eos_token": 3}'),
+        ("tokenizer_config.json", '{"tokenizer_class": 3}'),
+        ("added_tokens.json", "3"),
+    ],
+)
+def test_a_damaged_file_of_the_tokenizer_is_refused_with_the_folder(folder, file, text):
+    (folder / file).write_text(text)
+    with pytest.raises(ModelError, match=f"{folder}: its tokenizer cannot be used"):
+        open_tokenizer(folder)
+
+
+def test_a_tokenizer_that_transformers_makes_up_without_its_files_is_refused(folder):
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "Qwen2Tokenizer"}')
+    with pytest.raises(ModelError, match="it has no token for a letter"):
         open_tokenizer(folder)
 
 

@@ -1,15 +1,48 @@
+"""Sizes of models, read from config.json."""
+
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agentrl_components.errors import ArchitectureError
-from agentrl_components.model.shape import read_shape
+from agentrl_components.errors import ArchitectureError, ModelError
+from agentrl_components.model.architecture import Rope
+from agentrl_components.model.shape import read_native, read_shape
 
 NEOX = """{"model_type": "gpt_neox", "vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 3,
 "num_attention_heads": 4, "intermediate_size": 64}"""
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 37,
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 6,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-06,
+    "tie_word_embeddings": False,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"},
+    "pad_token_id": 0,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
 QWEN = NEOX.replace("gpt_neox", "qwen2").replace("}", ', "num_key_value_heads": 2}')
 
 
@@ -37,3 +70,80 @@ def test_the_built_in_decoders_sizes_are_read_without_torch(tmp_path):
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+
+
+def written(folder, config):
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_an_older_config_states_its_positions_at_the_top_level(tmp_path):
+    older = {name: value for name, value in LLAMA.items() if name != "rope_parameters"}
+    assert read_native(written(tmp_path, older | {"rope_theta": 7.0})).rope == Rope(theta=7.0)
+    scaled = older | {"rope_theta": 500.0, "rope_scaling": LLAMA3}
+    expected = Rope(theta=500.0, factor=8.0, original=64)
+    assert read_native(written(tmp_path, scaled)).rope == expected
+    oldest = {**LLAMA3, "type": LLAMA3["rope_type"]}
+    del oldest["rope_type"]
+    assert read_native(written(tmp_path, scaled | {"rope_scaling": oldest})).rope == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"model_type": "gpt2"}, "model type 'gpt2' is not one of llama, qwen2, qwen3, mistral"),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
+        ({"num_attention_heads": "four"}, "num_attention_heads: Input should be a valid integer"),
+        ({"hidden_size": -64}, "hidden_size: Input should be greater than or equal to 1"),
+        ({"head_dim": 15}, "heads of width 15 cannot be rotated; it must be even"),
+        ({"num_key_value_heads": 3}, "4 heads is not a multiple of 3 key heads"),
+        ({"rope_parameters": {"rope_type": "yarn"}}, "rotary scaling 'yarn' is not supported"),
+        ({"rope_parameters": {"rope_type": "llama3"}}, "factor: Field required"),
+        (
+            {"rope_parameters": LLAMA3 | {"high_freq_factor": 1.0}},
+            "high_freq_factor must be above low_freq_factor",
+        ),
+        ({"model_type": "mistral", "sliding_window": 64}, "sliding-window attention"),
+        ({"model_type": "mistral"}, "sliding-window attention"),  # its default is 4096
+        ({"model_type": "qwen2", "use_sliding_window": True}, "sliding-window attention"),
+    ],
+)
+def test_an_unsupported_config_is_refused_with_its_reason(tmp_path, changes, told):
+    with pytest.raises(ModelError) as error:
+        read_native(written(tmp_path, LLAMA | changes))
+    assert told in str(error.value)
+    assert "config.json" in str(error.value)
+
+
+def test_a_missing_key_of_the_config_is_named(tmp_path):
+    stated = {name: value for name, value in LLAMA.items() if name != "intermediate_size"}
+    with pytest.raises(ModelError, match="intermediate_size: Field required"):
+        read_native(written(tmp_path, stated))
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    st.just([]),
+    st.dictionaries(st.sampled_from(["rope_theta", "type", "factor"]), st.integers() | st.text()),
+)
+
+
+@given(field=st.sampled_from(sorted(LLAMA)), value=VALUES)
+def test_every_value_of_a_field_is_read_or_refused(field, value):
+    with TemporaryDirectory() as folder, suppress(ModelError):
+        shape = read_native(written(Path(folder), LLAMA | {field: value}))
+        assert shape.layers >= 1
+        assert shape.head_width % 2 == 0
+        assert len(shape.rope.frequencies(shape.head_width)) == shape.head_width // 2
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", ""])
+def test_a_missing_or_malformed_config_is_refused(tmp_path, text):
+    if text is not None:
+        (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ModelError, match=r"config\.json"):
+        read_native(tmp_path)

@@ -166,9 +166,7 @@ class Lab:
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 body = await self.workload(run)
-                conditions = body.get("status", {}).get("conditions", ())
-                seen = {one["type"]: one["status"] for one in conditions}
-                if wanted.items() <= seen.items():
+                if wanted.items() <= conditions(body).items():
                     return body
                 await asyncio.sleep(0.05)
 
@@ -182,17 +180,21 @@ class Lab:
                 await asyncio.sleep(0.05)
 
     async def make_room(self, run, **update):
-        """Set an admission check to Ready with these changes to pods, as its controller does."""
+        """Set an admission check to Ready with these changes to pods until Kueue admits the run, as
+        its controller does: Kueue may write the state that it had read before."""
         stamp = {"lastTransitionTime": "2026-11-21T12:00:00Z"}
         active = {"type": "Active", "status": "True", "reason": "Lab", "message": ""} | stamp
         await self.ask("PATCH", f"{CHECKS}/room/status", {"status": {"conditions": [active]}})
-        async with asyncio.timeout(PATIENCE_S):
-            while not (body := await self.workload(run)).get("status", {}).get("admissionChecks"):
-                await asyncio.sleep(0.05)
-        updates = [{"name": one["name"]} | update for one in body["spec"]["podSets"]]
-        ready = {"name": "room", "state": "Ready", "message": "", "podSetUpdates": updates} | stamp
         path = f"{WORKLOADS}/{named(run, 'workload')}/status"
-        await self.ask("PATCH", path, {"status": {"admissionChecks": [ready]}})
+        async with asyncio.timeout(PATIENCE_S):
+            while conditions(body := await self.workload(run)).get("Admitted") != "True":
+                states = [one["state"] for one in body.get("status", {}).get("admissionChecks", ())]
+                if "Pending" in states:
+                    names = [{"name": one["name"]} for one in body["spec"]["podSets"]]
+                    ready = {"name": "room", "state": "Ready", "message": ""} | stamp
+                    ready["podSetUpdates"] = [name | update for name in names]
+                    await self.ask("PATCH", path, {"status": {"admissionChecks": [ready]}})
+                await asyncio.sleep(0.05)
 
     def finish(self, run):
         """End the phase with the decision that it was the last."""
@@ -234,6 +236,11 @@ class Lab:
         """The pod template of the environment servers."""
         deployment = await self.ask("GET", f"{DEPLOYMENTS}/{named(run, 'babyai')}")
         return deployment["spec"]["template"]
+
+
+def conditions(workload):
+    """The status of each condition, by type."""
+    return {one["type"]: one["status"] for one in workload.get("status", {}).get("conditions", ())}
 
 
 def named(run, part):

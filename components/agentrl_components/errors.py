@@ -17,6 +17,9 @@ Errors of environments are in `agentrl_envs.errors`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class RunError(Exception):
     """Base class of errors that end a stage. The message names the object, the reason and, if there
@@ -38,6 +41,16 @@ class ModelError(RunError):
 class ArchitectureError(ModelError):
     """The model is not a causal language model, or the chosen implementation does not have its
     architecture."""
+
+
+@contextmanager
+def model_errors(kind: type[ModelError], what: str) -> Iterator[None]:
+    """Raise every error of the block as one of class `kind`, whose message begins with `what`. For
+    calls of transformers and tokenizers, which raise errors of any class for damaged files."""
+    try:
+        yield
+    except Exception as error:
+        raise kind(f"{what}: {type(error).__name__}: {error}") from error
 
 
 class EngineError(RunError):

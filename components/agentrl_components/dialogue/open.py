@@ -16,7 +16,7 @@ from agentrl_components.dialogue.chat import ChatDialogue
 from agentrl_components.dialogue.plain import PlainDialogue, has_separators
 from agentrl_components.dialogue.protocol import Dialogue
 from agentrl_components.dialogue.react import ReactDialogue
-from agentrl_components.errors import ModelError
+from agentrl_components.errors import ModelError, model_errors
 from agentrl_components.spec import Model
 
 if TYPE_CHECKING:
@@ -96,12 +96,10 @@ def generation_ends(folder: Path) -> tuple[int, ...]:
 
 def open_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer saved in `folder`. Raises `ModelError` if it cannot be loaded."""
-    try:
+    with model_errors(ModelError, f"{folder}: its tokenizer cannot be used"):
         tokenizer = _load_tokenizer(folder)
         if not tokenizer.encode("a"):
             raise ValueError("it has no token for a letter; is tokenizer.json missing?")
-    except Exception as error:  # transformers and tokenizers raise any class for a damaged file
-        raise ModelError(f"{folder}: its tokenizer cannot be used: {error}") from error
     return tokenizer
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from agentrl_components.errors import ArchitectureError, ModelError
+from agentrl_components.errors import ArchitectureError, ModelError, model_errors
 from agentrl_components.model.architecture import Architecture, Counted, Rope
 from agentrl_components.model.causal_model import Attend, CausalModel
 from agentrl_components.model.packed_attention import PackedCausal
@@ -154,10 +154,8 @@ def open_foreign(folder: Path, dtype: torch.dtype, device: torch.device) -> Fore
     _config(folder)
     disable_progress_bar()  # type: ignore[no-untyped-call]
     auto: Any = AutoModelForCausalLM
-    try:
+    with model_errors(ModelError, f"{folder}: transformers cannot open its model"):
         model, found = auto.from_pretrained(folder, dtype=dtype, output_loading_info=True)
-    except Exception as error:  # of any class: each architecture reads its own fields
-        raise ModelError(f"{folder}: transformers cannot open its model: {error!r}") from error
     missing = sorted(map(str, found["missing_keys"]))
     wrong = sorted(str(one) for one in found.get("mismatched_keys", ()))
     if missing or wrong:
@@ -176,14 +174,11 @@ def describe_foreign(folder: Path) -> ForeignModel:
 
     config = _config(folder)
     auto: Any = AutoModelForCausalLM
-    try:
+    failed = f"{folder / 'config.json'}: transformers cannot build its model"
+    with model_errors(ArchitectureError, failed):
         with init_empty_weights(include_buffers=False):
             model = auto.from_config(config, dtype=torch.float32)
         model.tie_weights()
-    except Exception as error:  # of any class: each architecture reads its own fields
-        raise ArchitectureError(
-            f"{folder / 'config.json'}: transformers cannot build its model: {error!r}"
-        ) from error
     return ForeignModel(model).eval()
 
 
@@ -244,12 +239,8 @@ def _config(folder: Path) -> Any:
         MODEL_FOR_MASKED_LM_MAPPING,
     )
 
-    try:
+    with model_errors(ArchitectureError, f"{folder / 'config.json'}: transformers cannot read it"):
         config = AutoConfig.from_pretrained(folder)
-    except Exception as error:  # of any class: it checks the fields of each architecture
-        raise ArchitectureError(
-            f"{folder / 'config.json'}: transformers cannot read it: {error!r}"
-        ) from error
     # Encoders such as BERT have a causal form too, which config.json then says.
     encoder = type(config) in MODEL_FOR_MASKED_LM_MAPPING and not config.is_decoder
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or encoder or config.is_encoder_decoder:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Protocol
 
 from agentrl_components.errors import RunError
@@ -74,11 +74,10 @@ class ReservedPlaces:
         self._trainers = reserved.trainers.count if trains else 0
         places = [reserved.trainer] * self._trainers + [reserved.sampler] * reserved.samplers.count
         self._group = ray.util.placement_group([_bundle(one) for one in places], strategy="PACK")
-        try:
+        with ExitStack() as failed:
+            failed.callback(self.close)
             self._wait(places, note, noted_s)
-        except BaseException:
-            self.close()
-            raise
+            failed.pop_all()
 
     def trainer(self, rank: int) -> dict[str, Any]:
         return self._at(rank)

@@ -166,7 +166,7 @@ class Lab:
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 body = await self.workload(run)
-                if wanted.items() <= conditions(body).items():
+                if all(condition(body, kind).get("status") == wanted[kind] for kind in wanted):
                     return body
                 await asyncio.sleep(0.05)
 
@@ -187,7 +187,7 @@ class Lab:
         await self.ask("PATCH", f"{CHECKS}/room/status", {"status": {"conditions": [active]}})
         path = f"{WORKLOADS}/{named(run, 'workload')}/status"
         async with asyncio.timeout(PATIENCE_S):
-            while conditions(body := await self.workload(run)).get("Admitted") != "True":
+            while condition(body := await self.workload(run), "Admitted").get("status") != "True":
                 states = [one["state"] for one in body.get("status", {}).get("admissionChecks", ())]
                 if "Pending" in states:
                     names = [{"name": one["name"]} for one in body["spec"]["podSets"]]
@@ -236,11 +236,6 @@ class Lab:
         """The pod template of the environment servers."""
         deployment = await self.ask("GET", f"{DEPLOYMENTS}/{named(run, 'babyai')}")
         return deployment["spec"]["template"]
-
-
-def conditions(workload):
-    """The status of each condition, by type."""
-    return {one["type"]: one["status"] for one in workload.get("status", {}).get("conditions", ())}
 
 
 def named(run, part):

@@ -90,6 +90,7 @@ class Sampler:
         """Serve another driver, whose weights come with its first hand-over: end the episodes of
         the last one, and a hand-over that it left unfinished. Raises what `Player.drop_update`
         raises, and does not return if a weight never arrives over NCCL."""
+        self._version = -1  # refuses the last driver's calls that are still on their way
         for play in self._plays:
             play.cancel()
         await asyncio.gather(*self._plays, return_exceptions=True)
@@ -250,7 +251,7 @@ class Sampler:
         self._counted_from = now
 
     async def _on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return await asyncio.wrap_future(self._loop.submit(coroutine))
+        return await self._loop.result(coroutine)
 
 
 def sampler_options(spec: RunSpec, device: str, trains: bool) -> VllmOptions:

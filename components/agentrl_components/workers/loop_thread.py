@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -55,6 +56,26 @@ class LoopThread:
         """Run `coroutine` on the loop, and return its result to come. Coroutines begin in the order
         in which they were submitted."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    async def result(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run `coroutine` on the loop, for a caller on another one. If the caller is cancelled, so
+        is `coroutine`, and the caller ends when `coroutine` has: what it opened is closed then."""
+        caller = asyncio.get_running_loop()
+        ended: asyncio.Future[asyncio.Task[T]] = caller.create_future()
+        begun: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            task = self._loop.create_task(coroutine)
+            task.add_done_callback(partial(caller.call_soon_threadsafe, ended.set_result))
+            begun.append(task)
+
+        self._loop.call_soon_threadsafe(begin)
+        try:
+            return (await asyncio.shield(ended)).result()
+        except asyncio.CancelledError:
+            self._loop.call_soon_threadsafe(lambda: begun[0].cancel())  # `begin` ran before it
+            await asyncio.wait([ended])
+            raise
 
     def close(self) -> None:
         if self._loop.is_closed():

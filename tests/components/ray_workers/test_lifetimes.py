@@ -11,6 +11,7 @@ import sys
 
 import psutil
 import pytest
+from blocking_tasks import BlockingTasks
 from corridor_jobs import jobs
 from corridor_rules import RULES
 from corridor_server import served
@@ -34,6 +35,8 @@ from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.ray_workers.trainers import RayTrainers
 
 pytest.importorskip("ray")
+from ray.exceptions import RayError  # noqa: E402
+
 slow = pytest.mark.slow
 
 SPEC = spec(update={"learningRate": 1e-3, "miniBatch": 4, "microBatchTokens": 90})
@@ -167,6 +170,7 @@ def test_samplers_that_are_taken_over_end_the_episodes_under_way_and_play_new_we
             try:
                 assert second.taken_over == 2
                 assert pids(second.actors) == pids(first.actors)
+                assert sessions(url) == 0
                 played = second.play([jobs(4)], RULES, 2)[0]
                 assert [set(one.versions.tolist()) for one in played] == [{2}] * 4
                 assert [one.ids.tolist() for one in played] == [e.ids.tolist() for e in expected]
@@ -176,6 +180,29 @@ def test_samplers_that_are_taken_over_end_the_episodes_under_way_and_play_new_we
                 second.close()
     finally:
         learners.close()
+
+
+def test_a_take_over_refuses_late_calls_and_waits_for_sessions_that_are_being_opened(ray, model):
+    tasks = BlockingTasks()
+    with served(tasks) as url, tasks.opened_on_exit():
+        environment = SPEC.environments[0].model_copy(update={"builtin": None, "url": url})
+        first = samplers(model, manifest=SPEC.model_copy(update={"environments": (environment,)}))
+        try:
+            first.play([jobs(4), jobs(4)], RULES, 3)
+            tasks.block_resets = True
+            actor = first.actors[0]
+            playing = actor.play_group.remote(jobs(4), RULES, 3)
+            assert tasks.waiting.wait(60)
+            taking = actor.take_over.remote()
+            late = actor.play_group.remote(jobs(4), RULES, 3)
+            with pytest.raises((WorkersLostError, RayError)):  # RayError: it came first
+                results([late])
+            assert ray.wait([taking, playing], timeout=0)[0] == []
+            tasks.gate.set()
+            ray.get(taking)
+            assert sessions(url) == 0
+        finally:
+            first.close()
 
 
 @pytest.mark.parametrize("interrupt", ["finish", "continue"])

@@ -10,7 +10,6 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -66,7 +65,7 @@ class LoopThread:
 
         def begin() -> None:
             task = self._loop.create_task(coroutine)
-            task.add_done_callback(partial(caller.call_soon_threadsafe, ended.set_result))
+            task.add_done_callback(lambda _: caller.call_soon_threadsafe(ended.set_result, task))
             begun.append(task)
 
         self._loop.call_soon_threadsafe(begin)

@@ -35,7 +35,7 @@ from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.ray_workers.trainers import RayTrainers
 
 pytest.importorskip("ray")
-from ray.exceptions import RayError  # noqa: E402
+from ray.exceptions import RayError
 
 slow = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from gpu_checks.engines import (
     LOOP,
     logprobs,
     of_engine,
-    on_runner_v2,
+    on_runner_v1,
     vllm_options,
 )
 from gpu_checks.place import Place, require
@@ -64,7 +64,7 @@ def check_interrupts(place: Place) -> dict[str, Any]:
 
 
 INTERRUPTS: tuple[Literal["continue", "abort"], ...] = ("continue", "abort")
-check_interrupts_v2 = on_runner_v2(check_interrupts)
+check_interrupts_v1 = on_runner_v1(check_interrupts)
 
 
 async def interrupted(

@@ -33,13 +33,13 @@ def test_all_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path):
     assert {name: one["reason"] for name, one in found.items() if one["status"] == "failed"} == {}
     assert code == 0
     skipped = {name for name, one in found.items() if one["status"] == "skipped"}
-    on_v2 = {"vllm_engine_v2", "interrupts_v2", "rollout_v2", "sleep_v2"}
+    on_v1 = {"vllm_engine_v1", "interrupts_v1", "rollout_v1", "sleep_v1"}
     assert skipped - {"vllm_engine", "interrupts", "hand_over"} == {
         "packed_attention",
         "kernels",
         "mfu_65k_episode",
         "sleep",
-        *on_v2,
+        *on_v1,
     }
     assert found["fsdp_many"]["figures"]["ranks"] == 2
     assert found["fsdp_many"]["figures"]["gradient_difference"] <= 1e-5

@@ -29,10 +29,10 @@ DEFAULTS = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # "auto" pins the whole process to some cores
-    # vLLM's own default on GPUs is its model runner V2, which has been run here on CPUs only.
-    "VLLM_USE_V2_MODEL_RUNNER": "0",
 }
 """Defaults of environment variables. Values that are already set are kept."""
+RUNNER_V2 = "VLLM_USE_V2_MODEL_RUNNER"
+"""Variable that selects vLLM's model runner: V2 on GPUs. On CPUs V1, because V2 needs Triton."""
 START_ERRORS = (ValueError, OSError, RuntimeError, NotImplementedError, AssertionError)
 """What vLLM raises if it cannot run a model with some settings."""
 BATCHED_TOKENS = 8192
@@ -76,7 +76,8 @@ def start_vllm(folder: Path, options: VllmOptions) -> Any:
     """
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} has no config.json; use a folder saved by transformers")
-    for name, value in DEFAULTS.items():
+    runner = {RUNNER_V2: "0" if options.device == "cpu" else "1"}
+    for name, value in (DEFAULTS | runner).items():
         os.environ.setdefault(name, value)
     # Otherwise the model runs in a child process on CPU, to which weights would be copied.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"

@@ -76,7 +76,7 @@ async def bench(tmp_path_factory: pytest.TempPathFactory):
     await engine.close()
 
 
-async def test_the_model_runner_is_v1_unless_v2_is_asked_for(bench: Bench):
+async def test_the_model_runner_on_a_cpu_is_v1_unless_v2_is_asked_for(bench: Bench):
     asked = os.environ["VLLM_USE_V2_MODEL_RUNNER"]  # test_runner_v2.py asks for V2
     assert bench.vllm.vllm_config.use_v2_model_runner is (asked == "1")
 

@@ -101,7 +101,7 @@ async def test_search_timeout_is_a_task_error_with_the_progress_of_the_search():
 
 async def test_hanging_task_set_raises_session_error_and_is_reported_as_a_problem():
     tasks = HangingTaskSet()
-    service = TaskService(tasks, timeout_s=0.3)
+    service = TaskService(tasks, timeout_s=1.0)
     await service.prepare()
     assert service.problem is None
     try:
@@ -153,7 +153,7 @@ async def test_the_first_tasks_are_dealt_again_after_a_failure():
 
 def test_readiness_probe_fails_if_the_task_set_hangs():
     tasks = HangingTaskSet()
-    with served(tasks, timeout_s=0.3) as http:
+    with served(tasks, timeout_s=1.0) as http:
         try:
             assert http.get("/v1/environment").status_code == 200
             assert http.get("/readyz").text == "ok"

@@ -34,6 +34,10 @@ class Placement(Protocol):
         """Arguments of Ray's `options` for a sampler, also for one that replaces another."""
         ...
 
+    def wait(self) -> None:
+        """Wait for places on other machines, where some were on a machine that was lost."""
+        ...
+
     def close(self) -> None:
         """Give the places back."""
         ...
@@ -49,6 +53,9 @@ class AnyNode:
     def sampler(self, place: int) -> dict[str, Any]:
         del place
         return {}
+
+    def wait(self) -> None:
+        pass
 
     def close(self) -> None:
         pass
@@ -72,11 +79,14 @@ class ReservedPlaces:
         import ray
 
         self._trainers = reserved.trainers.count if trains else 0
-        places = [reserved.trainer] * self._trainers + [reserved.sampler] * reserved.samplers.count
-        self._group = ray.util.placement_group([_bundle(one) for one in places], strategy="PACK")
+        self._note, self._noted_s = note, noted_s
+        samplers = [reserved.sampler] * reserved.samplers.count
+        self._places = [reserved.trainer] * self._trainers + samplers
+        bundles = [_bundle(one) for one in self._places]
+        self._group = ray.util.placement_group(bundles, strategy="PACK")
         with ExitStack() as failed:
             failed.callback(self.close)
-            self._wait(places, note, noted_s)
+            self.wait()
             failed.pop_all()
 
     def trainer(self, rank: int) -> dict[str, Any]:
@@ -85,6 +95,14 @@ class ReservedPlaces:
     def sampler(self, place: int) -> dict[str, Any]:
         return self._at(self._trainers + place)
 
+    def wait(self) -> None:
+        deadline, noted = time.monotonic() + self._noted_s, False
+        while not self._group.wait(timeout_seconds=POLL_S):
+            check_ray()
+            if not noted and time.monotonic() > deadline:
+                noted = True
+                self._note(f"waits for room on the Ray cluster of spec.compute.ray: {self._lack()}")
+
     def close(self) -> None:
         import ray
 
@@ -92,13 +110,19 @@ class ReservedPlaces:
             check_answers(ray.get_runtime_context().gcs_address)
             ray.util.remove_placement_group(self._group)
 
-    def _wait(self, places: list[Reservation], note: Callable[[str], None], noted_s: float) -> None:
-        deadline, noted = time.monotonic() + noted_s, False
-        while not self._group.wait(timeout_seconds=POLL_S):
-            check_ray()
-            if not noted and time.monotonic() > deadline:
-                noted = True
-                note(f"waits for room on the Ray cluster of spec.compute.ray: {_lack(places)}")
+    def _lack(self) -> str:
+        """What is needed and not reserved yet, and how much of it is free, in words."""
+        import ray
+
+        nodes = ray.util.placement_group_table(self._group)["bundles_to_node_id"]
+        places = [one for index, one in enumerate(self._places) if not nodes.get(index)]
+        free: Mapping[str, float] = ray.available_resources()
+        needed = {"GPUs": sum(one.gpus for one in places), "CPUs": sum(one.cpus for one in places)}
+        return ", ".join(
+            f"{amount:g} {name} are needed, and {free.get(name[:-1], 0.0):g} are free"
+            for name, amount in needed.items()
+            if amount
+        )
 
     def _at(self, index: int) -> dict[str, Any]:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -120,16 +144,3 @@ def open_placement(
 def _bundle(place: Reservation) -> dict[str, float]:
     amounts = {"CPU": place.cpus, "GPU": float(place.gpus), "memory": float(place.memory)}
     return {name: amount for name, amount in amounts.items() if amount}
-
-
-def _lack(places: list[Reservation]) -> str:
-    """What is needed, and how much of it is free, in words."""
-    import ray
-
-    free: Mapping[str, float] = ray.available_resources()
-    needed = {"GPUs": sum(one.gpus for one in places), "CPUs": sum(one.cpus for one in places)}
-    return ", ".join(
-        f"{amount:g} {name} are needed, and {free.get(name[:-1], 0.0):g} are free"
-        for name, amount in needed.items()
-        if amount
-    )

@@ -156,6 +156,7 @@ class RaySamplers:
             for place in places:
                 self._lifetime.end(self._names[place], self.actors[place])
             wait_for_nodes(self._reserved)  # they may have died with their node
+            self._placement.wait()
             for place in places:
                 self.actors[place] = self._start(place)
             if self.version < 0 or self._transfer is None:

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
+import psutil
 import pytest
 from learner_bench import spec
 from ray_bench import connected, model_folder, reserved
-from ray_nodes import started
+from ray_nodes import below, started
 
 from agentrl_components.ray_workers.nodes.embedded import restrict_access
 from agentrl_components.ray_workers.placement import AnyNode, ReservedPlaces, open_placement
@@ -44,6 +46,42 @@ actors = [
 ]
 found = ray.get([actor.remote().node.remote() for actor in actors])
 print(json.dumps(found))
+places.close()
+leave()
+"""
+
+
+WAITS_AFTER_A_LOSS = """
+import json, os, ray
+from ray_bench import reserved
+from agentrl_components.ray_workers.cluster import connect
+from agentrl_components.ray_workers.membership import wait_for_nodes
+from agentrl_components.ray_workers.placement import ReservedPlaces
+
+class Where:
+    def node(self):
+        return ray.util.get_node_ip_address()
+
+def said(what):
+    print(json.dumps(what), flush=True)
+
+def node_of(options):
+    actors.append(ray.remote(Where).options(**options).remote())
+    return ray.get(actors[-1].node.remote())
+
+def note(text):
+    said(text)
+    ray.kill(actors[1])
+
+wanted, actors = reserved(1, 1), []
+leave = connect(os.environ["ADDRESS"], wanted)
+places = ReservedPlaces(wanted, note, trains=False, noted_s=5.0)
+sampler = wanted.sampler.options() | places.sampler(0)
+said([node_of(sampler), node_of({"num_cpus": 2})])  # another job takes the other machine
+input()
+wait_for_nodes(wanted)
+places.wait()
+said(node_of(sampler))
 places.close()
 leave()
 """
@@ -105,8 +143,10 @@ def test_clusters_without_other_runs_need_no_placement_group():
         assert places.trainer(0) == places.sampler(0) == {}
 
 
-@pytest.mark.slow
-def test_trainers_share_a_machine_that_has_room_for_them(tmp_path_factory):
+@contextmanager
+def two_machines(tmp_path_factory):
+    """A Ray cluster: a head without CPUs, and two nodes with two each. Yields the environment of
+    its drivers, and the processes of the nodes by address."""
     folders = tmp_path_factory.mktemp("r")
     for name in ("h", "a", "b"):
         (folders / name).mkdir()
@@ -119,12 +159,41 @@ def test_trainers_share_a_machine_that_has_room_for_them(tmp_path_factory):
     paths = os.pathsep.join(path for path in sys.path if path)
     with (
         started(folders / "h", HEAD, *flags),
-        started(folders / "a", NODES[0], *joined),
-        started(folders / "b", NODES[1], *joined),
+        started(folders / "a", NODES[0], *joined) as first,
+        started(folders / "b", NODES[1], *joined) as second,
     ):
+        env = os.environ | {"ADDRESS": f"{HEAD}:{port}", "PYTHONPATH": paths}
+        yield env, dict(zip(NODES, (first, second), strict=True))
+
+
+@pytest.mark.slow
+def test_places_on_a_lost_machine_wait_for_room_on_another_one(tmp_path_factory):
+    command = [sys.executable, "-c", WAITS_AFTER_A_LOSS]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with (
+        two_machines(tmp_path_factory) as (env, nodes),
+        subprocess.Popen(command, env=env, **pipes) as driver,
+    ):
+        lost, others = json.loads(driver.stdout.readline())
+        assert {lost, others} == set(NODES)
+        raylets = below(nodes[lost], "raylet")
+        for raylet in raylets:
+            raylet.kill()
+        assert psutil.wait_procs(raylets, timeout=60)[1] == []
+        said, _ = driver.communicate("\n", timeout=180)
+    note, again = (json.loads(line) for line in said.splitlines() if line.startswith('"'))
+    assert note == (
+        "waits for room on the Ray cluster of spec.compute.ray: 1 CPUs are needed, and 0 are free"
+    )
+    assert again == others
+
+
+@pytest.mark.slow
+def test_trainers_share_a_machine_that_has_room_for_them(tmp_path_factory):
+    with two_machines(tmp_path_factory) as (env, _):
         done = subprocess.run(
             [sys.executable, "-c", NODES_OF_ACTORS],
-            env=os.environ | {"ADDRESS": f"{HEAD}:{port}", "PYTHONPATH": paths},
+            env=env,
             capture_output=True,
             text=True,
             timeout=120,

@@ -35,7 +35,8 @@ class Placement(Protocol):
         ...
 
     def wait(self) -> None:
-        """Wait for places on other machines, where some were on a machine that was lost."""
+        """Wait until there is a place for every actor, after some were lost with their machine:
+        without a limit, as at the start. Raises what `check_ray` raises if Ray has ended."""
         ...
 
     def close(self) -> None:

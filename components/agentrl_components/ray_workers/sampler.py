@@ -90,13 +90,13 @@ class Sampler:
         """Serve another driver, whose weights come with its first hand-over: end the episodes of
         the last one, and a hand-over that it left unfinished. Raises what `Player.drop_update`
         raises, and does not return if a weight never arrives over NCCL."""
-        self._version = -1  # refuses the last driver's calls that are still on their way
+        self._version = -1  # calls of the last driver that arrive from now on are refused
         for play in self._plays:
             play.cancel()
         await asyncio.gather(*self._plays, return_exceptions=True)
         async with self._bringing:  # calls that bring weights cannot be cancelled halfway
             await self._drop_hand_over()
-            self._version = -1
+            self._version = -1  # a hand-over may have ended meanwhile
         await self.take_load()
 
     async def rest(self) -> None:

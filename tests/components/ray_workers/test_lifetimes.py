@@ -90,6 +90,12 @@ def samplers(model, transfer=None, manifest=SPEC):
     return RaySamplers(manifest, model, reserved(samplers=2), "cpu", transfer, Lasting("a")).open()
 
 
+def with_environment(url):
+    """The manifest with an environment server."""
+    environment = SPEC.environments[0].model_copy(update={"builtin": None, "url": url})
+    return SPEC.model_copy(update={"environments": (environment,)})
+
+
 def test_actors_stay_on_the_cluster_that_is_the_runs_own_alone():
     assert isinstance(lifetime_of(spec(compute={"ray": "embedded"}), (), trains=True), WithDriver)
     own = spec(compute={"ray": "cluster"})
@@ -158,8 +164,7 @@ def test_samplers_that_are_taken_over_end_the_episodes_under_way_and_play_new_we
     learners = RayTrainers(SPEC, model, reserved(trainers=1), "cpu").open()
     try:
         with served() as url:
-            environment = SPEC.environments[0].model_copy(update={"builtin": None, "url": url})
-            manifest = SPEC.model_copy(update={"environments": (environment,)})
+            manifest = with_environment(url)
             transfer = BucketTransfer(learners, adapters=False)
             first = samplers(model, transfer, manifest)
             expected = first.play([jobs(4)], RULES, 3)[0]
@@ -185,8 +190,7 @@ def test_samplers_that_are_taken_over_end_the_episodes_under_way_and_play_new_we
 def test_a_take_over_refuses_late_calls_and_waits_for_sessions_that_are_being_opened(ray, model):
     tasks = BlockingTasks()
     with served(tasks) as url, tasks.opened_on_exit():
-        environment = SPEC.environments[0].model_copy(update={"builtin": None, "url": url})
-        first = samplers(model, manifest=SPEC.model_copy(update={"environments": (environment,)}))
+        first = samplers(model, manifest=with_environment(url))
         try:
             first.play([jobs(4), jobs(4)], RULES, 3)
             tasks.block_resets = True

@@ -32,7 +32,8 @@ DEFAULTS = {
 }
 """Defaults of environment variables. Values that are already set are kept."""
 RUNNER_V2 = "VLLM_USE_V2_MODEL_RUNNER"
-"""Variable that selects vLLM's model runner: V2 on GPUs. On CPUs V1, because V2 needs Triton."""
+"""Variable that selects vLLM's model runner. The default is V2 on GPUs, and V1 on CPUs, because V2
+needs Triton. A value that is already set is kept."""
 START_ERRORS = (ValueError, OSError, RuntimeError, NotImplementedError, AssertionError)
 """What vLLM raises if it cannot run a model with some settings."""
 BATCHED_TOKENS = 8192
@@ -76,9 +77,9 @@ def start_vllm(folder: Path, options: VllmOptions) -> Any:
     """
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} has no config.json; use a folder saved by transformers")
-    runner = {RUNNER_V2: "0" if options.device == "cpu" else "1"}
-    for name, value in (DEFAULTS | runner).items():
+    for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
+    os.environ.setdefault(RUNNER_V2, "0" if options.device == "cpu" else "1")
     # Otherwise the model runs in a child process on CPU, to which weights would be copied.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     try:

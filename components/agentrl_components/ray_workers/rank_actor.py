@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import ray
 
@@ -20,6 +19,7 @@ from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import use_assigned_gpus
 from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.storage.files import StoredFile
+from agentrl_components.storage.scratch import ScratchFolder
 from agentrl_components.workers.pool import keep_freed_memory
 
 
@@ -81,8 +81,8 @@ class RankActor(Rank):
         `folder`; None if the driver finds the file there."""
         if ray.get_runtime_context().get_node_id() == node:
             return dict.fromkeys(rank_files(self, folder))
-        with TemporaryDirectory(prefix="agentrl-") as own:
-            return {name: path.read_bytes() for name, path in rank_files(self, Path(own)).items()}
+        with ScratchFolder() as own:
+            return {name: path.read_bytes() for name, path in rank_files(self, own).items()}
 
     def read_files(
         self, folder: Path, node: str, contents: dict[str, bytes], *, reference: bool
@@ -92,12 +92,12 @@ class RankActor(Rank):
         if ray.get_runtime_context().get_node_id() == node:
             self.read_folder(folder, reference=reference)
             return
-        with TemporaryDirectory(prefix="agentrl-") as own:
+        with ScratchFolder() as own:
             for name, content in contents.items():
-                path = Path(own) / name
+                path = own / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            self.read_folder(Path(own), reference=reference)
+            self.read_folder(own, reference=reference)
 
     def read_folder(self, folder: Path, *, reference: bool) -> None:
         """Load what all ranks wrote from a folder of this machine."""

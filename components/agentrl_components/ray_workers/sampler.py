@@ -7,8 +7,6 @@ import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import torch
@@ -27,6 +25,7 @@ from agentrl_components.sharded.bucket import Bucket
 from agentrl_components.sharded.model import DTYPES
 from agentrl_components.spec import RunSpec, Samplers
 from agentrl_components.spec.fields.model import Lora
+from agentrl_components.storage.scratch import ScratchFolder
 from agentrl_components.streaming.samplers import SamplerLoad
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.workers.loop_thread import LoopThread
@@ -230,10 +229,10 @@ class Sampler:
 
     async def _use_adapters(self, lora: Lora, adapters: Mapping[str, Tensor], version: int) -> None:
         """Have vLLM add the output of adapters, which are those of `version`."""
-        with TemporaryDirectory(prefix="agentrl-") as folder:
-            write_adapters(Path(folder), lora, adapters)
+        with ScratchFolder() as folder:
+            write_adapters(folder, lora, adapters)
             interrupt = self._spec.rollout.interrupt
-            await self._on_loop(self._player.vllm.use_adapters(Path(folder), version, interrupt))
+            await self._on_loop(self._player.vllm.use_adapters(folder, version, interrupt))
 
     async def _play(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine on the player's loop, and count the time as busy."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +26,7 @@ from agentrl_components.sharded.rounds import Share, deal
 from agentrl_components.spec import RunSpec
 from agentrl_components.storage import keys
 from agentrl_components.storage.files import Files
+from agentrl_components.storage.scratch import ScratchFolder
 from agentrl_components.update.objectives import ModelName, Objective, Sums, accumulate
 from agentrl_components.update.packing import Example
 from agentrl_components.update.trainers import Column, Shards
@@ -151,8 +151,8 @@ class RayTrainers:
 
     def state(self, spool: Path | None = None) -> Files:
         if spool is None:
-            with TemporaryDirectory(prefix="agentrl-") as own:
-                spooled = self.state(Path(own))
+            with ScratchFolder() as own:
+                spooled = self.state(own)
                 return {name: Path(str(path)).read_bytes() for name, path in spooled.items()}
         files: Files = {}
         folder = spool / keys.TRAINER
@@ -192,10 +192,10 @@ class RayTrainers:
                 "cannot be read on Ray; go on without compute.ray, or start a new run from the "
                 "checkpoint's folder with model.source"
             )
-        with TemporaryDirectory(prefix="agentrl-") as own:
+        with ScratchFolder() as own:
             contents = {}
             for name, content in ours.items():
-                path = Path(own) / name
+                path = own / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if isinstance(content, Path):
                     path.symlink_to(content.absolute())
@@ -206,7 +206,7 @@ class RayTrainers:
             import ray
 
             given = ray.put(contents) if contents else {}
-            self._all("read_files", Path(own), self._node, given, reference=reference)
+            self._all("read_files", own, self._node, given, reference=reference)
 
     def _shards(self) -> Shards | None:
         """The ranks' own access to the store, if they are not all on the driver's machine and each

@@ -20,6 +20,7 @@ from agentrl_components.schedule.record import Decision, IterationRecord
 from agentrl_components.schedule.staleness import PlayWindow, play_window
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.storage import checkpoint
+from agentrl_components.storage.scratch import ScratchFolder
 from agentrl_components.storage.store import Store
 from agentrl_components.tracking.tracker import Tracker
 from agentrl_components.update.learner import Learner
@@ -64,12 +65,12 @@ class RunContext(HeldOpen):
         self._should_stop = should_stop
         self._learns = learns
         self._pending = pending
-        self._scratch = TemporaryDirectory(prefix="agentrl-")
-        self.scratch = Path(self._scratch.name)
+        self._scratch = ScratchFolder()
+        self.scratch = self._scratch.path
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as opened:
-            opened.callback(self._scratch.cleanup)
+            opened.enter_context(self._scratch)
             self.journal.check(self.run)
             note = self.view.note
             workers = WorkerGroup(self.spec, self.scratch, self._pending, note=note)

@@ -14,13 +14,13 @@ from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from agentrl_components.errors import AbsentError, StoreError
 from agentrl_components.storage import files as stored_files
 from agentrl_components.storage import keys
 from agentrl_components.storage.files import DamagedError, Digest, Files, StoredFile
+from agentrl_components.storage.scratch import ScratchFolder
 from agentrl_components.storage.store import Store
 
 PROGRESS = keys.TRAINER + "progress.json"
@@ -198,10 +198,10 @@ def _remove(store: Store, iteration: int) -> None:
 
 
 def _intact(store: Store, iteration: int) -> bool:
-    with TemporaryDirectory(prefix="agentrl-") as folder:
+    with ScratchFolder() as folder:
         try:
             for name, expected in _manifest(store, iteration).items():
-                content = _verified_content(store, iteration, name, expected, Path(folder))
+                content = _verified_content(store, iteration, name, expected, folder)
                 assert isinstance(content, Path)  # in the folder
                 content.unlink()
         except DamagedError:

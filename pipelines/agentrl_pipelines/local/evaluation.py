@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from agentrl_components.errors import RunError
@@ -34,6 +33,7 @@ from agentrl_components.run.worker_group import WorkerGroup
 from agentrl_components.spec import AgentRLRun, Model, RunSpec
 from agentrl_components.storage import checkpoint
 from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.storage.scratch import ScratchFolder
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_envs.world import World
 from agentrl_pipelines.local.run_folder import open_run
@@ -72,9 +72,9 @@ class EvaluationWatcher(Protocol):
 
 def evaluate_model(run: AgentRLRun, view: ProgressView) -> EvaluationResult:
     """Evaluate the model of the manifest. Raises `ModelError` if it cannot be loaded."""
-    with TemporaryDirectory(prefix="agentrl-") as scratch:
+    with ScratchFolder() as scratch:
         view.stage("open the model")
-        with WorkerGroup(run.spec, Path(scratch), trains=False, note=view.note) as workers:
+        with WorkerGroup(run.spec, scratch, trains=False, note=view.note) as workers:
             asked = heldout_evaluation(run.spec, workers.draw("heldout", run.spec.evaluation.tasks))
             random = None
             if workers.loop.run(offers_random(run.spec, workers.worlds)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 
 from agentrl_components.errors import AbsentError, StoreError
 from agentrl_components.sharded.rank import Rank
@@ -12,6 +11,7 @@ from agentrl_components.spec.fields.storage import Storage
 from agentrl_components.storage import files as stored_files
 from agentrl_components.storage.files import DamagedError, StoredFile
 from agentrl_components.storage.open import open_store
+from agentrl_components.storage.scratch import ScratchFolder
 from agentrl_components.storage.store import Store
 from agentrl_components.storage.tensors import fetch_header
 
@@ -21,7 +21,7 @@ class RankStore:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._fetched: TemporaryDirectory[str] | None = None
+        self._fetched: ScratchFolder | None = None
 
     @property
     def opens(self) -> bool:
@@ -36,10 +36,10 @@ class RankStore:
     def write(self, rank: Rank, prefix: str) -> dict[str, StoredFile]:
         """Write the rank's files under `prefix`. Returns them by their path under it."""
         store = self._open()
-        with TemporaryDirectory(prefix="agentrl-") as folder:
+        with ScratchFolder() as folder:
             return {
                 name: stored_files.put(store, prefix + name, path)
-                for name, path in rank_files(rank, Path(folder)).items()
+                for name, path in rank_files(rank, folder).items()
             }
 
     def fetch(self, files: Mapping[str, StoredFile], whole: Collection[str]) -> Path:
@@ -47,8 +47,8 @@ class RankStore:
         that are not in `whole` their headers alone. Raises `DamagedError` if one is missing, or has
         other bytes than were written."""
         store = self._open()
-        self._fetched = TemporaryDirectory(prefix="agentrl-")
-        folder = Path(self._fetched.name)
+        self._fetched = ScratchFolder()
+        folder = self._fetched.path
         for name, stored in files.items():
             fetch = stored_files.fetch if name in whole else fetch_header
             try:
@@ -60,7 +60,7 @@ class RankStore:
     def drop(self) -> None:
         """Remove what was fetched."""
         if self._fetched is not None:
-            self._fetched.cleanup()
+            self._fetched.close()
             self._fetched = None
 
     def _open(self) -> Store:

@@ -14,11 +14,10 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from agentrl_components.errors import RunError
 from agentrl_components.ray_workers.nodes.address import address_towards
+from agentrl_components.storage.scratch import ScratchFolder
 
 STARTED = "Ray runtime started"
 """What `ray start` prints when its processes are up."""
@@ -42,10 +41,10 @@ class DriverNode:
         Raises:
             RunError: Ray refuses to join: its version or its token differ.
         """
-        self._temporary = TemporaryDirectory(prefix="agentrl-ray-", ignore_cleanup_errors=True)
-        self.folder = self._temporary.name
+        self._temporary = ScratchFolder()
+        self.folder = str(self._temporary.path)
         # A file and no pipe: a node that dies writes more than a pipe holds, and nobody reads it.
-        self._output = Path(self.folder) / "output"
+        self._output = self._temporary.path / "output"
         options = {
             "address": f"{host}:{port}",
             "temp-dir": self.folder,
@@ -86,7 +85,7 @@ class DriverNode:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._temporary.cleanup()
+        self._temporary.close()
 
     def _wait(self, address: str) -> None:
         """Return when the node is up."""

@@ -158,12 +158,11 @@ def evaluate_checkpoint(
     run: AgentRLRun, root: Path, which: str, folder: Path, paper: str | None
 ) -> None:
     """Evaluate a checkpoint of a run."""
-    from tempfile import TemporaryDirectory
-
+    from agentrl_components.storage.scratch import ScratchFolder
     from agentrl_pipelines.local.evaluation import checkpoint_model
 
-    with TemporaryDirectory(prefix="agentrl-") as scratch:
-        model, address = checkpoint_model(root, which, Path(scratch), run.spec.model)
+    with ScratchFolder() as scratch:
+        model, address = checkpoint_model(root, which, scratch, run.spec.model)
         spec = run.spec.model_copy(update={"model": model})
         evaluate_weights(run.model_copy(update={"spec": spec}), address, folder, paper)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import click
 
+from agentrl_components.storage.scratch import ScratchFolder
 from agentrl_components.workers.imports import collection_disabled
 from agentrl_pipelines.cli.errors import exit_on_error
 
@@ -68,8 +68,8 @@ def stage(
         for package in ("agentrl_pipelines", "agentrl_components", "agentrl_envs"):
             logging.getLogger(package).setLevel(logging.INFO)
         logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it warns about its font cache
-        with TemporaryDirectory(prefix="agentrl-stage-") as temporary:
-            folder = scratch or Path(temporary)
+        with ScratchFolder() as temporary:
+            folder = scratch or temporary
             context = StageContext(
                 run=run,
                 phase=phase,

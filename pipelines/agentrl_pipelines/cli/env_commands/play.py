@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -107,12 +106,11 @@ def open_partner(
     if agent is None:
         yield None, {}
         return
-    from tempfile import TemporaryDirectory
-
+    from agentrl_components.storage.scratch import ScratchFolder
     from agentrl_pipelines.local.agent import TrainedAgent, fetch_agent
 
-    with TemporaryDirectory(prefix="agentrl-") as scratch:
-        saved = fetch_agent(agent, checkpoint, environment, Path(scratch))
+    with ScratchFolder() as scratch:
+        saved = fetch_agent(agent, checkpoint, environment, scratch)
         partner = TrainedAgent(saved)
         try:
             yield partner, saved.options

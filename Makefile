@@ -41,7 +41,7 @@ types: $(VENV)/.installed
 	$(BIN)/mypy benchmarks
 
 bench: $(VENV)/.installed ## Compare throughput with TRL, which is installed into .venv-peer (benchmarks/README.md)
-	benchmarks/peer.sh
+	benchmarks/peer/install.sh
 	$(BIN)/python benchmarks/rollout.py --quick
 	$(BIN)/python benchmarks/update.py --quick
 

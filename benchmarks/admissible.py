@@ -20,8 +20,8 @@ from statistics import median
 
 import click
 import numpy as np
-from models import SIZES, make
-from peer import machine
+from report.machine import machine
+from workload.models import SIZES, make
 
 from agentrl_components.engines.action_trie import Trie, trie_of
 from agentrl_components.engines.engine import Request, Sampling

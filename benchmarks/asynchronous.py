@@ -20,9 +20,9 @@ from statistics import fmean, median
 from typing import Any
 
 import click
-import models
-import peer
-from latency import NAME, served
+from report.machine import machine
+from workload import models
+from workload.latency import NAME, served
 
 from agentrl_components.run.context import RunContext
 from agentrl_components.run.progress import IterationProgress, SilentProgressView
@@ -175,7 +175,7 @@ def main(latencies: tuple[float, ...], rounds: int, out: Path, **given: Any) -> 
         folder = Path(scratch) / "model"
         folder.mkdir()
         models.make(models.SIZES[settings.size], folder)
-        before = peer.machine()
+        before = machine()
         rows = [compare(settings, folder, latency, rounds) for latency in latencies]
     report = {"machine": before, "settings": asdict(settings), "bar": BAR, "latencies": rows}
     out.parent.mkdir(parents=True, exist_ok=True)

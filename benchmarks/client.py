@@ -18,9 +18,9 @@ from pathlib import Path
 
 import click
 from envs import play
+from processes.served import processor_s, server
 from rich.console import Console
 from rich.table import Table
-from served import processor_s, server
 
 from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.client.remote_world import RemoteWorld

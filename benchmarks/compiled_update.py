@@ -23,8 +23,8 @@ from types import ModuleType
 from unittest.mock import patch
 
 import click
-import peer
 import torch
+from report.machine import machine
 from rich.console import Console
 from rich.table import Table
 
@@ -62,7 +62,7 @@ def main(repeats: int, out: str) -> None:
             table.add_row(name, way, f"{1e3 * seconds:.1f}", f"{ratio:.2f}")
     Console().print(table)
     Path(out).parent.mkdir(parents=True, exist_ok=True)
-    written = {"machine": peer.machine(), "lengths": LENGTHS, "seconds": found}
+    written = {"machine": machine(), "lengths": LENGTHS, "seconds": found}
     Path(out).write_text(json.dumps(written, indent=1) + "\n")
     click.echo(f"written: {out}")
 

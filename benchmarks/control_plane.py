@@ -50,10 +50,10 @@ import yaml
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "operator" / "apiserver"))
 
-import operator_process  # noqa: E402
 from apiserver import TOKEN, ApiServer, free_ports, missing  # noqa: E402
-from operator_process import NAMESPACE, Operator, processor_s  # noqa: E402
-from run_watch import RUNS, Seen, watching  # noqa: E402
+from processes import operator_process  # noqa: E402
+from processes.operator_process import NAMESPACE, Operator, processor_s  # noqa: E402
+from processes.run_watch import RUNS, Seen, watching  # noqa: E402
 
 RESOURCES = ("agentrlruns", "deployments", "services", "secrets", "events", "workflows", "pods")
 SPEC = {

@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-import models
-import peer
 import torch
 import torch.nn.functional as F
+from report.machine import machine
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
+from workload import models
 
 from agentrl_components.engines.torch_engine.reply import Session
 from agentrl_components.engines.torch_engine.slot_passes import SlotPasses
@@ -65,7 +65,7 @@ def main(sizes: str, rows: int, keys: str, rounds: int, out: str) -> None:
             seconds = measure(wanted, rounds)
             found.append(row(size, decoder, rows, cached, seconds))
     Console().print(table(found))
-    written = {"machine": peer.machine(), "rows": rows, "results": found}
+    written = {"machine": machine(), "rows": rows, "results": found}
     Path(out).parent.mkdir(parents=True, exist_ok=True)
     Path(out).write_text(json.dumps(written, indent=1) + "\n")
     click.echo(f"written: {out}")

@@ -21,10 +21,9 @@ from pathlib import Path
 from statistics import median
 
 import click
-import models
-import workers
-from peer import machine
-from room import NAME, Load, arrival, first_observation, jobs, task
+from report.machine import machine
+from workload import models, workers
+from workload.room import NAME, Load, arrival, first_observation, jobs, task
 
 from agentrl_components.engines.prefix_check import CheckedEngine
 from agentrl_components.engines.torch_engine.engine import TorchEngine

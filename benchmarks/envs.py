@@ -30,9 +30,9 @@ from pathlib import Path
 
 import click
 import httpx
+from processes.served import processor_s, resident_kib, server
 from rich.console import Console
 from rich.table import Table
-from served import processor_s, resident_kib, server
 
 from agentrl_envs import registry
 from agentrl_envs.client.remote_world import RemoteSession, RemoteWorld

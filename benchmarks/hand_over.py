@@ -29,8 +29,8 @@ from typing import Any
 
 import click
 import torch
-from models import SIZES, Size, make
-from peer import machine
+from report.machine import machine
+from workload.models import SIZES, Size, make
 
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.hand_over.buckets import BUCKET_BYTES, BucketTransfer

@@ -30,7 +30,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from outcomes import Arm, Outcome, table, write
+from report.outcomes import Arm, Outcome, table, write
 from rich.console import Console
 
 from agentrl_components.errors import Stopped

@@ -23,13 +23,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
-import models
-import peer
-import room
-import workers
+from peer import process as peer
+from report.machine import machine
 from rich.console import Console
 from rich.table import Table
-from room import Load
+from workload import models, room, workers
+from workload.room import Load
 
 from agentrl_components.trajectory.record import Trajectory
 
@@ -81,7 +80,7 @@ def main(
                 results[latency] = measure(ours, trl, load, micros, repeats)
     Console().print(table(size, results))
     written = {
-        "machine": peer.machine(),
+        "machine": machine(),
         "peer": versions,
         "model": size,
         "results": [

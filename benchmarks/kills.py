@@ -28,7 +28,7 @@ from pathlib import Path
 
 import click
 import psutil
-from peer import machine
+from report.machine import machine
 
 from agentrl_components.storage import checkpoint, keys
 from agentrl_components.storage.open import DirectoryStore

@@ -30,13 +30,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-import models
-import peer
-import room
-import workers
+from peer import process as peer
+from report.machine import machine
 from rich.console import Console
 from rich.table import Table
-from room import Load
+from workload import models, room, workers
+from workload.room import Load
 
 SMALLER = {"24M": (32, 4, 16)}
 """Rollouts, turns and tokens per turn of models for which the default load takes too long."""
@@ -223,7 +222,7 @@ def table(results: Sequence[Result]) -> Table:
 def write(path: Path, results: Sequence[Result], versions: dict[str, Any]) -> None:
     """Write all measurements, the machine and the versions of TRL and its libraries as JSON."""
     written = {
-        "machine": peer.machine(),
+        "machine": machine(),
         "peer": versions,
         "results": [asdict(result) | {"ratio": result.ratio()} for result in results],
     }

@@ -29,13 +29,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
-import models
-import peer
 import torch
-from rank_processes import free_address, on_ranks
+from processes.rank_processes import free_address, on_ranks
+from report.machine import machine
 from sharded_arms.memory import Memory, measure_memory
 from sharded_arms.task import Task
 from sharded_arms.updates import Arm, RankUpdates, train_plain, train_rank
+from workload import models
 
 BAR, BYTES_BAR = 1e-5, 18.0
 PERTURBATION = 1e-7
@@ -79,7 +79,7 @@ def main(
             for dtype in ("bfloat16", "float32")
         }
     written = {
-        "machine": peer.machine(),
+        "machine": machine(),
         "torch": torch.__version__,
         "model": size,
         "parameters": parameters,

@@ -27,7 +27,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import click
-import peer
+from report.machine import machine
 
 from agentrl_components.evaluation.heldout import RANDOM
 from agentrl_components.evaluation.intervals import wilson
@@ -197,7 +197,7 @@ def runs_of_a_seed(repeats: int) -> list[tuple[int, int]]:
 @click.option("--out", default="benchmarks/results/staleness.json", show_default=True)
 def main(path: str, seeds: int, repeats: int, iterations: int, tasks: int, out: str) -> None:
     """Train all arms of each seed, print held-out success and write JSON."""
-    machine = peer.machine()
+    before = machine()
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="agentrl-staleness-") as root:
         for seed in range(seeds):
@@ -213,7 +213,7 @@ def main(path: str, seeds: int, repeats: int, iterations: int, tasks: int, out: 
     report = {
         "command": f"python benchmarks/staleness.py --seeds {seeds} --repeats {repeats} "
         f"--iterations {iterations} --tasks {tasks} --manifest {path}",
-        "machine": machine,
+        "machine": before,
         **compared(outcomes),
         "each": [asdict(one) for one in outcomes],
     }

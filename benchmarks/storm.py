@@ -30,7 +30,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import click
-from served import resident_kib, server
+from processes.served import resident_kib, server
 
 from agentrl_envs import registry
 from agentrl_envs.client.http import ClientOptions

@@ -29,12 +29,12 @@ from statistics import NormalDist
 from typing import Any
 
 import click
-import models
 import numpy as np
-import peer
-import workers
+from peer import process as peer
+from report.machine import machine
 from rich.console import Console
 from rich.table import Table
+from workload import models, workers
 
 from agentrl_components.trajectory.record import Ending, Trajectory, Turn
 
@@ -144,7 +144,7 @@ def main(
         click.echo(f"{name}: AgentRL {result.ours_rate():,.0f} tok/s{beside}")
     Console().print(table(results))
     written = {
-        "machine": peer.machine(),
+        "machine": machine(),
         "peer": versions,
         "results": [asdict(result) | {"ratio": result.ratio()} for result in results],
     }

@@ -31,10 +31,10 @@ from typing import Any, NamedTuple
 
 import click
 import httpx
+from processes.served import resident_kib
+from processes.served import server as our_server
 from rich.console import Console
 from rich.table import Table
-from served import resident_kib
-from served import server as our_server
 
 from agentrl_envs import registry
 from agentrl_envs.client.remote_world import RemoteWorld

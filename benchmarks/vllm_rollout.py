@@ -26,10 +26,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import click
-import peer
-import room
-from models import SIZES, make
-from room import Load
+from report.machine import machine
+from workload import room
+from workload.models import SIZES, make
+from workload.room import Load
 
 from agentrl_components.dialogue.open import open_dialogue
 from agentrl_components.engines.engine import Generation, Request
@@ -94,7 +94,7 @@ def main(size: str, latencies: str, rounds: int, out: str) -> None:
         make(SIZES[size], Path(scratch))
         found = asyncio.run(measure(Path(scratch), list(map(float, latencies.split(","))), rounds))
     Path(out).parent.mkdir(parents=True, exist_ok=True)
-    report = {"machine": peer.machine(), "model": size, "results": found}
+    report = {"machine": machine(), "model": size, "results": found}
     Path(out).write_text(json.dumps(report, indent=1) + "\n")
 
 

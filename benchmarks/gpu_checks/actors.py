@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_checks.place import Place, Skipped, require
-from models import SIZES, Size, make
+from workload.models import SIZES, Size, make
 
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.schedule.record import IterationRecord

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from gpu_checks.data import likelihood, skewed
 from gpu_checks.place import Place, Skipped
-from rank_processes import on_ranks
+from processes.rank_processes import on_ranks
 from torch import Tensor
 
 from agentrl_components.sharded.rank import POLICY, Rank, RankSetup

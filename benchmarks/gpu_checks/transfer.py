@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from gpu_checks.engines import LOOP, compare_engine, vllm_options
 from gpu_checks.place import Place, Skipped, require, wait
-from rank_processes import on_ranks
+from processes.rank_processes import on_ranks
 from torch import Tensor
 
 from agentrl_components.model.load import device_weights, export_weights

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from gpu_checks.data import examples, likelihood
 from gpu_checks.place import Place, Skipped, wait
-from rank_processes import free_address
+from processes.rank_processes import free_address
 
 from agentrl_components.compilers import compiler
 from agentrl_components.sharded.rank import POLICY, Rank, RankSetup

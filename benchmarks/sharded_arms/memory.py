@@ -8,9 +8,9 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import models
 from sharded_arms.task import Task, examples, objective_of
 from sharded_arms.updates import joined
+from workload import models
 
 from agentrl_components.sharded.rank import POLICY, Rank
 from agentrl_components.sharded.rounds import deal

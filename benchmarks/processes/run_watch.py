@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import click
 from apiserver import ApiServer
-from operator_process import NAMESPACE
+from processes.operator_process import NAMESPACE
 
 RUNS = f"apis/agentrl.dev/v1alpha1/namespaces/{NAMESPACE}/agentrlruns"
 STARTED = ("Submitting", "Running")

@@ -1,15 +1,13 @@
 """Process that runs TRL in its own Python environment; requests and answers are lines of JSON.
 
-`benchmarks/peer.sh` creates that environment. The process is idle between requests.
+`benchmarks/peer/install.sh` creates that environment. The process is idle between requests.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import platform
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,15 +17,14 @@ from typing import Any
 import click
 
 HERE = Path(__file__).parent
-DEFAULT = HERE.parent / ".venv-peer" / "bin" / "python"
-CPUINFO = Path("/proc/cpuinfo")
+DEFAULT = HERE.parents[1] / ".venv-peer" / "bin" / "python"
 
 option = click.option(
     "--peer-python",
     envvar="AGENTRL_PEER_PYTHON",
     default=str(DEFAULT),
     show_default=".venv-peer/bin/python",
-    help="Python with TRL; benchmarks/peer.sh creates one.",
+    help="Python with TRL; benchmarks/peer/install.sh creates one.",
 )
 
 
@@ -72,8 +69,8 @@ def require(python: str) -> None:
     )
     if not found:
         raise click.ClickException(
-            f"{python} does not exist or cannot import TRL: run benchmarks/peer.sh, pass another "
-            "Python with --peer-python, or measure AgentRL only with --no-peer"
+            f"{python} does not exist or cannot import TRL: run benchmarks/peer/install.sh, pass "
+            "another Python with --peer-python, or measure AgentRL only with --no-peer"
         )
 
 
@@ -84,7 +81,7 @@ def started(python: str, folder: Path, threads: int) -> Iterator[Peer]:
         log = Path(scratch) / "log"
         with log.open("w") as sink:
             process = subprocess.Popen(
-                [python, str(HERE / "peer_trl.py"), str(folder), str(threads)],
+                [python, str(HERE / "trl_side.py"), str(folder), str(threads)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=sink,
@@ -107,36 +104,3 @@ def started_if(
 ) -> AbstractContextManager[Peer | None]:
     """`started`, or a context that yields None if the peer is not wanted."""
     return started(python, folder, threads) if wanted else nullcontext()
-
-
-def machine(cpuinfo: Path = CPUINFO) -> dict[str, Any]:
-    """Properties of the machine that are needed to interpret the measurements."""
-    return {
-        "processor": processor(cpuinfo),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "python": sys.version.split()[0],
-    }
-
-
-def processor(cpuinfo: Path) -> dict[str, Any]:
-    """Model name, family and model number of the first processor in `cpuinfo`, and the number of
-    processors there. Only a name where the kernel gives none of these: not Linux, or not x86."""
-    try:
-        text = cpuinfo.read_text()
-    except OSError:
-        text = ""
-    first = text.split("\n\n", 1)[0]
-    fields = {
-        name.strip(): value.strip()
-        for name, found, value in (line.partition(":") for line in first.splitlines())
-        if found
-    }
-    if "model name" not in fields or "cpu family" not in fields:
-        return {"name": platform.processor() or platform.machine()}
-    return {
-        "name": fields["model name"],
-        "family": int(fields["cpu family"]),
-        "model": int(fields["model"]),
-        "cores": sum(line.partition(":")[0].strip() == "processor" for line in text.splitlines()),
-    }

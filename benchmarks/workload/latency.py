@@ -1,6 +1,6 @@
 """Environment server whose calls take a fixed time, and whose episodes are of skewed lengths.
 
-    python benchmarks/latency.py MILLISECONDS SHORT LONG ONE_IN
+    python benchmarks/workload/latency.py MILLISECONDS SHORT LONG ONE_IN
 
 Prints its URL, and serves until it is ended. Accepts any reply. The calls of sessions do not block
 one another, and a task says how many turns an episode takes: `SHORT`, or `LONG` for one task in

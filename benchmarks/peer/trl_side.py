@@ -1,6 +1,6 @@
 """TRL's side of the comparison, executed by the Python that has TRL: rollouts and updates.
 
-    python peer_trl.py MODEL_FOLDER THREADS
+    python trl_side.py MODEL_FOLDER THREADS
 
 Reads one JSON request per line from standard input and writes one answer per line to standard
 output. The timed code is TRL's own: `GRPOTrainer._generate` with `environment_factory` (its
@@ -62,7 +62,7 @@ class Tokenizer(PreTrainedTokenizerFast):
 
 
 class EnvironmentPool:
-    """The environment of room.py with the interface of TRL's `environment_factory`."""
+    """The environment of workload/room.py with the interface of TRL's `environment_factory`."""
 
     def __init__(self) -> None:
         self.steps = 0

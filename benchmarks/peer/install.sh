@@ -2,7 +2,7 @@
 # Create .venv-peer, a virtual environment with TRL. It is separate because TRL is measured with a newer
 # transformers than vLLM supports. Does nothing if the environment is up to date.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 venv=.venv-peer
 pins=requirements/bench.txt
 if [ -e "$venv/.installed" ] && [ "$venv/.installed" -nt "$pins" ]; then

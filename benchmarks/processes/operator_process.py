@@ -20,7 +20,7 @@ import click
 import yaml
 from aiohttp import web
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "operator" / "apiserver"))
 
 from apiserver import ApiServer  # noqa: E402

@@ -33,7 +33,7 @@ CPU part\t: 0xd0c
 @pytest.fixture
 def machine(monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
-    return import_module("peer").machine
+    return import_module("report.machine").machine
 
 
 def test_a_measurement_names_the_processor_with_family_model_and_cores(machine, tmp_path):

@@ -1,8 +1,8 @@
 """Tests of `VllmEngine` with vLLM's model runner V2, in a process of their own: vLLM and Triton
 read their settings when they are imported. All but one of `test_engine.py` pass there:
 
-    VLLM_USE_V2_MODEL_RUNNER=1 PYTHONPATH=tests/components .venv/bin/pytest -p triton_on_cpu \
-      -k "not top_p" tests/components/engines/vllm_engine/test_engine.py
+    VLLM_USE_V2_MODEL_RUNNER=1 PYTHONPATH=tests/components/small_models .venv/bin/pytest \
+      -p triton_on_cpu -k "not top_p" tests/components/engines/vllm_engine/test_engine.py
 
 Triton's interpreter fails in vLLM's kernel for top-p.
 """
@@ -28,7 +28,7 @@ def test_the_engine_gives_the_same_with_model_runner_v2():
     files = [HERE / "test_engine.py", HERE / "test_adapter_updates.py"]
     command = [sys.executable, "-m", "pytest", "-p", "triton_on_cpu", "-n", "0", "-m", ""]
     chosen = ["-k", f"({CHOSEN}) and not {LONG}"]
-    env = {"VLLM_USE_V2_MODEL_RUNNER": "1", "PYTHONPATH": str(HERE.parents[1])}
+    env = {"VLLM_USE_V2_MODEL_RUNNER": "1", "PYTHONPATH": str(HERE.parents[1] / "small_models")}
     ended = subprocess.run(
         [*command, *chosen, *map(str, files)],
         env=os.environ | env,

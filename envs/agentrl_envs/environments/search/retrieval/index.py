@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,8 +65,11 @@ def open_index(corpus: Corpus, folder: str) -> bm25.Bm25Retriever:
 
 
 def _build(corpus: Corpus, digest: str, place: Path) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+    """Build the index at `place`, whose lock this process holds: one that was killed while it built
+    the index has left its files."""
+    scratch = place.with_name(f".{place.name}.new")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
     try:
         places: list[tuple[int, int]] = []
         texts: list[str] = []
@@ -85,7 +87,6 @@ def _build(corpus: Corpus, digest: str, place: Path) -> None:
             "documents": len(texts),
         }
         (scratch / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
-        scratch.chmod(0o755)
         scratch.rename(place)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -95,6 +96,24 @@ def test_another_process_uses_the_same_index(wiki: Path):
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert answer.stdout == f"{PARIS.text}\n"
     assert len(list(cache_folder("search").glob("bm25-*"))) == 1
+
+
+def test_the_files_of_a_killed_build_are_removed_by_the_next_one(wiki: Path):
+    code = (
+        "import os, signal, sys\n"
+        "from agentrl_envs.environments.search.retrieval.corpus import Corpus\n"
+        "from agentrl_envs.environments.search.retrieval.index import open_index\n"
+        "class Killed(Corpus):\n"
+        "    def documents(self):\n"
+        "        yield from super().documents()\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "open_index(Killed.of([sys.argv[1]]), '')"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, str(wiki)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert open_index(Corpus.of([str(wiki)]), "").search("France", 1) == (PARIS,)
+    folders = [path.name for path in cache_folder("search").iterdir() if path.is_dir()]
+    assert [name for name in folders if not name.startswith("bm25-")] == []
 
 
 def test_a_changed_corpus_gets_another_index(wiki: Path):

@@ -2,14 +2,16 @@
 
 A file is written under a temporary name in the same folder and then linked (`put`, which fails if
 the name exists) or renamed (`replace`), so neither a reader nor a crash sees a partial file.
-Temporary names start with a dot, which parts of keys never do. Temporary files of killed processes
-are removed after an hour.
+Temporary names start with a dot, which parts of keys never do. A process holds a lock on its
+temporary files, so that opening a store removes those of killed ones: part of a checkpoint takes
+gigabytes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import filecmp
 import fnmatch
 import itertools
@@ -27,6 +29,7 @@ from agentrl_components.errors import StoreError
 from agentrl_components.storage.store import absent_error, conflict_error, is_key, valid_key
 
 _STALE_S = 3600.0
+"""Age of temporary files that are removed on a file system without locks."""
 
 
 class DirectoryStore:
@@ -132,10 +135,10 @@ class DirectoryStore:
                 file.flush()
                 if self._durable:
                     os.fsync(file.fileno())
-            if once:
-                os.link(part, path)
-            else:
-                part.replace(path)
+                if once:
+                    os.link(part, path)
+                else:
+                    part.replace(path)
         except FileExistsError:
             return False
         finally:
@@ -150,12 +153,17 @@ class DirectoryStore:
         reraise=True,
     )
     def _temporary(self, path: Path) -> tuple[Path, BinaryIO]:
+        """A new file beside `path`, locked until it is closed."""
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(
-            dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part"
+            dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".new"
         )
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         os.fchmod(descriptor, 0o644)
-        return Path(name), os.fdopen(descriptor, "wb")
+        part = Path(name).with_suffix(".part")  # a name that `_remove_stale` looks for
+        os.rename(name, part)
+        return part, os.fdopen(descriptor, "wb")
 
 
 @contextlib.contextmanager
@@ -187,12 +195,23 @@ def _remove_if_empty(folder: Path) -> bool:
 
 
 def _remove_stale(root: Path) -> None:
-    """Remove old temporary files. Files that other processes remove at the same time are
-    skipped."""
-    oldest = time.time() - _STALE_S
+    """Remove temporary files of processes that were killed. Files that other processes remove at
+    the same time, and those that this user may not write, are skipped."""
     for folder, _, names in os.walk(root):
         for name in fnmatch.filter(names, ".*.part"):
             part = Path(folder, name)
-            with contextlib.suppress(FileNotFoundError):
-                if part.stat().st_mtime < oldest:
+            with contextlib.suppress(OSError):
+                if _is_stale(part):
                     part.unlink()
+
+
+def _is_stale(part: Path) -> bool:
+    """Whether the process that wrote the file is gone."""
+    with part.open("rb+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            return part.stat().st_mtime < time.time() - _STALE_S
+    return True

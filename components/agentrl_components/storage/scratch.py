@@ -26,9 +26,11 @@ class ScratchFolder:
     model or the checkpoint that it worked on, which takes gigabytes.
     """
 
-    def __init__(self) -> None:
-        remove_abandoned()
-        new = Path(tempfile.mkdtemp(prefix=NEW_PREFIX))
+    def __init__(self, parent: Path | None = None) -> None:
+        """`parent`: the folder that it is in, in place of `TMPDIR`."""
+        parent = parent or Path(tempfile.gettempdir())
+        remove_abandoned(parent)
+        new = Path(tempfile.mkdtemp(prefix=NEW_PREFIX, dir=parent))
         lock = os.open(new, os.O_RDONLY | os.O_DIRECTORY)
         with suppress(OSError):  # a file system without locks, where nothing is removed either
             fcntl.flock(lock, fcntl.LOCK_SH)
@@ -46,9 +48,9 @@ class ScratchFolder:
         self._close()
 
 
-def remove_abandoned() -> None:
-    """Remove the scratch folders of this user whose processes have ended."""
-    with os.scandir(tempfile.gettempdir()) as entries:
+def remove_abandoned(parent: Path) -> None:
+    """Remove the scratch folders of this user in `parent` whose processes have ended."""
+    with os.scandir(parent) as entries:
         found = [Path(entry.path) for entry in entries if NAME.fullmatch(entry.name)]
     for path in found:
         with suppress(OSError):  # locked, or removed by another process

@@ -69,15 +69,23 @@ slow = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster():
     """The address of a cluster with one node that asks for a token."""
     with socket.socket() as listener:
         listener.bind((HEAD, 0))
         port = listener.getsockname()[1]
     flags = ("--head", f"--port={port}", "--num-cpus=3", "--include-dashboard=false")
     env = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
-    with started(tmp_path_factory.mktemp("r"), HEAD, *flags, env=env):
+    with started(HEAD, *flags, env=env):
         yield f"{HEAD}:{port}"
+
+
+@pytest.fixture
+def long_folder(tmp_path):
+    """A folder for temporary files whose path is too long for Ray's sockets."""
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    return {"TMPDIR": str(folder)}
 
 
 def driven(address, end, token=TOKEN, **env):
@@ -100,8 +108,9 @@ def without_ray():
 
 
 @slow
-def test_a_driver_joins_with_a_node_without_resources_and_leaves_nothing(cluster):
-    assert driven(cluster, "left").stdout == "2 False\n"
+def test_a_driver_joins_with_a_node_without_resources_and_leaves_nothing(cluster, long_folder):
+    joined = driven(cluster, "left", **long_folder)
+    assert joined.stdout == "2 False\n", joined.stderr
 
 
 @slow
@@ -125,11 +134,11 @@ def test_an_address_that_nobody_answers_is_named():
         connect(f"127.0.0.1:{port}", reserved())
 
 
-def test_an_embedded_ray_listens_on_loopback_alone_and_asks_for_a_token():
+def test_an_embedded_ray_listens_on_loopback_alone_and_asks_for_a_token(long_folder):
     paths = os.pathsep.join(path for path in sys.path if path)
     started = subprocess.run(
         [sys.executable, "-c", REACHED],
-        env=without_ray() | {"PYTHONPATH": paths},
+        env=without_ray() | long_folder | {"PYTHONPATH": paths},
         capture_output=True,
         text=True,
         check=False,

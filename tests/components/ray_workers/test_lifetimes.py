@@ -309,7 +309,7 @@ def test_actors_are_not_taken_over_while_another_driver_lives(ray, model):
 
 
 @pytest.fixture(scope="module")
-def own_cluster(tmp_path_factory):
+def own_cluster():
     """The address of a cluster with a trainer and a sampler, as KubeRay would start it."""
     with socket.socket() as listener:
         listener.bind((HEAD, 0))
@@ -317,7 +317,7 @@ def own_cluster(tmp_path_factory):
     resources = json.dumps({"trainers": 1, "samplers": 1})
     flags = ("--head", f"--port={port}", "--num-cpus=2", "--include-dashboard=false")
     flags += (f"--resources={resources}",)
-    with started(tmp_path_factory.mktemp("r"), HEAD, *flags, env=os.environ | TOKEN):
+    with started(HEAD, *flags, env=os.environ | TOKEN):
         yield f"{HEAD}:{port}"
 
 

@@ -144,12 +144,9 @@ def test_clusters_without_other_runs_need_no_placement_group():
 
 
 @contextmanager
-def two_machines(tmp_path_factory):
+def two_machines():
     """A Ray cluster: a head without CPUs, and two nodes with two each. Yields the environment of
     its drivers, and the processes of the nodes by address."""
-    folders = tmp_path_factory.mktemp("r")
-    for name in ("h", "a", "b"):
-        (folders / name).mkdir()
     with socket.socket() as listener:
         listener.bind((HEAD, 0))
         port = listener.getsockname()[1]
@@ -158,20 +155,20 @@ def two_machines(tmp_path_factory):
     restrict_access()
     paths = os.pathsep.join(path for path in sys.path if path)
     with (
-        started(folders / "h", HEAD, *flags),
-        started(folders / "a", NODES[0], *joined) as first,
-        started(folders / "b", NODES[1], *joined) as second,
+        started(HEAD, *flags),
+        started(NODES[0], *joined) as first,
+        started(NODES[1], *joined) as second,
     ):
         env = os.environ | {"ADDRESS": f"{HEAD}:{port}", "PYTHONPATH": paths}
         yield env, dict(zip(NODES, (first, second), strict=True))
 
 
 @pytest.mark.slow
-def test_places_on_a_lost_machine_wait_for_room_on_another_one(tmp_path_factory):
+def test_places_on_a_lost_machine_wait_for_room_on_another_one():
     command = [sys.executable, "-c", WAITS_AFTER_A_LOSS]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with (
-        two_machines(tmp_path_factory) as (env, nodes),
+        two_machines() as (env, nodes),
         subprocess.Popen(command, env=env, **pipes) as driver,
     ):
         lost, others = json.loads(driver.stdout.readline())
@@ -189,8 +186,8 @@ def test_places_on_a_lost_machine_wait_for_room_on_another_one(tmp_path_factory)
 
 
 @pytest.mark.slow
-def test_trainers_share_a_machine_that_has_room_for_them(tmp_path_factory):
-    with two_machines(tmp_path_factory) as (env, _):
+def test_trainers_share_a_machine_that_has_room_for_them():
+    with two_machines() as (env, _):
         done = subprocess.run(
             [sys.executable, "-c", NODES_OF_ACTORS],
             env=env,

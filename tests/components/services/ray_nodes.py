@@ -7,7 +7,10 @@ from contextlib import contextmanager, suppress
 
 import psutil
 
+from agentrl_components.ray_workers.nodes.driver_node import FOLDER
 from agentrl_components.ray_workers.nodes.embedded import HEAD_WAIT, START_S, WAITS
+from agentrl_components.ray_workers.nodes.temporary_folder import temporary_folder
+from agentrl_components.storage.scratch import ScratchFolder
 
 START = (
     "from agentrl_components.ray_workers.nodes.driver_node import ENDS_WITH_PARENT as p;"
@@ -17,8 +20,17 @@ START = (
 
 
 @contextmanager
-def started(folder, host, *flags, env=None):
+def started(host, *flags, env=None):
     """A running node at `host`. Yields its process."""
+    with (
+        ScratchFolder(temporary_folder(FOLDER)) as folder,
+        _started(folder, host, flags, env) as node,
+    ):
+        yield node
+
+
+@contextmanager
+def _started(folder, host, flags, env):
     command = [
         sys.executable, "-c", START, "-m", "ray.scripts.scripts", "start", "--block", *flags,
         f"--node-ip-address={host}", "--num-gpus=0", "--disable-usage-stats",

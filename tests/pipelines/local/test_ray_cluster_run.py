@@ -39,17 +39,15 @@ def on(ray):
     return manifest(compute={"workers": 0, "ray": ray, "trainers": trainers, "samplers": samplers})
 
 
-def head(folder, port):
+def head(port):
     """A head without CPUs: actors run on other nodes."""
-    folder.mkdir()
     flags = ("--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false")
-    return started(folder, HEAD, *flags)
+    return started(HEAD, *flags)
 
 
-def node(folder, host, port):
+def node(host, port):
     """A node with room for all actors."""
-    folder.mkdir()
-    return started(folder, host, f"--address={HEAD}:{port}", "--num-cpus=4")
+    return started(host, f"--address={HEAD}:{port}", "--num-cpus=4")
 
 
 @pytest.fixture
@@ -61,14 +59,13 @@ def port():
 
 def test_results_are_the_same_after_a_node_and_the_head_were_lost(tmp_path_factory, port):
     restrict_access()
-    folders = tmp_path_factory.mktemp("r")
     calm, root = tmp_path_factory.mktemp("calm"), tmp_path_factory.mktemp("lost")
     run_to_end(on("embedded"), calm)
     run = on(f"{HEAD}:{port}")
     with (
-        head(folders / "h", port) as first,
-        node(folders / "a", NODES[0], port) as one,
-        node(folders / "b", NODES[1], port) as other,
+        head(port) as first,
+        node(NODES[0], port) as one,
+        node(NODES[1], port) as other,
     ):
 
         def lose_a_node():
@@ -89,6 +86,6 @@ def test_results_are_the_same_after_a_node_and_the_head_were_lost(tmp_path_facto
     assert not view.actions
     # Once: no actor was started on the node that had died.
     assert sum("resumes from its last checkpoint" in note for note in view.notes) == 1
-    with head(folders / "i", port), node(folders / "c", NODES[2], port):
+    with head(port), node(NODES[2], port):
         run_to_end(run, root)
     assert results(root) == results(calm)

@@ -17,8 +17,11 @@ from contextlib import ExitStack
 
 from agentrl_components.errors import RunError
 from agentrl_components.ray_workers.nodes.address import address_towards
-from agentrl_components.storage.scratch import ScratchFolder
+from agentrl_components.ray_workers.nodes.temporary_folder import temporary_folder
+from agentrl_components.storage.scratch import PREFIX, ScratchFolder
 
+FOLDER = f"{PREFIX}12345678"
+"""A name as long as that of the node's folder."""
 STARTED = "Ray runtime started"
 """What `ray start` prints when its processes are up."""
 POLL_S = 0.1
@@ -41,7 +44,7 @@ class DriverNode:
         Raises:
             RunError: Ray refuses to join: its version or its token differ.
         """
-        self._temporary = ScratchFolder()
+        self._temporary = ScratchFolder(temporary_folder(FOLDER))
         self.folder = str(self._temporary.path)
         # A file and no pipe: a node that dies writes more than a pipe holds, and nobody reads it.
         self._output = self._temporary.path / "output"

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from tenacity import RetryError, Retrying, stop_after_attempt
 
 from agentrl_components.errors import RunError
+from agentrl_components.ray_workers.nodes.temporary_folder import temporary_folder
 
 START_S = 60
 """How long each process of Ray may take to start. Ray's own 30 s are too few on a busy machine."""
@@ -28,6 +29,8 @@ NICENESS = "RAY_worker_niceness"
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """If it is 0 when Ray is imported, Ray's processes bind the loopback interface, as they do on macOS
 and Windows. On Linux they bind all interfaces."""
+FOLDER = "ray"
+"""Ray's own name of its folder among the temporary files."""
 NEEDED = {"raylet", "gcs_server"}
 
 
@@ -77,6 +80,7 @@ class EmbeddedRay:
                 log_to_driver=False,
                 logging_level="error",
                 _node_ip_address="127.0.0.1",
+                _temp_dir=str(temporary_folder(FOLDER) / FOLDER),
             )
         except RetryError as error:
             cause = error.last_attempt.exception()

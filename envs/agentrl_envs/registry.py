@@ -39,6 +39,8 @@ class BuiltIn:
     tasks: str
     """Class name of its task set, constructed from the options."""
     needs: Needs = PYTHON_ONLY
+    relabels: bool = False
+    """Its task set has the capability `env.Relabels`."""
 
     def options_model(self) -> type[BaseModel]:
         model: type[BaseModel] = getattr(importlib.import_module(self.module), self.options)
@@ -51,7 +53,14 @@ class BuiltIn:
         return make(options)
 
 
-def _built_in(folder: str, prefix: str, summary: str, needs: Needs = PYTHON_ONLY) -> BuiltIn:
+def _built_in(
+    folder: str,
+    prefix: str,
+    summary: str,
+    needs: Needs = PYTHON_ONLY,
+    *,
+    relabels: bool = False,
+) -> BuiltIn:
     """The environment in a module of `environments`, whose classes are `<prefix>Options` and
     `<prefix>Tasks`."""
     return BuiltIn(
@@ -60,24 +69,38 @@ def _built_in(folder: str, prefix: str, summary: str, needs: Needs = PYTHON_ONLY
         options=f"{prefix}Options",
         tasks=f"{prefix}Tasks",
         needs=needs,
+        relabels=relabels,
     )
 
 
 BUILT_IN = {
     "babyai": _built_in(
-        "babyai", "BabyAI", "grid rooms with doors, keys, balls and boxes; goals in words"
+        "babyai",
+        "BabyAI",
+        "grid rooms with doors, keys, balls and boxes; goals in words",
+        relabels=True,
     ),
     "textcraft": _built_in(
-        "textcraft", "TextCraft", "craft an item from Minecraft recipes, ingredient by ingredient"
+        "textcraft",
+        "TextCraft",
+        "craft an item from Minecraft recipes, ingredient by ingredient",
+        relabels=True,
     ),
     "search": _built_in(
-        "search", "Search", "answer questions by searching a corpus, over several turns"
+        "search",
+        "Search",
+        "answer questions by searching a corpus, over several turns",
+        relabels=True,
     ),
     "sciworld": _built_in(
         "sciworld", "SciWorld", "science experiments in a simulated house; needs Java", SCIENCE
     ),
     "web": _built_in(
-        "web", "Web", "web navigation: WebArena's tasks, on given or on our own sites", WEB
+        "web",
+        "Web",
+        "web navigation: WebArena's tasks, on given or on our own sites",
+        WEB,
+        relabels=True,
     ),
     "miniwob": _built_in(
         "miniwob", "MiniWob", "MiniWoB++: small web pages with one instruction each", MINIWOB
@@ -107,6 +130,12 @@ def names() -> dict[str, str]:
 def needs(name: str) -> Needs:
     """What a built-in environment needs where it runs; for an unknown name, what most need."""
     return BUILT_IN[name].needs if name in BUILT_IN else PYTHON_ONLY
+
+
+def relabels(name: str) -> bool | None:
+    """Whether a built-in environment has the capability `env.Relabels`; for an unknown name,
+    None."""
+    return BUILT_IN[name].relabels if name in BUILT_IN else None
 
 
 def options(name: str) -> dict[str, str]:

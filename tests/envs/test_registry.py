@@ -20,6 +20,17 @@ def test_task_set_is_created_by_name_with_defaults(name):
     assert tasks.task("train", 0).id.startswith(f"{name}-")
 
 
+@pytest.mark.parametrize("name", registry.names())
+def test_the_registry_says_which_environments_can_rewrite_a_goal(name):
+    built_in = registry.BUILT_IN[name]
+    module = pytest.importorskip(built_in.module)
+    assert registry.relabels(name) is hasattr(getattr(module, built_in.tasks), "relabel")
+
+
+def test_it_is_not_known_of_environments_of_other_packages():
+    assert registry.relabels("dial:DialTasks") is None
+
+
 def test_options_reach_the_environment():
     tasks = registry.task_set("corridor", {"turns": 1})
     environment = tasks.environment()

@@ -75,7 +75,7 @@ def test_hindsight_gives_the_same_examples_from_a_server_and_in_process(tmp_path
 
 def test_an_environment_that_cannot_rewrite_goals_is_named(tmp_path):
     with pytest.raises(SpecError, match=r"spec\.environments\[0\] \(rooms\) cannot; use filtered"):
-        told("builtin: corridor", tmp_path)
+        told("builtin: 'agentrl_envs.environments.corridor:CorridorTasks'", tmp_path)
 
 
 def test_a_resumed_run_has_the_reference_policy_of_the_warm_start(tmp_path):

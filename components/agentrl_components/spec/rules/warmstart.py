@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.fields.warmstart import WarmStart
 from agentrl_components.spec.rules.rule import Mistake, Rule, differences, rule
+from agentrl_envs.registry import relabels
 
 _SAMPLING = ("episodes", "max_turns", "rounds")
 _DEFAULT = {name: WarmStart.model_fields[name].default for name in _SAMPLING}
@@ -67,7 +68,23 @@ def warm_start_fields_match_algorithm(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
+@rule("warmStart.algorithm", "environments.*.builtin")
+def hindsight_needs_goals_that_can_be_rewritten(spec: RunSpec) -> Iterator[Mistake]:
+    """warmStart.algorithm may be hindsight only if every environment can rewrite a goal."""
+    if spec.warm_start is None or spec.warm_start.algorithm != "hindsight":
+        return
+    for index, environment in enumerate(spec.environments):
+        if relabels(environment.builtin or "") is False:
+            yield Mistake(
+                field="spec.warmStart.algorithm",
+                reason="hindsight needs environments that can rewrite a goal, and "
+                f"spec.environments[{index}] ({environment.builtin}) cannot",
+                fix="use filtered-imitation or sft",
+            )
+
+
 RULES: tuple[Rule, ...] = (
     trajectories_match_algorithm,
     warm_start_fields_match_algorithm,
+    hindsight_needs_goals_that_can_be_rewritten,
 )

@@ -35,7 +35,7 @@ class ScratchFolder:
         with suppress(OSError):  # a file system without locks, where nothing is removed either
             fcntl.flock(lock, fcntl.LOCK_SH)
         self.path = new.rename(new.with_name(new.name.removeprefix(".")))
-        self._close = weakref.finalize(self, _remove, self.path, lock)
+        self._close = weakref.finalize(self, _remove, self.path, lock, os.getpid())
 
     def __enter__(self) -> Path:
         return self.path
@@ -63,6 +63,8 @@ def remove_abandoned(parent: Path) -> None:
                 os.close(lock)
 
 
-def _remove(path: Path, lock: int) -> None:
-    shutil.rmtree(path, ignore_errors=True)
+def _remove(path: Path, lock: int, owner: int) -> None:
+    """Remove a folder, if this is the process that made it and not one that it has forked."""
+    if os.getpid() == owner:
+        shutil.rmtree(path, ignore_errors=True)
     os.close(lock)

@@ -71,6 +71,18 @@ def test_the_folder_stays_while_a_forked_process_has_it() -> None:
             assert (folder / "model/weights").exists()
 
 
+def test_a_forked_process_that_closes_the_folder_leaves_it() -> None:
+    scratch = ScratchFolder()
+    child = os.fork()
+    if child == 0:
+        scratch.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert scratch.path.is_dir()
+    scratch.close()
+    assert not scratch.path.exists()
+
+
 def test_folders_and_links_of_others_stay(temporary: Path) -> None:
     names = ["agentrl-models-0", f"{PREFIX}notes-of-mine", f".{PREFIX}abcdefgh", "elsewhere"]
     for name in names:

@@ -159,7 +159,7 @@ class DirectoryStore:
             dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".new"
         )
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.fchmod(descriptor, 0o644)
         part = Path(name).with_suffix(".part")  # a name that `_remove_stale` looks for
         os.rename(name, part)

@@ -33,7 +33,7 @@ class ScratchFolder:
         new = Path(tempfile.mkdtemp(prefix=NEW_PREFIX, dir=parent))
         lock = os.open(new, os.O_RDONLY | os.O_DIRECTORY)
         with suppress(OSError):  # a file system without locks, where nothing is removed either
-            fcntl.flock(lock, fcntl.LOCK_SH)
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         self.path = new.rename(new.with_name(new.name.removeprefix(".")))
         self._close = weakref.finalize(self, _remove, self.path, lock, os.getpid())
 

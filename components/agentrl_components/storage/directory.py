@@ -2,16 +2,15 @@
 
 A file is written under a temporary name in the same folder and then linked (`put`, which fails if
 the name exists) or renamed (`replace`), so neither a reader nor a crash sees a partial file.
-Temporary names start with a dot, which parts of keys never do. A process holds a lock on its
-temporary files, so that opening a store removes those of killed ones: part of a checkpoint takes
-gigabytes.
+Temporary names start with a dot, which parts of keys never do. Opening a store removes those of
+this machine's killed processes, by a lock that a process holds on its own, and those of other
+machines after an hour: part of a checkpoint takes gigabytes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import filecmp
 import fnmatch
 import itertools
@@ -26,10 +25,10 @@ from typing import BinaryIO
 import tenacity
 
 from agentrl_components.errors import StoreError
+from agentrl_components.storage.locks import HOST, hold, is_abandoned
 from agentrl_components.storage.store import absent_error, conflict_error, is_key, valid_key
 
 _STALE_S = 3600.0
-"""Age of temporary files that are removed on a file system without locks."""
 
 
 class DirectoryStore:
@@ -156,10 +155,9 @@ class DirectoryStore:
         """A new file beside `path`, locked until it is closed."""
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(
-            dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".new"
+            dir=path.parent, prefix=f".{path.name[:40]}.{HOST}.", suffix=".new"
         )
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        hold(descriptor)
         os.fchmod(descriptor, 0o644)
         part = Path(name).with_suffix(".part")  # a name that `_remove_stale` looks for
         os.rename(name, part)
@@ -207,11 +205,9 @@ def _remove_stale(root: Path) -> None:
 
 def _is_stale(part: Path) -> bool:
     """Whether the process that wrote the file is gone."""
+    if part.stat().st_mtime < time.time() - _STALE_S:
+        return True
+    if f".{HOST}." not in part.name:
+        return False
     with part.open("rb+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without locks
-            return part.stat().st_mtime < time.time() - _STALE_S
-    return True
+        return is_abandoned(file.fileno())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -11,11 +10,13 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-NEW_PREFIX = ".agentrl-tmp-"
+from agentrl_components.storage.locks import HOST, hold, is_abandoned
+
+PREFIX = f"agentrl-{HOST}-"
+NEW_PREFIX = f".{PREFIX}"
 """Of a folder that its process has not locked yet."""
-PREFIX = "agentrl-tmp-"
 NAME = re.compile(re.escape(PREFIX) + "[a-z0-9_]{8}")
-"""Names of scratch folders: a prefix, and what `tempfile` adds."""
+"""Names of this machine's scratch folders: a prefix, and what `tempfile` adds."""
 
 
 class ScratchFolder:
@@ -32,8 +33,7 @@ class ScratchFolder:
         remove_abandoned(parent)
         new = Path(tempfile.mkdtemp(prefix=NEW_PREFIX, dir=parent))
         lock = os.open(new, os.O_RDONLY | os.O_DIRECTORY)
-        with suppress(OSError):  # a file system without locks, where nothing is removed either
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        hold(lock)
         self.path = new.rename(new.with_name(new.name.removeprefix(".")))
         self._close = weakref.finalize(self, _remove, self.path, lock, os.getpid())
 
@@ -49,15 +49,15 @@ class ScratchFolder:
 
 
 def remove_abandoned(parent: Path) -> None:
-    """Remove the scratch folders of this user in `parent` whose processes have ended."""
+    """Remove the scratch folders of this user and machine in `parent` whose processes have
+    ended."""
     with os.scandir(parent) as entries:
         found = [Path(entry.path) for entry in entries if NAME.fullmatch(entry.name)]
     for path in found:
-        with suppress(OSError):  # locked, or removed by another process
+        with suppress(OSError):  # removed by another process, or a link
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                if os.fstat(lock).st_uid == os.getuid():
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(lock).st_uid == os.getuid() and is_abandoned(lock):
                     shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(lock)

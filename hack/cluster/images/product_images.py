@@ -20,7 +20,7 @@ from cluster.command import run, works
 from cluster.images import oci_archive
 from cluster.images.oci_layout import Layout
 from cluster.programs import debian
-from cluster.settings import BUILD, REPOSITORY, STATE, ClusterError
+from cluster.settings import BUILD, CACHE, REPOSITORY, STATE, ClusterError
 
 TARGETS = ("operator", "envs", "stage", "envs-web")
 ON_REQUEST = ("envs-science",)
@@ -128,7 +128,7 @@ def build_base() -> None:
 def build(image: Image) -> None:
     """Build with this machine's certificates and wheel cache mounted, so that no layer has them."""
     build_base()
-    wheels = Path(os.environ.get("UV_CACHE_DIR") or Path.home() / ".cache/uv")
+    wheels = Path(os.environ.get("UV_CACHE_DIR") or CACHE.parent / "uv")
     wheels.mkdir(parents=True, exist_ok=True)
     volumes = [f"{wheels}:/mnt/wheels"]
     arguments = [f"BASE={BASE}", "CUDA=no", "UV_CACHE_DIR=/mnt/wheels"]

@@ -57,6 +57,17 @@ def test_a_killed_writer_leaves_only_complete_files(tmp_path: Path, delay_s: flo
         assert store.get(key) == bytes([number % 256]) * 100000
 
 
+def test_partial_files_of_other_machines_are_removed_after_an_hour(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    store.put("a/b", b"1")
+    for name, age_s in (("old", 4000), ("new", 10)):
+        part = tmp_path / "a" / f".b.{name}.part"
+        part.write_bytes(b"half")
+        os.utime(part, (time.time() - age_s, time.time() - age_s))
+    assert list(DirectoryStore(tmp_path).list("")) == ["a/b"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [".b.new.part", "b"]
+
+
 COPY = """
 import sys
 from pathlib import Path
@@ -65,7 +76,9 @@ DirectoryStore(Path(sys.argv[1])).put_file("a/b", Path(sys.argv[2]))
 """
 
 
-def test_opening_a_store_removes_partial_files_of_killed_writers_only(tmp_path: Path) -> None:
+def test_opening_a_store_removes_the_partial_files_of_killed_writers(
+    tmp_path: Path,
+) -> None:
     folder, source = tmp_path / "store", tmp_path / "source"
     os.mkfifo(source)
     with subprocess.Popen([sys.executable, "-c", COPY, str(folder), str(source)]) as writer:

@@ -84,7 +84,9 @@ def test_a_forked_process_that_closes_the_folder_leaves_it() -> None:
 
 
 def test_folders_and_links_of_others_stay(temporary: Path) -> None:
-    names = ["agentrl-models-0", f"{PREFIX}notes-of-mine", f".{PREFIX}abcdefgh", "elsewhere"]
+    other_machine = "agentrl-000000-abcdefgh"
+    own = [f"{PREFIX}notes-of-mine", f".{PREFIX}abcdefgh", "agentrl-models-0", "elsewhere"]
+    names = [*own, other_machine]
     for name in names:
         (temporary / name).mkdir()
     (temporary / f"{PREFIX}abcdefgh").symlink_to(temporary / "elsewhere")

@@ -104,7 +104,7 @@ sandboxes: cluster images ## Run the end-to-end test with the real agent-sandbox
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m load tests/e2e/test_sandboxes.py
 
 .PHONY: kills
-kills: $(VENV)/.installed ## Load test of faults: kill processes of runs on Ray, half an hour on two cores
+kills: $(VENV)/.installed ## Load test of faults: kill processes of runs on Ray and of random manifests, an hour on two cores
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m load tests/pipelines
 	$(BIN)/python benchmarks/kills.py
 

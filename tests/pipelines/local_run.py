@@ -16,6 +16,9 @@ from agentrl_components.tracking.tracker import MemoryTracker
 from agentrl_pipelines.cli.main import main
 from agentrl_pipelines.local.run import run_local
 
+AGENTRL = "from agentrl_pipelines.cli.main import main; main()"
+"""A Python program that is the command `agentrl`."""
+
 
 def run_to_end(run: AgentRLRun, root: Path, view: SilentProgressView | None = None) -> None:
     run_local(run, root, view or SilentProgressView(), MemoryTracker())

@@ -11,6 +11,7 @@ from agentrl_components.rollout.request import RANDOM_POLICY, CollectRequest
 from agentrl_components.run.context import RunContext
 from agentrl_components.schedule.learning_rate import cosine_decay, warm_start_learning_rate
 from agentrl_components.spec import WarmStart
+from agentrl_components.spec.rules.warmstart import cannot_rewrite_goals
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.update.packing import Example
 from agentrl_components.warmstart.conversations import conversations
@@ -121,11 +122,5 @@ def relabellers(context: RunContext) -> dict[str, Callable[[Openings], dict[tupl
 
     for i, environment in enumerate(context.spec.environments):
         if not context.workers.worlds[environment.name].relabels:
-            raise SpecError(
-                [
-                    "spec.warmStart.algorithm: hindsight needs environments that can rewrite a "
-                    f"goal, and spec.environments[{i}] ({environment.name}) cannot; use "
-                    "filtered-imitation or sft"
-                ]
-            )
+            raise SpecError([str(cannot_rewrite_goals(i, environment.name))])
     return {name: partial(relabel, world) for name, world in context.workers.worlds.items()}

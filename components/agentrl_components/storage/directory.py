@@ -2,9 +2,9 @@
 
 A file is written under a temporary name in the same folder and then linked (`put`, which fails if
 the name exists) or renamed (`replace`), so neither a reader nor a crash sees a partial file.
-Temporary names start with a dot, which parts of keys never do. Opening a store removes those of
-this machine's killed processes, by a lock that a process holds on its own, and those of other
-machines after an hour: part of a checkpoint takes gigabytes.
+Temporary names start with a dot, which parts of keys never do. Part of a checkpoint takes
+gigabytes, so opening a store removes the temporary files of killed processes: those of this machine
+at once, because a process holds a lock on its own, and those of other machines after an hour.
 """
 
 from __future__ import annotations

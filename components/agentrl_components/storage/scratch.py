@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -23,14 +24,14 @@ class ScratchFolder:
     """A temporary folder of this process, in the machine's folder for such files (`TMPDIR`).
 
     The process, and those that it forks, hold a shared lock on the folder for as long as they live.
-    Opening a scratch folder removes those that nobody holds: a process that was killed leaves the
-    model or the checkpoint that it worked on, which takes gigabytes.
+    The first scratch folder that a process opens removes those that nobody holds: a process that
+    was killed leaves the model or the checkpoint that it worked on, which takes gigabytes.
     """
 
     def __init__(self, parent: Path | None = None) -> None:
         """`parent`: the folder that it is in, in place of `TMPDIR`."""
         parent = parent or Path(tempfile.gettempdir())
-        remove_abandoned(parent)
+        _remove_abandoned(parent)
         new = Path(tempfile.mkdtemp(prefix=NEW_PREFIX, dir=parent))
         lock = os.open(new, os.O_RDONLY | os.O_DIRECTORY)
         hold(lock)
@@ -48,7 +49,8 @@ class ScratchFolder:
         self._close()
 
 
-def remove_abandoned(parent: Path) -> None:
+@functools.cache  # once in a process: later ones are opened at every hand-over and checkpoint
+def _remove_abandoned(parent: Path) -> None:
     """Remove the scratch folders of this user and machine in `parent` whose processes have
     ended."""
     with os.scandir(parent) as entries:

@@ -22,19 +22,10 @@ START = (
 @contextmanager
 def started(host, *flags, env=None):
     """A running node at `host`. Yields its process."""
-    with (
-        ScratchFolder(temporary_folder(FOLDER)) as folder,
-        _started(folder, host, flags, env) as node,
-    ):
-        yield node
-
-
-@contextmanager
-def _started(folder, host, flags, env):
     command = [
         sys.executable, "-c", START, "-m", "ray.scripts.scripts", "start", "--block", *flags,
         f"--node-ip-address={host}", "--num-gpus=0", "--disable-usage-stats",
-        f"--temp-dir={folder}", "--object-store-memory=100000000",
+        "--object-store-memory=100000000",
     ]  # fmt: skip
     env = (
         WAITS
@@ -42,7 +33,12 @@ def _started(folder, host, flags, env):
         | (os.environ if env is None else env)
         | {"PYTHONUNBUFFERED": "1"}
     )
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+    with (
+        ScratchFolder(temporary_folder(FOLDER)) as folder,
+        subprocess.Popen(
+            [*command, f"--temp-dir={folder}"], env=env, stdout=subprocess.PIPE, text=True
+        ) as process,
+    ):
         try:
             assert any("Ray runtime started" in line for line in process.stdout)
             yield process

@@ -14,15 +14,17 @@ import yaml
 from corridor_run import HEADER
 from hypothesis import HealthCheck, Phase, assume, given, note, settings
 from hypothesis import strategies as st
+from local_run import AGENTRL
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import parse
 from agentrl_components.storage import keys
+from agentrl_components.storage.open import DirectoryStore
+from agentrl_pipelines.cli.commands.metrics import lines
 
 pytestmark = pytest.mark.load
 pytest.importorskip("ray")
 
-AGENTRL = "from agentrl_pipelines.cli.main import main; main()"
 ALGORITHMS = ["ppo", "grpo", "rloo", "reinforce++", "reinforce++-baseline", "gspo", "gigpo"]
 CORRIDOR = {"name": "corridor", "builtin": "corridor", "replicas": 0}
 MAZE = {"name": "maze", "builtin": "maze", "replicas": 0, "weight": 0.5, "maxTurns": [2]}
@@ -88,7 +90,7 @@ def drawn(choices):
 
 @st.composite
 def manifests(draw):
-    """A manifest that is valid, and that has processes of a number of its own."""
+    """A valid manifest."""
     manifest = yaml.safe_load(HEADER)
     tiny = manifest["spec"]["model"]
     manifest["spec"] = draw(drawn(CHOICES)) | {"seed": draw(st.integers(0, 99))}
@@ -135,8 +137,7 @@ def run_and_kill(manifest, root, iterations):
 
 
 def metrics(root):
-    read = [sys.executable, "-c", AGENTRL, "metrics", "--root", str(root)]
-    return subprocess.run(read, capture_output=True, text=True, check=True).stdout
+    return list(lines(DirectoryStore(root / "store")))
 
 
 @settings(

@@ -13,7 +13,7 @@ from statistics import fmean
 import psutil
 import pytest
 from corridor_run import manifest
-from local_run import results, run_to_end
+from local_run import AGENTRL, results, run_to_end
 
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import dump
@@ -25,7 +25,6 @@ from agentrl_pipelines.local.run import run_local
 pytestmark = pytest.mark.slow
 pytest.importorskip("ray")
 
-AGENTRL = "from agentrl_pipelines.cli.main import main; main()"
 RAY = {"workers": 0, "ray": "embedded", "trainers": {"count": 2}, "samplers": {"count": 2}}
 
 STREAM_METRICS = (

@@ -30,7 +30,7 @@ LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """If it is 0 when Ray is imported, Ray's processes bind the loopback interface, as they do on macOS
 and Windows. On Linux they bind all interfaces."""
 FOLDER = "ray"
-"""Ray's own name of its folder among the temporary files."""
+"""The name that Ray gives its folder among the temporary files."""
 NEEDED = {"raylet", "gcs_server"}
 
 

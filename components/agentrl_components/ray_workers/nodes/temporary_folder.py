@@ -14,9 +14,10 @@ SHORT = Path("/tmp")
 
 
 def temporary_folder(own: str) -> Path:
-    """A folder for temporary files, in which Ray can have a folder whose name is as long as `own`:
-    `RAY_TMPDIR`; if it is not set, that of other temporary files (`TMPDIR`), or `/tmp` if its path
-    is too long for Ray's sockets."""
+    """The folder in which Ray gets a folder of its own, whose name has the length of `own`.
+
+    It is `RAY_TMPDIR` if that is set. Otherwise it is the folder for temporary files (`TMPDIR`), or
+    `/tmp` if the paths of Ray's sockets would be too long there."""
     chosen = os.environ.get("RAY_TMPDIR")
     if chosen is not None:
         return Path(chosen)

@@ -75,12 +75,18 @@ def hindsight_needs_goals_that_can_be_rewritten(spec: RunSpec) -> Iterator[Mista
         return
     for index, environment in enumerate(spec.environments):
         if relabels(environment.builtin or "") is False:
-            yield Mistake(
-                field="spec.warmStart.algorithm",
-                reason="hindsight needs environments that can rewrite a goal, and "
-                f"spec.environments[{index}] ({environment.builtin}) cannot",
-                fix="use filtered-imitation or sft",
-            )
+            yield cannot_rewrite_goals(index, environment.name)
+
+
+def cannot_rewrite_goals(index: int, name: str) -> Mistake:
+    """The mistake of hindsight with the environment `name`, which is `spec.environments[index]`.
+    Of a server or another package's environment it is known only when the run is opened."""
+    return Mistake(
+        field="spec.warmStart.algorithm",
+        reason="hindsight needs environments that can rewrite a goal, and "
+        f"spec.environments[{index}] ({name}) cannot",
+        fix="use filtered-imitation or sft",
+    )
 
 
 RULES: tuple[Rule, ...] = (

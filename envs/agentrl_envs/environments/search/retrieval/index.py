@@ -65,8 +65,8 @@ def open_index(corpus: Corpus, folder: str) -> bm25.Bm25Retriever:
 
 
 def _build(corpus: Corpus, digest: str, place: Path) -> None:
-    """Build the index at `place`, whose lock this process holds: one that was killed while it built
-    the index has left its files."""
+    """Build the index at `place`. This process holds its lock, so the files of an unfinished build
+    are those of a process that was killed."""
     scratch = place.with_name(f".{place.name}.new")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()

@@ -43,8 +43,8 @@ def compare_heads(place: Place) -> dict[str, Any]:
     cos_NP, sin_NP = angles_NP.cos(), angles_NP.sin()
     generated = chosen(rotate_normed, compiled=True)
     ways: dict[str, Callable[[], Sequence[Tensor]]] = {
-        "triton": lambda: [rotate_heads(x_NHD, weight_D, 1e-6, cos_NP, sin_NP)],
         "generated": lambda: [generated(x_NHD, weight_D, cos_NP, sin_NP)],
+        "triton": lambda: [rotate_heads(x_NHD, weight_D, 1e-6, cos_NP, sin_NP)],
     }
     return compare(place, ways, (x_NHD, weight_D))
 
@@ -64,8 +64,8 @@ def compare_scores(place: Place) -> dict[str, Any]:
     given = (logits_CV, targets_C, torch.ones(CHUNK, device=place.device), True)
     generated = chosen(free_scores, compiled=True)
     ways: dict[str, Callable[[], Sequence[Tensor]]] = {
-        "triton": lambda: score_tokens(*given),
         "generated": lambda: generated(*given),
+        "triton": lambda: score_tokens(*given),  # last: its gradients overwrite the logits
     }
     return compare(place, ways, (logits_CV,))
 

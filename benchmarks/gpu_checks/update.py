@@ -37,8 +37,8 @@ def measure_update(
     place: Place, tokens: int, *, compiled: bool, longest: int = EPISODE
 ) -> dict[str, Any]:
     """Updates of one pack of `tokens` tokens, as episodes of `longest` tokens. Of more than
-    `STORED` tokens, as many blocks as the memory demands recompute their activations. Recomputed
-    operations do not count as the model's."""
+    `STORED` tokens, activations are recomputed as the memory demands. Recomputed operations do not
+    count as the model's."""
     if compiled and compiler(place.device) is None:
         raise Skipped("no compiler is installed")
     recompute = tokens > STORED
@@ -75,6 +75,8 @@ def measure_update(
         "seconds": seconds,
         "tokens_per_second": tokens / fastest,
         "recomputed_blocks": rank.policy.recomputed,
+        "selective": rank.policy.selective,
+        "weights_stay_gathered": rank.room.keeps_weights,
     }
     if not place.cpu:
         found["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30

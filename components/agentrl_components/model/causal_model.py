@@ -40,9 +40,12 @@ class CausalModel(nn.Module):
     shape: Architecture
     recomputed: int = 0
     """Blocks, from the first one on, whose activations the backward pass computes again."""
+    selective: bool = False
+    """Whether the other blocks keep results of matrix products and attention only. Needs
+    `compiled`."""
     logits_room: int = 0
-    """Bytes of memory for the logits of a pass and their gradient, in the model's type. Where they
-    need more, they are computed chunk by chunk, and again in the backward pass."""
+    """Bytes of memory for the logits of a pass, in the model's type. Where they need more, they are
+    computed chunk by chunk, and again in the backward pass."""
     compiled: bool = False
     """Whether torch.compile computes what is not attention. Set by `compile_parts`."""
     tied_names: frozenset[str] = frozenset()

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.model.causal_model import Attend, CausalModel
-from agentrl_components.model.compilation import chosen
+from agentrl_components.model.compilation import chosen, selectively
 from agentrl_components.model.layer_functions import gated, rms_norm, rotate
 
 
@@ -114,22 +114,47 @@ class Layer(nn.Module):
         sin_NP: Tensor,
         attend: Attend,
         rows_S: Tensor | None = None,
+        selective: bool = False,
     ) -> Tensor:
-        """The layer's output for all tokens [N, E], or for those with index `rows_S` [S, E]."""
-        finish = chosen(Layer._finish, compiled=self.compiled)
+        """The layer's output for all tokens [N, E], or for those with index `rows_S` [S, E].
+        `selective`: as `CausalModel.selective`."""
+        x_SE = x_NE if rows_S is None else x_NE.index_select(0, rows_S)
+        if selective:
+            q_NHD, k_NKD, v_NKD = chosen(Layer._project_selectively, compiled=True)(self, x_NE)
+            placed = (q_NHD, k_NKD, v_NKD, cos_NP, sin_NP, attend, rows_S)
+            attended_SHD = selectively(self._attended, *placed)
+            return chosen(Layer._finish_selectively, compiled=True)(self, x_SE, attended_SHD)
         if self.compiled and x_NE.is_cuda:
             q_NHD, k_NKD, v_NKD = chosen(Layer._project, compiled=True)(self, x_NE)
-            q_NHD, k_NKD = self.self_attn.place_fused(q_NHD, k_NKD, cos_NP, sin_NP)
+            attended_SHD = self._attended(q_NHD, k_NKD, v_NKD, cos_NP, sin_NP, attend, rows_S)
         else:
             prepare = chosen(Layer._prepare, compiled=self.compiled)
             q_NHD, k_NKD, v_NKD = prepare(self, x_NE, cos_NP, sin_NP)
-        attended_SHD = attend(self.self_attn.layer, q_NHD, k_NKD, v_NKD, rows_S)
-        x_SE = x_NE if rows_S is None else x_NE.index_select(0, rows_S)
-        return finish(self, x_SE, attended_SHD)
+            attended_SHD = attend(self.self_attn.layer, q_NHD, k_NKD, v_NKD, rows_S)
+        return chosen(Layer._finish, compiled=self.compiled)(self, x_SE, attended_SHD)
 
     def _project(self, x_NE: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and keys before they are placed, and values."""
         return self.self_attn.project(self.input_layernorm(x_NE))
+
+    def _project_selectively(self, x_NE: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return selectively(Layer._project, self, x_NE)
+
+    def _attended(
+        self,
+        q_NHD: Tensor,
+        k_NKD: Tensor,
+        v_NKD: Tensor,
+        cos_NP: Tensor,
+        sin_NP: Tensor,
+        attend: Attend,
+        rows_S: Tensor | None,
+    ) -> Tensor:
+        """The attention's output, from queries and keys before they are placed."""
+        attention = self.self_attn
+        place = attention.place_fused if q_NHD.is_cuda else attention.place
+        q_NHD, k_NKD = place(q_NHD, k_NKD, cos_NP, sin_NP)
+        return attend(attention.layer, q_NHD, k_NKD, v_NKD, rows_S)
 
     def _prepare(
         self, x_NE: Tensor, cos_NP: Tensor, sin_NP: Tensor
@@ -143,6 +168,9 @@ class Layer(nn.Module):
         x_NE = x_NE + self.self_attn.o_proj(attended_NHD.flatten(1))
         out: Tensor = x_NE + self.mlp(self.post_attention_layernorm(x_NE))
         return out
+
+    def _finish_selectively(self, x_NE: Tensor, attended_NHD: Tensor) -> Tensor:
+        return selectively(Layer._finish, self, x_NE, attended_NHD)
 
 
 class Body(nn.Module):
@@ -183,10 +211,12 @@ class Decoder(CausalModel):
         last = len(self.model.layers) - 1
         for i, layer in enumerate(self.model.layers):
             inputs = (x_NE, cos_NP, sin_NP, attend, rows_S if i == last else None)
-            if i < self.recomputed and torch.is_grad_enabled():
+            if not torch.is_grad_enabled():
+                x_NE = layer(*inputs)
+            elif i < self.recomputed:
                 x_NE = checkpoint(layer, *inputs, use_reentrant=False)
             else:
-                x_NE = layer(*inputs)
+                x_NE = layer(*inputs, selective=self.selective)
         out_SE: Tensor = self.model.norm(x_NE)
         return out_SE
 

@@ -19,10 +19,15 @@ from torch import Tensor
 
 def rms_norm(x: Tensor, weight_E: Tensor, eps: float) -> Tensor:
     """Root mean square normalisation of the last dimension, times a weight (arXiv 1910.07467)."""
-    if not on_kernels(x):
-        return F.rms_norm(x, weight_E.shape, weight_E, eps)
-    out: Tensor = _kernels().Normalise.apply(x, weight_E, eps)
-    return out
+    if on_kernels(x):
+        out: Tensor = _kernels().Normalise.apply(x, weight_E, eps)
+        return out
+    if torch.compiler.is_compiling():
+        # Written out, so that `selectively` can keep the scale, which is one number for each row.
+        wide = x.float()
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+        return (wide * scale * weight_E).to(x.dtype)
+    return F.rms_norm(x, weight_E.shape, weight_E, eps)
 
 
 def gated(gate_NF: Tensor, up_NF: Tensor) -> Tensor:

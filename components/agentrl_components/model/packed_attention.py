@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from agentrl_components.model.layer_functions import attend_causally, on_kernels
+from agentrl_components.transfers import on_device
 
 FLASH_TYPES = (torch.float16, torch.bfloat16)
 FLASH_WIDTH = 256
@@ -38,14 +40,16 @@ class PackedCausal:
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
         """`lengths` [B] are the token counts of the episodes, in the order they are packed."""
         self.batch, self.longest = len(lengths), max(lengths)
-        self._lengths_B = torch.tensor(lengths, device=device)
-        self.positions_N = torch.cat([torch.arange(n, device=device) for n in lengths])
+        lengths_B = np.asarray(lengths, dtype=np.int64)
+        ends_B = lengths_B.cumsum()
+        positions_N = np.arange(ends_B[-1]) - (ends_B - lengths_B).repeat(lengths_B)
+        self._lengths_B = on_device(lengths_B, device)
+        self.positions_N = on_device(positions_N, device)
         """Position of each packed token in its episode."""
-        self._episode_N = torch.arange(self.batch, device=device).repeat_interleave(self._lengths_B)
+        self._episode_N = on_device(np.arange(self.batch).repeat(lengths_B), device)
         self._places_N = self._episode_N * self.longest + self.positions_N
         self._unpadded = all(n == self.longest for n in lengths)
-        self.padding = self.batch * self.longest**2 / sum(n * n for n in lengths)
-        """How many times the operations of attention padding takes; 1 if the lengths are equal."""
+        self.padding = padded_operations(lengths)
 
     def __call__(
         self,
@@ -154,6 +158,20 @@ class PackedCausal:
         return x_NHD.view(self.batch, self.longest, *x_NHD.shape[1:]).transpose(1, 2)
 
 
+def padded_operations(lengths: Sequence[int]) -> float:
+    """How many times the operations of attention padding takes; 1 if the lengths are equal."""
+    return len(lengths) * max(lengths) ** 2 / sum(n * n for n in lengths)
+
+
+def padded_tokens(lengths: Sequence[int], device: torch.device) -> int:
+    """Tokens in the attention in 16 bits, with those that pad episodes of `lengths` [B] tokens, if
+    it pads them."""
+    has_varlen = device.type == "cpu" or _has_flash_attention(device)
+    if has_varlen and padded_operations(lengths) > dense_speed(device):
+        return sum(lengths)
+    return len(lengths) * max(lengths)
+
+
 def varlen_attention(
     q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor, bounds_B1: Tensor, longest: int
 ) -> Tensor:
@@ -195,8 +213,10 @@ def has_varlen_kernel(q_NHD: Tensor) -> bool:
 
 @functools.cache
 def dense_speed(device: torch.device) -> float:
-    """Speed of the GPU's attention over sequences of equal length, as a multiple of that over
+    """Speed of the device's attention over sequences of equal length, as a multiple of that over
     sequences of different lengths. 0: it is not used."""
+    if device.type == "cpu":
+        return 0.0
     return DENSE_SPEED if torch.cuda.get_device_capability(device) >= DENSE_CAPABILITY else 0.0
 
 

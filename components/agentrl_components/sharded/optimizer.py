@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,17 @@ from agentrl_components.spec import Update
 from agentrl_components.update.adamw import BETA1, EPSILON
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Rows of parameters that are updated alike."""
+
+    decayed: bool
+    weights: list[Tensor]
+    gradients: list[Tensor]
+    first_moments: list[Tensor]
+    second_moments: list[Tensor]
 
 
 class ShardedOptimizer:
@@ -48,11 +60,13 @@ class ShardedOptimizer:
         is not finite, or there are no gradients, because no rank had examples, nothing is updated.
         A collective call."""
         gradients = {n: local_rows(p.grad) for n, p in self._named.items() if p.grad is not None}
+        groups = self._groups(gradients)  # before the norm, which waits for the device
         norm = global_norm(gradients.values())
         if gradients and math.isfinite(norm):
-            scale = min(1.0, self._update.max_grad_norm / (norm + 1e-6))
-            torch._foreach_mul_(list(gradients.values()), scale)
-            self._apply(gradients, learning_rate)
+            scale = self._update.max_grad_norm / (norm + 1e-6)
+            if scale < 1:
+                torch._foreach_mul_(list(gradients.values()), scale)
+            self._apply(groups, learning_rate)
         self.clear_gradients()
         return norm
 
@@ -82,24 +96,37 @@ class ShardedOptimizer:
                 for moment in MOMENTS
             }
 
-    def _apply(self, gradients: Mapping[str, Tensor], learning_rate: float) -> None:
-        self._allocate()
-        # Weight decay does not apply to norms and biases.
+    def _groups(self, gradients: Mapping[str, Tensor]) -> list[_Group]:
+        """The parameters with weight decay, and norms and biases, which have none."""
+        if gradients:
+            self._allocate()
+        groups = []
         for decayed in (True, False):
             names = [
                 n
                 for n in gradients
                 if (self._named[n].dim() >= 2) is decayed and gradients[n].numel()
             ]
-            if not names:
-                continue
-            weights = [local_rows(self._named[n]) for n in names]
-            steps = torch.full((len(names),), float(self.steps), device=weights[0].device)
+            if names:
+                group = _Group(
+                    decayed=decayed,
+                    weights=[local_rows(self._named[n]) for n in names],
+                    gradients=[gradients[n] for n in names],
+                    first_moments=[self._moments["exp_avg"][n] for n in names],
+                    second_moments=[self._moments["exp_avg_sq"][n] for n in names],
+                )
+                groups.append(group)
+        return groups
+
+    def _apply(self, groups: Iterable[_Group], learning_rate: float) -> None:
+        for group in groups:
+            count = len(group.weights)
+            steps = torch.full((count,), float(self.steps), device=group.weights[0].device)
             adamw(
-                weights,
-                [gradients[n] for n in names],
-                [self._moments["exp_avg"][n] for n in names],
-                [self._moments["exp_avg_sq"][n] for n in names],
+                group.weights,
+                group.gradients,
+                group.first_moments,
+                group.second_moments,
                 [],
                 list(steps.unbind()),
                 fused=True,
@@ -107,7 +134,7 @@ class ShardedOptimizer:
                 beta1=BETA1,
                 beta2=self._update.beta2,
                 lr=learning_rate,
-                weight_decay=self._update.weight_decay if decayed else 0.0,
+                weight_decay=self._update.weight_decay if group.decayed else 0.0,
                 eps=EPSILON,
                 maximize=False,
             )

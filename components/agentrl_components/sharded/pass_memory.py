@@ -1,11 +1,13 @@
-"""Memory of a pass forward and backward over one pack, and how many blocks have to compute their
-activations again.
+"""Memory of a pass forward and backward over one pack, and what the backward pass has to compute
+again.
 
-The blocks that compute their activations again are the first ones. The backward pass gets to them
-last, when those of all others are freed.
+The blocks that compute all of their activations again are the first ones. The backward pass gets to
+them last, when those of all others are freed.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.spec import RunSpec
@@ -23,6 +25,32 @@ packs of different sizes leave."""
 PADDING = 1.8
 """Tokens in the attention of GPUs, as a multiple of those of the pack: at most `DENSE_SPEED` of
 `model.packed_attention`, above which episodes are not padded."""
+SELECTIVE_COST = 0.08
+"""Seconds that a block loses if it computes again what is cheap, as a multiple of what it loses if
+it computes everything again. On an H100, a Qwen3 of 0.6 B parameters (`benchmarks/gpu.py`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassSize:
+    """The pack of a pass."""
+
+    tokens: int
+    padding: float = 1.0
+    """Tokens in the attention, as a multiple of those of the pack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recomputation:
+    """What the backward pass computes again."""
+
+    blocks: int = 0
+    """The first blocks, which keep their inputs only."""
+    selective: bool = False
+    """Whether the other blocks keep results of matrix products and attention only."""
+
+    def cost(self, layers: int) -> float:
+        """Seconds that are lost, as a multiple of those of a block that computes all again."""
+        return self.blocks + self.selective * SELECTIVE_COST * (layers - self.blocks)
 
 
 def pack_tokens(spec: RunSpec) -> int:
@@ -46,42 +74,55 @@ def logits_bytes(spec: RunSpec, shape: Architecture) -> int:
     return min(spec.update.logits_chunk, pack_tokens(spec)) * shape.vocabulary * LOGIT_BYTES
 
 
-def block_bytes(spec: RunSpec, shape: Architecture, padding: float = 1.0) -> int:
-    """What a block keeps of one token for the backward pass: the inputs and outputs of its two
-    norms (4 hidden), queries and the attention's output (2 of all heads), keys and values, and four
-    arrays of the feed-forward block. Of these torch.compile computes one again, or two: on an H100
-    a pass kept 1.6 fewer. `padding`: tokens in the attention, as a multiple of those of the pack.
-    """
-    heads = (2 * shape.heads + 2 * shape.kv_heads) * shape.head_width
-    feed_forward = (3 if spec.update.compile else 4) * shape.intermediate
-    numbers = 4 * shape.hidden + feed_forward + heads * padding
+def block_bytes(
+    spec: RunSpec, shape: Architecture, padding: float = 1.0, *, selective: bool = False
+) -> int:
+    """Bytes that a block keeps of one token for the backward pass. `padding` as in `PassSize`.
+
+    These are the inputs and outputs of its two norms, queries and the attention's output, keys and
+    values, and four arrays of the feed-forward block, of which torch.compile computes one again.
+    With `update.compile` queries and keys are also kept as they were before their rotation. With
+    `selective`, of each norm one array is kept, queries and keys before their rotation only, and
+    two arrays of the feed-forward block."""
+    queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
+    compiled = spec.update.compile
+    hidden = 2 if selective else 4
+    feed_forward = 2 if selective else 3 if compiled else 4
+    flat = queries + 2 * keys if selective else queries + keys if compiled else 0
+    padded = queries if selective else 2 * queries + 2 * keys
+    if padding > 1 and compiled:
+        flat += queries  # the output of the attention without its padding
+    numbers = hidden * shape.hidden + feed_forward * shape.intermediate + flat + padded * padding
     return int(WIDTHS[spec.model.dtype] * numbers)
 
 
-def kept_bytes(spec: RunSpec, shape: Architecture, recomputed: int, padding: float = 1.0) -> int:
-    """Bytes that a forward pass over one pack keeps for the backward pass, without the logits, if
-    the first `recomputed` blocks keep their inputs only."""
-    inputs = recomputed * shape.hidden * WIDTHS[spec.model.dtype]
-    blocks = (shape.layers - recomputed) * block_bytes(spec, shape, padding)
-    return pack_tokens(spec) * (inputs + blocks)
+def kept_bytes(spec: RunSpec, shape: Architecture, size: PassSize, again: Recomputation) -> int:
+    """Bytes that a forward pass keeps for the backward pass, without the logits."""
+    inputs = again.blocks * shape.hidden * WIDTHS[spec.model.dtype]
+    block = block_bytes(spec, shape, size.padding, selective=again.selective)
+    return size.tokens * (inputs + (shape.layers - again.blocks) * block)
 
 
 def activation_bytes(
-    spec: RunSpec, shape: Architecture, recomputed: int, padding: float = 1.0
+    spec: RunSpec, shape: Architecture, size: PassSize, again: Recomputation
 ) -> int:
-    """The most bytes of activations in a pass, as in `kept_bytes`. If all blocks recompute, one at
-    a time adds its activations; else those of a block that kept them are freed before."""
-    kept = kept_bytes(spec, shape, recomputed, padding)
-    again = block_bytes(spec, shape, padding) if recomputed == shape.layers else 0
-    return kept + pack_tokens(spec) * again
+    """The most bytes of activations in a pass, as in `kept_bytes`. If all blocks compute theirs
+    again, one at a time adds them; else those of a block that kept them are freed before."""
+    kept = kept_bytes(spec, shape, size, again)
+    one = block_bytes(spec, shape, size.padding) if again.blocks == shape.layers else 0
+    return kept + size.tokens * one
 
 
-def fewest_recomputed(spec: RunSpec, shape: Architecture, room: int, padding: float) -> int:
-    """The fewest blocks that have to recompute their activations, so that those of a pass take
-    `room` bytes or less. All, if that is not enough either."""
-    fits = (
-        number
-        for number in range(shape.layers)
-        if activation_bytes(spec, shape, number, padding) <= room
-    )
-    return next(fits, shape.layers)
+def least_recomputation(
+    spec: RunSpec, shape: Architecture, size: PassSize, room: int
+) -> Recomputation:
+    """What costs least of that with which the activations of a pass take `room` bytes or less. All
+    blocks, if that is not enough either."""
+    # An adapter's products are as large as those of the weights beside it, and would be kept too.
+    ways = (False, True) if spec.update.compile and spec.model.lora is None else (False,)
+    layers = shape.layers
+    some = (Recomputation(blocks=n, selective=way) for n in range(layers) for way in ways)
+    for again in sorted(some, key=lambda one: one.cost(layers)):
+        if activation_bytes(spec, shape, size, again) <= room:
+            return again
+    return Recomputation(blocks=layers)

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 
 from agentrl_components.model import lora
+from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.value_model import Critic
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.sharded import checkpoint
@@ -37,11 +38,11 @@ from agentrl_components.sharded.model import (
     rows_of,
 )
 from agentrl_components.sharded.optimizer import ShardedOptimizer
-from agentrl_components.sharded.recomputation import set_recomputed
+from agentrl_components.sharded.recomputation import PassRoom
 from agentrl_components.sharded.rounds import Share
 from agentrl_components.spec import RunSpec
 from agentrl_components.update.logprobs import score, states
-from agentrl_components.update.objectives import ModelName, Objective, Sums, accumulate
+from agentrl_components.update.objectives import ModelName, Objective, PackSums, Sums, accumulate
 from agentrl_components.update.packing import Pack
 
 POLICY: Final = "policy"
@@ -108,7 +109,7 @@ class Rank:
         if spec.algorithm.kl.coefficient > 0:
             self._reference = self._copy_of_policy()
         critics = [] if self.critic is None else [self.critic.decoder]
-        set_recomputed([self.policy, *critics], spec)
+        self.room = PassRoom([self.policy, *critics], spec)
 
     def wait_for_device(self) -> None:
         """Wait until the device has done what it was given. NCCL's collective calls return before:
@@ -131,22 +132,30 @@ class Rank:
     def differentiate(self, objective: Objective, share: Share) -> Sums:
         """Set the gradients of `objective.model` to the sum over the packs of all ranks. Returns
         the sums of this rank's packs."""
-        module: nn.Module | None = self.critic if objective.model == CRITIC else self.policy
+        module: nn.Module = self.policy
+        decoder = self.policy
+        if objective.model == CRITIC:
+            assert self.critic is not None
+            module, decoder = self.critic, self.critic.decoder
         self._optimizers[objective.model].clear_gradients()
         drops = self._setup.spec.model.lora is not None and self._setup.spec.model.lora.dropout > 0
-        total: Sums = {}
+        found: list[PackSums] = []
         for number, pack in enumerate(share.packs):
             counts = number < share.counted
             if drops:
                 self._drop(pack)
+            self.room.fit(decoder, pack.lengths)
             loss, sums = objective(module, pack)  # type: ignore[arg-type]
             # FSDP averages gradients over the ranks; the sum is wanted.
             scaled = loss * (self._setup.ranks if counts else 0)
             scaled.backward()  # type: ignore[no-untyped-call]
             if counts:
-                accumulate(total, sums)
+                found.append(sums)
         if drops:
             self.policy.eval()
+        total: Sums = {}
+        for sums in found:  # read when no pack has to wait for it
+            accumulate(total, sums)
         return total
 
     def step(self, model: ModelName, learning_rate: float) -> float:
@@ -162,14 +171,16 @@ class Rank:
         """Log-probabilities [S] of the sampled tokens of each counted pack."""
         chunk = self._setup.spec.update.logits_chunk
         with self._reference_loaded() if reference else nullcontext():
-            return self._scores(share, self.policy, lambda p: score(self.policy, p, chunk)[0])
+            policy = self.policy
+            return self._scores(share, policy, policy, lambda p: score(policy, p, chunk)[0])
 
     @torch.no_grad()
     def values(self, share: Share) -> list[Tensor]:
         """The critic's values [S] at the sampled tokens of each counted pack."""
         critic = self.critic
         assert critic is not None
-        return self._scores(share, critic, lambda p: critic.value(states(critic.decoder, p)))
+        decoder = critic.decoder
+        return self._scores(share, critic, decoder, lambda p: critic.value(states(decoder, p)))
 
     @torch.no_grad()
     def set_start(self) -> None:
@@ -247,9 +258,16 @@ class Rank:
                 yield f"{layer}.lora_{adapter}", _full(parameter)
 
     def _scores(
-        self, share: Share, module: nn.Module, of: Callable[[Pack], Tensor]
+        self,
+        share: Share,
+        module: nn.Module,
+        decoder: CausalModel,
+        of: Callable[[Pack], Tensor],
     ) -> list[Tensor]:
-        computed = [of(pack).cpu() for pack in share.packs]
+        computed = []
+        for pack in share.packs:
+            self.room.fit(decoder, pack.lengths)
+            computed.append(of(pack).cpu())
         reshard(module)
         return computed[: share.counted]
 

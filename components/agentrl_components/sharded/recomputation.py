@@ -1,4 +1,4 @@
-"""How many blocks of a sharded model recompute their activations on the device of a rank."""
+"""What passes of a sharded model keep in the memory of a rank's device, and compute again."""
 
 from __future__ import annotations
 
@@ -6,47 +6,105 @@ from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import FSDPModule
 
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.decoder import Decoder
-from agentrl_components.model.packed_attention import FLASH_TYPES
+from agentrl_components.model.packed_attention import FLASH_TYPES, padded_tokens
 from agentrl_components.sharded.model import DTYPES, local_rows
 from agentrl_components.sharded.pass_memory import (
-    PADDING,
     RESERVE,
     SHARE,
+    WIDTHS,
+    PassSize,
+    Recomputation,
     activation_bytes,
-    fewest_recomputed,
     gathered_bytes,
+    least_recomputation,
     logits_bytes,
+    pack_tokens,
 )
 from agentrl_components.spec import RunSpec
 
 
-def set_recomputed(decoders: Sequence[CausalModel], spec: RunSpec) -> None:
-    """Set how many blocks of the decoders, which have been opened just now, recompute their
-    activations: none without `update.gradientCheckpointing`; with it as few as the GPU has memory
-    for, on all ranks as many as on the one that needs most. With `update.compile`, the memory that
-    is left then is for logits. Results depend on it by rounding only. A collective call.
+class PassRoom:
+    """The memory of the device that a pass forward and backward may take.
 
-    All blocks recompute on CPUs, and where a block's memory is not known: in models of
-    transformers, and in float32, whose attention pads episodes on a GPU."""
-    first, number, room = decoders[0], 0, 0
-    known = isinstance(first, Decoder) and DTYPES[spec.model.dtype] in FLASH_TYPES
-    if known and first.device.type == "cuda":
-        room = _room(first.device) - bytes_to_come(decoders, spec)
-    if spec.update.gradient_checkpointing:
-        number = fewest_recomputed(spec, first.shape, room, PADDING)
-        most = torch.tensor(number, device=first.device)
-        dist.all_reduce(most, dist.ReduceOp.MAX)
-        number = int(most)
-    left = max(0, room - activation_bytes(spec, first.shape, number, PADDING))
-    for decoder in decoders:
-        decoder.recomputed = number
-        decoder.logits_room = left if decoder.compiled else 0
+    A pass computes as little again as the memory demands, nothing without
+    `update.gradientCheckpointing`. With `update.compile`, the memory that is left then is for
+    logits. Results depend on it by rounding only.
+
+    All blocks compute their activations again on CPUs, and where a block's memory is not known: in
+    models of transformers, and in float32, whose attention pads episodes on a GPU."""
+
+    def __init__(
+        self, decoders: Sequence[CausalModel], spec: RunSpec, room: int | None = None
+    ) -> None:
+        """`decoders` have been opened just now. `room`: bytes for the activations of a pass; None:
+        what is left on this rank's device. A collective call: the ranks have to agree on what stays
+        gathered, so all take the least room of any."""
+        self._spec = spec
+        self._shape = decoders[0].shape
+        self._known = room is not None
+        self._device = decoders[0].device
+        if room is None:
+            room = self._free_bytes(decoders)
+        least = torch.tensor(room, device=self._device)
+        dist.all_reduce(least, dist.ReduceOp.MIN)
+        self.bytes = int(least)
+        """For the activations of a pass. 0: not known, or none."""
+        self.keeps_weights = self._keep_weights(decoders)
+        """Whether weights stay gathered between the passes forward and backward."""
+
+    def fit(self, decoder: CausalModel, lengths: Sequence[int]) -> None:
+        """Set what the next pass of a decoder computes again, whose pack has episodes of `lengths`
+        [B] tokens. Not a collective call: ranks may differ, since blocks are gathered for the
+        backward pass whether they compute anything again or not."""
+        tokens = sum(lengths)
+        padded = padded_tokens(lengths, self._device) if self._known else tokens
+        size = PassSize(tokens=tokens, padding=padded / tokens)
+        again = self._recomputation(size, self.bytes)
+        decoder.recomputed, decoder.selective = again.blocks, again.selective
+        left = self.bytes - activation_bytes(self._spec, self._shape, size, again)
+        if decoder.compiled and left >= 0:
+            left += logits_bytes(self._spec, self._shape)  # of a chunk, in place of which they are
+        decoder.logits_room = max(0, left) if decoder.compiled else 0
+
+    def _recomputation(self, size: PassSize, room: int) -> Recomputation:
+        if not self._spec.update.gradient_checkpointing:
+            return Recomputation()
+        if not self._known:
+            return Recomputation(blocks=self._shape.layers)
+        return least_recomputation(self._spec, self._shape, size, room)
+
+    def _free_bytes(self, decoders: Sequence[CausalModel]) -> int:
+        first = decoders[0]
+        known = isinstance(first, Decoder) and DTYPES[self._spec.model.dtype] in FLASH_TYPES
+        self._known = known and first.device.type == "cuda"
+        if not self._known:
+            return 0
+        return max(0, _free(first.device) - bytes_to_come(decoders, self._spec))
+
+    def _keep_weights(self, decoders: Sequence[CausalModel]) -> bool:
+        """Let the blocks' weights stay gathered until the backward pass, which gathers them a
+        second time otherwise, if the largest pack has to compute nothing more again for that."""
+        width = WIDTHS[self._spec.model.dtype]
+        blocks = [p.numel() for block in decoders[0].blocks() for p in block.parameters()]
+        room = self.bytes - sum(blocks) * width
+        size = PassSize(tokens=pack_tokens(self._spec))
+        again = self._recomputation(size, room)
+        if not self._known or again != self._recomputation(size, self.bytes):
+            return False
+        if activation_bytes(self._spec, self._shape, size, again) > room:
+            return False
+        self.bytes = room
+        for decoder in decoders:
+            assert isinstance(decoder, FSDPModule)
+            decoder.set_reshard_after_forward(False)
+        return True
 
 
-def _room(device: torch.device) -> int:
+def _free(device: torch.device) -> int:
     """Bytes of a GPU that a trainer may still take. Its communication buffers are not there yet."""
     free, total = torch.cuda.mem_get_info(device)
     others = max(RESERVE, total - free - torch.cuda.memory_reserved(device))

@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.compilation import chosen
 from agentrl_components.model.packed_attention import PackedCausal
+from agentrl_components.transfers import on_device
 from agentrl_components.update.packing import Pack
 
 
@@ -26,7 +27,7 @@ def states(decoder: CausalModel, pack: Pack) -> Tensor:
     """Hidden states [S, E] that predict the sampled tokens of a pack."""
     device = decoder.device
     attend = PackedCausal(pack.lengths, device)
-    ids_N, rows_S = (torch.from_numpy(one).to(device) for one in (pack.ids_N, pack.rows_S))
+    ids_N, rows_S = (on_device(one, device) for one in (pack.ids_N, pack.rows_S))
     hidden_SE: Tensor = decoder(ids_N, attend.positions_N, attend, rows_S)
     return hidden_SE
 
@@ -46,9 +47,10 @@ def score(
     """
     hidden_SE = states(decoder, pack)
     device = hidden_SE.device
-    targets_S = torch.from_numpy(pack.targets_S).to(device)
-    temperature_S = torch.from_numpy(pack.temperature_S).to(device)
-    allowed_SA = None if pack.allowed_SA is None else torch.from_numpy(pack.allowed_SA).to(device)
+    targets_S, temperature_S = (
+        on_device(one, device) for one in (pack.targets_S, pack.temperature_S)
+    )
+    allowed_SA = None if pack.allowed_SA is None else on_device(pack.allowed_SA, device)
     if allowed_SA is None and _has_room(decoder, hidden_SE):
         chunk = max(1, len(targets_S))
     logprobs, entropies = [], []
@@ -72,9 +74,10 @@ def score(
 
 
 def _has_room(decoder: CausalModel, hidden_SE: Tensor) -> bool:
-    """Whether the logits of all tokens, and their gradient, fit into the memory for them."""
+    """Whether the logits of all tokens fit into the memory for them. Their gradient is written in
+    their place."""
     size = len(hidden_SE) * decoder.shape.vocabulary * hidden_SE.element_size()
-    return 2 * size <= decoder.logits_room
+    return size <= decoder.logits_room
 
 
 def _head(

@@ -17,6 +17,7 @@ from torch import Tensor
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.value_model import Critic
 from agentrl_components.spec import Algorithm
+from agentrl_components.transfers import on_device
 from agentrl_components.update.logprobs import score, states
 from agentrl_components.update.losses.importance import importance_weights
 from agentrl_components.update.losses.kl import KL_RATIO_CAP, kl_penalty
@@ -28,14 +29,18 @@ from agentrl_components.update.packing import Pack
 Sums = dict[str, float]
 """Sums over sampled tokens by name. Divided by the number of tokens they become metrics."""
 
+PackSums = dict[str, Tensor]
+"""The sums of a pack, each a tensor without dimensions on the model's device: to read one waits
+until the device has computed it."""
+
 ModelName = Literal["policy", "critic"]
 """The models that are trained."""
 
 
-def accumulate(total: Sums, more: Sums) -> None:
+def accumulate(total: Sums, more: Sums | PackSums) -> None:
     """Add `more` to `total`, name by name."""
     for name, value in more.items():
-        total[name] = total.get(name, 0.0) + value
+        total[name] = total.get(name, 0.0) + float(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +55,7 @@ class PolicyGradient:
     unmoved: bool
     """The policy's weights have not changed since the update began."""
 
-    def __call__(self, decoder: CausalModel, pack: Pack) -> tuple[Tensor, Sums]:
+    def __call__(self, decoder: CausalModel, pack: Pack) -> tuple[Tensor, PackSums]:
         """The pack's share of the loss, and sums.
 
         Columns of the pack: `advantage`; `sampler`, the sampler's log-probabilities; `old`, the
@@ -64,8 +69,9 @@ class PolicyGradient:
         logprobs_S, entropy_S = score(
             decoder, pack, self.chunk, entropy_gradient=algorithm.entropy > 0
         )
-        columns = {name: torch.from_numpy(c).to(logprobs_S) for name, c in pack.columns.items()}
-        episode_S = torch.from_numpy(pack.episode_S).to(logprobs_S.device)
+        device = logprobs_S.device
+        columns = {name: on_device(c, device).to(logprobs_S) for name, c in pack.columns.items()}
+        episode_S = on_device(pack.episode_S, device)
         old_S = columns.get("old", columns["sampler"])
         clip_low, clip_high = algorithm.clip
         surrogate = SURROGATES[algorithm.traits.surrogate](
@@ -87,23 +93,23 @@ class PolicyGradient:
         if algorithm.entropy:
             loss_S = loss_S - algorithm.entropy * entropy_S
         sums = {
-            "entropy": float(entropy_S.detach().sum()),
-            "clipped": float(surrogate.clipped_S.sum()),
-            "ratio": float(surrogate.ratio_S.sum()),
-            "bounded": float(correction.bounded_S.sum()),
+            "entropy": entropy_S.detach().sum(),
+            "clipped": surrogate.clipped_S.sum(),
+            "ratio": surrogate.ratio_S.detach().sum(),
+            "bounded": correction.bounded_S.sum(),
         }
         if "old" in columns or self.unmoved:
             before_S = columns.get("old", logprobs_S.detach())
             mismatch = importance_weights(before_S, columns["sampler"], mode="off", cap=1.0)
-            sums["mismatch_kl"] = float(mismatch.mismatch_kl_S.sum())
-            sums["measured"] = float(len(before_S))
+            sums["mismatch_kl"] = mismatch.mismatch_kl_S.sum()
+            sums["measured"] = torch.tensor(float(len(before_S)))
         if algorithm.kl.coefficient:
             penalty_S = kl_penalty(logprobs_S, columns["reference"], algorithm.kl.estimator)
             ratio_S = surrogate.ratio_S.clamp(max=KL_RATIO_CAP)
             loss_S = loss_S + algorithm.kl.coefficient * ratio_S * penalty_S
-            sums["kl"] = float(penalty_S.detach().sum())
+            sums["kl"] = penalty_S.detach().sum()
         loss = reduced(loss_S, episode_S, algorithm.normalisation, self.denominators)
-        sums["loss"] = float(loss.detach()) * self.denominators.tokens
+        sums["loss"] = loss.detach().double() * self.denominators.tokens
         return loss, sums
 
 
@@ -115,17 +121,18 @@ class ValueRegression:
     value_clip: float
     denominators: Denominators
 
-    def __call__(self, critic: Critic, pack: Pack) -> tuple[Tensor, Sums]:
+    def __call__(self, critic: Critic, pack: Pack) -> tuple[Tensor, PackSums]:
         """The pack's share of the loss, and sums. Columns of the pack: `value`, the estimate before
         the update, and `return`."""
         values_S = critic.value(states(critic.decoder, pack))
-        columns = {name: torch.from_numpy(c).to(values_S) for name, c in pack.columns.items()}
-        episode_S = torch.from_numpy(pack.episode_S).to(values_S.device)
+        device = values_S.device
+        columns = {name: on_device(c, device).to(values_S) for name, c in pack.columns.items()}
+        episode_S = on_device(pack.episode_S, device)
         loss_S = clipped_value_loss(
             values_S, columns["value"], columns["return"], value_clip=self.value_clip
         )
         loss = reduced(loss_S, episode_S, "token", self.denominators)
-        return loss, {"value_loss": float(loss_S.detach().sum())}
+        return loss, {"value_loss": loss_S.detach().sum()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +145,12 @@ class Imitation:
     chunk: int
     """Tokens whose logits exist at one time."""
 
-    def __call__(self, decoder: CausalModel, pack: Pack) -> tuple[Tensor, Sums]:
+    def __call__(self, decoder: CausalModel, pack: Pack) -> tuple[Tensor, PackSums]:
         """The pack's share of the loss, and sums."""
         logprobs_S, _ = score(decoder, pack, self.chunk)
-        weight_S = torch.from_numpy(pack.columns["weight"]).to(logprobs_S)
+        weight_S = on_device(pack.columns["weight"], logprobs_S.device).to(logprobs_S)
         loss = -(weight_S * logprobs_S).sum() / self.total_weight
-        return loss, {"loss": float(loss.detach()) * self.total_weight}
+        return loss, {"loss": loss.detach().double() * self.total_weight}
 
 
 Objective = PolicyGradient | ValueRegression | Imitation

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agentrl_components.sharded.pass_memory import Recomputation
 from agentrl_components.spec import AgentRLRun
 from agentrl_pipelines.cli.pod_report import pod_sums, pod_table, pods_as_json
 from agentrl_pipelines.platform.pod_sets import pod_sets, ray_set
@@ -25,8 +26,8 @@ def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
     trained = "" if spec.model.lora is None else f", {_count(plan.size.trainable)} of them trained"
     _print(console, f"{_count(plan.size.total)} parameters{trained}; {_devices(plan)}")
     console.print(_memory(plan))
-    if again := plan.trainer.recomputed:
-        _print(console, f"Activations: {again} of {plan.blocks} blocks compute theirs again.")
+    if plan.trainer.again != Recomputation():
+        _print(console, f"Activations: {_again(plan)}.")
     if placed.one_machine:
         _print(
             console,
@@ -46,6 +47,17 @@ def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
         _print(console, Text(str(problem), "red"))
     if not plan.problems:
         _print(console, Text("It fits.", "green"))
+
+
+def _again(plan: Plan) -> str:
+    """What is computed again, in words."""
+    again, words = plan.trainer.again, []
+    if again.blocks:
+        words.append(f"{again.blocks} of {plan.blocks} blocks compute theirs again")
+    if again.selective:
+        who = "the others" if again.blocks else f"all {plan.blocks} blocks"
+        words.append(f"{who} compute all but matrix products and attention again")
+    return "; ".join(words)
 
 
 def _print_disk(plan: Plan, console: Console) -> None:
@@ -116,7 +128,8 @@ def as_json(run: AgentRLRun, plan: Plan) -> dict[str, Any]:
         },
         "trainerBytes": {name: getattr(trainer, name) for name, _ in _TRAINER}
         | {"total": trainer.total},
-        "recomputedBlocks": trainer.recomputed,
+        "recomputedBlocks": trainer.again.blocks,
+        "selectiveRecomputation": trainer.again.selective,
         "engineBytes": {
             "weights": engine.weights,
             "workspace": engine.workspace,

@@ -107,7 +107,7 @@ def make_plan(
         layout=placed,
         device=device,
         engine=engine,
-        recomputed=trainer.recomputed,
+        again=trainer.again,
         assumed=assumed or Throughput(),
     )
     phases = [

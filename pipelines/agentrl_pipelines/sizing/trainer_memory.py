@@ -15,11 +15,14 @@ from agentrl_components.sharded.pass_memory import (
     RESERVE,
     SHARE,
     WIDTHS,
+    PassSize,
+    Recomputation,
     activation_bytes,
-    fewest_recomputed,
     gathered_bytes,
     kept_bytes,
+    least_recomputation,
     logits_bytes,
+    pack_tokens,
 )
 from agentrl_components.spec import RunSpec
 from agentrl_pipelines.sizing.layout import LANES, Layout
@@ -52,8 +55,8 @@ class TrainerMemory:
     kept: int
     """Activations that are there at the same time as logits. Blocks that recompute theirs do so
     when the logits are freed."""
-    recomputed: int
-    """Blocks whose activations the backward pass computes again."""
+    again: Recomputation
+    """What the backward pass computes again."""
 
     @property
     def total(self) -> int:
@@ -89,18 +92,18 @@ def trainer_memory(
         kept=0,
         logits=layout.lanes * logits_bytes(spec, shape),
         reserve=PROCESS if layout.one_machine else RESERVE,
-        recomputed=shape.layers if spec.update.gradient_checkpointing else 0,
+        again=Recomputation(blocks=shape.layers if spec.update.gradient_checkpointing else 0),
     )
-    recomputed = least.recomputed
+    size_of_pass, again = PassSize(tokens=pack_tokens(spec)), least.again
     known = width == 2 and shape.counted is None
-    if recomputed and layout.sharded and not layout.one_machine and known:
+    if again.blocks and layout.sharded and not layout.one_machine and known:
         room = int(SHARE * memory) - least.total
-        recomputed = fewest_recomputed(spec, shape, room, PADDING)
+        again = least_recomputation(spec, shape, replace(size_of_pass, padding=PADDING), room)
     return replace(
         least,
-        activations=layout.lanes * activation_bytes(spec, shape, recomputed),
-        kept=layout.lanes * kept_bytes(spec, shape, recomputed),
-        recomputed=recomputed,
+        activations=layout.lanes * activation_bytes(spec, shape, size_of_pass, again),
+        kept=layout.lanes * kept_bytes(spec, shape, size_of_pass, again),
+        again=again,
     )
 
 

@@ -11,7 +11,7 @@ from qwen import QWEN3_06B, QWEN_7B, TOY
 from agentrl_components.engines.vllm_engine.start import CPU_CACHE_BYTES
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.packed_attention import PackedCausal
-from agentrl_components.sharded.pass_memory import activation_bytes
+from agentrl_components.sharded.pass_memory import PassSize, Recomputation, activation_bytes
 from agentrl_components.spec import RunSpec
 from agentrl_components.update.flat_parameters import LANES
 from agentrl_pipelines.sizing import trainer_memory as trainer
@@ -65,7 +65,8 @@ def test_activations_are_what_autograd_keeps():
     # On a CPU a feed-forward block computes silu(gate) again, which torch keeps. The input of the
     # last norm belongs to no block.
     computed_again = 256 * 4 * TOY.layers * TOY.intermediate
-    expected = activation_bytes(spec, TOY, 0) - computed_again + 256 * 4 * TOY.hidden
+    kept = activation_bytes(spec, TOY, PassSize(tokens=256), Recomputation())
+    expected = kept - computed_again + 256 * 4 * TOY.hidden
     assert abs(_saved_bytes(256) - expected) < 0.01 * expected
 
 
@@ -77,7 +78,7 @@ def test_with_checkpointing_a_block_keeps_its_input_and_one_block_keeps_all():
     # An episode of 256 tokens is longer than a pack of 100.
     memory = trainer.trainer_memory(spec, TOY, model_size(TOY), ONE)
     assert memory.activations == 256 * 4 * (4 * 128 + block)
-    assert memory.recomputed == 4
+    assert memory.again == Recomputation(blocks=4)
 
 
 def test_sharded_trainers_on_gpus_recompute_as_few_blocks_as_their_memory_demands():
@@ -88,16 +89,34 @@ def test_sharded_trainers_on_gpus_recompute_as_few_blocks_as_their_memory_demand
     )
     size = model_size(TOY)
     least = trainer.trainer_memory(spec, TOY, size, FOUR)
-    assert least.recomputed == 4
+    assert least.again == Recomputation(blocks=4)
     # Packs have 4,096 tokens: the input of a block takes 2 bytes of each of 128 numbers, and a
     # block keeps 2 bytes of each of 2,048 numbers, and of 320 in the attention, padded 1.8 times.
     inputs, block = 4096 * 2 * 128, 4096 * 2 * (2048 + 576)
     for kept, recomputed in ((4 * block, 0), (2 * block + 2 * inputs, 2), (block, 4)):
         room = replace(least, activations=0, kept=kept).total
         enough = trainer.trainer_memory(spec, TOY, size, FOUR, math.ceil((room + 1) / 0.9))
-        assert enough.recomputed == recomputed
+        assert enough.again == Recomputation(blocks=recomputed)
         less = trainer.trainer_memory(spec, TOY, size, FOUR, math.floor((room - 1) / 0.9))
-        assert less.recomputed == min(4, recomputed + 1)
+        assert less.again == Recomputation(blocks=min(4, recomputed + 1))
+
+
+def test_compiled_blocks_recompute_what_is_cheap_before_whole_blocks_do():
+    spec = _spec(
+        model={"dtype": "bfloat16", "context": 1000},
+        update={"gradientCheckpointing": True, "compile": True},
+        compute={"ray": "embedded"},
+    )
+    size = model_size(TOY)
+    least = trainer.trainer_memory(spec, TOY, size, FOUR)
+    # Of the feed-forward block two arrays of 384, of the hidden states two of 128; queries, keys
+    # and values before attention, its output, and the output again with padding.
+    block = 4096 * 2 * (2 * 384 + 2 * 128 + 128 + 2 * 32 + 128 + 230)
+    room = replace(least, activations=0, kept=4 * block).total
+    enough = trainer.trainer_memory(spec, TOY, size, FOUR, math.ceil((room + 8192) / 0.9))
+    assert enough.again == Recomputation(blocks=0, selective=True)
+    less = trainer.trainer_memory(spec, TOY, size, FOUR, math.floor((room - 8192) / 0.9))
+    assert less.again == Recomputation(blocks=1, selective=True)
 
 
 def test_blocks_of_unknown_form_and_in_float32_all_recompute():
@@ -107,7 +126,8 @@ def test_blocks_of_unknown_form_and_in_float32_all_recompute():
         (_spec(model={"dtype": "bfloat16"}, update=update), ONE),
         (_spec(model={"dtype": "bfloat16"}, update=update), ON_CPU),
     ):
-        assert trainer.trainer_memory(spec, TOY, size, layout, 79 * GIB).recomputed == 4
+        memory = trainer.trainer_memory(spec, TOY, size, layout, 79 * GIB)
+        assert memory.again == Recomputation(blocks=4)
 
 
 def test_a_trainer_alone_holds_26_bytes_a_parameter_in_bfloat16_beside_a_step():

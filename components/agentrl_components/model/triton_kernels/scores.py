@@ -1,7 +1,7 @@
 """Triton kernels for log-probabilities and entropies of tokens, from logits in the model's type.
 
-The forward pass reads the logits once, the backward pass reads them once and writes their gradient.
-No copy of them in float32 is stored.
+The forward pass reads the logits once, the backward pass reads them once and writes their gradient
+in their place. No copy of them in float32 is stored.
 
 Legend: C tokens, V vocabulary.
 """
@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.graph import increment_version
 
 COLUMNS = 4096
 """Logits that a program reads at a time."""
@@ -70,7 +71,6 @@ def _score_backward(
     entropy_C: tl.tensor,
     dlogprob_C: tl.tensor,
     dentropy_C: tl.tensor,
-    dlogits_CV: tl.tensor,
     vocabulary: tl.tensor,
     HAS_ENTROPY: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -87,8 +87,8 @@ def _score_backward(
     if HAS_ENTROPY:
         excess_V = logprob_V + tl.load(entropy_C + row)
         gradient_V -= tl.load(dentropy_C + row) * prob_V * excess_V
-    gradient_V = (gradient_V / temperature).to(dlogits_CV.dtype.element_ty)
-    tl.store(dlogits_CV + row * vocabulary + column_V, gradient_V, mask=inside_V)
+    gradient_V = (gradient_V / temperature).to(logits_CV.dtype.element_ty)
+    tl.store(logits_CV + row * stride + column_V, gradient_V, mask=inside_V)
 
 
 def score_tokens(
@@ -96,14 +96,16 @@ def score_tokens(
 ) -> tuple[Tensor, Tensor]:
     """Log-probability [C] of each target token, and entropy [C] of its distribution, in nats, if
     every token is allowed. The entropy has a gradient if `entropy_gradient`. Computed in float32.
-    """
+
+    The backward pass overwrites the logits, so there can be one only, and nothing else may use
+    them."""
     given = (logits_CV, targets_C, temperature_C, entropy_gradient)
     logprob_C, entropy_C = _Scores.apply(*given)  # type: ignore[no-untyped-call]
     return logprob_C, entropy_C
 
 
 class _Scores(torch.autograd.Function):
-    """`score_tokens`. Kept for the backward pass: the logits."""
+    """`score_tokens`. Kept for the backward pass: the logits, which become their gradient."""
 
     @staticmethod
     def forward(
@@ -144,7 +146,6 @@ class _Scores(torch.autograd.Function):
         saved: Any = ctx.saved_tensors  # type: ignore[attr-defined]
         logits_CV, targets_C, temperature_C, total_C, entropy_C = saved
         tokens, vocabulary = logits_CV.shape
-        dlogits_CV = logits_CV.new_empty(logits_CV.shape)
         if tokens:
             _score_backward[(tokens, triton.cdiv(vocabulary, COLUMNS))](
                 logits_CV,
@@ -155,10 +156,11 @@ class _Scores(torch.autograd.Function):
                 entropy_C,
                 dlogprob_C.contiguous(),
                 dentropy_C.contiguous(),
-                dlogits_CV,
                 vocabulary,
                 HAS_ENTROPY=ctx.entropy_gradient,  # type: ignore[attr-defined]
                 COLUMNS=COLUMNS,
                 num_warps=WARPS,
             )
-        return dlogits_CV, None, None, None
+        # The kernel has written where autograd does not see it: a second backward pass is an error.
+        increment_version(logits_CV)
+        return logits_CV, None, None, None

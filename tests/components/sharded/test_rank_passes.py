@@ -1,0 +1,45 @@
+"""Two ranks, of which each fits its passes to its own packs."""
+
+import pytest
+import torch
+from rank_passes import on_two_ranks
+
+from agentrl_components.model.shape import read_native
+from agentrl_components.sharded.pass_memory import PassSize, Recomputation, activation_bytes
+from agentrl_components.spec import RunSpec
+
+LENGTHS = (60, 9)
+"""Tokens of an episode for each of the ranks."""
+
+
+@pytest.fixture(scope="module")
+def all_again(folder, tmp_path_factory):
+    """The gradients if there is no memory."""
+    out = tmp_path_factory.mktemp("all_again")
+    found = on_two_ranks(folder, LENGTHS, 0, out)
+    assert [(one.recomputed, one.gathered) for one in found] == [(1, False), (1, False)]
+    return found[0].gradients
+
+
+@pytest.mark.parametrize(
+    ("fitting", "weights", "recomputed", "gathered"),
+    [(9, 0, [1, 0], False), (64, 0, [0, 0], False), (64, 1, [0, 0], True)],
+)
+def test_what_a_rank_keeps_does_not_change_gradients(
+    folder, tmp_path, all_again, fitting, weights, recomputed, gathered
+):
+    """`fitting`: tokens of a pass that keeps all. `weights`: of how many models there is room."""
+    shape = read_native(folder)
+    usual = RunSpec.model_validate(
+        {
+            "environments": [{"name": "corridor", "builtin": "corridor"}],
+            "horizon": {"phases": [{"maxTurns": 1, "iterations": 1}]},
+        }
+    )
+    room = activation_bytes(usual, shape, PassSize(tokens=fitting), Recomputation())
+    block = 4 * 24 * 24 + 3 * 24 * 64 + 2 * 24
+    found = on_two_ranks(folder, LENGTHS, room + weights * 4 * block, tmp_path)
+    assert [one.recomputed for one in found] == recomputed
+    assert [one.gathered for one in found] == [gathered] * 2
+    for one in found:
+        assert all(torch.equal(one.gradients[name], g) for name, g in all_again.items())

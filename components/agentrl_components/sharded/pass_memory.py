@@ -25,9 +25,10 @@ packs of different sizes leave."""
 PADDING = 1.8
 """Tokens in the attention of GPUs, as a multiple of those of the pack: at most `DENSE_SPEED` of
 `model.packed_attention`, above which episodes are not padded."""
-SELECTIVE_COST = 0.08
+SELECTIVE_COST = 0.13
 """Seconds that a block loses if it computes again what is cheap, as a multiple of what it loses if
-it computes everything again. On an H100, a Qwen3 of 0.6 B parameters (`benchmarks/gpu.py`)."""
+it computes everything again: the times of its kernels (torch's profiler) in the update of 65,536
+tokens of `benchmarks/gpu.py`, on an H100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ class Update(SpecModel):
     logits of all tokens of free replies where they have memory for them."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: up to a third more computation, far less memory.
-    Trainers on Ray that compute in bfloat16 on GPUs recompute as few as their memory demands."""
+    Trainers on Ray that compute in bfloat16 on GPUs recompute as little as their memory demands."""
     compile: bool = False
     """Compile what is not attention in the trainers' passes (torch.compile; on GPUs our own kernels
     too): fewer reads of memory, and a minute more at the start. Needs `compute.ray`, a compiler on

@@ -82,14 +82,16 @@ def block_bytes(
 
     These are the inputs and outputs of its two norms, queries and the attention's output, keys and
     values, and four arrays of the feed-forward block, of which torch.compile computes one again.
-    With `update.compile` queries and keys are also kept as they were before their rotation. With
+    With `update.compile`, queries and keys that are normalised are kept before that too. With
     `selective`, of each norm one array is kept, queries and keys before their rotation only, and
     two arrays of the feed-forward block."""
     queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
     compiled = spec.update.compile
     hidden = 2 if selective else 4
     feed_forward = 2 if selective else 3 if compiled else 4
-    flat = queries + 2 * keys if selective else queries + keys if compiled else 0
+    flat = queries + 2 * keys if selective else 0
+    if compiled and shape.normed and not selective:
+        flat = queries + keys
     padded = queries if selective else 2 * queries + 2 * keys
     if padding > 1 and compiled:
         flat += queries  # the output of the attention without its padding

@@ -41,10 +41,12 @@ def test_padding_counts_in_the_attention_alone():
     assert pass_memory.block_bytes(SPEC, SHAPE, 1.5) == BLOCK + 2 * 24
 
 
-def test_compiled_blocks_keep_queries_and_keys_twice_and_an_array_less():
-    assert pass_memory.block_bytes(COMPILED, SHAPE) == BLOCK + 2 * (16 + 8) - 2 * 32
+def test_compiled_blocks_keep_an_array_less_and_what_is_normalised_twice():
+    assert pass_memory.block_bytes(COMPILED, SHAPE) == BLOCK - 2 * 32
     # With padding, the output of the attention is kept with it and without.
-    assert pass_memory.block_bytes(COMPILED, SHAPE, 1.5) == BLOCK + 2 * (24 + 24 + 16) - 2 * 32
+    assert pass_memory.block_bytes(COMPILED, SHAPE, 1.5) == BLOCK - 2 * 32 + 2 * (24 + 16)
+    normed = replace(SHAPE, normed=True)
+    assert pass_memory.block_bytes(COMPILED, normed) == BLOCK - 2 * 32 + 2 * (16 + 8)
 
 
 def test_selective_blocks_keep_matrix_products_and_the_output_of_attention():

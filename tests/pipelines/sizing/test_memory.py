@@ -11,7 +11,12 @@ from qwen import QWEN3_06B, QWEN_7B, TOY
 from agentrl_components.engines.vllm_engine.start import CPU_CACHE_BYTES
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.packed_attention import PackedCausal
-from agentrl_components.sharded.pass_memory import PassSize, Recomputation, activation_bytes
+from agentrl_components.sharded.pass_memory import (
+    PassSize,
+    Recomputation,
+    activation_bytes,
+    kept_bytes,
+)
 from agentrl_components.spec import RunSpec
 from agentrl_components.update.flat_parameters import LANES
 from agentrl_pipelines.sizing import trainer_memory as trainer
@@ -192,6 +197,21 @@ def test_adapters_are_merged_in_float32_or_beside_the_weights_in_vllm_on_ray():
     beside = sampler_memory(on_ray, QWEN_7B, size, ONE, DEVICES["h100"], [])
     assert merged.weights == 4 * 7_615_616_512
     assert beside.weights == 2 * (7_615_616_512 + size.trainable)
+
+
+def test_an_update_with_selective_blocks_took_the_memory_that_is_counted():
+    """`benchmarks/gpu.py` on an H100, check `mfu_65k_compiled`: weights stayed gathered, and the
+    logits of 16 episodes of 2,049 sampled tokens each were kept."""
+    measured = json.loads((ROOT / "docs/measurements/gpu.json").read_text())
+    checks = {one["name"]: one["figures"] for one in measured["checks"]}
+    spec = _spec(model={"dtype": "bfloat16"}, update={"compile": True})
+    size, again = model_size(QWEN3_06B), Recomputation(selective=True)
+    kept = kept_bytes(spec, QWEN3_06B, PassSize(tokens=65536), again)
+    # Master weights, gradients, moments and gathered weights; the gradient of the embedding.
+    state = 18 * size.total + 2 * size.root
+    logits = 16 * 2049 * QWEN3_06B.vocabulary * 2
+    peak = checks["mfu_65k_compiled"]["peak_gib"] * GIB
+    assert 0.95 * (state + kept + logits) <= peak <= state + kept + logits
 
 
 def test_an_update_took_at_most_the_planned_memory_of_a_gpu_and_at_least_four_fifths():

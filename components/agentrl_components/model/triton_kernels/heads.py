@@ -165,7 +165,7 @@ def rotate_heads(
 
 
 class _RotateHeads(torch.autograd.Function):
-    """`rotate_heads`. Kept for the backward pass: the inputs."""
+    """`rotate_heads`. Kept for the backward pass: the inputs; `x_NHD` only if it is normalised."""
 
     @staticmethod
     def forward(
@@ -179,7 +179,8 @@ class _RotateHeads(torch.autograd.Function):
         tokens, heads, width = x_NHD.shape
         assert x_NHD.stride()[1:] == (width, 1)
         cos_NP, sin_NP = cos_NP.contiguous(), sin_NP.contiguous()
-        ctx.save_for_backward(x_NHD, weight_D, cos_NP, sin_NP)  # type: ignore[arg-type]
+        normed_NHD = None if weight_D is None else x_NHD
+        ctx.save_for_backward(normed_NHD, weight_D, cos_NP, sin_NP)  # type: ignore[arg-type]
         ctx.eps = eps  # type: ignore[attr-defined]
         out_NHD = x_NHD.new_empty(x_NHD.shape)
         rows = tokens * heads
@@ -204,14 +205,16 @@ class _RotateHeads(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, dout_NHD: Tensor) -> tuple[Tensor | None, ...]:
         saved: Any = ctx.saved_tensors  # type: ignore[attr-defined]
-        x_NHD, weight_D, cos_NP, sin_NP = saved
-        tokens, heads, width = x_NHD.shape
+        normed_NHD, weight_D, cos_NP, sin_NP = saved
+        dout_NHD = dout_NHD.contiguous()
+        x_NHD = dout_NHD if normed_NHD is None else normed_NHD  # not read without a weight
+        tokens, heads, width = dout_NHD.shape
         rows = tokens * heads
         programs = min(triton.cdiv(rows, ROWS), PROGRAMS)
-        dx_NHD = x_NHD.new_empty(x_NHD.shape)
-        dweight_GD = x_NHD.new_empty((programs, width), dtype=torch.float32)
+        dx_NHD = torch.empty_like(dout_NHD)
+        dweight_GD = dout_NHD.new_empty((programs, width), dtype=torch.float32)
         _rotate_heads_backward[(programs,)](
-            dout_NHD.contiguous(),
+            dout_NHD,
             x_NHD,
             x_NHD.stride(0),
             x_NHD if weight_D is None else weight_D,

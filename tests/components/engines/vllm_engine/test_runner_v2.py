@@ -28,7 +28,8 @@ def test_the_engine_gives_the_same_with_model_runner_v2():
     files = [HERE / "test_engine.py", HERE / "test_adapter_updates.py"]
     command = [sys.executable, "-m", "pytest", "-p", "triton_on_cpu", "-n", "0", "-m", ""]
     chosen = ["-k", f"({CHOSEN}) and not {LONG}"]
-    env = {"VLLM_USE_V2_MODEL_RUNNER": "1", "PYTHONPATH": str(HERE.parents[1] / "small_models")}
+    folders = os.pathsep.join([str(HERE.parents[1] / "small_models"), *sys.path])
+    env = {"VLLM_USE_V2_MODEL_RUNNER": "1", "PYTHONPATH": folders}
     ended = subprocess.run(
         [*command, *chosen, *map(str, files)],
         env=os.environ | env,

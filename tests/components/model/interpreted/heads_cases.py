@@ -79,3 +79,11 @@ def test_bfloat16_is_computed_in_float32():
     wanted = plain(x, weight, cos, sin)
     # The interpreter cuts bfloat16's eighth bit off; a GPU rounds it.
     assert ((found.double() - wanted).abs() <= wanted.abs() * math.ldexp(1, -7) + 1e-6).all()
+
+
+@pytest.mark.parametrize("normed", [True, False])
+def test_heads_are_kept_for_the_backward_pass_only_if_they_are_normalised(normed):
+    x, angles, kept = drawn(5, 2, 8).requires_grad_(), drawn(5, 4), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.shape) or t, lambda t: t):
+        rotate_heads(x, torch.ones(8) if normed else None, EPS, angles.cos(), angles.sin())
+    assert (x.shape in kept) == normed

@@ -43,9 +43,9 @@ class CausalModel(nn.Module):
     selective: bool = False
     """Whether the other blocks keep results of matrix products and attention only. Needs
     `compiled`."""
-    logits_room: int = 0
-    """Bytes of memory for the logits of a pass, in the model's type. Where they need more, they are
-    computed chunk by chunk, and again in the backward pass."""
+    keeps_logits: bool = False
+    """Whether there is memory for the logits of all tokens of a pass. Else they are computed chunk
+    by chunk, and again in the backward pass."""
     compiled: bool = False
     """Whether torch.compile computes what is not attention. Set by `compile_parts`."""
     tied_names: frozenset[str] = frozenset()

@@ -38,6 +38,8 @@ class PassSize:
     tokens: int
     padding: float = 1.0
     """Tokens in the attention, as a multiple of those of the pack."""
+    free: int = 0
+    """Sampled tokens whose logits can be kept: all of a pack of free replies, or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +50,16 @@ class Recomputation:
     """The first blocks, which keep their inputs only."""
     selective: bool = False
     """Whether the other blocks keep results of matrix products and attention only."""
+    logits: bool = True
+    """Whether logits are computed again, chunk by chunk."""
 
-    def cost(self, layers: int) -> float:
-        """Seconds that are lost, as a multiple of those of a block that computes all again."""
-        return self.blocks + self.selective * SELECTIVE_COST * (layers - self.blocks)
+    def cost(self, shape: Architecture, size: PassSize) -> float:
+        """Seconds that are lost, as a multiple of those of a block that computes all again. Logits
+        cost the operations of their product, as a multiple of those of a block's products."""
+        heads = 2 * (shape.heads + shape.kv_heads) * shape.head_width
+        block = size.tokens * (heads + 3 * shape.intermediate)
+        logits = size.free * shape.vocabulary / block if self.logits else 0.0
+        return self.blocks + self.selective * SELECTIVE_COST * (shape.layers - self.blocks) + logits
 
 
 def pack_tokens(spec: RunSpec) -> int:
@@ -100,7 +108,7 @@ def block_bytes(
 
 
 def kept_bytes(spec: RunSpec, shape: Architecture, size: PassSize, again: Recomputation) -> int:
-    """Bytes that a forward pass keeps for the backward pass, without the logits."""
+    """Bytes that blocks keep for the backward pass."""
     inputs = again.blocks * shape.hidden * WIDTHS[spec.model.dtype]
     block = block_bytes(spec, shape, size.padding, selective=again.selective)
     return size.tokens * (inputs + (shape.layers - again.blocks) * block)
@@ -109,23 +117,34 @@ def kept_bytes(spec: RunSpec, shape: Architecture, size: PassSize, again: Recomp
 def activation_bytes(
     spec: RunSpec, shape: Architecture, size: PassSize, again: Recomputation
 ) -> int:
-    """The most bytes of activations in a pass, as in `kept_bytes`. If all blocks compute theirs
-    again, one at a time adds them; else those of a block that kept them are freed before."""
-    kept = kept_bytes(spec, shape, size, again)
+    """The most bytes of a pass beside those of the logits of a chunk: what blocks keep, and logits
+    that are kept. When blocks compute again, logits are freed. If all blocks do, one at a time adds
+    its activations; else those of a block that kept them are freed before."""
+    logits = 0
+    if not again.logits:
+        whole = (
+            size.free * shape.vocabulary * WIDTHS[spec.model.dtype]
+        )  # their gradient's place too
+        logits = max(0, whole - logits_bytes(spec, shape))
     one = block_bytes(spec, shape, size.padding) if again.blocks == shape.layers else 0
-    return kept + size.tokens * one
+    return kept_bytes(spec, shape, size, again) + max(logits, size.tokens * one)
 
 
 def least_recomputation(
     spec: RunSpec, shape: Architecture, size: PassSize, room: int
 ) -> Recomputation:
-    """What costs least of that with which the activations of a pass take `room` bytes or less. All
-    blocks, if that is not enough either."""
+    """What costs least of that with which a pass takes `room` bytes or less. If nothing does, what
+    takes least: all blocks and logits, or logits without `update.gradientCheckpointing`."""
+    most = shape.layers if spec.update.gradient_checkpointing else 0
     # An adapter's products are as large as those of the weights beside it, and would be kept too.
-    ways = (False, True) if spec.update.compile and spec.model.lora is None else (False,)
-    layers = shape.layers
-    some = (Recomputation(blocks=n, selective=way) for n in range(layers) for way in ways)
-    for again in sorted(some, key=lambda one: one.cost(layers)):
+    selective = most > 0 and spec.update.compile and spec.model.lora is None
+    ways = [
+        Recomputation(blocks=blocks, selective=way, logits=logits)
+        for blocks in range(most + 1)
+        for way in ((False, True) if selective and blocks < most else (False,))
+        for logits in ((False, True) if spec.update.compile and size.free else (True,))
+    ]
+    for again in sorted(ways, key=lambda way: way.cost(shape, size)):
         if activation_bytes(spec, shape, size, again) <= room:
             return again
-    return Recomputation(blocks=layers)
+    return Recomputation(blocks=most)

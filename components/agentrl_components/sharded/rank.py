@@ -144,7 +144,7 @@ class Rank:
             counts = number < share.counted
             if drops:
                 self._drop(pack)
-            self.room.fit(decoder, pack.lengths)
+            self.room.fit(decoder, pack.lengths, pack.free if module is decoder else 0)
             loss, sums = objective(module, pack)  # type: ignore[arg-type]
             # FSDP averages gradients over the ranks; the sum is wanted.
             scaled = loss * (self._setup.ranks if counts else 0)
@@ -266,7 +266,7 @@ class Rank:
     ) -> list[Tensor]:
         computed = []
         for pack in share.packs:
-            self.room.fit(decoder, pack.lengths)
+            self.room.fit(decoder, pack.lengths, pack.free if module is decoder else 0)
             computed.append(of(pack).cpu())
         reshard(module)
         return computed[: share.counted]

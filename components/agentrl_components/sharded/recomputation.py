@@ -30,9 +30,9 @@ from agentrl_components.spec import RunSpec
 class PassRoom:
     """The memory of the device that a pass forward and backward may take.
 
-    A pass computes as little again as the memory demands, nothing without
-    `update.gradientCheckpointing`. With `update.compile`, the memory that is left then is for
-    logits. Results depend on it by rounding only.
+    A pass computes as little again as the memory demands; no blocks without
+    `update.gradientCheckpointing`, and logits always without `update.compile`. Results depend on it
+    by rounding only.
 
     All blocks compute their activations again on CPUs, and where a block's memory is not known: in
     models of transformers, and in float32, whose attention pads episodes on a GPU."""
@@ -56,26 +56,22 @@ class PassRoom:
         self.keeps_weights = self._keep_weights(decoders)
         """Whether weights stay gathered between the passes forward and backward."""
 
-    def fit(self, decoder: CausalModel, lengths: Sequence[int]) -> None:
+    def fit(self, decoder: CausalModel, lengths: Sequence[int], free: int = 0) -> None:
         """Set what the next pass of a decoder computes again, whose pack has episodes of `lengths`
-        [B] tokens. Not a collective call: ranks may differ, since blocks are gathered for the
-        backward pass whether they compute anything again or not."""
+        [B] tokens; `free` as in `PassSize`. Not a collective call: ranks may differ, since blocks
+        are gathered for the backward pass whether they compute anything again or not."""
         tokens = sum(lengths)
         padded = padded_tokens(lengths, self._device) if self._known else tokens
-        size = PassSize(tokens=tokens, padding=padded / tokens)
+        size = PassSize(tokens=tokens, padding=padded / tokens, free=free)
         again = self._recomputation(size, self.bytes)
         decoder.recomputed, decoder.selective = again.blocks, again.selective
-        left = self.bytes - activation_bytes(self._spec, self._shape, size, again)
-        if decoder.compiled and left >= 0:
-            left += logits_bytes(self._spec, self._shape)  # of a chunk, in place of which they are
-        decoder.logits_room = max(0, left) if decoder.compiled else 0
+        decoder.keeps_logits = not again.logits
 
     def _recomputation(self, size: PassSize, room: int) -> Recomputation:
-        if not self._spec.update.gradient_checkpointing:
-            return Recomputation()
-        if not self._known:
-            return Recomputation(blocks=self._shape.layers)
-        return least_recomputation(self._spec, self._shape, size, room)
+        if self._known:
+            return least_recomputation(self._spec, self._shape, size, room)
+        checkpointing = self._spec.update.gradient_checkpointing
+        return Recomputation(blocks=self._shape.layers if checkpointing else 0)
 
     def _free_bytes(self, decoders: Sequence[CausalModel]) -> int:
         first = decoders[0]

@@ -2,7 +2,7 @@
 
 Only the hidden states that predict a sampled token pass through the language-model head, one chunk
 at a time. The backward pass recomputes each chunk's logits. If every token is allowed, and there is
-room for all logits (`CausalModel.logits_room`), they are computed at once, and kept.
+room for all logits (`CausalModel.keeps_logits`), they are computed at once, and kept.
 
 Legend: N tokens of a pack, S sampled tokens, C tokens of a chunk, A most choices, E width, V
 vocabulary.
@@ -51,7 +51,7 @@ def score(
         on_device(one, device) for one in (pack.targets_S, pack.temperature_S)
     )
     allowed_SA = None if pack.allowed_SA is None else on_device(pack.allowed_SA, device)
-    if allowed_SA is None and _has_room(decoder, hidden_SE):
+    if allowed_SA is None and decoder.keeps_logits:
         chunk = max(1, len(targets_S))
     logprobs, entropies = [], []
     for start in range(0, len(targets_S), chunk):
@@ -71,13 +71,6 @@ def score(
         logprobs.append(logprob_C)
         entropies.append(entropy_C)
     return torch.cat(logprobs), torch.cat(entropies)
-
-
-def _has_room(decoder: CausalModel, hidden_SE: Tensor) -> bool:
-    """Whether the logits of all tokens fit into the memory for them. Their gradient is written in
-    their place."""
-    size = len(hidden_SE) * decoder.shape.vocabulary * hidden_SE.element_size()
-    return size <= decoder.logits_room
 
 
 def _head(

@@ -56,6 +56,11 @@ class Pack:
     members: tuple[int, ...]
     """[B] index of each episode in the list that was packed."""
 
+    @property
+    def free(self) -> int:
+        """Sampled tokens, if the whole vocabulary was allowed at each; else 0."""
+        return len(self.targets_S) if self.allowed_SA is None else 0
+
 
 def example(episode: Trajectory, columns: dict[str, NDArray[np.float32]]) -> Example:
     """The example of an episode, with `columns` per sampled token."""

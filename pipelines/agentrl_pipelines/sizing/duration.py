@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from agentrl_components.model.architecture import Architecture
-from agentrl_components.sharded.pass_memory import Recomputation
+from agentrl_components.sharded.pass_memory import PassSize, Recomputation
 from agentrl_components.spec import RunSpec
 from agentrl_pipelines.sizing.devices import Device
 from agentrl_pipelines.sizing.layout import Layout
@@ -97,7 +97,7 @@ class Estimate:
     def passes(self) -> float:
         """Forward passes that the update of a token costs; a backward pass counts as two."""
         spec = self.spec
-        once = 3 + self.again.cost(self.shape.layers) / self.shape.layers
+        once = 3 + self.again.cost(self.shape, PassSize(tokens=1)) / self.shape.layers
         algorithm = spec.algorithm
         models = 2 if algorithm.traits.needs_critic else 1
         # Before the update: log-probabilities of policy and reference policy, and values.

@@ -25,6 +25,10 @@ BLOCK = 2 * (4 * 16 + 4 * 32 + 6 * 8)
 """Bytes that a block keeps of a token: of norms, feed-forward block and attention."""
 INPUT = 2 * 16
 """Bytes of a block's input, of a token."""
+CHECKPOINTING = spec(
+    model={"dtype": "bfloat16", "context": 64},
+    update={"microBatchTokens": TOKENS, "gradientCheckpointing": True},
+)
 COMPILED_UPDATE = {"microBatchTokens": 64, "compile": True, "gradientCheckpointing": True}
 SIZE = PassSize(tokens=TOKENS)
 ALL, SELECTIVE = Recomputation(blocks=3), Recomputation(selective=True)
@@ -60,25 +64,56 @@ def test_episodes_are_never_padded_more_than_is_counted():
     assert packed_attention.DENSE_SPEED == pass_memory.PADDING
 
 
-@pytest.mark.parametrize("settings", [SPEC, COMPILED])
-@given(st.integers(min_value=-10_000, max_value=200_000), st.floats(min_value=1, max_value=2))
-def test_as_little_is_computed_again_as_there_is_room_for(settings, room, padding):
-    size = PassSize(tokens=TOKENS, padding=padding)
+@pytest.mark.parametrize("settings", [SPEC, CHECKPOINTING, COMPILED])
+@given(
+    room=st.integers(min_value=-10_000, max_value=200_000),
+    padding=st.floats(min_value=1, max_value=2),
+    free=st.integers(min_value=0, max_value=TOKENS),
+)
+def test_as_little_is_computed_again_as_there_is_room_for(settings, room, padding, free):
+    size = PassSize(tokens=TOKENS, padding=padding, free=free)
     found = pass_memory.least_recomputation(settings, SHAPE, size, room)
-    ways = (False, True) if settings is COMPILED else (False,)
-    fit = [
-        again
-        for again in (Recomputation(blocks=n, selective=way) for n in range(3) for way in ways)
-        if pass_memory.activation_bytes(settings, SHAPE, size, again) <= room
+    most = 3 if settings.update.gradient_checkpointing else 0
+    ways = [Recomputation(blocks=n) for n in range(most + 1)]
+    if settings is COMPILED:
+        ways += [replace(way, selective=True) for way in ways if way.blocks < 3]
+        ways += [replace(way, logits=False) for way in ways if free]
+    costs = [
+        way.cost(SHAPE, size)
+        for way in ways
+        if pass_memory.activation_bytes(settings, SHAPE, size, way) <= room
     ]
-    assert found == min(fit, key=lambda again: again.cost(3), default=ALL)
+    if costs:
+        assert found in ways
+        assert found.cost(SHAPE, size) == min(costs)
+        assert pass_memory.activation_bytes(settings, SHAPE, size, found) <= room
+    else:
+        assert found == Recomputation(blocks=most)
 
 
 def test_a_block_less_costs_more_than_all_selective_ones():
-    assert SELECTIVE.cost(3) == pytest.approx(0.39)
-    assert Recomputation(blocks=1, selective=True).cost(3) == pytest.approx(1.26)
+    assert SELECTIVE.cost(SHAPE, SIZE) == pytest.approx(0.39)
+    assert Recomputation(blocks=1, selective=True).cost(SHAPE, SIZE) == pytest.approx(1.26)
     room = pass_memory.activation_bytes(COMPILED, SHAPE, SIZE, SELECTIVE)
     assert pass_memory.least_recomputation(COMPILED, SHAPE, SIZE, room) == SELECTIVE
+
+
+def test_logits_cost_their_product_beside_those_of_a_block():
+    size = replace(SIZE, free=50)
+    # Weights for each hidden number: 23 of the head, 48 of attention and 96 of feed-forward.
+    assert Recomputation().cost(SHAPE, size) == pytest.approx(50 * 23 / (100 * (48 + 96)))
+    assert Recomputation(logits=False).cost(SHAPE, size) == 0
+
+
+def test_logits_that_are_kept_take_their_memory_beside_that_of_a_chunk():
+    settings = spec(model={"dtype": "bfloat16"}, update={"compile": True, "logitsChunk": 16})
+    size = replace(SIZE, free=300)
+    kept, again = (
+        pass_memory.activation_bytes(settings, SHAPE, size, Recomputation(logits=way))
+        for way in (False, True)
+    )
+    # Two bytes for a logit, whose gradient takes its place; 18 for each of a chunk.
+    assert kept - again == 300 * 23 * 2 - 16 * 23 * 18
 
 
 def test_adapters_are_never_selective():
@@ -104,11 +139,9 @@ def test_a_pass_takes_what_its_own_pack_leaves(folder, open_rank):
         fitting.fit(rank.policy, lengths)
         found.append((rank.policy.recomputed, rank.policy.selective))
     assert found == [(0, True), (0, False), (1, False)]  # there is one block
-    fitting.fit(rank.policy, [10])
-    size, shape = PassSize(tokens=10), rank.policy.shape
-    kept = pass_memory.activation_bytes(rank.spec, shape, size, Recomputation())
-    # In place of the logits of a chunk: 64 tokens, 18 bytes.
-    assert rank.policy.logits_room == fitting.bytes - kept + 18 * 64 * shape.vocabulary
+    for free, kept in ((8, True), (0, False)):
+        fitting.fit(rank.policy, [10], free)
+        assert rank.policy.keeps_logits == kept
 
 
 def test_weights_stay_gathered_where_no_pack_has_to_compute_more_again_for_it(folder, open_rank):

@@ -53,26 +53,22 @@ def gradients(made):
     return [p.grad.clone() for p in made.parameters()]
 
 
-ROOM = 9 * 23 * 4
-"""Bytes of the logits of nine tokens."""
-
-
 @pytest.mark.parametrize(
-    ("confined", "room", "computed"),
+    ("confined", "kept", "computed"),
     [
-        (False, ROOM, [9]),
+        (False, True, [9]),
         # Chunk by chunk, and in the backward pass again.
-        (False, ROOM - 1, [4, 4, 1, 1, 4, 4]),
+        (False, False, [4, 4, 1, 1, 4, 4]),
         # Of confined tokens, logits are in memory several times, in float32.
-        (True, ROOM, [4, 4, 1, 1, 4, 4]),
+        (True, True, [4, 4, 1, 1, 4, 4]),
     ],
 )
-def test_logits_are_kept_if_all_tokens_are_allowed_and_there_is_room(confined, room, computed):
+def test_logits_are_kept_if_all_tokens_are_allowed_and_there_is_room(confined, kept, computed):
     episodes = EPISODES if confined else [replace(one, allowed=None) for one in EPISODES]
     made, chunks = decoder(), []
     head = made.logits
     made.logits = lambda x_NE: (chunks.append(len(x_NE)), head(x_NE))[1]  # type: ignore[method-assign]
-    made.logits_room = room
+    made.keeps_logits = kept
     score(made, pack(episodes, [2, 0, 3, 1]), chunk=4)[0].sum().backward()
     assert chunks == computed
     plain = decoder()

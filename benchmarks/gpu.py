@@ -24,6 +24,7 @@ stop the others. The model has the shape of Qwen3-0.6B and random weights; nothi
 - mfu_16k, mfu_65k, mfu_16k_compiled, mfu_65k_compiled: model FLOPs utilisation of an update of as
   many tokens in episodes of 4,096 (aims: 35 % and 45 %), without and with update.compile;
   mfu_65k_episode: of one episode of 65,536.
+- recomputation: seconds and memory of an update, by what its backward pass computes again.
 - rollout: sampled tokens a second.
 - vllm_engine_v1, interrupts_v1, rollout_v1, sleep_v1: the same with vLLM's model runner V1. On a
   machine without caches the ten minutes end before them.
@@ -51,7 +52,17 @@ from typing import Any
 import click
 import psutil
 import torch
-from gpu_checks import actors, attention, engines, interrupts, kernels, ranks, transfer, update
+from gpu_checks import (
+    actors,
+    attention,
+    engines,
+    interrupts,
+    kernels,
+    ranks,
+    recomputation,
+    transfer,
+    update,
+)
 from gpu_checks.outcome import Outcome, outcome_of
 from gpu_checks.place import QWEN3_06B, TINY, Place, Skipped, make_model
 
@@ -93,6 +104,7 @@ CHECKS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "mfu_16k_compiled": update.check_mfu_16k_compiled,
     "mfu_65k_compiled": update.check_mfu_65k_compiled,
     "mfu_65k_episode": update.check_mfu_65k_episode,
+    "recomputation": recomputation.check_recomputation,
     "vllm_engine": engines.check_vllm_engine,
     "hand_over": transfer.check_hand_over,
     "rollout": engines.check_rollout,

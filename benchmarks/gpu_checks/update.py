@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,7 +13,8 @@ from processes.rank_processes import free_address
 
 from agentrl_components.compilers import compiler
 from agentrl_components.sharded.rank import POLICY, Rank, RankSetup
-from agentrl_components.sharded.rounds import deal
+from agentrl_components.sharded.rounds import Share, deal
+from agentrl_components.update.objectives import Objective
 
 AIMS = {"mfu_16k": 0.35, "mfu_65k": 0.45}
 
@@ -33,49 +35,73 @@ def peak_flops() -> float | None:
     return None
 
 
-def measure_update(
-    place: Place, tokens: int, *, compiled: bool, longest: int = EPISODE
-) -> dict[str, Any]:
-    """Updates of one pack of `tokens` tokens, as episodes of `longest` tokens. Of more than
-    `STORED` tokens, activations are recomputed as the memory demands. Recomputed operations do not
-    count as the model's."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """A rank that is the only one, and an update of one pack."""
+
+    rank: Rank
+    asked: Objective
+    share: Share
+
+    def seconds(self, place: Place, count: int) -> list[float]:
+        """Seconds of each of `count` updates."""
+        out = []
+        for _ in range(count):
+            wait(place)
+            began = time.perf_counter()
+            self.rank.differentiate(self.asked, self.share)
+            self.rank.step(POLICY, 1e-6)
+            wait(place)
+            out.append(time.perf_counter() - began)
+        return out
+
+
+def open_update(
+    place: Place, tokens: int, longest: int, *, compiled: bool, recompute: bool
+) -> Update:
+    """An update of one pack of `tokens` tokens, as episodes of `longest` tokens."""
     if compiled and compiler(place.device) is None:
         raise Skipped("no compiler is installed")
-    recompute = tokens > STORED
     if place.cpu:
         tokens, longest = 256, 256 * longest // tokens
     spec = place.spec("bfloat16", recompute=recompute, compiled=compiled, pack=tokens)
     rank = Rank(RankSetup(spec=spec, folder=place.folder, device=place.device, rank=0, ranks=1))
     rank.join(free_address())
     rank.open_models()
-    shape = rank.policy.shape
-    some = examples([longest] * (tokens // longest), shape.vocabulary)
-    asked, share = likelihood(some), deal(some, tokens, 1)[0]
+    some = examples([longest] * (tokens // longest), rank.policy.shape.vocabulary)
+    share = deal(some, tokens, 1)[0]
     assert len(share.packs) == 1
-    seconds = []
-    for _ in range(4):
-        wait(place)
-        began = time.perf_counter()
-        rank.differentiate(asked, share)
-        rank.step(POLICY, 1e-6)
-        wait(place)
-        seconds.append(time.perf_counter() - began)
+    return Update(rank=rank, asked=likelihood(some), share=share)
+
+
+def measure_update(
+    place: Place, tokens: int, *, compiled: bool, longest: int = EPISODE
+) -> dict[str, Any]:
+    """Updates of one pack of `tokens` tokens, as episodes of `longest` tokens. Of more than
+    `STORED` tokens, activations are recomputed as the memory demands. Recomputed operations do not
+    count as the model's."""
+    recompute = tokens > STORED
+    opened = open_update(place, tokens, longest, compiled=compiled, recompute=recompute)
+    rank, pack = opened.rank, opened.share.packs[0]
+    seconds = opened.seconds(place, 4)
     rank.leave()
     fastest = sorted(seconds[1:])[1]  # the median of three
-    parameters = sum(p.numel() for p in rank.policy.parameters())
+    policy, shape = rank.policy, rank.policy.shape
+    tokens, longest = len(pack.ids_N), max(pack.lengths)
+    parameters = sum(p.numel() for p in policy.parameters())
     heads = shape.hidden * shape.vocabulary
-    sampled = sum(len(e.sampled) for e in some)
     # 6 operations a weight and token (arXiv 2001.08361), of the head for sampled tokens only;
     # causal attention reads half of the keys on average.
     attention = 6 * shape.layers * shape.heads * shape.head_width * longest * tokens
-    operations = 6 * (parameters - heads) * tokens + 6 * heads * sampled + attention
+    operations = 6 * (parameters - heads) * tokens + 6 * heads * len(pack.targets_S) + attention
     found: dict[str, Any] = {
         "tokens": tokens,
         "episode": longest,
         "seconds": seconds,
         "tokens_per_second": tokens / fastest,
-        "recomputed_blocks": rank.policy.recomputed,
-        "selective": rank.policy.selective,
+        "recomputed_blocks": policy.recomputed,
+        "selective": policy.selective,
+        "logits_kept": policy.keeps_logits,
         "weights_stay_gathered": rank.room.keeps_weights,
     }
     if not place.cpu:

@@ -63,11 +63,12 @@ class PassRoom:
         tokens = sum(lengths)
         padded = padded_tokens(lengths, self._device) if self._known else tokens
         size = PassSize(tokens=tokens, padding=padded / tokens, free=free)
-        again = self._recomputation(size, self.bytes)
+        again = self.recomputation(size, self.bytes)
         decoder.recomputed, decoder.selective = again.blocks, again.selective
         decoder.keeps_logits = not again.logits
 
-    def _recomputation(self, size: PassSize, room: int) -> Recomputation:
+    def recomputation(self, size: PassSize, room: int) -> Recomputation:
+        """What a pass computes again, if it may take `room` bytes."""
         if self._known:
             return least_recomputation(self._spec, self._shape, size, room)
         checkpointing = self._spec.update.gradient_checkpointing
@@ -88,8 +89,8 @@ class PassRoom:
         blocks = [p.numel() for block in decoders[0].blocks() for p in block.parameters()]
         room = self.bytes - sum(blocks) * width
         size = PassSize(tokens=pack_tokens(self._spec))
-        again = self._recomputation(size, room)
-        if not self._known or again != self._recomputation(size, self.bytes):
+        again = self.recomputation(size, room)
+        if not self._known or again != self.recomputation(size, self.bytes):
             return False
         if activation_bytes(self._spec, self._shape, size, again) > room:
             return False

@@ -23,12 +23,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 
-from agentrl_components.model import lora
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.value_model import Critic
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.sharded import checkpoint
 from agentrl_components.sharded.bucket import Bucket, buckets
+from agentrl_components.sharded.gathering import gathered_adapters, gathered_weights
 from agentrl_components.sharded.model import (
     DTYPES,
     local_rows,
@@ -220,42 +220,20 @@ class Rank:
         """The policy's weights, named as transformers names them, with adapters merged; or the
         `adapters` alone, named as peft names them. Gathered weight by weight; only the first rank
         yields them."""
-        gathered = self._full_adapters() if adapters else self.full_weights()
+        gathered = gathered_adapters(self.policy) if adapters else self.full_weights()
         if self._setup.rank == 0:
             yield from buckets(((name, tensor.cpu()) for name, tensor in gathered), limit)
         for _ in gathered:  # the other ranks take part in gathering
             self.wait_for_device()
 
     def full_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Each weight of the policy in the model's type; merged ones are float32, as in
-        `lora.merged_state_dict`."""
-        dtype = DTYPES[self._setup.spec.model.dtype]
-        parameters = dict(self.policy.named_parameters())
-        modules = dict(self.policy.named_modules())
-        for name, parameter in parameters.items():
-            if ".lora_" in name:
-                continue
-            owner = name.removesuffix(".base_layer.weight")
-            full = _full(parameter.to(dtype))
-            if owner != name:
-                a = _full(parameters[f"{owner}.lora_A.{lora.NAME}.weight"])
-                b = _full(parameters[f"{owner}.lora_B.{lora.NAME}.weight"])
-                scaling = modules[owner].scaling[lora.NAME]
-                full = full.float() + (b @ a) * scaling
-            yield self.policy.saved_name(name.replace(".base_layer.", ".")), full
+        """Each weight of the policy, as in `gathering.gathered_weights`."""
+        return gathered_weights(self.policy, DTYPES[self._setup.spec.model.dtype])
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
         """Names and shapes of what `full_weights` yields without LoRA."""
         parameters = self.policy.named_parameters()
         return {self.policy.saved_name(name): tuple(p.shape) for name, p in parameters}
-
-    def _full_adapters(self) -> Iterator[tuple[str, Tensor]]:
-        """Each adapter of the policy, in the type it is trained in."""
-        for name, parameter in self.policy.named_parameters():
-            layer, found, adapter = name.partition(".lora_")
-            if found:
-                layer = self.policy.saved_name(f"{layer}.weight").removesuffix(".weight")
-                yield f"{layer}.lora_{adapter}", _full(parameter)
 
     def _scores(
         self,
@@ -297,9 +275,3 @@ class Rank:
         self.policy.train()
         seed = derive(self._setup.spec.seed, "dropout", 0, zlib.crc32(pack.ids_N.tobytes()))
         torch.manual_seed(seed)
-
-
-def _full(parameter: Tensor) -> Tensor:
-    """A sharded parameter, gathered."""
-    full: Tensor = parameter.full_tensor()  # type: ignore[attr-defined]
-    return full

@@ -50,11 +50,11 @@ def _compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def selectively(function: Callable[..., R], *inputs: Any) -> R:
-    """The result of a function, whose backward pass keeps results of matrix products and attention
-    only (selective activation checkpointing, arXiv 2205.05198). Normalisation, rotations and gates
-    read and write much memory and compute little: they are computed again.
+    """Call `function` and return its result, with selective activation checkpointing (arXiv
+    2205.05198): only results of matrix products and attention are kept for the backward pass.
+    Normalisation, rotations and gates are recomputed; they cost little.
 
-    Inside of torch.compile or outside. The function draws no random numbers."""
+    Works inside and outside of torch.compile. The function must not draw random numbers."""
     result: R = checkpoint(
         function, *inputs, use_reentrant=False, preserve_rng_state=False, context_fn=_contexts
     )

@@ -43,7 +43,8 @@ class PackedCausal:
         lengths_B = np.asarray(lengths, dtype=np.int64)
         ends_B = lengths_B.cumsum()
         positions_N = np.arange(ends_B[-1]) - (ends_B - lengths_B).repeat(lengths_B)
-        self._lengths_B = on_device(lengths_B, device)
+        self._bounds_B1 = on_device(np.append(0, ends_B), device)
+        """Index of each episode's first token, and the number of all tokens."""
         self.positions_N = on_device(positions_N, device)
         """Position of each packed token in its episode."""
         self._episode_N = on_device(np.arange(self.batch).repeat(lengths_B), device)
@@ -129,11 +130,6 @@ class PackedCausal:
         return int(self._episode_N.index_select(0, rows_S).bincount().max())
 
     @functools.cached_property
-    def _bounds_B1(self) -> Tensor:
-        """Index of each episode's first token, and the number of all tokens."""
-        return F.pad(self._lengths_B.cumsum(0), (1, 0))
-
-    @functools.cached_property
     def _short_bounds_B1(self) -> Tensor:
         """`_bounds_B1` as `varlen_attention` takes them."""
         return self._bounds_B1.int()
@@ -164,8 +160,8 @@ def padded_operations(lengths: Sequence[int]) -> float:
 
 
 def padded_tokens(lengths: Sequence[int], device: torch.device) -> int:
-    """Tokens in the attention in 16 bits, with those that pad episodes of `lengths` [B] tokens, if
-    it pads them."""
+    """Tokens that `PackedCausal` attends over, including padding, for episodes of `lengths` [B]
+    tokens: in 16 bits on a GPU, or in float32 on a CPU, where it does not pad."""
     has_varlen = device.type == "cpu" or _has_flash_attention(device)
     if has_varlen and padded_operations(lengths) > dense_speed(device):
         return sum(lengths)

@@ -94,17 +94,17 @@ def block_bytes(
     `selective`, of each norm one array is kept, queries and keys before their rotation only, and
     two arrays of the feed-forward block."""
     queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
-    compiled = spec.update.compile
-    hidden = 2 if selective else 4
-    feed_forward = 2 if selective else 3 if compiled else 4
-    flat = queries + 2 * keys if selective else 0
-    if compiled and shape.normed and not selective:
-        flat = queries + keys
-    padded = queries if selective else 2 * queries + 2 * keys
-    if padding > 1 and compiled:
+    if selective:
+        padded = queries
+        flat = 2 * shape.hidden + 2 * shape.intermediate + queries + 2 * keys
+    else:
+        padded = 2 * queries + 2 * keys
+        flat = 4 * shape.hidden + (3 if spec.update.compile else 4) * shape.intermediate
+        if spec.update.compile and shape.normed:
+            flat += queries + keys
+    if padding > 1 and spec.update.compile:
         flat += queries  # the output of the attention without its padding
-    numbers = hidden * shape.hidden + feed_forward * shape.intermediate + flat + padded * padding
-    return int(WIDTHS[spec.model.dtype] * numbers)
+    return int(WIDTHS[spec.model.dtype] * (flat + padded * padding))
 
 
 def kept_bytes(spec: RunSpec, shape: Architecture, size: PassSize, again: Recomputation) -> int:
@@ -117,15 +117,15 @@ def kept_bytes(spec: RunSpec, shape: Architecture, size: PassSize, again: Recomp
 def activation_bytes(
     spec: RunSpec, shape: Architecture, size: PassSize, again: Recomputation
 ) -> int:
-    """The most bytes of a pass beside those of the logits of a chunk: what blocks keep, and logits
-    that are kept. When blocks compute again, logits are freed. If all blocks do, one at a time adds
-    its activations; else those of a block that kept them are freed before."""
+    """The peak of a pass in bytes, without the logits of one chunk: activations that blocks keep,
+    and logits that are kept. Blocks recompute after the logits are freed. If all blocks do, the
+    activations of one at a time are added; otherwise those of a block that kept them are freed
+    first."""
     logits = 0
     if not again.logits:
-        whole = (
-            size.free * shape.vocabulary * WIDTHS[spec.model.dtype]
-        )  # their gradient's place too
-        logits = max(0, whole - logits_bytes(spec, shape))
+        # Their gradient takes their place.
+        kept = size.free * shape.vocabulary * WIDTHS[spec.model.dtype]
+        logits = max(0, kept - logits_bytes(spec, shape))
     one = block_bytes(spec, shape, size.padding) if again.blocks == shape.layers else 0
     return kept_bytes(spec, shape, size, again) + max(logits, size.tokens * one)
 
@@ -133,8 +133,8 @@ def activation_bytes(
 def least_recomputation(
     spec: RunSpec, shape: Architecture, size: PassSize, room: int
 ) -> Recomputation:
-    """What costs least of that with which a pass takes `room` bytes or less. If nothing does, what
-    takes least: all blocks and logits, or logits without `update.gradientCheckpointing`."""
+    """The cheapest recomputation with which a pass takes `room` bytes or less. If there is none,
+    the one that takes least memory."""
     most = shape.layers if spec.update.gradient_checkpointing else 0
     # An adapter's products are as large as those of the weights beside it, and would be kept too.
     selective = most > 0 and spec.update.compile and spec.model.lora is None

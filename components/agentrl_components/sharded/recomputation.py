@@ -45,11 +45,11 @@ class PassRoom:
         gathered, so all take the least room of any."""
         self._spec = spec
         self._shape = decoders[0].shape
-        self._known = room is not None
         self._device = decoders[0].device
         if room is None:
-            room = self._free_bytes(decoders)
-        least = torch.tensor(room, device=self._device)
+            room = _free_for_passes(decoders, spec)
+        self._known = room is not None
+        least = torch.tensor(room or 0, device=self._device)
         dist.all_reduce(least, dist.ReduceOp.MIN)
         self.bytes = int(least)
         """For the activations of a pass. 0: not known, or none."""
@@ -57,9 +57,9 @@ class PassRoom:
         """Whether weights stay gathered between the passes forward and backward."""
 
     def fit(self, decoder: CausalModel, lengths: Sequence[int], free: int = 0) -> None:
-        """Set what the next pass of a decoder computes again, whose pack has episodes of `lengths`
-        [B] tokens; `free` as in `PassSize`. Not a collective call: ranks may differ, since blocks
-        are gathered for the backward pass whether they compute anything again or not."""
+        """Set what the next pass of `decoder` recomputes. The pack has episodes of `lengths` [B]
+        tokens; `free` as in `PassSize`. Not a collective call: FSDP2 gathers a block for its
+        backward pass whether it recomputes or not, so ranks may differ."""
         tokens = sum(lengths)
         padded = padded_tokens(lengths, self._device) if self._known else tokens
         size = PassSize(tokens=tokens, padding=padded / tokens, free=free)
@@ -73,14 +73,6 @@ class PassRoom:
             return least_recomputation(self._spec, self._shape, size, room)
         checkpointing = self._spec.update.gradient_checkpointing
         return Recomputation(blocks=self._shape.layers if checkpointing else 0)
-
-    def _free_bytes(self, decoders: Sequence[CausalModel]) -> int:
-        first = decoders[0]
-        known = isinstance(first, Decoder) and DTYPES[self._spec.model.dtype] in FLASH_TYPES
-        self._known = known and first.device.type == "cuda"
-        if not self._known:
-            return 0
-        return max(0, _free(first.device) - bytes_to_come(decoders, self._spec))
 
     def _keep_weights(self, decoders: Sequence[CausalModel]) -> bool:
         """Let the blocks' weights stay gathered until the backward pass, which gathers them a
@@ -99,6 +91,16 @@ class PassRoom:
             assert isinstance(decoder, FSDPModule)
             decoder.set_reshard_after_forward(False)
         return True
+
+
+def _free_for_passes(decoders: Sequence[CausalModel], spec: RunSpec) -> int | None:
+    """Bytes of this rank's device for the activations of a pass. None: the memory of a block is not
+    known."""
+    first = decoders[0]
+    known = isinstance(first, Decoder) and DTYPES[spec.model.dtype] in FLASH_TYPES
+    if not known or first.device.type != "cuda":
+        return None
+    return max(0, _free(first.device) - bytes_to_come(decoders, spec))
 
 
 def _free(device: torch.device) -> int:

@@ -69,9 +69,8 @@ class PolicyGradient:
         logprobs_S, entropy_S = score(
             decoder, pack, self.chunk, entropy_gradient=algorithm.entropy > 0
         )
-        device = logprobs_S.device
-        columns = {name: on_device(c, device).to(logprobs_S) for name, c in pack.columns.items()}
-        episode_S = on_device(pack.episode_S, device)
+        columns = _columns(pack, logprobs_S)
+        episode_S = on_device(pack.episode_S, logprobs_S.device)
         old_S = columns.get("old", columns["sampler"])
         clip_low, clip_high = algorithm.clip
         surrogate = SURROGATES[algorithm.traits.surrogate](
@@ -125,9 +124,8 @@ class ValueRegression:
         """The pack's share of the loss, and sums. Columns of the pack: `value`, the estimate before
         the update, and `return`."""
         values_S = critic.value(states(critic.decoder, pack))
-        device = values_S.device
-        columns = {name: on_device(c, device).to(values_S) for name, c in pack.columns.items()}
-        episode_S = on_device(pack.episode_S, device)
+        columns = _columns(pack, values_S)
+        episode_S = on_device(pack.episode_S, values_S.device)
         loss_S = clipped_value_loss(
             values_S, columns["value"], columns["return"], value_clip=self.value_clip
         )
@@ -148,9 +146,14 @@ class Imitation:
     def __call__(self, decoder: CausalModel, pack: Pack) -> tuple[Tensor, PackSums]:
         """The pack's share of the loss, and sums."""
         logprobs_S, _ = score(decoder, pack, self.chunk)
-        weight_S = on_device(pack.columns["weight"], logprobs_S.device).to(logprobs_S)
+        weight_S = _columns(pack, logprobs_S)["weight"]
         loss = -(weight_S * logprobs_S).sum() / self.total_weight
         return loss, {"loss": loss.detach().double() * self.total_weight}
+
+
+def _columns(pack: Pack, like: Tensor) -> dict[str, Tensor]:
+    """The pack's columns [S], on the device and in the type of `like`."""
+    return {name: on_device(c, like.device).to(like) for name, c in pack.columns.items()}
 
 
 Objective = PolicyGradient | ValueRegression | Imitation

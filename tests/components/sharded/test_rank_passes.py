@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from learner_bench import spec
 from rank_passes import on_two_ranks
 
 from agentrl_components.model.shape import read_native
 from agentrl_components.sharded.pass_memory import PassSize, Recomputation, activation_bytes
-from agentrl_components.spec import RunSpec
 
 LENGTHS = (60, 9)
 """Tokens of an episode for each of the ranks."""
@@ -30,13 +30,7 @@ def test_what_a_rank_keeps_does_not_change_gradients(
 ):
     """`fitting`: tokens of a pass that keeps all. `weights`: of how many models there is room."""
     shape = read_native(folder)
-    usual = RunSpec.model_validate(
-        {
-            "environments": [{"name": "corridor", "builtin": "corridor"}],
-            "horizon": {"phases": [{"maxTurns": 1, "iterations": 1}]},
-        }
-    )
-    room = activation_bytes(usual, shape, PassSize(tokens=fitting), Recomputation())
+    room = activation_bytes(spec(), shape, PassSize(tokens=fitting), Recomputation())
     block = 4 * 24 * 24 + 3 * 24 * 64 + 2 * 24
     found = on_two_ranks(folder, LENGTHS, room + weights * 4 * block, tmp_path)
     assert [one.recomputed for one in found] == recomputed

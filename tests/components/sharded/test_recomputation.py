@@ -31,7 +31,7 @@ CHECKPOINTING = spec(
 )
 COMPILED_UPDATE = {"microBatchTokens": 64, "compile": True, "gradientCheckpointing": True}
 SIZE = PassSize(tokens=TOKENS)
-ALL, SELECTIVE = Recomputation(blocks=3), Recomputation(selective=True)
+SELECTIVE = Recomputation(selective=True)
 
 
 def test_the_first_blocks_keep_their_inputs_and_the_others_all():

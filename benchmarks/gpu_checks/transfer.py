@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -14,7 +14,12 @@ from gpu_checks.place import Place, Skipped, require, wait
 from processes.rank_processes import on_ranks
 from torch import Tensor
 
+from agentrl_components.engines.weight_change import WeightChange
+from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.load import device_weights, export_weights
+
+if TYPE_CHECKING:
+    from agentrl_components.engines.vllm_engine.engine import VllmEngine
 
 
 def check_ipc(place: Place) -> dict[str, Any]:
@@ -109,3 +114,57 @@ def check_hand_over(place: Place) -> dict[str, Any]:
         seconds["copy"] = time.perf_counter() - began
     found = compare_engine(place, engine, decoder, "bfloat16")
     return found | {"bytes": sum(w.nbytes for w in copies), "seconds": seconds}
+
+
+def check_changes(place: Place) -> dict[str, Any]:
+    """Changes of 2 % of the entries of vLLM's weights, on the device and through the CPU, beside a
+    load of all weights on the device."""
+    if place.cpu:
+        raise Skipped("vLLM packs the weights of its layers on CPUs")
+    require("vllm")
+    from agentrl_components.engines.vllm_engine.engine import VllmEngine
+
+    engine = VllmEngine(place.folder, vllm_options(place, "bfloat16"))
+    decoder = place.decoder(torch.bfloat16)
+    seconds: dict[str, float] = {}
+    size = 0
+    for number in range(4):  # each way first compiles
+        way = ("on_device", "through_cpu")[number % 2]
+        changes = [
+            changed(decoder, name, place.device if way == "on_device" else "cpu")
+            for name, _ in decoder.named_parameters()
+        ]
+        size = sum(change.nbytes for change in changes)
+        wait(place)
+        began = time.perf_counter()
+        LOOP.run_until_complete(apply(engine, changes, number + 1))
+        wait(place)
+        seconds[way] = time.perf_counter() - began
+    found = compare_engine(place, engine, decoder, "bfloat16")
+    began = time.perf_counter()
+    LOOP.run_until_complete(engine.load(device_weights(decoder), 5))
+    wait(place)
+    seconds["all_weights"] = time.perf_counter() - began
+    return found | {"bytes": size, "seconds": seconds}
+
+
+@torch.no_grad()
+def changed(decoder: CausalModel, name: str, device: str) -> WeightChange:
+    """Change every fiftieth entry of a weight, and say which, with tensors on `device`."""
+    weight = decoder.get_parameter(name)
+    indices = torch.arange(0, weight.numel(), 50, dtype=torch.int32, device=weight.device)
+    values = weight.view(-1)[indices.long()] * 1.25
+    weight.view(-1)[indices.long()] = values
+    return WeightChange(
+        name=decoder.saved_name(name),
+        shape=tuple(weight.shape),
+        indices=indices.to(device),
+        values=values.to(device),
+    )
+
+
+async def apply(engine: VllmEngine, changes: Collection[WeightChange], version: int) -> None:
+    """Have the engine use changes."""
+    await engine.start_update(changes=True)
+    await engine.change(changes)
+    await engine.finish_update(version)

@@ -37,6 +37,7 @@ def test_all_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path):
     assert skipped - {"vllm_engine", "interrupts", "hand_over"} == {
         "packed_attention",
         "kernels",
+        "changes",
         "mfu_65k_episode",
         "sleep",
         *on_v1,

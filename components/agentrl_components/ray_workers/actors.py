@@ -11,7 +11,8 @@ from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.hand_over.nccl import NcclTransfer
-from agentrl_components.ray_workers.hand_over.transfer import WeightTransfer
+from agentrl_components.ray_workers.hand_over.sparse import SparseTransfer
+from agentrl_components.ray_workers.hand_over.transfer import ChangesTransfer, WeightTransfer
 from agentrl_components.ray_workers.lifetimes import lifetime_of
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.placement import open_placement
@@ -124,9 +125,10 @@ class Actors(HeldOpen):
 def _transfer(spec: RunSpec, trainers: RayTrainers) -> WeightTransfer:
     """The way for weights to get to the samplers."""
     adapters = spec.model.lora is not None
+    way: ChangesTransfer = BucketTransfer(trainers, adapters=adapters)
     if spec.compute.hands_over_by_nccl(spec.rollout.engine, lora=adapters):
-        return NcclTransfer(trainers, (spec.compute.samplers or Samplers()).tensor_parallel)
-    return BucketTransfer(trainers, adapters=adapters)
+        way = NcclTransfer(trainers, (spec.compute.samplers or Samplers()).tensor_parallel)
+    return SparseTransfer(trainers, way) if spec.compute.sparse_hand_over else way
 
 
 def _device(reservation: Reservation) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +10,11 @@ import ray
 
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.checkpoints.rank_store import RankStore, rank_files
-from agentrl_components.ray_workers.hand_over.nccl_sender import (
-    SamplersClient,
-    Sender,
-    open_sender,
-)
+from agentrl_components.ray_workers.hand_over.nccl_client import SamplersClient
+from agentrl_components.ray_workers.hand_over.nccl_sender import Sender, open_sender
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import use_assigned_gpus
+from agentrl_components.sharded.hand_over.bucket import ChangeBucket, change_buckets
 from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.storage.files import StoredFile
 from agentrl_components.storage.scratch import ScratchFolder
@@ -51,16 +49,30 @@ class RankActor(Rank):
         """An address at which the ranks can meet."""
         return self.free_address(ray.util.get_node_ip_address())
 
+    def changes_pay(self) -> bool:
+        """As `WeightChanges.pay`."""
+        return self.changes.pay()
+
+    def change_buckets(self, limit: int) -> Iterator[ChangeBucket]:
+        """The changes that `changes_pay` found. Only the first rank yields them."""
+        yield from change_buckets(self.changes.gathered(limit), limit)
+        self.wait_for_device()
+
+    def remember_weights(self) -> None:
+        """Keep the weights: all samplers have been given them."""
+        self.changes.remember()
+
     def open_nccl(self, address: str, client: SamplersClient) -> None:
         """Form the process group of a hand-over from GPU to GPU, in the place of an earlier one."""
         if self._sender is not None:
             self._sender.close()
         self._sender = open_sender(self, self._setup.rank, address, client)
 
-    def send_nccl(self, version: int) -> int:
-        """Send all weights to the samplers. Returns their bytes."""
+    def send_nccl(self, version: int, since: int | None) -> int:
+        """Send all weights to the samplers, or the changes `since` a version, which `changes_pay`
+        found. Returns their bytes."""
         assert self._sender is not None
-        return self._sender.send(version)
+        return self._sender.send(version, since)
 
     def put_files(self, prefix: str) -> dict[str, StoredFile]:
         """Write this rank's part of a checkpoint to the store, under `prefix`. Returns its files by

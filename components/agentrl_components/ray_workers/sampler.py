@@ -21,7 +21,7 @@ from agentrl_components.ray_workers.resources import use_assigned_gpus
 from agentrl_components.rollout.collector import replay_lost
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.sharded.adapters import AdapterMerge
-from agentrl_components.sharded.bucket import Bucket
+from agentrl_components.sharded.hand_over.bucket import Bucket, ChangeBucket
 from agentrl_components.sharded.model import DTYPES
 from agentrl_components.spec import RunSpec, Samplers
 from agentrl_components.spec.fields.model import Lora
@@ -102,17 +102,20 @@ class Sampler:
         """Close the sessions that are open."""
         await self._on_loop(self._player.close_sessions())
 
-    async def start_update(self, hand_over: str) -> None:
-        """Begin to take the weights of the next version. Replies under way are treated as
-        `rollout.interrupt` says; later ones wait for `finish_update`.
+    async def start_update(self, hand_over: str, since: int | None = None) -> None:
+        """Begin to take the weights of the next version, or what changed of them `since` a version.
+        Replies under way are treated as `rollout.interrupt` says; later ones wait for
+        `finish_update`. Raises `WorkersLostError` if this sampler has another version.
 
         `hand_over` is a name that no other hand-over has. From now on calls of others are refused:
         a driver that has died may have left some on the way."""
         async with self._bringing:
             await self._drop_hand_over()
+            if since not in (None, self._version):
+                raise self._missed(since)
             self._hand_over = hand_over
             if self._vllm_lora is None:
-                partial = self._merge is not None
+                partial = since is not None or self._merge is not None
                 await self._on_loop(self._player.start_update(partial=partial))
 
     async def load(self, hand_over: str, bucket: Bucket) -> int:
@@ -126,6 +129,12 @@ class Sampler:
                     weights = self._merge.merged(weights)
                 await self._on_loop(self._player.update(weights))
         return bucket.content.nbytes
+
+    async def change(self, hand_over: str, bucket: ChangeBucket) -> int:
+        """Take some of the changes. Returns their bytes."""
+        async with self._call_of(hand_over):
+            await self._on_loop(self._player.change(list(bucket.changes())))
+        return bucket.bytes
 
     async def finish_update(self, hand_over: str, version: int) -> None:
         """Sample with the weights that were taken, from now on. They are those of `version`."""
@@ -223,8 +232,8 @@ class Sampler:
     def _missed(self, version: int) -> WorkersLostError:
         """The error of calls for weights that this sampler never got."""
         return WorkersLostError(
-            f"a sampler missed a hand-over: version {version} is to be played, and it has the "
-            f"weights of version {self._version}"
+            f"a sampler missed a hand-over: the weights of version {version} are needed, and it "
+            f"has those of version {self._version}"
         )
 
     async def _use_adapters(self, lora: Lora, adapters: Mapping[str, Tensor], version: int) -> None:

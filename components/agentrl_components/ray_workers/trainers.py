@@ -122,14 +122,31 @@ class RayTrainers:
         """References to buckets that hold all weights, or the adapters alone, each as soon as it is
         there; of `limit` bytes, or of one weight that is larger. The ranks gather at most
         `BUCKETS_AHEAD` buckets that were not asked for yet."""
+        return self._gathered("buckets", limit, adapters=adapters)
+
+    def changes_pay(self) -> bool:
+        """Whether changes since `remember_weights` are the shorter way to send the weights."""
+        pay: bool = self._all("changes_pay")[0]
+        return pay
+
+    def change_buckets(self) -> Iterator[Any]:
+        """References to buckets of the changes that `changes_pay` found, as `buckets`."""
+        return self._gathered("change_buckets", BUCKET_BYTES)
+
+    def remember_weights(self) -> None:
+        """Have the ranks keep the weights, which all samplers have been given."""
+        self._all("remember_weights")
+
+    def _gathered(self, method: str, *arguments: object, **named: object) -> Iterator[Any]:
+        """References to what the first rank yields, while the others help to gather it."""
         from ray.exceptions import RayError
 
         ahead = {"num_returns": "streaming", "_generator_backpressure_num_objects": BUCKETS_AHEAD}
         streams = [
-            actor.buckets.options(**ahead).remote(limit, adapters=adapters)
+            getattr(actor, method).options(**ahead).remote(*arguments, **named)
             for actor in self._actors
         ]
-        first, *others = streams  # the first rank has all buckets; the others help to gather them
+        first, *others = streams
         try:
             yield from stream(first, others)
             results([one.completed() for one in others])
@@ -144,9 +161,10 @@ class RayTrainers:
 
         form_group(self._actors, samplers, tensor_parallel)
 
-    def send_nccl(self, version: int) -> int:
-        """Send all weights to the samplers of the process group. Returns their bytes."""
-        size: int = self._all("send_nccl", version)[0]
+    def send_nccl(self, version: int, since: int | None = None) -> int:
+        """Send all weights to the samplers of the process group, or the changes `since` a version,
+        which `changes_pay` found. Returns their bytes."""
+        size: int = self._all("send_nccl", version, since)[0]
         return size
 
     def state(self, spool: Path | None = None) -> Files:

@@ -27,8 +27,9 @@ from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.value_model import Critic
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.sharded import checkpoint
-from agentrl_components.sharded.bucket import Bucket, buckets
-from agentrl_components.sharded.gathering import gathered_adapters, gathered_weights
+from agentrl_components.sharded.hand_over.bucket import Bucket, buckets
+from agentrl_components.sharded.hand_over.changes import WeightChanges
+from agentrl_components.sharded.hand_over.gathering import gathered_adapters, gathered_weights
 from agentrl_components.sharded.model import (
     DTYPES,
     local_rows,
@@ -100,6 +101,7 @@ class Rank:
         setup, spec = self._setup, self._setup.spec
         self.policy = open_policy(setup.folder, spec, self._mesh)
         self._optimizers = {POLICY: ShardedOptimizer(self.policy, spec.update)}
+        self.changes = WeightChanges(self.policy, DTYPES[spec.model.dtype])
         self.critic: Critic | None = None
         if spec.algorithm.traits.needs_critic:
             self.critic = open_critic(setup.folder, spec, self._mesh)
@@ -120,7 +122,7 @@ class Rank:
 
     def drop_models(self) -> None:
         """Free the memory of the models. `open_models` opens them again."""
-        for name in ("policy", "critic", "_optimizers", "_reference"):
+        for name in ("policy", "critic", "changes", "_optimizers", "_reference"):
             self.__dict__.pop(name, None)
         gc.collect()  # modules of FSDP refer to each other
 

@@ -112,10 +112,15 @@ def _free(device: torch.device) -> int:
 
 def bytes_to_come(decoders: Sequence[CausalModel], spec: RunSpec) -> int:
     """Bytes that decoders which have just been opened will take on this rank beside activations: a
-    gradient and two moments of each trained parameter, what a pass gathers, and logits."""
+    gradient and two moments of each trained parameter, the copy of what was handed over, what a
+    pass gathers, and logits."""
     trained = [p for decoder in decoders for p in decoder.parameters() if p.requires_grad]
     state = 12 * sum(local_rows(parameter).numel() for parameter in trained)
     blocks = [sum(p.numel() for p in block.parameters()) for block in decoders[0].blocks()]
     outside = sum(p.numel() for p in decoders[0].parameters()) - sum(blocks)
     gathered = gathered_bytes(spec, max(blocks), outside * len(decoders), dist.get_world_size())
-    return state + gathered + logits_bytes(spec, decoders[0].shape)
+    copied = 0
+    if spec.compute.sparse_hand_over:
+        rows = sum(local_rows(parameter).numel() for parameter in decoders[0].parameters())
+        copied = WIDTHS[spec.model.dtype] * rows
+    return state + copied + gathered + logits_bytes(spec, decoders[0].shape)

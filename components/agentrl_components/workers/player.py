@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from agentrl_components.engines.random_policy import RandomEngine
 from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.engines.vllm_engine.engine import VllmEngine
 from agentrl_components.engines.vllm_engine.start import VllmOptions
+from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.episode import Job, Rules
@@ -117,13 +118,13 @@ class Player:
         return self._vllm or self._open_vllm()
 
     async def start_update(self, *, partial: bool) -> None:
-        """Begin to give the engine new weights in parts: all, or with `partial` (torch engine only)
-        some. Replies under way are treated as `rollout.interrupt` says."""
+        """Begin to give the engine new weights in parts: all, or with `partial` some weights (torch
+        engine only) or changes. Replies under way are treated as `rollout.interrupt` says."""
         interrupt = self._spec.rollout.interrupt
         if self._torch is not None:
             await self._torch.start_update(interrupt, partial=partial)
         else:
-            await self.vllm.start_update(interrupt)
+            await self.vllm.start_update(interrupt, changes=partial)
 
     async def update(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         """Give the engine some of the new weights. Raises `EngineError` if they do not fit."""
@@ -132,6 +133,11 @@ class Player:
             return
         for name, tensor in weights:
             await self._torch.update({name: tensor})
+
+    async def change(self, changes: Collection[WeightChange]) -> None:
+        """Give the engine new values of some entries of its weights. Raises `EngineError` if they
+        do not fit."""
+        await self.engine.change(changes)
 
     async def finish_update(self, version: int) -> None:
         """Use the new weights, which are those of `version`, from now on."""

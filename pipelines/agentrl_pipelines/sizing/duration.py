@@ -83,7 +83,8 @@ class Estimate:
 
     def handed_over(self) -> int:
         """Bytes of a weight hand-over: on Ray with LoRA only those of the adapters, in float32;
-        none for an engine that samples from the trainer's model."""
+        none for an engine that samples from the trainer's model. With `compute.sparseHandOver` at
+        most as many."""
         if self.spec.compute.ray is not None and self.spec.model.lora is not None:
             return 4 * self.size.trainable
         return self.engine.weights * self.layout.tensor_parallel

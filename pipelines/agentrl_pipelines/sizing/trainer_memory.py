@@ -38,7 +38,8 @@ class TrainerMemory:
     """Bytes on each device of a trainer."""
 
     weights: int
-    """Master weights, and the copy in `model.dtype` that computes."""
+    """Master weights, the copy in `model.dtype` that computes, and with `compute.sparseHandOver`
+    the copy of what was handed over."""
     gradients: int
     moments: int
     """AdamW's two moments."""
@@ -73,6 +74,8 @@ def trainer_memory(
     take as little as possible."""
     width = WIDTHS[spec.model.dtype]
     weights, gradients, moments = _model_state(spec, size, layout)
+    if spec.compute.sparse_hand_over:
+        weights += -(-size.total * width // layout.ranks)
     frozen_reference = size.trainable if spec.model.lora is not None else size.total
     penalised = spec.algorithm.kl.coefficient > 0
     copies = 4 + (width if width != 4 else 0)

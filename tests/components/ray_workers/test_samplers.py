@@ -158,12 +158,12 @@ def test_a_sampler_refuses_to_play_weights_that_it_never_got(trainers, model):
     samplers = RaySamplers(SPEC, model, reserved(samplers=1), "cpu", transfer).open()
     (actor,) = samplers.actors
     try:
-        with pytest.raises(WorkersLostError, match=r"version 0 is to be played, .* version -1"):
+        with pytest.raises(WorkersLostError, match=r"of version 0 are needed, .* of version -1"):
             results([actor.play.remote(jobs(1), RULES, 0)])
         transfer.send([actor], 3)
-        with pytest.raises(WorkersLostError, match=r"version 4 is to be played, .* version 3"):
+        with pytest.raises(WorkersLostError, match=r"of version 4 are needed, .* of version 3"):
             results([actor.play.remote(jobs(1), RULES, 4)])
-        with pytest.raises(WorkersLostError, match=r"version 4 is to be played, .* version 3"):
+        with pytest.raises(WorkersLostError, match=r"of version 4 are needed, .* of version 3"):
             results([actor.play_group.remote(jobs(1), RULES, 4)])
         (random,) = results([actor.play.remote(jobs(1), RULES, -1)])
         assert len(random) == 1

@@ -164,6 +164,14 @@ def test_a_rank_will_take_twelve_bytes_a_parameter_and_what_a_pass_gathers(folde
     assert bytes_to_come([rank.policy], settings) == 12 * total + gathered + logits
 
 
+def test_what_was_handed_over_is_kept_in_the_models_type(folder, open_rank):
+    rank = open_rank(folder, model={"dtype": "bfloat16"})
+    total = sum(p.numel() for p in rank.policy.parameters())
+    sparse = spec(model={"dtype": "bfloat16"}, compute={"ray": "embedded", "sparseHandOver": True})
+    more = bytes_to_come([rank.policy], sparse) - bytes_to_come([rank.policy], rank.spec)
+    assert more == 2 * total
+
+
 def test_a_critic_adds_its_state_and_what_is_outside_of_its_blocks(folder, open_rank):
     settings = spec(algorithm={"name": "ppo"})
     rank = open_rank(folder, algorithm={"name": "ppo"})

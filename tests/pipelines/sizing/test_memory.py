@@ -156,6 +156,17 @@ def test_sharded_trainers_divide_16_bytes_a_parameter_and_gather_two_blocks():
     assert memory.moments == 2 * size.total
 
 
+def test_a_sparse_hand_over_adds_two_bytes_a_parameter_over_all_ranks():
+    size = model_size(QWEN_7B)
+    model, compute = {"dtype": "bfloat16"}, {"ray": "embedded"}
+    whole = trainer.trainer_memory(_spec(model=model, compute=compute), QWEN_7B, size, FOUR)
+    sparse = trainer.trainer_memory(
+        _spec(model=model, compute=compute | {"sparseHandOver": True}), QWEN_7B, size, FOUR
+    )
+    assert sparse.weights - whole.weights == 2 * size.total / 4
+    assert sparse.total - whole.total == 2 * size.total / 4
+
+
 def test_the_reference_policy_and_the_critic_are_counted_where_the_algorithm_has_them():
     spec = _spec(algorithm={"name": "ppo", "kl": {"coefficient": 0.001}})
     size = model_size(TOY)

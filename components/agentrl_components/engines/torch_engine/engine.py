@@ -14,7 +14,7 @@ Legend: B rows, V vocabulary.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -30,6 +30,7 @@ from agentrl_components.engines.torch_engine.reply import PendingReply, Session
 from agentrl_components.engines.torch_engine.sampling import distribution, pick, uniforms
 from agentrl_components.engines.torch_engine.session_passes import SessionPasses
 from agentrl_components.engines.torch_engine.slot_passes import SlotPasses
+from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.errors import EngineError
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.foreign import ForeignModel
@@ -127,6 +128,13 @@ class TorchEngine:
         assert self._loading is not None
         with self._ended_by_error(self._loading):
             self._loading.copy(weights)
+
+    async def change(self, changes: Collection[WeightChange]) -> None:
+        """Write new values of some entries of weights. Raises `EngineError` if they do not fit the
+        model, which ends the update."""
+        assert self._loading is not None
+        with self._ended_by_error(self._loading):
+            self._loading.change(changes)
 
     async def finish_update(self, version: int) -> None:
         """Use the new weights, which are those of `version`, from now on. Raises `EngineError` if

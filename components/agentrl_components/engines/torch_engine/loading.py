@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor
 
+from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.errors import EngineError
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.load import TIED_HEAD
@@ -31,20 +32,35 @@ class Loading:
     @torch.no_grad()
     def copy(self, weights: Mapping[str, Tensor]) -> None:
         """Copy some of the weights. Raises `EngineError` if they do not fit the model."""
-        unknown = sorted(weights.keys() - self._own.keys() - self._extra)
+        self._check({name: tuple(tensor.shape) for name, tensor in weights.items()})
+        for name, tensor in weights.items():
+            if name in self._own:
+                self._own[name].copy_(tensor)
+                self._missing.discard(name)
+
+    @torch.no_grad()
+    def change(self, changes: Collection[WeightChange]) -> None:
+        """Write new values of some entries of weights. Raises `EngineError` if they do not fit the
+        model."""
+        self._check({change.name: change.shape for change in changes})
+        for change in changes:
+            if change.name in self._own:
+                own = self._own[change.name].view(-1)
+                places = change.indices.to(own.device, torch.int64)
+                own.index_copy_(0, places, change.values.to(own))
+
+    def _check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise `EngineError` if weights of these names and shapes do not fit the model."""
+        unknown = sorted(shapes.keys() - self._own.keys() - self._extra)
         if unknown:
             raise EngineError(f"the new weights do not fit the model: unknown {unknown[:3]}")
-        for name, tensor in weights.items():
+        for name, shape in shapes.items():
             own = self._own.get(name)
-            if own is None:
-                continue
-            if own.shape != tensor.shape:
+            if own is not None and own.shape != shape:
                 raise EngineError(
-                    f"the new weights do not fit the model: {name} has shape "
-                    f"{tuple(tensor.shape)}, not {tuple(own.shape)}"
+                    f"the new weights do not fit the model: {name} has shape {shape}, not "
+                    f"{tuple(own.shape)}"
                 )
-            own.copy_(tensor)
-            self._missing.discard(name)
 
     def check_complete(self) -> None:
         """Raise `EngineError` if weights are missing."""

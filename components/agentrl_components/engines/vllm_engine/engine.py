@@ -17,7 +17,7 @@ its tokens. Tokens that are forced at its beginning or end are appended without 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ from agentrl_components.engines.vllm_engine.sampling import (
     sampled,
 )
 from agentrl_components.engines.vllm_engine.start import VllmOptions, start_vllm, stop_vllm
+from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.errors import EngineError, WorkersLostError
 from agentrl_components.spec.fields.rollout import Interrupt
 
@@ -63,7 +64,7 @@ class VllmEngine:
         """Versions of all weights so far; the last is in use."""
         self._load_lock = asyncio.Lock()
         self._updated: set[str] = set()
-        """Weights that have been loaded since `start_update`."""
+        """Weights that need not be loaded before `finish_update`, or have been."""
         self._asleep = False
         self._pending: set[asyncio.Task[Generation]] = set()
         self.prompt_tokens = 0
@@ -115,13 +116,13 @@ class VllmEngine:
         await self.update(weights)
         await self.finish_update(version)
 
-    async def start_update(self, interrupt: Interrupt = "finish") -> None:
-        """Begin to load new weights in parts. Pending replies are finished with the old weights
-        first; or they wait for the new ones, and then go on or start again, as `interrupt` says.
-        New requests wait until `finish_update`."""
+    async def start_update(self, interrupt: Interrupt = "finish", *, changes: bool = False) -> None:
+        """Begin to load new weights in parts: all of them, or with `changes` changes alone. Pending
+        replies are finished with the old weights first; or they wait for the new ones, and then go
+        on or start again, as `interrupt` says. New requests wait until `finish_update`."""
         await self._load_lock.acquire()
         await self._interrupt(interrupt)
-        self._updated = set()
+        self._updated = set(self._shapes) if changes else set()
         if self._asleep:
             await self._load_step(loading.wake)
         await self._load_step(loading.start)
@@ -132,8 +133,12 @@ class VllmEngine:
         self._updated |= weights.keys()
         await self._load_step(partial(loading.load_part, self._shapes, weights))
 
+    async def change(self, changes: Collection[WeightChange]) -> None:
+        """Write new values of some entries of weights. Raises what `update` raises."""
+        await self._load_step(partial(loading.load_changes, self._shapes, changes))
+
     async def receive_update(self, described: Mapping[str, Any]) -> None:
-        """Receive the new weights over NCCL, as vLLM's NCCL backend describes them."""
+        """Receive new weights or changes over NCCL, as vLLM's NCCL backends describe them."""
         self._updated |= set(described["names"])
         await self._load_step(partial(loading.receive, described))
 

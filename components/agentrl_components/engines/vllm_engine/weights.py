@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.errors import EngineError, ModelError
 from agentrl_components.model.load import TIED_HEAD, has_tied_head, weight_files
 
@@ -63,10 +64,17 @@ def misfits(
     shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, torch.Tensor]
 ) -> list[str]:
     """What is wrong with some weights."""
+    return misshapen(shapes, {name: tuple(tensor.shape) for name, tensor in weights.items()})
+
+
+def misshapen(
+    shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, tuple[int, ...]]
+) -> list[str]:
+    """What is wrong with the names and shapes of some weights."""
     mistakes = []
-    for name, tensor in weights.items():
-        if name in shapes and tuple(tensor.shape) != shapes[name]:
-            mistakes.append(f"{name} has shape {tuple(tensor.shape)}, not {shapes[name]}")
+    for name, shape in given.items():
+        if name in shapes and shape != shapes[name]:
+            mistakes.append(f"{name} has shape {shape}, not {shapes[name]}")
         if name not in shapes and name != TIED_HEAD:
             mistakes.append(f"{name} is unknown")
     return mistakes
@@ -112,6 +120,14 @@ def load_part(
     refuse(misfits(shapes, weights))
     # A literal, because importing `weight_backend` imports vLLM.
     receive({"weights": list(weights.items())}, engine)
+
+
+def load_changes(
+    shapes: Mapping[str, tuple[int, ...]], changes: Collection[WeightChange], engine: Any
+) -> None:
+    """Write new values of some entries of weights. Raises `EngineError` if they do not fit."""
+    refuse(misshapen(shapes, {change.name: change.shape for change in changes}))
+    receive({"changes": list(changes)}, engine)
 
 
 def receive(update: Mapping[str, Any], engine: Any) -> None:

@@ -32,9 +32,13 @@ class WeightSource(Protocol):
         """References to `Bucket`s that hold all weights, or the adapters alone."""
         ...
 
+    def change_buckets(self) -> Iterator[Any]:
+        """References to `ChangeBucket`s that hold what changed since the last hand-over."""
+        ...
+
 
 class BucketTransfer:
-    """Implements `WeightTransfer` with buckets in Ray's shared memory.
+    """Implements `ChangesTransfer` with buckets in Ray's shared memory.
 
     Weights are gathered, stored and loaded bucket by bucket at the same time. Samplers on one
     machine share the stored buckets. A bucket is freed when all samplers have loaded it, so there
@@ -47,22 +51,34 @@ class BucketTransfer:
 
     def send(self, samplers: Sequence[Any], version: int) -> HandOver:
         """As `WeightTransfer.send`."""
-        began = time.monotonic()
-        receivers = _Receivers(samplers)
-        loading: deque[Mapping[int, Any]] = deque()
-        size = 0
-        receivers.results(receivers.call("start_update"))
-        for bucket in self._source.buckets(adapters=self._adapters):
-            if len(loading) == BUCKETS_AHEAD:
-                size += receivers.bytes_loaded(loading.popleft())
-            loading.append(receivers.call("load", bucket))
-        size += sum(map(receivers.bytes_loaded, loading))
-        receivers.results(receivers.call("finish_update", version))
-        return HandOver(seconds=time.monotonic() - began, bytes=size, lost=receivers.lost)
+        return self._send(samplers, version)
+
+    def send_changes(self, samplers: Sequence[Any], version: int, since: int) -> HandOver:
+        """As `ChangesTransfer.send_changes`."""
+        return self._send(samplers, version, since)
 
     def send_again(self, samplers: Sequence[Any], version: int) -> HandOver:
         """As `WeightTransfer.send_again`."""
         return self.send(samplers, version)
+
+    def _send(self, samplers: Sequence[Any], version: int, since: int | None = None) -> HandOver:
+        """Send all weights, or what changed of them `since` a version."""
+        began = time.monotonic()
+        receivers = _Receivers(samplers)
+        loading: deque[Mapping[int, Any]] = deque()
+        size = 0
+        receivers.results(receivers.call("start_update", since))
+        if since is None:
+            method, buckets = "load", self._source.buckets(adapters=self._adapters)
+        else:
+            method, buckets = "change", self._source.change_buckets()
+        for bucket in buckets:
+            if len(loading) == BUCKETS_AHEAD:
+                size += receivers.bytes_loaded(loading.popleft())
+            loading.append(receivers.call(method, bucket))
+        size += sum(map(receivers.bytes_loaded, loading))
+        receivers.results(receivers.call("finish_update", version))
+        return HandOver(seconds=time.monotonic() - began, bytes=size, lost=receivers.lost)
 
 
 class _Receivers:

@@ -19,14 +19,15 @@ class NcclSource(WeightSource, Protocol):
         """Form a process group with all workers of the samplers' engines."""
         ...
 
-    def send_nccl(self, version: int) -> int:
-        """Send all weights to the process group. Returns their bytes."""
+    def send_nccl(self, version: int, since: int | None) -> int:
+        """Send all weights to the process group, or what changed of them `since` a version. Returns
+        the bytes."""
         ...
 
 
 class NcclTransfer:
-    """Implements `WeightTransfer` with vLLM's NCCL weight-transfer engines. Needs vLLM and trainers
-    on GPUs, and no LoRA.
+    """Implements `ChangesTransfer` with vLLM's NCCL weight-transfer engines. Needs vLLM and
+    trainers on GPUs, and no LoRA.
 
     The first rank of the trainers and every vLLM worker form a process group. The ranks gather
     weight by weight, and the first broadcasts them in packed buffers, which every engine loads as
@@ -42,6 +43,19 @@ class NcclTransfer:
         """As `WeightTransfer.send`, but `WorkersLostError` is also raised if a sampler is lost
         during the hand-over: the process group waits for every member. The run then resumes from
         its last checkpoint. Samplers that died before are left out, by a group without them."""
+        return self._send(samplers, version)
+
+    def send_changes(self, samplers: Sequence[Any], version: int, since: int) -> HandOver:
+        """As `ChangesTransfer.send_changes`, and as `send` if a sampler is lost."""
+        return self._send(samplers, version, since)
+
+    def send_again(self, samplers: Sequence[Any], version: int) -> HandOver:
+        """As `WeightTransfer.send_again`, in buckets: the process group lacks the new samplers, and
+        is formed anew at the next `send`."""
+        return self._buckets.send_again(samplers, version)
+
+    def _send(self, samplers: Sequence[Any], version: int, since: int | None = None) -> HandOver:
+        """Send all weights, or what changed of them `since` a version."""
         began = time.monotonic()
         answers = outcomes([sampler.__ray_ready__.remote() for sampler in samplers])
         lost = {n: one for n, one in enumerate(answers) if isinstance(one, WorkersLostError)}
@@ -51,10 +65,5 @@ class NcclTransfer:
             if self._members != living:
                 self._source.open_nccl(living, self._tensor_parallel)
                 self._members = living
-            size = self._source.send_nccl(version)
+            size = self._source.send_nccl(version, since)
         return HandOver(seconds=time.monotonic() - began, bytes=size, lost=lost)
-
-    def send_again(self, samplers: Sequence[Any], version: int) -> HandOver:
-        """As `WeightTransfer.send_again`, in buckets: the process group lacks the new samplers, and
-        is formed anew at the next `send`."""
-        return self._buckets.send_again(samplers, version)

@@ -33,3 +33,12 @@ class WeightTransfer(Protocol):
         """Give the weights of the last `send` to samplers that replace lost ones. The trainers
         still have them: they learn only between two hand-overs."""
         ...
+
+
+class ChangesTransfer(WeightTransfer, Protocol):
+    """A way that can also send changes alone."""
+
+    def send_changes(self, samplers: Sequence[Any], version: int, since: int) -> HandOver:
+        """As `send`, for samplers that have the weights of version `since`: those of the last
+        hand-over."""
+        ...

@@ -179,6 +179,11 @@ class Compute(SpecModel):
     """How weights get from trainers to samplers. Needs `ray`. `ray`: bucket by bucket through
     shared memory and the network. `nccl`: from GPU to GPU, by vLLM's weight-transfer engines; not
     with LoRA, whose adapters are small. `auto`: `nccl` where it is possible."""
+    sparse_hand_over: bool = False
+    """Hand over only the entries of weights that changed since the last hand-over, where they are
+    few: the network carries less, and trainers keep a copy of the weights, 2 bytes per parameter
+    over all ranks. Needs `ray`, `model.dtype: bfloat16`, no LoRA, and with vLLM samplers on GPUs.
+    Results do not depend on it."""
     placement: Literal["colocated", "disaggregated"] = "colocated"
     """`colocated`: rollout and update alternate in one pod and share its device. `disaggregated`:
     one pod each; they exchange data through the object store. Results do not depend on it."""

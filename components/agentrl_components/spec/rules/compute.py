@@ -11,16 +11,17 @@ from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 @rule(
     "compute",
     cel="has(self.compute.ray) || (!has(self.compute.trainers) && !has(self.compute.samplers)"
-    " && self.compute.handOver == 'auto')",
+    " && self.compute.handOver == 'auto' && !self.compute.sparseHandOver)",
 )
 def trainers_and_samplers_need_ray(spec: RunSpec) -> Iterator[Mistake]:
-    """compute.trainers, compute.samplers and compute.handOver require compute.ray."""
+    """compute.trainers, samplers, handOver and sparseHandOver require compute.ray."""
     if spec.compute.ray is None:
         compute = spec.compute
         found = {
             "trainers": compute.trainers is not None,
             "samplers": compute.samplers is not None,
             "handOver": compute.hand_over != "auto",
+            "sparseHandOver": compute.sparse_hand_over,
         }
         for name, is_set in found.items():
             if is_set:
@@ -197,6 +198,38 @@ def nccl_hand_over_needs_gpus_and_vllm(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
+@rule(
+    "compute",
+    "rollout.engine",
+    "model.dtype",
+    "model.lora",
+    cel="!self.compute.sparseHandOver || (self.model.dtype == 'bfloat16'"
+    " && !has(self.model.lora) && (self.rollout.engine == 'torch'"
+    " || (has(self.compute.samplers) && self.compute.samplers.gpus > 0)))",
+)
+def sparse_hand_over_needs_rounded_weights(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.sparseHandOver requires bfloat16, no LoRA, and with vllm samplers on GPUs."""
+    if not spec.compute.sparse_hand_over:
+        return
+    reasons = {
+        "model.dtype is float32, where an update changes nearly every weight": (
+            spec.model.dtype != "bfloat16"
+        ),
+        "model.lora hands over adapters alone, which are small": spec.model.lora is not None,
+        "vllm on CPUs keeps weights in another layout": (
+            spec.rollout.engine == "vllm"
+            and (spec.compute.samplers is None or spec.compute.samplers.gpus == 0)
+        ),
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            yield Mistake(
+                field="spec.compute.sparseHandOver",
+                reason=f"is true, but {reason}",
+                fix="set it to false",
+            )
+
+
 RULES: tuple[Rule, ...] = (
     trainers_and_samplers_need_ray,
     compile_needs_ray,
@@ -209,4 +242,5 @@ RULES: tuple[Rule, ...] = (
     sampler_gpus_are_its_tensor_parallel_size,
     tensor_parallel_divides_heads,
     nccl_hand_over_needs_gpus_and_vllm,
+    sparse_hand_over_needs_rounded_weights,
 )

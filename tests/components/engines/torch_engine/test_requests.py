@@ -4,10 +4,12 @@ import asyncio
 from itertools import product
 
 import pytest
+import torch
 from small_engine import decoder, first_logits, request
 
 from agentrl_components.engines.engine import Sampling
 from agentrl_components.engines.torch_engine.engine import TorchEngine
+from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.errors import EngineError
 
 
@@ -97,6 +99,41 @@ async def test_weights_that_change_in_part_leave_the_others_as_they_are():
     reply = await engine.generate(request(1, (3, 4), 1))
     fresh = await TorchEngine(expected, 4).generate(request(1, (3, 4), 1))
     assert (reply.ids, reply.logprobs, reply.version) == (fresh.ids, fresh.logprobs, 4)
+
+
+async def test_changed_entries_give_the_replies_of_the_new_weights():
+    engine, other = TorchEngine(decoder(seed=5)), decoder(seed=5)
+    name = "model.layers.0.mlp.up_proj.weight"
+    weight = other.state_dict()[name]
+    weight.view(-1)[[0, weight.numel() - 1]] = torch.tensor([2.0, -3.0])
+    await engine.start_update(partial=True)
+    await engine.change([changed(name, weight.shape, [0, weight.numel() - 1], [2.0, -3.0])])
+    await engine.finish_update(4)
+    reply = await engine.generate(request(1, (3, 4), 1))
+    fresh = await TorchEngine(other, 4).generate(request(1, (3, 4), 1))
+    assert (reply.ids, reply.logprobs, reply.version) == (fresh.ids, fresh.logprobs, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "reason"),
+    [("model.norm.weight", (9,), r"has shape \(9,\)"), ("model.extra", (9,), "unknown")],
+)
+async def test_changes_that_do_not_fit_are_refused_and_the_engine_goes_on(name, shape, reason):
+    engine = TorchEngine(decoder(seed=5))
+    before = await engine.generate(request(1, (3, 4), 1))
+    await engine.start_update(partial=True)
+    with pytest.raises(EngineError, match=reason):
+        await engine.change([changed(name, shape, [0], [2.0])])
+    assert await engine.generate(request(2, (3, 4), 1)) == before
+
+
+def changed(name, shape, indices, values):
+    return WeightChange(
+        name=name,
+        shape=tuple(shape),
+        indices=torch.tensor(indices, dtype=torch.int32),
+        values=torch.tensor(values),
+    )
 
 
 @pytest.mark.parametrize("admissible", [None, list(product((5, 6), repeat=9))])

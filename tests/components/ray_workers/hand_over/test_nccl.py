@@ -20,9 +20,9 @@ class RecordingSource:
     def open_nccl(self, samplers, tensor_parallel):
         self.groups.append((list(samplers), tensor_parallel))
 
-    def send_nccl(self, version):
+    def send_nccl(self, version, since):
         members, _ = self.groups[-1]
-        self.sent.append((version, len(members)))
+        self.sent.append((version, since, len(members)))
         return 12
 
     def buckets(self, *, adapters):
@@ -45,13 +45,13 @@ def test_samplers_that_died_before_a_hand_over_are_left_out_and_the_others_get_t
     source = RecordingSource()
     transfer = NcclTransfer(source, tensor_parallel=2)
     assert transfer.send([first, second], 1).lost == {}
-    assert transfer.send([first, second], 2).lost == {}
+    assert transfer.send_changes([first, second], 2, 1).lost == {}
     assert source.groups == [([first, second], 2)]
     kill(ray, first)
     done = transfer.send([first, second], 3)
     assert {place: type(death) for place, death in done.lost.items()} == {0: WorkersLostError}
     assert source.groups[1:] == [([second], 2)]
-    assert source.sent == [(1, 2), (2, 2), (3, 1)]
+    assert source.sent == [(1, None, 2), (2, 1, 2), (3, None, 1)]
     kill(ray, second)
     done = transfer.send([first, second], 4)
     assert sorted(done.lost) == [0, 1]

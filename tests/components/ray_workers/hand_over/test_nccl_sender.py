@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from threading import Event
 
 import pytest
+import torch
 
+from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.errors import EngineError, WorkersLostError
-from agentrl_components.ray_workers.hand_over.nccl_sender import (
-    RankWeights,
-    SamplersClient,
-    Sender,
-    form_group,
-)
+from agentrl_components.ray_workers.hand_over.nccl_client import SamplersClient
+from agentrl_components.ray_workers.hand_over.nccl_sender import Sender, form_group
+from agentrl_components.ray_workers.hand_over.rank_weights import RankWeights
 
 pytest.importorskip("ray")
 
@@ -64,17 +63,17 @@ def test_every_worker_of_every_engine_has_a_rank_of_its_own_in_the_process_group
 def test_all_calls_of_a_hand_over_have_its_name_which_no_other_has(ray):
     sampler = RecordingSampler()
     client = SamplersClient([sampler], tensor_parallel=1)
-    for client.version in (3, 4):
+    for client.version, client.since in ((3, None), (4, 3)):
         client.start_weight_update()
         client.update_weights({"names": ["a"]})
         client.finish_weight_update()
     first, second = sampler.calls[0][1], sampler.calls[3][1]
     assert first != second
     assert sampler.calls == [
-        ("start_update", first),
+        ("start_update", first, None),
         ("receive", first, {"names": ["a"]}),
         ("finish_update", first, 3),
-        ("start_update", second),
+        ("start_update", second, 3),
         ("receive", second, {"names": ["a"]}),
         ("finish_update", second, 4),
     ]
@@ -128,6 +127,46 @@ def test_a_broadcast_ends_if_a_sampler_dies_while_it_receives(ray, broadcast_fai
 
     with pytest.raises(WorkersLostError, match="a process of the run died"):
         send_to(ray, DyingSampler, broadcast_fails)
+
+
+class ChangedRank:
+    """Has three changes, of 3, 6 and 9 bytes of entries, and keeps the order of its calls."""
+
+    def __init__(self):
+        self.calls, self.changes = [], self
+
+    def wait_for_device(self):
+        self.calls.append("wait for the device")
+
+    def gathered(self, limit):
+        assert limit == 64 << 20
+        for count in (1, 2, 3):
+            self.calls.append(f"gather {count}")
+            yield WeightChange(
+                name=str(count),
+                shape=(9,),
+                indices=torch.arange(count, dtype=torch.int32),
+                values=torch.ones(count, dtype=torch.bfloat16),
+            )
+
+
+class ChangesEngine:
+    """Keeps the names of the changes that it was given to send."""
+
+    def send_changes(self, parts):
+        self.sent = [[change.name for change in part] for part in parts]
+
+    def shutdown(self):
+        raise AssertionError("it is in use")
+
+
+def test_changes_are_sent_with_their_versions_and_their_bytes_are_counted():
+    client, engine, rank = SamplersClient([], tensor_parallel=1), ChangesEngine(), ChangedRank()
+    assert Sender(client, RankWeights(rank), engine).send(7, since=5) == 6 * (4 + 2)
+    assert (client.version, client.since) == (7, 5)
+    assert engine.sent == [["1", "2", "3"]]
+    wait = "wait for the device"
+    assert rank.calls == ["gather 1", "gather 2", "gather 3", wait, wait]
 
 
 class RecordedRank:

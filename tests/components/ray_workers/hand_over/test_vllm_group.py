@@ -2,7 +2,7 @@
 
 from needs_vllm import NEEDS_VLLM
 
-from agentrl_components.ray_workers.hand_over.nccl_sender import PACKED, SamplersClient, meeting
+from agentrl_components.ray_workers.hand_over.nccl_client import PACKED, SamplersClient, meeting
 
 pytestmark = NEEDS_VLLM
 

@@ -58,12 +58,17 @@ VIOLATIONS: list[Violation] = [
     ),
     (
         "trainers_and_samplers_need_ray",
-        ("compute.handOver=ray",),
-        ["spec.compute.handOver"],
+        ("compute={handOver: ray, sparseHandOver: true}", "model.dtype=bfloat16"),
+        ["spec.compute.handOver", "spec.compute.sparseHandOver"],
     ),
     (
         "nccl_hand_over_needs_gpus_and_vllm",
         ("compute={ray: embedded, handOver: nccl, trainers: {gpus: 1}, samplers: {gpus: 1}}",),
         ["spec.compute.handOver"],
+    ),
+    (
+        "sparse_hand_over_needs_rounded_weights",
+        ("compute={ray: embedded, sparseHandOver: true}", "rollout.engine=vllm"),
+        ["spec.compute.sparseHandOver", "spec.compute.sparseHandOver"],
     ),
 ]

@@ -2,7 +2,7 @@
 
 import torch
 
-from agentrl_components.sharded.bucket import buckets
+from agentrl_components.sharded.hand_over.bucket import buckets
 
 WEIGHTS = {
     "a": torch.arange(6.0).view(2, 3),  # 24 bytes

@@ -1,0 +1,65 @@
+"""The weights of a rank, as a hand-over from GPU to GPU sends them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agentrl_components.engines.weight_change import WeightChange
+from agentrl_components.ray_workers.hand_over.buckets import BUCKET_BYTES
+from agentrl_components.sharded.hand_over.bucket import in_groups
+from agentrl_components.sharded.model import DTYPES
+from agentrl_components.sharded.rank import Rank
+
+
+class RankWeights:
+    """Implements vLLM's `WeightSource` over the shards of a rank."""
+
+    def __init__(self, rank: Rank) -> None:
+        self._rank = rank
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all weights."""
+        sizes = [math.prod(shape) for shape in self._rank.weight_shapes().values()]
+        return sum(sizes) * self._dtype.itemsize
+
+    def metadata(self) -> list[Any]:
+        """Name, type and shape of every weight."""
+        from vllm.distributed.weight_transfer.base import ParamMeta
+
+        shapes = self._rank.weight_shapes()
+        return [ParamMeta(name, self._dtype, shape) for name, shape in shapes.items()]
+
+    @torch.no_grad()
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        """All weights, each gathered while no broadcast is under way, and complete when it is
+        yielded. Ranks gather over one communicator of NCCL and the first broadcasts over another,
+        on other CUDA streams: if operations of both waited for each other on several devices, they
+        could wait for ever."""
+        weights = self._rank.full_weights()
+        while True:
+            self._rank.wait_for_device()
+            weight = next(weights, None)
+            if weight is None:
+                return
+            self._rank.wait_for_device()
+            yield weight
+
+    def changes(self) -> Iterator[list[WeightChange]]:
+        """What changed of the weights, in parts of at most `BUCKET_BYTES` or one weight, each
+        gathered while no broadcast is under way. Other ranks than the first have none."""
+        found = self._rank.changes.gathered(BUCKET_BYTES)
+        sized = ((change, change.nbytes) for change in found)
+        for part in in_groups(sized, BUCKET_BYTES):
+            self._rank.wait_for_device()
+            yield part
+        self._rank.wait_for_device()
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return DTYPES[self._rank.spec.model.dtype]

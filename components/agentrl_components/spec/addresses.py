@@ -11,7 +11,14 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, StringConstraints
 
-_HOST = r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9.])?|\[[0-9A-Fa-f:.]+\])"
+_GROUP = "[0-9A-Fa-f]{1,4}"
+_IPV4 = r"[0-9]{1,3}([.][0-9]{1,3}){3}"
+_IPV6 = (
+    rf"({_GROUP}(:{_GROUP}){{7}}|{_GROUP}(:{_GROUP}){{5}}:{_IPV4}"
+    rf"|({_GROUP}(:{_GROUP}){{0,6}})?::(({_GROUP}:){{0,6}}({_GROUP}|{_IPV4}))?)"
+)
+"""Without a gap or with one. Whether a gap leaves too many groups is checked by `parsable`."""
+_HOST = rf"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9.])?|\[{_IPV6}\])"
 _PORT = (
     r"(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
 )

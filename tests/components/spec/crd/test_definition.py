@@ -121,7 +121,6 @@ def test_every_rule_with_a_cel_expression_is_in_the_schema():
     without = {rule.check.__name__ for rule in RULES if rule.cel is None}
     assert without == {
         "environment_names_are_unique",  # the API server checks x-kubernetes-list-map-keys
-        "options_need_builtin",
         "zero_replicas_need_the_packages",  # the API server does not know what a builtin needs
         "hindsight_needs_goals_that_can_be_rewritten",  # nor what it can do
         "workers_run_python",

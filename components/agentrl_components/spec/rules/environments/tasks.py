@@ -87,7 +87,12 @@ def environment_urls_have_no_credentials(environment: Environment, where: str) -
         )
 
 
-@environment_rule("builtin", "options", "protocol")
+@environment_rule(
+    "builtin",
+    "options",
+    "protocol",
+    cel="!has(e.options) || has(e.builtin) || e.protocol != 'agentrl' || dyn(e.options) == {}",
+)
 def options_need_builtin(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].options requires a builtin, or a protocol other than agentrl: a server at url
     or of an image has its own configuration."""

@@ -18,7 +18,7 @@ stop the others. The model has the shape of Qwen3-0.6B and random weights; nothi
 - kernels: our Triton kernels give what torch.compile gives, and their speed.
 - ipc: weights that one process shares arrive in another on the same GPU.
 - hand_over: seconds and bytes of a hand-over from the trainer to vLLM.
-- changes: the same of changes of 2 % of the entries (compute.sparseHandOver).
+- changes: seconds and bytes of changes of 2 % of vLLM's weights (compute.sparseHandOver).
 - sleep: vLLM gives its memory back while a trainer works, and wakes with the trainer's weights.
 - interrupts: replies that go on over new weights, or start again, have the log-probabilities of
   the weights of each token.

@@ -201,9 +201,14 @@ def main(size: str, engine: str, rounds: int, by_store: bool, out: Path) -> None
         f"{text}copy {middle['copy']:.3f} s (direct takes {result['direct / copy']:.1f} times as "
         f"long); memory grew by at most: {held}"
     )
+    add_result(out, f"{size} {engine}", result)
+
+
+def add_result(out: Path, name: str, result: Mapping[str, Any]) -> None:
+    """Add a result to a JSON file, in the place of an earlier one of that name."""
     report = json.loads(out.read_text()) if out.is_file() else {}
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(report | {f"{size} {engine}": result}, indent=2) + "\n")
+    out.write_text(json.dumps(report | {name: result}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

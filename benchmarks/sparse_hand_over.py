@@ -12,7 +12,6 @@ Bytes are those that would go over a network. Seconds are those of one machine, 
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 
 import click
 import numpy as np
-from hand_over import ALL
+from hand_over import ALL, add_result
 from report.machine import machine
 from workload.models import make
 
@@ -119,9 +118,7 @@ def main(size: str, rounds: int, out: Path) -> None:
             f"{one['all seconds']:.2f} s ({one['seconds / all seconds']:.2f})"
         )
     result = {"parameters": parameters, "machine": machine(), "rounds": measured, "rates": rates}
-    report = json.loads(out.read_text()) if out.is_file() else {}
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(report | {size: result}, indent=1) + "\n")
+    add_result(out, size, result)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from agentrl_components.ray_workers.hand_over.nccl_client import SamplersClient
 from agentrl_components.ray_workers.hand_over.nccl_sender import Sender, open_sender
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import use_assigned_gpus
-from agentrl_components.sharded.hand_over.bucket import ChangeBucket, change_buckets
+from agentrl_components.sharded.hand_over.bucket import ChangeBucket, change_bucket
 from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.storage.files import StoredFile
 from agentrl_components.storage.scratch import ScratchFolder
@@ -49,13 +49,14 @@ class RankActor(Rank):
         """An address at which the ranks can meet."""
         return self.free_address(ray.util.get_node_ip_address())
 
-    def changes_pay(self) -> bool:
-        """As `WeightChanges.pay`."""
-        return self.changes.pay()
+    def find_changes(self) -> bool:
+        """As `WeightChanges.find`."""
+        return self.changes.find()
 
     def change_buckets(self, limit: int) -> Iterator[ChangeBucket]:
-        """The changes that `changes_pay` found. Only the first rank yields them."""
-        yield from change_buckets(self.changes.gathered(limit), limit)
+        """The changes that `find_changes` found. Only the first rank yields them."""
+        for part in self.changes.gathered(limit):
+            yield change_bucket(part)
         self.wait_for_device()
 
     def remember_weights(self) -> None:
@@ -69,7 +70,7 @@ class RankActor(Rank):
         self._sender = open_sender(self, self._setup.rank, address, client)
 
     def send_nccl(self, version: int, since: int | None) -> int:
-        """Send all weights to the samplers, or the changes `since` a version, which `changes_pay`
+        """Send all weights to the samplers, or the changes `since` a version, which `find_changes`
         found. Returns their bytes."""
         assert self._sender is not None
         return self._sender.send(version, since)

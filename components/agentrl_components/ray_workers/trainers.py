@@ -124,13 +124,14 @@ class RayTrainers:
         `BUCKETS_AHEAD` buckets that were not asked for yet."""
         return self._gathered("buckets", limit, adapters=adapters)
 
-    def changes_pay(self) -> bool:
-        """Whether changes since `remember_weights` are the shorter way to send the weights."""
-        pay: bool = self._all("changes_pay")[0]
-        return pay
+    def find_changes(self) -> bool:
+        """Find what changed since `remember_weights`. Returns whether to send that in the place of
+        the weights."""
+        few: bool = self._all("find_changes")[0]
+        return few
 
     def change_buckets(self) -> Iterator[Any]:
-        """References to buckets of the changes that `changes_pay` found, as `buckets`."""
+        """References to buckets of the changes that `find_changes` found, as `buckets`."""
         return self._gathered("change_buckets", BUCKET_BYTES)
 
     def remember_weights(self) -> None:
@@ -163,7 +164,7 @@ class RayTrainers:
 
     def send_nccl(self, version: int, since: int | None = None) -> int:
         """Send all weights to the samplers of the process group, or the changes `since` a version,
-        which `changes_pay` found. Returns their bytes."""
+        which `find_changes` found. Returns their bytes."""
         size: int = self._all("send_nccl", version, since)[0]
         return size
 

@@ -60,8 +60,9 @@ def _run(
         for index, value in values.get(name, {}).items():
             if rows.start <= index // width < rows.stop:
                 local_rows(parameter).view(-1)[index - rows.start * width] = value
-    pay = rank.changes.pay()
-    changes = list(rank.changes.gathered(LIMIT)) if pay else []
+    pay = rank.changes.find()
+    parts = rank.changes.gathered(LIMIT) if pay else ()
+    changes = [change for part in parts for change in part]
     found = Found(before, dict(rank.full_weights()), pay, changes)
     torch.save(found, out / str(number))
     rank.leave()

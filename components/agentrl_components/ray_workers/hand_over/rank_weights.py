@@ -11,7 +11,6 @@ from torch import Tensor
 
 from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.ray_workers.hand_over.buckets import BUCKET_BYTES
-from agentrl_components.sharded.hand_over.bucket import in_groups
 from agentrl_components.sharded.model import DTYPES
 from agentrl_components.sharded.rank import Rank
 
@@ -53,9 +52,7 @@ class RankWeights:
     def changes(self) -> Iterator[list[WeightChange]]:
         """What changed of the weights, in parts of at most `BUCKET_BYTES` or one weight, each
         gathered while no broadcast is under way. Other ranks than the first have none."""
-        found = self._rank.changes.gathered(BUCKET_BYTES)
-        sized = ((change, change.nbytes) for change in found)
-        for part in in_groups(sized, BUCKET_BYTES):
+        for part in self._rank.changes.gathered(BUCKET_BYTES):
             self._rank.wait_for_device()
             yield part
         self._rank.wait_for_device()

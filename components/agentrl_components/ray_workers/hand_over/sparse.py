@@ -13,8 +13,9 @@ from agentrl_components.ray_workers.hand_over.transfer import ChangesTransfer, H
 class ComparedSource(Protocol):
     """Compares its weights with those of the last hand-over; `RayTrainers` implements it."""
 
-    def changes_pay(self) -> bool:
-        """Whether changes since `remember_weights` are the shorter way to send the weights."""
+    def find_changes(self) -> bool:
+        """Find what changed since `remember_weights`. Returns whether to send that in the place of
+        the weights."""
         ...
 
     def remember_weights(self) -> None:
@@ -40,7 +41,7 @@ class SparseTransfer:
         began = time.monotonic()
         all_hold = all(sampler in self._holders for sampler in samplers)
         self._holders = []  # if this hand-over fails, they may have some of its weights
-        if all_hold and self._source.changes_pay():
+        if all_hold and self._source.find_changes():
             done = self._way.send_changes(samplers, version, self._version)
         else:
             done = self._way.send(samplers, version)

@@ -3,7 +3,7 @@ processes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -65,16 +65,13 @@ def buckets(weights: Iterable[tuple[str, Tensor]], limit: int) -> Iterator[Bucke
         yield _bucket(some)
 
 
-def change_buckets(changes: Iterable[WeightChange], limit: int) -> Iterator[ChangeBucket]:
-    """Changes in buckets of at most `limit` bytes. Those of a weight that take more get a bucket of
-    their own."""
-    sized = ((change, change.nbytes) for change in changes)
-    for some in in_groups(sized, limit):
-        yield ChangeBucket(
-            shapes=tuple((one.name, one.shape) for one in some),
-            indices=_bucket([(one.name, one.indices.cpu()) for one in some]),
-            values=_bucket([(one.name, one.values.cpu()) for one in some]),
-        )
+def change_bucket(changes: Sequence[WeightChange]) -> ChangeBucket:
+    """A bucket of changes."""
+    return ChangeBucket(
+        shapes=tuple((one.name, one.shape) for one in changes),
+        indices=_bucket([(one.name, one.indices.cpu()) for one in changes]),
+        values=_bucket([(one.name, one.values.cpu()) for one in changes]),
+    )
 
 
 def in_groups(sized: Iterable[tuple[T, int]], limit: int) -> Iterator[list[T]]:

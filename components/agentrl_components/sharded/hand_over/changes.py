@@ -17,6 +17,7 @@ from torch import Tensor
 
 from agentrl_components.engines.weight_change import LARGEST, WeightChange
 from agentrl_components.model.causal_model import CausalModel
+from agentrl_components.sharded.hand_over.bucket import in_groups
 from agentrl_components.sharded.model import local_rows, rows_of
 
 INDEX_BYTES = 4
@@ -31,7 +32,7 @@ BITS = {2: torch.int16, 4: torch.int32}
 
 class WeightChanges:
     """Compares a sharded policy with a copy of its weights, which every rank keeps of its rows:
-    2 bytes per parameter in bfloat16, over all ranks. `pay` and `gathered` are collective calls."""
+    2 bytes per parameter in bfloat16, over all ranks. `find` and `gathered` are collective."""
 
     def __init__(self, policy: CausalModel, dtype: torch.dtype) -> None:
         """`dtype` is the type in which weights are handed over."""
@@ -41,14 +42,14 @@ class WeightChanges:
         self._copy: list[Tensor] = []
         """[P] This rank's rows of the weights that were handed over; empty before."""
         self._found: list[tuple[Tensor, Tensor]] = []
-        """[P] Places [C] int32 in this rank's rows, flattened, and new values [C], as `pay` found
+        """[P] Places [C] int32 in this rank's rows, flattened, and new values [C], as `find` found
         them; empty if they are not to be sent."""
         self._counts: list[list[int]] = []
         """[R][P] Changed entries of all ranks."""
 
     @torch.no_grad()
     def remember(self) -> None:
-        """Keep the weights as they are now, unchanged since `pay`: they have been handed over."""
+        """Keep the weights as they are now, unchanged since `find`: they have been handed over."""
         if not self._copy:
             self._copy = [self._rows(p).clone() for p in self._parameters.values()]
         elif self._found:
@@ -60,9 +61,9 @@ class WeightChanges:
         self._found = []
 
     @torch.no_grad()
-    def pay(self) -> bool:
-        """Whether the changes since `remember` are to be sent in the place of the weights: they are
-        few on every rank, and there is something to compare with."""
+    def find(self) -> bool:
+        """Find what changed since `remember`. Returns whether to send that in the place of the
+        weights: there is something to compare with, and the changes are few on every rank."""
         sizes = [parameter.numel() for parameter in self._parameters.values()]
         self._found = []
         if not self._copy or max(sizes) > LARGEST:
@@ -79,20 +80,13 @@ class WeightChanges:
         return True
 
     @torch.no_grad()
-    def gathered(self, limit: int) -> Iterator[WeightChange]:
-        """The changes that `pay` found, weight by weight, without the weights that have none. They
-        are gathered in messages of at most `limit` bytes, or of one weight. Only the first rank
-        yields them."""
-        some: list[int] = []
-        size = 0
-        for number in range(len(self._names)):
-            added = sum(counts[number] for counts in self._counts) * self._entry_bytes
-            if some and size + added > limit:
-                yield from self._gather(some)
-                some, size = [], 0
-            some.append(number)
-            size += added
-        yield from self._gather(some)
+    def gathered(self, limit: int) -> Iterator[list[WeightChange]]:
+        """The changes that `find` found, without the weights that have none, in parts of at most
+        `limit` bytes or of one weight. Only the first rank yields them."""
+        totals = [sum(of_ranks) for of_ranks in zip(*self._counts, strict=True)]
+        sized = ((n, total * self._entry_bytes) for n, total in enumerate(totals) if total)
+        for numbers in in_groups(sized, limit):
+            yield from self._gather(numbers)
 
     @property
     def _entry_bytes(self) -> int:
@@ -113,20 +107,23 @@ class WeightChanges:
             found.append((places.to(torch.int32), now[places]))
         return found
 
-    def _gather(self, numbers: list[int]) -> Iterator[WeightChange]:
-        """The changes of some weights, gathered from all ranks."""
+    def _gather(self, numbers: list[int]) -> Iterator[list[WeightChange]]:
+        """The changes of some weights, gathered from all ranks. Only the first rank has them."""
         counts = [[of_rank[number] for number in numbers] for of_rank in self._counts]
-        if not any(map(sum, counts)):
-            return
         own = [(self._places_in_whole(number), self._found[number][1]) for number in numbers]
         indices, values = (_collect(torch.cat(parts), counts) for parts in zip(*own, strict=True))
+        if dist.get_rank() > 0:
+            return
         shapes = [tuple(parameter.shape) for parameter in self._parameters.values()]
-        for number, *parts in zip(numbers, indices, values, strict=dist.get_rank() == 0):
-            at, new = (torch.cat(of_ranks) for of_ranks in parts)
-            if len(at):
-                yield WeightChange(
-                    name=self._names[number], shape=shapes[number], indices=at, values=new
-                )
+        yield [
+            WeightChange(
+                name=self._names[number],
+                shape=shapes[number],
+                indices=torch.cat(places),
+                values=torch.cat(new),
+            )
+            for number, places, new in zip(numbers, indices, values, strict=True)
+        ]
 
     def _places_in_whole(self, number: int) -> Tensor:
         """Places [C] of this rank's changes in the whole weight, flattened."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agentrl_components.spec.fields.compute import Samplers
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 
@@ -217,8 +218,7 @@ def sparse_hand_over_needs_rounded_weights(spec: RunSpec) -> Iterator[Mistake]:
         ),
         "model.lora hands over adapters alone, which are small": spec.model.lora is not None,
         "vllm on CPUs keeps weights in another layout": (
-            spec.rollout.engine == "vllm"
-            and (spec.compute.samplers is None or spec.compute.samplers.gpus == 0)
+            spec.rollout.engine == "vllm" and not (spec.compute.samplers or Samplers()).gpus
         ),
     }
     for reason, applies in reasons.items():

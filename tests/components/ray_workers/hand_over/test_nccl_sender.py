@@ -140,14 +140,17 @@ class ChangedRank:
 
     def gathered(self, limit):
         assert limit == 64 << 20
+        part = []
         for count in (1, 2, 3):
             self.calls.append(f"gather {count}")
-            yield WeightChange(
+            change = WeightChange(
                 name=str(count),
                 shape=(9,),
                 indices=torch.arange(count, dtype=torch.int32),
                 values=torch.ones(count, dtype=torch.bfloat16),
             )
+            part.append(change)
+        yield part
 
 
 class ChangesEngine:

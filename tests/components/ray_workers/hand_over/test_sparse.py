@@ -32,7 +32,7 @@ class RecordingSource:
     def __init__(self):
         self.few, self.kept = True, 0
 
-    def changes_pay(self):
+    def find_changes(self):
         return self.few
 
     def remember_weights(self):

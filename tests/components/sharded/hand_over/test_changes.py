@@ -4,7 +4,7 @@ import pytest
 import torch
 from changed_ranks import on_two_ranks
 
-from agentrl_components.sharded.hand_over.bucket import change_buckets
+from agentrl_components.sharded.hand_over.bucket import change_bucket
 from agentrl_components.sharded.model import local_rows
 
 BFLOAT16 = {"dtype": "bfloat16"}
@@ -15,7 +15,7 @@ NORM = "model.norm.weight"
 def rank(folder, open_rank):
     """The only rank, whose weights have been handed over."""
     rank = open_rank(folder, model=BFLOAT16)
-    assert not rank.changes.pay()  # there is nothing to compare with
+    assert not rank.changes.find()  # there is nothing to compare with
     rank.changes.remember()
     return rank
 
@@ -25,8 +25,8 @@ def parameter(rank, name):
 
 
 def changes(rank, limit=1 << 20):
-    assert rank.changes.pay()
-    return list(rank.changes.gathered(limit))
+    assert rank.changes.find()
+    return [change for part in rank.changes.gathered(limit) for change in part]
 
 
 def applied(weights, found):
@@ -81,10 +81,10 @@ def test_changes_of_more_than_a_sixth_of_the_entries_do_not_pay(rank):
     for tensor in (local_rows(p).view(-1) for p in rank.policy.parameters()):
         tensor[:left] += 1
         left -= min(left, len(tensor))
-    assert rank.changes.pay()
+    assert rank.changes.find()
     largest = max((local_rows(p).view(-1) for p in rank.policy.parameters()), key=len)
     largest[-6:] += 1
-    assert not rank.changes.pay()
+    assert not rank.changes.find()
 
 
 def test_changes_of_two_ranks_make_the_new_weights(folder, tmp_path):
@@ -121,8 +121,8 @@ def test_buckets_of_changes_give_them_back(rank):
     parameter(rank, "model.layers.0.mlp.up_proj.weight")[1, :3] = 3.0
     found = changes(rank)
     assert len(found) == 2
-    assert len(list(change_buckets(found, 1 << 20))) == 1
-    one_each = list(change_buckets(found, 1))
+    assert len(list(map(change_bucket, rank.changes.gathered(1 << 20)))) == 1
+    one_each = list(map(change_bucket, rank.changes.gathered(1)))
     assert sorted(bucket.bytes for bucket in one_each) == [3 * 6, 9 * 6]
     back = [change for bucket in one_each for change in bucket.changes()]
     for one, other in zip(back, found, strict=True):

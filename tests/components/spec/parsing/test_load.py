@@ -231,6 +231,8 @@ def test_an_empty_list_is_reported_once(tmp_path):
          "s3://bucket/prefix, models:/name/version or file:///folder"),
         ("environments[0]={name: a, url: 'http://h:70000'}", 'spec.environments[0].url: '
          '"http://h:70000" is not an HTTP URL; write one, such as http://host:8000'),
+        ("environments[0]={name: a, url: 'http://[::::]'}", 'spec.environments[0].url: '
+         '"http://[::::]" is not an HTTP URL; write one, such as http://host:8000'),
         ("environments[0]={name: a, url: 'http://[1:2:3:4:5:6:7::8]'}", 'spec.environments[0].url: '
          '"http://[1:2:3:4:5:6:7::8]" has no valid host and port; write one, such as host:8000'),
         ("storage={url: s3://runs, endpoint: 'http://minio:90000'}", 'spec.storage.endpoint: '

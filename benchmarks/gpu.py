@@ -8,8 +8,8 @@ stop the others. The model has the shape of Qwen3-0.6B and random weights; nothi
 
 - device: what torch finds.
 - torch_engine, vllm_engine: log-probabilities of replies are those of the trainer.
-- fsdp_one, fsdp_many: gradients and norms of one rank and of one rank a GPU are those of the model
-  without FSDP, in float32.
+- fsdp_one, fsdp_many: gradients and norms of one rank and of one rank a GPU, with FSDP2, are those
+  of the model without it, in float32.
 - collective: weights that one rank broadcasts arrive on another GPU, and how fast.
 - run_on_ray: a short run whose trainers and samplers have GPUs of their own: FSDP2, hand-over by
   NCCL, and from six GPUs on an engine over two of them.
@@ -25,6 +25,8 @@ stop the others. The model has the shape of Qwen3-0.6B and random weights; nothi
 - mfu_16k, mfu_65k, mfu_16k_compiled, mfu_65k_compiled: model FLOPs utilisation of an update of as
   many tokens in episodes of 4,096 (aims: 35 % and 45 %), without and with update.compile;
   mfu_65k_episode: of one episode of 65,536.
+- only_rank: seconds and memory of an update without FSDP2 (one rank with copies of its weights) and
+  with it.
 - recomputation: seconds and memory of an update, by what its backward pass computes again.
 - rollout: sampled tokens a second.
 - vllm_engine_v1, interrupts_v1, rollout_v1, sleep_v1: the same with vLLM's model runner V1. On a
@@ -59,6 +61,7 @@ from gpu_checks import (
     engines,
     interrupts,
     kernels,
+    only_rank,
     ranks,
     recomputation,
     transfer,
@@ -105,6 +108,7 @@ CHECKS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "mfu_16k_compiled": update.check_mfu_16k_compiled,
     "mfu_65k_compiled": update.check_mfu_65k_compiled,
     "mfu_65k_episode": update.check_mfu_65k_episode,
+    "only_rank": only_rank.check_only_rank,
     "recomputation": recomputation.check_recomputation,
     "vllm_engine": engines.check_vllm_engine,
     "hand_over": transfer.check_hand_over,

@@ -33,7 +33,12 @@ def train(rank: int, address: str, place: Place, ranks: int) -> Trained:
     if not place.cpu:
         torch.cuda.set_device(rank)
     setup = RankSetup(
-        spec=place.spec("float32"), folder=place.folder, device=place.device, rank=rank, ranks=ranks
+        spec=place.spec("float32"),
+        folder=place.folder,
+        device=place.device,
+        rank=rank,
+        ranks=ranks,
+        divided=True,
     )
     trainer = Rank(setup)
     trainer.join(address)

@@ -10,6 +10,7 @@ import torch
 from gpu_checks.data import examples, likelihood
 from gpu_checks.place import Place, Skipped, wait
 from processes.rank_processes import free_address
+from torch.distributed.fsdp import FSDPModule
 
 from agentrl_components.compilers import compiler
 from agentrl_components.sharded.rank import POLICY, Rank, RankSetup
@@ -57,15 +58,25 @@ class Update:
 
 
 def open_update(
-    place: Place, tokens: int, longest: int, *, compiled: bool, recompute: bool
+    place: Place,
+    tokens: int,
+    longest: int,
+    *,
+    compiled: bool,
+    recompute: bool,
+    divided: bool = False,
 ) -> Update:
-    """An update of one pack of `tokens` tokens, as episodes of `longest` tokens."""
+    """An update of one pack of `tokens` tokens, as episodes of `longest` tokens. `divided`: as in
+    `RankSetup`."""
     if compiled and compiler(place.device) is None:
         raise Skipped("no compiler is installed")
     if place.cpu:
         tokens, longest = 256, 256 * longest // tokens
     spec = place.spec("bfloat16", recompute=recompute, compiled=compiled, pack=tokens)
-    rank = Rank(RankSetup(spec=spec, folder=place.folder, device=place.device, rank=0, ranks=1))
+    setup = RankSetup(
+        spec=spec, folder=place.folder, device=place.device, rank=0, ranks=1, divided=divided
+    )
+    rank = Rank(setup)
     rank.join(free_address())
     rank.open_models()
     some = examples([longest] * (tokens // longest), rank.policy.shape.vocabulary)
@@ -102,7 +113,8 @@ def measure_update(
         "recomputed_blocks": policy.recomputed,
         "selective": policy.selective,
         "logits_kept": policy.keeps_logits,
-        "weights_stay_gathered": rank.room.keeps_weights,
+        "fsdp2": isinstance(policy, FSDPModule),
+        "weights_stay": rank.room.keeps_weights,
     }
     if not place.cpu:
         found["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30

@@ -111,7 +111,12 @@ def difference_of(module: nn.Module, expected: Mapping[str, Tensor]) -> float:
 def joined(number: int, address: str, task: Task, count: int) -> Rank:
     """A rank that has joined the process group at `address`."""
     setup = RankSetup(
-        spec=task.spec(), folder=Path(task.folder), device="cpu", rank=number, ranks=count
+        spec=task.spec(),
+        folder=Path(task.folder),
+        device="cpu",
+        rank=number,
+        ranks=count,
+        divided=task.divided,
     )
     rank = Rank(setup)
     rank.join(address)

@@ -1,24 +1,22 @@
-"""A decoder or critic whose parameters are divided over the ranks of a process group (FSDP2).
+"""A decoder or critic whose parameters are divided over the ranks of a process group.
 
 Every rank reads its own rows of the model folder's files, so no process holds the whole model.
-Master weights are float32. With `model.dtype: bfloat16` each layer is gathered and computed in
-bfloat16, and gradients are summed over the ranks in float32. With LoRA, the frozen weights are kept
-in the model's type.
-
-FSDP2 divides the first dimension of every parameter into equal parts, the last of which may be
-shorter or empty, as `torch.chunk` does.
+Master weights are float32. With `model.dtype: bfloat16` layers are computed in bfloat16, and
+gradients are summed over packs and ranks in float32. With LoRA, the frozen weights are kept in the
+model's type. `divided`: FSDP2 gathers the weights layer by layer; otherwise the only rank computes
+with `CopiedWeights`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, Shard
 
 from agentrl_components.compilers import compiler
 from agentrl_components.errors import ModelError
@@ -29,16 +27,29 @@ from agentrl_components.model.load import TIED_HEAD, chosen_implementation
 from agentrl_components.model.shape import read_native
 from agentrl_components.model.value_model import Critic
 from agentrl_components.schedule.seeds import derive
+from agentrl_components.sharded.rows import local_rows, rows_of
 from agentrl_components.sharded.weight_files import WeightFiles
 from agentrl_components.spec import RunSpec
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def open_policy(folder: Path, spec: RunSpec, mesh: DeviceMesh) -> CausalModel:
-    """The sharded policy, with adapters if the manifest asks for LoRA. Raises `ModelError` if the
-    folder's weights are missing or do not fit config.json."""
-    decoder = _on_meta(folder, spec)
+def describe(folder: Path, spec: RunSpec) -> CausalModel:
+    """The decoder of the folder on the meta device, without weights. Raises `ModelError` if its
+    config.json is not that of a model."""
+    if chosen_implementation(folder, spec.model.implementation) == "transformers":
+        from agentrl_components.model.foreign import describe_foreign
+
+        return describe_foreign(folder)
+    with torch.device("meta"):
+        return Decoder(read_native(folder))
+
+
+def open_policy(
+    decoder: CausalModel, folder: Path, spec: RunSpec, mesh: DeviceMesh, *, divided: bool
+) -> CausalModel:
+    """The sharded policy, made of what `describe` returned, with adapters if the manifest asks for
+    LoRA. Raises `ModelError` if the folder's weights are missing or do not fit config.json."""
     if spec.model.lora is not None:
         for parameter in decoder.parameters():  # buffers keep their precision
             parameter.data = parameter.data.to(DTYPES[spec.model.dtype])
@@ -46,38 +57,33 @@ def open_policy(folder: Path, spec: RunSpec, mesh: DeviceMesh) -> CausalModel:
         for parameter in decoder.parameters():
             if parameter.requires_grad:
                 parameter.data = parameter.data.float()
-    _shard(decoder, spec, mesh)
+    if divided:
+        _divide(decoder, spec, mesh)
+    else:
+        hold_whole(decoder, mesh)
+    decoder.allocate(torch.device(mesh.device_type))
     load_rows(decoder, WeightFiles(folder), mesh, spec.seed)
     _finish(decoder, spec)
     return decoder
 
 
-def open_critic(folder: Path, spec: RunSpec, mesh: DeviceMesh) -> Critic:
+def open_critic(folder: Path, spec: RunSpec, mesh: DeviceMesh, *, divided: bool) -> Critic:
     """The sharded critic: the folder's decoder, and a head whose estimates are 0."""
-    trunk = _on_meta(folder, spec)
+    trunk = describe(folder, spec)
     with torch.device("meta"):
         critic = Critic(trunk)
-    _shard(critic.decoder, spec, mesh)
-    fully_shard(critic.head, mesh=mesh, mp_policy=_precision(spec))
+    if divided:
+        _divide(critic.decoder, spec, mesh)
+        fully_shard(critic.head, mesh=mesh, mp_policy=_precision(spec))
+    else:
+        hold_whole(critic, mesh)
+    critic.decoder.allocate(torch.device(mesh.device_type))
     critic.head.to_empty(device=mesh.device_type)
     for parameter in critic.head.parameters():
         local_rows(parameter).zero_()
     load_rows(critic.decoder, WeightFiles(folder), mesh, spec.seed)
     _finish(critic.decoder, spec)
     return critic
-
-
-def rows_of(total: int, rank: int, ranks: int) -> slice:
-    """The rows that `rank` holds of a parameter with `total` rows."""
-    size = math.ceil(total / ranks)
-    return slice(min(rank * size, total), min((rank + 1) * size, total))
-
-
-@torch.no_grad()
-def local_rows(parameter: Tensor) -> Tensor:
-    """This rank's rows of a sharded parameter, as a view that may be written to."""
-    local: Tensor = parameter.to_local()  # type: ignore[attr-defined]
-    return local.detach()
 
 
 @torch.no_grad()
@@ -112,15 +118,6 @@ def _adapter(name: str, shape: Iterable[int], seed: int) -> Tensor:
     return full
 
 
-def _on_meta(folder: Path, spec: RunSpec) -> CausalModel:
-    if chosen_implementation(folder, spec.model.implementation) == "transformers":
-        from agentrl_components.model.foreign import describe_foreign
-
-        return describe_foreign(folder)
-    with torch.device("meta"):
-        return Decoder(read_native(folder))
-
-
 def _precision(spec: RunSpec) -> MixedPrecisionPolicy:
     if spec.model.dtype == "float32":
         return MixedPrecisionPolicy()
@@ -128,13 +125,23 @@ def _precision(spec: RunSpec) -> MixedPrecisionPolicy:
     return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
 
 
-def _shard(decoder: CausalModel, spec: RunSpec, mesh: DeviceMesh) -> None:
+def _divide(decoder: CausalModel, spec: RunSpec, mesh: DeviceMesh) -> None:
     """Divide each layer by itself, and the rest of the decoder together."""
     precision = _precision(spec)
     for layer in decoder.blocks():
         fully_shard(layer, mesh=mesh, mp_policy=precision)
     fully_shard(decoder, mesh=mesh, mp_policy=precision)
-    decoder.allocate(torch.device(mesh.device_type))
+
+
+def hold_whole(module: nn.Module, mesh: DeviceMesh) -> None:
+    """Make all rows of each parameter those of the only rank of `mesh`."""
+    found: dict[nn.Parameter, nn.Parameter] = {}
+    for owner in module.modules():
+        for name, parameter in owner.named_parameters(recurse=False, remove_duplicate=False):
+            if parameter not in found:
+                rows = DTensor.from_local(parameter.detach(), mesh, [Shard(0)], run_check=False)
+                found[parameter] = nn.Parameter(rows, requires_grad=parameter.requires_grad)
+            owner._parameters[name] = found[parameter]
 
 
 def _finish(decoder: CausalModel, spec: RunSpec) -> None:
@@ -147,11 +154,3 @@ def _finish(decoder: CausalModel, spec: RunSpec) -> None:
             )
         decoder.compile_parts()
     decoder.eval()
-
-
-def reshard(module: nn.Module) -> None:
-    """Free the gathered parameters of a module after a pass without a backward pass. Otherwise the
-    next pass would use them although an optimizer step has changed the rows since."""
-    for part in module.modules():
-        if isinstance(part, FSDPModule):
-            part.reshard()

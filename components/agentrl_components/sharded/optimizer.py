@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.optim.adamw import adamw
 
-from agentrl_components.sharded.model import local_rows
+from agentrl_components.sharded.rows import local_rows, with_rows
 from agentrl_components.spec import Update
 from agentrl_components.update.adamw import BETA1, EPSILON
 
@@ -81,7 +80,7 @@ class ShardedOptimizer:
         if moments:
             self._allocate()
             for moment, rows in self._moments.items():
-                out |= {f"{moment}.{n}": _like(rows[n], p) for n, p in self._named.items()}
+                out |= {f"{moment}.{n}": with_rows(rows[n], p) for n, p in self._named.items()}
         return out
 
     def weight_rows(self) -> Iterator[tuple[str, Tensor]]:
@@ -154,16 +153,3 @@ def global_norm(gradients: Iterable[Tensor]) -> float:
         dist.all_reduce(on)
         total = on.cpu()
     return float(total.sqrt())
-
-
-def _like(rows: Tensor, parameter: Tensor) -> Tensor:
-    """The sharded tensor that consists of every rank's `rows`, in the layout of `parameter`."""
-    assert isinstance(parameter, DTensor)
-    return DTensor.from_local(
-        rows,
-        parameter.device_mesh,
-        parameter.placements,
-        run_check=False,
-        shape=parameter.shape,
-        stride=parameter.stride(),
-    )

@@ -78,6 +78,14 @@ def gathered_bytes(spec: RunSpec, block: int, outside: int, ranks: int) -> int:
     return block * (2 * width + 4 + exchanged) + outside * (2 * width + exchanged)
 
 
+def copied_bytes(spec: RunSpec, trained: int, outside: int) -> int:
+    """Bytes of what the only rank holds (`pass_weights.CopiedWeights`) when a backward pass begins:
+    copies of the `trained` weights, unless they are computed in float32, and gradients of those
+    `outside` of the blocks. Gradients of a block take the place of its activations."""
+    width = WIDTHS[spec.model.dtype]
+    return (trained * width if width != 4 else 0) + outside * width
+
+
 def logits_bytes(spec: RunSpec, shape: Architecture) -> int:
     """Bytes of the logits of a chunk and of their gradients."""
     return min(spec.update.logits_chunk, pack_tokens(spec)) * shape.vocabulary * LOGIT_BYTES

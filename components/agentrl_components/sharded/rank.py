@@ -30,17 +30,12 @@ from agentrl_components.sharded import checkpoint
 from agentrl_components.sharded.hand_over.bucket import Bucket, buckets
 from agentrl_components.sharded.hand_over.changes import WeightChanges
 from agentrl_components.sharded.hand_over.gathering import gathered_adapters, gathered_weights
-from agentrl_components.sharded.model import (
-    DTYPES,
-    local_rows,
-    open_critic,
-    open_policy,
-    reshard,
-    rows_of,
-)
+from agentrl_components.sharded.model import DTYPES, describe, open_critic, open_policy
 from agentrl_components.sharded.optimizer import ShardedOptimizer
-from agentrl_components.sharded.recomputation import PassRoom
+from agentrl_components.sharded.pass_weights import pass_weights
+from agentrl_components.sharded.recomputation import PassRoom, copies_fit
 from agentrl_components.sharded.rounds import Share
+from agentrl_components.sharded.rows import local_rows, rows_of
 from agentrl_components.spec import RunSpec
 from agentrl_components.update.logprobs import score, states
 from agentrl_components.update.objectives import ModelName, Objective, PackSums, Sums, accumulate
@@ -62,6 +57,8 @@ class RankSetup:
     device: str
     rank: int
     ranks: int
+    divided: bool = False
+    """Whether FSDP2 gathers the weights of the only rank too, even if it can hold copies of all."""
 
 
 class Rank:
@@ -99,13 +96,18 @@ class Rank:
     def open_models(self) -> None:
         """Open the models as they are in the model folder, without moments."""
         setup, spec = self._setup, self._setup.spec
-        self.policy = open_policy(setup.folder, spec, self._mesh)
+        described, dtype = describe(setup.folder, spec), DTYPES[spec.model.dtype]
+        fits = setup.ranks == 1 and copies_fit(described, spec, torch.device(setup.device))
+        divided = setup.divided or not fits
+        self.policy = open_policy(described, setup.folder, spec, self._mesh, divided=divided)
         self._optimizers = {POLICY: ShardedOptimizer(self.policy, spec.update)}
-        self.changes = WeightChanges(self.policy, DTYPES[spec.model.dtype])
+        self._weights = {POLICY: pass_weights(self.policy, dtype)}
+        self.changes = WeightChanges(self.policy, dtype)
         self.critic: Critic | None = None
         if spec.algorithm.traits.needs_critic:
-            self.critic = open_critic(setup.folder, spec, self._mesh)
+            self.critic = open_critic(setup.folder, spec, self._mesh, divided=divided)
             self._optimizers[CRITIC] = ShardedOptimizer(self.critic, spec.update)
+            self._weights[CRITIC] = pass_weights(self.critic, dtype)
         self._reference: dict[str, Tensor] | None = None
         """This rank's rows of the reference policy's trainable weights."""
         if spec.algorithm.kl.coefficient > 0:
@@ -122,7 +124,7 @@ class Rank:
 
     def drop_models(self) -> None:
         """Free the memory of the models. `open_models` opens them again."""
-        for name in ("policy", "critic", "changes", "_optimizers", "_reference"):
+        for name in ("policy", "critic", "changes", "_optimizers", "_weights", "_reference"):
             self.__dict__.pop(name, None)
         gc.collect()  # modules of FSDP refer to each other
 
@@ -142,17 +144,20 @@ class Rank:
         self._optimizers[objective.model].clear_gradients()
         drops = self._setup.spec.model.lora is not None and self._setup.spec.model.lora.dropout > 0
         found: list[PackSums] = []
-        for number, pack in enumerate(share.packs):
-            counts = number < share.counted
-            if drops:
-                self._drop(pack)
-            self.room.fit(decoder, pack.lengths, pack.free if module is decoder else 0)
-            loss, sums = objective(module, pack)  # type: ignore[arg-type]
-            # FSDP averages gradients over the ranks; the sum is wanted.
-            scaled = loss * (self._setup.ranks if counts else 0)
-            scaled.backward()  # type: ignore[no-untyped-call]
-            if counts:
-                found.append(sums)
+        weights = self._weights[objective.model]
+        with weights.loaded():
+            for number, pack in enumerate(share.packs):
+                counts = number < share.counted
+                if drops:
+                    self._drop(pack)
+                self.room.fit(decoder, pack.lengths, pack.free if module is decoder else 0)
+                loss, sums = objective(module, pack)  # type: ignore[arg-type]
+                # FSDP averages gradients over the ranks; the sum is wanted.
+                scaled = loss * (self._setup.ranks if counts else 0)
+                scaled.backward()  # type: ignore[no-untyped-call]
+                weights.add_gradients()
+                if counts:
+                    found.append(sums)
         if drops:
             self.policy.eval()
         total: Sums = {}
@@ -174,7 +179,7 @@ class Rank:
         chunk = self._setup.spec.update.logits_chunk
         with self._reference_loaded() if reference else nullcontext():
             policy = self.policy
-            return self._scores(share, policy, policy, lambda p: score(policy, p, chunk)[0])
+            return self._scores(share, POLICY, policy, lambda p: score(policy, p, chunk)[0])
 
     @torch.no_grad()
     def values(self, share: Share) -> list[Tensor]:
@@ -182,7 +187,7 @@ class Rank:
         critic = self.critic
         assert critic is not None
         decoder = critic.decoder
-        return self._scores(share, critic, decoder, lambda p: critic.value(states(decoder, p)))
+        return self._scores(share, CRITIC, decoder, lambda p: critic.value(states(decoder, p)))
 
     @torch.no_grad()
     def set_start(self) -> None:
@@ -240,15 +245,15 @@ class Rank:
     def _scores(
         self,
         share: Share,
-        module: nn.Module,
+        model: ModelName,
         decoder: CausalModel,
         of: Callable[[Pack], Tensor],
     ) -> list[Tensor]:
         computed = []
-        for pack in share.packs:
-            self.room.fit(decoder, pack.lengths, pack.free if module is decoder else 0)
-            computed.append(of(pack).cpu())
-        reshard(module)
+        with self._weights[model].loaded():
+            for pack in share.packs:
+                self.room.fit(decoder, pack.lengths, pack.free if model == POLICY else 0)
+                computed.append(of(pack).cpu())
         return computed[: share.counted]
 
     def _copy_of_policy(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:

@@ -11,19 +11,22 @@ from torch.distributed.fsdp import FSDPModule
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.packed_attention import FLASH_TYPES, padded_tokens
-from agentrl_components.sharded.model import DTYPES, local_rows
+from agentrl_components.sharded.model import DTYPES
 from agentrl_components.sharded.pass_memory import (
+    PADDING,
     RESERVE,
     SHARE,
     WIDTHS,
     PassSize,
     Recomputation,
     activation_bytes,
+    copied_bytes,
     gathered_bytes,
     least_recomputation,
     logits_bytes,
     pack_tokens,
 )
+from agentrl_components.sharded.rows import local_rows
 from agentrl_components.spec import RunSpec
 
 
@@ -54,7 +57,7 @@ class PassRoom:
         self.bytes = int(least)
         """For the activations of a pass. 0: not known, or none."""
         self.keeps_weights = self._keep_weights(decoders)
-        """Whether weights stay gathered between the passes forward and backward."""
+        """Whether weights stay between the passes forward and backward."""
 
     def fit(self, decoder: CausalModel, lengths: Sequence[int], free: int = 0) -> None:
         """Set what the next pass of `decoder` recomputes. The pack has episodes of `lengths` [B]
@@ -76,7 +79,10 @@ class PassRoom:
 
     def _keep_weights(self, decoders: Sequence[CausalModel]) -> bool:
         """Let the blocks' weights stay gathered until the backward pass, which gathers them a
-        second time otherwise, if the largest pack has to compute nothing more again for that."""
+        second time otherwise, if the largest pack has to compute nothing more again for that.
+        Copies (`CopiedWeights`) always stay."""
+        if not isinstance(decoders[0], FSDPModule):
+            return True
         width = WIDTHS[self._spec.model.dtype]
         blocks = [p.numel() for block in decoders[0].blocks() for p in block.parameters()]
         room = self.bytes - sum(blocks) * width
@@ -112,15 +118,45 @@ def _free(device: torch.device) -> int:
 
 def bytes_to_come(decoders: Sequence[CausalModel], spec: RunSpec) -> int:
     """Bytes that decoders which have just been opened will take on this rank beside activations: a
-    gradient and two moments of each trained parameter, the copy of what was handed over, what a
-    pass gathers, and logits."""
+    gradient and two moments of each trained parameter, the copy of what was handed over, the
+    weights that a pass gathers or copies with its first gradients, and logits."""
+    first = decoders[0]
     trained = [p for decoder in decoders for p in decoder.parameters() if p.requires_grad]
     state = 12 * sum(local_rows(parameter).numel() for parameter in trained)
-    blocks = [sum(p.numel() for p in block.parameters()) for block in decoders[0].blocks()]
-    outside = sum(p.numel() for p in decoders[0].parameters()) - sum(blocks)
-    gathered = gathered_bytes(spec, max(blocks), outside * len(decoders), dist.get_world_size())
-    copied = 0
+    blocks = [sum(p.numel() for p in block.parameters()) for block in first.blocks()]
+    outside = sum(p.numel() for p in first.parameters()) - sum(blocks)
+    if isinstance(first, FSDPModule):
+        ranks = dist.get_world_size()
+        weights = gathered_bytes(spec, max(blocks), outside * len(decoders), ranks)
+    else:  # of one decoder at a time
+        largest = max(
+            sum(p.numel() for p in decoder.parameters() if p.requires_grad) for decoder in decoders
+        )
+        weights = copied_bytes(spec, largest, outside)
+    handed = 0
     if spec.compute.sparse_hand_over:
-        rows = sum(local_rows(parameter).numel() for parameter in decoders[0].parameters())
-        copied = WIDTHS[spec.model.dtype] * rows
-    return state + copied + gathered + logits_bytes(spec, decoders[0].shape)
+        handed = WIDTHS[spec.model.dtype] * sum(local_rows(p).numel() for p in first.parameters())
+    return state + handed + weights + logits_bytes(spec, first.shape)
+
+
+def copies_fit(decoder: CausalModel, spec: RunSpec, device: torch.device) -> bool:
+    """Whether the only rank, whose policy is `decoder`, on the meta device, can hold copies of all
+    weights and a pass's gradients of them (`CopiedWeights`) beside the rest. On a CPU, and with
+    LoRA, whose weights are small, it can."""
+    if device.type != "cuda" or spec.model.lora is not None:
+        return True
+    return whole_bytes(decoder, spec) <= _free(device)
+
+
+def whole_bytes(decoder: CausalModel, spec: RunSpec) -> int:
+    """Bytes of the only rank with copies of all weights and a pass's gradients of them, if the
+    largest pass computes as much again as it may."""
+    total, width = sum(p.numel() for p in decoder.parameters()), WIDTHS[spec.model.dtype]
+    state = 16 * total * (2 if spec.algorithm.traits.needs_critic else 1)
+    gradients = 1
+    copies = (width != 4) + (spec.algorithm.kl.coefficient > 0) + spec.compute.sparse_hand_over
+    size = PassSize(tokens=pack_tokens(spec), padding=PADDING)
+    shape = decoder.shape
+    again = Recomputation(blocks=shape.layers if spec.update.gradient_checkpointing else 0)
+    activations = activation_bytes(spec, shape, size, again) + logits_bytes(spec, shape)
+    return state + (copies + gradients) * width * total + activations

@@ -16,11 +16,14 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def open_rank():
-    """Opens the models of a folder as the only rank; `changes` are sections of the spec."""
+    """Opens the models of a folder as the only rank; `changes` are sections of the spec. `divided`:
+    with FSDP2."""
     opened = []
 
-    def start(folder, **changes):
-        setup = RankSetup(spec=spec(**changes), folder=folder, device="cpu", rank=0, ranks=1)
+    def start(folder, *, divided=False, **changes):
+        setup = RankSetup(
+            spec=spec(**changes), folder=folder, device="cpu", rank=0, ranks=1, divided=divided
+        )
         rank = Rank(setup)
         rank.join(rank.free_address("127.0.0.1"))
         opened.append(rank)

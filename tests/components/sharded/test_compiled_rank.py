@@ -38,13 +38,15 @@ def give_room(rank, selective, pack):
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.skipif(compiler("cpu") is None, reason="needs a C++ compiler")
-@pytest.mark.parametrize(("selective", "fewest_graphs"), [(False, 6), (True, 9)])
+@pytest.mark.parametrize(
+    ("selective", "divided", "fewest_graphs"), [(False, True, 6), (True, False, 8)]
+)
 def test_gradients_and_scores_are_those_of_the_plain_model(
-    selective, fewest_graphs, tmp_path, open_rank
+    selective, divided, fewest_graphs, tmp_path, open_rank
 ):
     settings = spec(model=TWO_LAYERS).model
     folder = fetch_model(settings, [f"word{i}" for i in range(20)], 0, tmp_path)
-    rank = open_rank(folder, model=TWO_LAYERS, update=COMPILED)
+    rank = open_rank(folder, divided=divided, model=TWO_LAYERS, update=COMPILED)
     plain = open_decoder(folder, torch.float32, torch.device("cpu"))
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
@@ -69,8 +71,8 @@ def test_gradients_and_scores_are_those_of_the_plain_model(
         scored = rank.logprobs(share, reference=False)
         for pack, logprobs_S in zip(share.packs, scored, strict=True):
             assert torch.allclose(logprobs_S, score(plain, pack, chunk=16)[0], rtol=0, atol=1e-5)
-    # Of a layer two functions, of which selective layers have forms of their own, and one of the
-    # head, with and without gradients.
+    # Two functions of a layer and two of the head; the latter with and without gradients. Selective
+    # layers have two of their own for passes with gradients.
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= fewest_graphs
 
 

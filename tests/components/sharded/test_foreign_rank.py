@@ -1,4 +1,4 @@
-"""One rank with a model of transformers: the bits of the model without FSDP."""
+"""One rank with a model of transformers: the bits of the model without shards."""
 
 import pytest
 import torch
@@ -24,15 +24,17 @@ def weights(rank):
     return {n: t for bucket in rank.buckets(1 << 20) for n, t in bucket.tensors()}
 
 
+@pytest.mark.parametrize("divided", [False, True], ids=["copied weights", "fsdp2"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_one_rank_gives_the_bits_of_the_model_without_fsdp(family, open_rank, tmp_path):
+def test_one_rank_gives_the_bits_of_the_model_without_shards(family, divided, open_rank, tmp_path):
     save_model(family, tmp_path)
     plain = open_decoder(tmp_path, torch.float32, torch.device("cpu"))
     # transformers leaves weights where the file has them. Products of few rows round by the address
     # of the weights, and those of a rank are in memory of their own.
     for parameter in plain.parameters():
         parameter.data = parameter.data.clone()
-    rank, some = open_rank(tmp_path, update={"gradientCheckpointing": True}), examples()
+    rank = open_rank(tmp_path, divided=divided, update={"gradientCheckpointing": True})
+    some = examples()
     exported = export_weights(plain)
     start = weights(rank)
     assert start.keys() == exported.keys()

@@ -1,4 +1,4 @@
-"""One rank in this process: the same bits as the decoder without FSDP."""
+"""One rank in this process: the same bits as the decoder without shards."""
 
 import math
 
@@ -51,8 +51,12 @@ def weights(rank):
     return {n: t for bucket in rank.buckets(1 << 20) for n, t in bucket.tensors()}
 
 
-def test_one_rank_gives_the_bits_of_the_decoder_without_fsdp(folder, open_rank):
-    rank, settings = open_rank(folder), spec().update
+BOTH = pytest.mark.parametrize("divided", [False, True], ids=["copied weights", "fsdp2"])
+
+
+@BOTH
+def test_one_rank_gives_the_bits_of_the_decoder_without_shards(folder, open_rank, divided):
+    rank, settings = open_rank(folder, divided=divided), spec().update
     plain = open_decoder(folder, torch.float32, torch.device("cpu"))
     groups = [
         {"params": [p for p in plain.parameters() if (p.dim() >= 2) is decayed], "weight_decay": d}
@@ -81,8 +85,9 @@ def test_one_rank_gives_the_bits_of_the_decoder_without_fsdp(folder, open_rank):
         assert torch.equal(found[name], parameter.detach()), name
 
 
-def test_logprobs_are_those_of_the_new_weights_after_a_step(folder, open_rank):
-    rank, some = open_rank(folder), examples()
+@BOTH
+def test_logprobs_are_those_of_the_new_weights_after_a_step(folder, open_rank, divided):
+    rank, some = open_rank(folder, divided=divided), examples()
     before = rank.logprobs(share(some), False)
     rank.differentiate(objective(some), share(some))
     rank.step("policy", 0.1)
@@ -128,7 +133,7 @@ def test_activation_checkpointing_does_not_change_gradients(folder, open_rank):
     some = examples()
     found = []
     for recomputed in (False, True):
-        rank = open_rank(folder, update={"gradientCheckpointing": recomputed})
+        rank = open_rank(folder, divided=True, update={"gradientCheckpointing": recomputed})
         rank.differentiate(objective(some), share(some))
         assert rank.policy.recomputed == (rank.policy.shape.layers if recomputed else 0)
         assert not rank.policy.keeps_logits  # in a GPU's memory
@@ -192,8 +197,9 @@ def test_the_reference_policy_stays_where_the_policy_started(folder, open_rank):
     assert torch.equal(moved[0], rank.logprobs(share(some), False)[0])
 
 
-def test_a_critic_starts_at_zero_and_learns(folder, open_rank):
-    rank = open_rank(folder, algorithm={"name": "ppo"})
+@BOTH
+def test_a_critic_starts_at_zero_and_learns(folder, open_rank, divided):
+    rank = open_rank(folder, divided=divided, algorithm={"name": "ppo"})
     some = examples(
         value=lambda n: GROUP[0].logprobs[:n] * 0,
         **{"return": lambda n: EIGHT[0].logprobs[:n] * 0 + 1},

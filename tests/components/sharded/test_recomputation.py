@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from learner_bench import spec
 from small_shape import LLAMA
+from torch.nn import Linear
 
 from agentrl_components.model import packed_attention
 from agentrl_components.sharded import pass_memory
 from agentrl_components.sharded.pass_memory import PassSize, Recomputation
-from agentrl_components.sharded.recomputation import PassRoom, bytes_to_come
+from agentrl_components.sharded.recomputation import PassRoom, bytes_to_come, whole_bytes
 from agentrl_components.spec import Lora
 
 SHAPE = replace(LLAMA, layers=3)
@@ -131,7 +132,7 @@ def room_of(rank, size, again):
 
 
 def test_a_pass_takes_what_its_own_pack_leaves(folder, open_rank):
-    rank = open_rank(folder, update=COMPILED_UPDATE)
+    rank = open_rank(folder, divided=True, update=COMPILED_UPDATE)
     room = room_of(rank, PassSize(tokens=64), SELECTIVE)  # of the largest pack
     fitting = PassRoom([rank.policy], rank.spec, room)
     found = []
@@ -145,14 +146,14 @@ def test_a_pass_takes_what_its_own_pack_leaves(folder, open_rank):
 
 
 def test_weights_stay_gathered_where_no_pack_has_to_compute_more_again_for_it(folder, open_rank):
-    rank = open_rank(folder, update=COMPILED_UPDATE)
+    rank = open_rank(folder, divided=True, update=COMPILED_UPDATE)
     enough = room_of(rank, PassSize(tokens=64), SELECTIVE)
     assert PassRoom([rank.policy], rank.spec, enough).keeps_weights
     assert not PassRoom([rank.policy], rank.spec, enough - 1).keeps_weights
 
 
 def test_a_rank_will_take_twelve_bytes_a_parameter_and_what_a_pass_gathers(folder, open_rank):
-    rank = open_rank(folder)
+    rank = open_rank(folder, divided=True)
     shape, total = rank.policy.shape, sum(p.numel() for p in rank.policy.parameters())
     block = sum(p.numel() for p in rank.policy.model.layers[0].parameters())
     outside = (shape.vocabulary + 1) * shape.hidden
@@ -164,8 +165,46 @@ def test_a_rank_will_take_twelve_bytes_a_parameter_and_what_a_pass_gathers(folde
     assert bytes_to_come([rank.policy], settings) == 12 * total + gathered + logits
 
 
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 0), ("bfloat16", 2)])
+def test_the_only_rank_will_take_copies_of_one_model_and_the_first_gradients(
+    folder, open_rank, dtype, width
+):
+    settings = spec(algorithm={"name": "ppo"}, model={"dtype": dtype})
+    rank = open_rank(folder, algorithm={"name": "ppo"}, model={"dtype": dtype})
+    shape, total = rank.policy.shape, sum(p.numel() for p in rank.policy.parameters())
+    outside = (shape.vocabulary + 1) * shape.hidden * (width or 4)
+    logits = 18 * shape.vocabulary * 64  # the tokens of a pack
+    both = bytes_to_come([rank.policy, rank.critic.decoder], settings)
+    assert both == 2 * 12 * total + width * total + outside + logits
+
+
+@pytest.mark.parametrize(
+    ("changes", "bytes_a_parameter"),
+    [
+        # Weights, gradients and two moments in float32; copies and their gradients in bfloat16.
+        ({}, 16 + 4),
+        ({"model": {"dtype": "float32", "context": 64}}, 16 + 4),
+        ({"algorithm": {"name": "ppo", "kl": {"coefficient": 0.1}}}, 2 * 16 + 6),
+        ({"compute": {"ray": "embedded", "sparseHandOver": True}}, 16 + 6),
+    ],
+)
+@pytest.mark.parametrize("recompute", [False, True])
+def test_the_only_rank_has_to_hold_copies_and_gradients_of_all_weights(
+    changes, bytes_a_parameter, recompute
+):
+    update = {"microBatchTokens": TOKENS, "gradientCheckpointing": recompute}
+    settings = spec(**{"model": {"dtype": "bfloat16", "context": 64}, "update": update} | changes)
+    model = Linear(3, 4, bias=False, device="meta")
+    model.shape = SHAPE
+    padded = PassSize(tokens=TOKENS, padding=pass_memory.PADDING)
+    again = Recomputation(blocks=SHAPE.layers if recompute else 0)
+    activations = pass_memory.activation_bytes(settings, SHAPE, padded, again)
+    logits = pass_memory.logits_bytes(settings, SHAPE)
+    assert whole_bytes(model, settings) == 12 * bytes_a_parameter + activations + logits
+
+
 def test_what_was_handed_over_is_kept_in_the_models_type(folder, open_rank):
-    rank = open_rank(folder, model={"dtype": "bfloat16"})
+    rank = open_rank(folder, divided=True, model={"dtype": "bfloat16"})
     total = sum(p.numel() for p in rank.policy.parameters())
     sparse = spec(model={"dtype": "bfloat16"}, compute={"ray": "embedded", "sparseHandOver": True})
     more = bytes_to_come([rank.policy], sparse) - bytes_to_come([rank.policy], rank.spec)
@@ -174,7 +213,7 @@ def test_what_was_handed_over_is_kept_in_the_models_type(folder, open_rank):
 
 def test_a_critic_adds_its_state_and_what_is_outside_of_its_blocks(folder, open_rank):
     settings = spec(algorithm={"name": "ppo"})
-    rank = open_rank(folder, algorithm={"name": "ppo"})
+    rank = open_rank(folder, divided=True, algorithm={"name": "ppo"})
     both = bytes_to_come([rank.policy, rank.critic.decoder], settings)
     shape, total = rank.policy.shape, sum(p.numel() for p in rank.policy.parameters())
     outside = (shape.vocabulary + 1) * shape.hidden

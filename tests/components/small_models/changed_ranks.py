@@ -9,8 +9,8 @@ from learner_bench import spec
 from torch.multiprocessing.spawn import spawn
 
 from agentrl_components.engines.weight_change import WeightChange
-from agentrl_components.sharded.model import local_rows, rows_of
 from agentrl_components.sharded.rank import Rank, RankSetup
+from agentrl_components.sharded.rows import local_rows, rows_of
 
 LIMIT = 64
 """Bytes of a message: a few changes."""

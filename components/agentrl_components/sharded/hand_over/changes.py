@@ -18,7 +18,7 @@ from torch import Tensor
 from agentrl_components.engines.weight_change import LARGEST, WeightChange
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.sharded.hand_over.bucket import in_groups
-from agentrl_components.sharded.model import local_rows, rows_of
+from agentrl_components.sharded.rows import local_rows, rows_of
 
 INDEX_BYTES = 4
 WORTH = 0.5

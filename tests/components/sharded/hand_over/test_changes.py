@@ -5,7 +5,7 @@ import torch
 from changed_ranks import on_two_ranks
 
 from agentrl_components.sharded.hand_over.bucket import change_bucket
-from agentrl_components.sharded.model import local_rows
+from agentrl_components.sharded.rows import local_rows
 
 BFLOAT16 = {"dtype": "bfloat16"}
 NORM = "model.norm.weight"

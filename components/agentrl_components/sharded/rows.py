@@ -19,11 +19,11 @@ def rows_of(total: int, rank: int, ranks: int) -> slice:
     return slice(min(rank * size, total), min((rank + 1) * size, total))
 
 
-@torch.no_grad()
 def local_rows(parameter: Tensor) -> Tensor:
     """This rank's rows of a sharded parameter, as a view that may be written to."""
     assert isinstance(parameter, DTensor)
-    return parameter.to_local().detach()
+    with torch.no_grad():
+        return parameter.to_local().detach()
 
 
 def with_rows(rows: Tensor, like: Tensor) -> Tensor:

@@ -115,6 +115,7 @@ def measure_update(
         "logits_kept": policy.keeps_logits,
         "fsdp2": isinstance(policy, FSDPModule),
         "weights_stay": rank.room.keeps_weights,
+        "gradients_exchanged_once": rank.room.exchanges_once,
     }
     if not place.cpu:
         found["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30

@@ -24,8 +24,6 @@ class Task:
     learning_rate: float
     objective: str
     dtype: str = "float32"
-    divided: bool = False
-    """Whether FSDP2 gathers the weights of the only rank too."""
 
     def spec(self) -> RunSpec:
         """The manifest of the run."""

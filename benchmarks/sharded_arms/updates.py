@@ -108,15 +108,15 @@ def difference_of(module: nn.Module, expected: Mapping[str, Tensor]) -> float:
     return worst
 
 
-def joined(number: int, address: str, task: Task, count: int) -> Rank:
-    """A rank that has joined the process group at `address`."""
+def joined(number: int, address: str, task: Task, count: int, *, divided: bool = False) -> Rank:
+    """A rank that has joined the process group at `address`. `divided`: as in `RankSetup`."""
     setup = RankSetup(
         spec=task.spec(),
         folder=Path(task.folder),
         device="cpu",
         rank=number,
         ranks=count,
-        divided=task.divided,
+        divided=divided,
     )
     rank = Rank(setup)
     rank.join(address)

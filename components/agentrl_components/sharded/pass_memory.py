@@ -22,6 +22,9 @@ RESERVE = 2 << 30
 SHARE = 0.9
 """Share of a GPU's memory that a trainer plans with. The rest is for the fragments of memory that
 packs of different sizes leave."""
+SMALL = 256 << 20
+"""Bytes of weights, and of gradients, that a rank on a CPU holds whole, where the memory is not
+known."""
 PADDING = 1.8
 """Tokens in the attention of GPUs, as a multiple of those of the pack: at most `DENSE_SPEED` of
 `model.packed_attention`, above which episodes are not padded."""

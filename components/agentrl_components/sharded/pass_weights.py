@@ -2,14 +2,14 @@
 
 Several ranks gather them layer by layer, and add the gradients of all ranks (FSDP2). A rank that is
 the only one has all rows. FSDP2 would still copy and cast each parameter twice and each gradient
-once, and call Python before and after each layer: as much time of the processor as the passes of
-a small model themselves (`benchmarks/only_rank.py`). `CopiedWeights` casts all weights at once, and
-adds the gradients after each pass.
+once, and call Python before and after each layer, which takes as much time of the processor as
+small passes themselves (`benchmarks/rank_passes.py`). `CopiedWeights` casts all weights at once,
+and adds the gradients after each pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from agentrl_components.sharded.rows import local_rows, with_rows
+from agentrl_components.update.packing import Pack
 
 ALIGNMENT = 256
 """Bytes: where torch's allocator lets a tensor begin, and kernels expect one."""
@@ -30,9 +31,10 @@ class PassWeights(Protocol):
         """Within the block, passes compute with the master weights as they were when it began."""
         ...
 
-    def add_gradients(self) -> None:
-        """Add the gradients of the pass backward that has just ended to those of the master
-        weights, which are sums over ranks."""
+    def passes(self, packs: Sequence[Pack], *, together: bool) -> Iterator[Pack]:
+        """The packs of an update, one after another, for a pass forward and backward each. After
+        them, gradients of the master weights are sums over packs and ranks. `together`: ranks
+        exchange the gradients of all packs at once, and not those of each pack."""
         ...
 
 
@@ -44,21 +46,27 @@ def pass_weights(module: nn.Module, dtype: torch.dtype) -> PassWeights:
 
 
 class GatheredWeights:
-    """FSDP2 gathers the weights of a layer when a pass comes to it."""
+    """FSDP2 gathers the weights of a layer when a pass comes to it, if they are not there from the
+    pass before (`PassRoom.keeps_weights`)."""
 
     def __init__(self, module: nn.Module) -> None:
         self._parts = [part for part in module.modules() if isinstance(part, FSDPModule)]
 
     @contextmanager
     def loaded(self) -> Iterator[None]:
-        """As `PassWeights.loaded`. Frees what passes without a backward pass have gathered:
-        otherwise the next pass would use it although an optimizer step has changed the rows."""
+        """As `PassWeights.loaded`. Frees what passes have gathered: otherwise later ones would use
+        it although an optimizer step has changed the rows."""
         yield
         for part in self._parts:
             part.reshard()
 
-    def add_gradients(self) -> None:
-        """FSDP2 has added them in the backward pass."""
+    def passes(self, packs: Sequence[Pack], *, together: bool) -> Iterator[Pack]:
+        """As `PassWeights.passes`. FSDP2 exchanges gradients in the backward pass."""
+        for number, pack in enumerate(packs, start=1):
+            for part in self._parts:
+                exchanged = not together or number == len(packs)
+                part.set_requires_gradient_sync(exchanged, recurse=False)
+            yield pack
 
 
 class CopiedWeights:
@@ -100,9 +108,16 @@ class CopiedWeights:
                 owner._parameters[name] = master
             self._free()
 
+    def passes(self, packs: Sequence[Pack], *, together: bool) -> Iterator[Pack]:
+        """As `PassWeights.passes`."""
+        del together  # there is no other rank
+        for pack in packs:
+            yield pack
+            self._add_gradients()
+
     @torch.no_grad()
-    def add_gradients(self) -> None:
-        """As `PassWeights.add_gradients`."""
+    def _add_gradients(self) -> None:
+        """Add the gradients of a pass to those of the master weights."""
         sums, more = [], []
         for master, computed in self._trained:
             gradient, computed.grad = computed.grad, None

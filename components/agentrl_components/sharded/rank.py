@@ -146,7 +146,8 @@ class Rank:
         found: list[PackSums] = []
         weights = self._weights[objective.model]
         with weights.loaded():
-            for number, pack in enumerate(share.packs):
+            passes = weights.passes(share.packs, together=self.room.exchanges_once)
+            for number, pack in enumerate(passes):
                 counts = number < share.counted
                 if drops:
                     self._drop(pack)
@@ -155,7 +156,6 @@ class Rank:
                 # FSDP averages gradients over the ranks; the sum is wanted.
                 scaled = loss * (self._setup.ranks if counts else 0)
                 scaled.backward()  # type: ignore[no-untyped-call]
-                weights.add_gradients()
                 if counts:
                     found.append(sums)
         if drops:

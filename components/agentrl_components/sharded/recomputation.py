@@ -16,6 +16,7 @@ from agentrl_components.sharded.pass_memory import (
     PADDING,
     RESERVE,
     SHARE,
+    SMALL,
     WIDTHS,
     PassSize,
     Recomputation,
@@ -41,12 +42,16 @@ class PassRoom:
     models of transformers, and in float32, whose attention pads episodes on a GPU."""
 
     def __init__(
-        self, decoders: Sequence[CausalModel], spec: RunSpec, room: int | None = None
+        self,
+        decoders: Sequence[CausalModel],
+        spec: RunSpec,
+        room: int | None = None,
+        small: int = SMALL,
     ) -> None:
         """`decoders` have been opened just now. `room`: bytes for the activations of a pass; None:
-        what is left on this rank's device. A collective call: the ranks have to agree on what stays
-        gathered, so all take the least room of any."""
-        self._spec = spec
+        what is left on this rank's device. `small`: as `SMALL`. A collective call: the ranks have
+        to agree on what stays gathered, so all take the least room of any."""
+        self._spec, self._small = spec, small
         self._shape = decoders[0].shape
         self._device = decoders[0].device
         if room is None:
@@ -57,7 +62,10 @@ class PassRoom:
         self.bytes = int(least)
         """For the activations of a pass. 0: not known, or none."""
         self.keeps_weights = self._keep_weights(decoders)
-        """Whether weights stay between the passes forward and backward."""
+        """Whether weights stay between the passes of an update."""
+        self.exchanges_once = self._keep_gradients(decoders[0])
+        """Whether ranks exchange gradients once in an update, and not after each pass. A rank holds
+        the sum of its own gradients until then."""
 
     def fit(self, decoder: CausalModel, lengths: Sequence[int], free: int = 0) -> None:
         """Set what the next pass of `decoder` recomputes. The pack has episodes of `lengths` [B]
@@ -78,24 +86,35 @@ class PassRoom:
         return Recomputation(blocks=self._shape.layers if checkpointing else 0)
 
     def _keep_weights(self, decoders: Sequence[CausalModel]) -> bool:
-        """Let the blocks' weights stay gathered until the backward pass, which gathers them a
-        second time otherwise, if the largest pack has to compute nothing more again for that.
-        Copies (`CopiedWeights`) always stay."""
+        """Let the blocks' weights stay gathered until the last pass of an update, if there is room.
+        Otherwise each pass forward and each pass backward gathers them. Copies (`CopiedWeights`)
+        always stay."""
         if not isinstance(decoders[0], FSDPModule):
             return True
-        width = WIDTHS[self._spec.model.dtype]
-        blocks = [p.numel() for block in decoders[0].blocks() for p in block.parameters()]
-        room = self.bytes - sum(blocks) * width
-        size = PassSize(tokens=pack_tokens(self._spec))
-        again = self.recomputation(size, room)
-        if not self._known or again != self.recomputation(size, self.bytes):
+        blocks = sum(p.numel() for block in decoders[0].blocks() for p in block.parameters())
+        if not self._take(blocks * WIDTHS[self._spec.model.dtype]):
             return False
-        if activation_bytes(self._spec, self._shape, size, again) > room:
-            return False
-        self.bytes = room
         for decoder in decoders:
             assert isinstance(decoder, FSDPModule)
             decoder.set_reshard_after_forward(False)
+            decoder.set_reshard_after_backward(False)
+        return True
+
+    def _keep_gradients(self, decoder: CausalModel) -> bool:
+        trained = sum(p.numel() for p in decoder.parameters() if p.requires_grad)
+        return isinstance(decoder, FSDPModule) and self._take(4 * trained)
+
+    def _take(self, size: int) -> bool:
+        """Take `size` bytes of the room, if the largest pack has to compute nothing more again for
+        that. Returns whether they are taken."""
+        if not self._known:
+            return self._device.type == "cpu" and size <= self._small
+        room, largest = self.bytes - size, PassSize(tokens=pack_tokens(self._spec))
+        again = self.recomputation(largest, room)
+        fits = activation_bytes(self._spec, self._shape, largest, again) <= room
+        if not fits or again != self.recomputation(largest, self.bytes):
+            return False
+        self.bytes = room
         return True
 
 

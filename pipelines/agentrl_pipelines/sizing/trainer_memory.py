@@ -14,6 +14,7 @@ from agentrl_components.sharded.pass_memory import (
     PADDING,
     RESERVE,
     SHARE,
+    SMALL,
     WIDTHS,
     PassSize,
     Recomputation,
@@ -117,9 +118,14 @@ def _model_state(spec: RunSpec, size: ModelSize, layout: Layout) -> tuple[int, i
     if layout.sharded:
         shards = layout.ranks
         gathered = gathered_bytes(spec, size.block, size.root, shards)
+        own = 0
+        if layout.one_machine and shards > 1:  # as `sharded.recomputation.PassRoom` decides
+            blocks = (size.total - size.root) * width
+            gathered += blocks if blocks <= SMALL else 0
+            own = 4 * trainable if 4 * trainable <= SMALL else 0
         return (
             -(-(trainable * 4 + frozen * width) // shards) + gathered,
-            -(-trainable * 4 // shards),
+            -(-trainable * 4 // shards) + own,
             -(-trainable * 8 // shards),
         )
     copy = width if width != 4 else 0

@@ -101,10 +101,9 @@ def test_gradients_of_passes_are_added_in_float32(mesh):
     hold_whole(module, mesh)
     weights = CopiedWeights(module, torch.bfloat16)
     with weights.loaded():
-        for inputs in ([256, 1], [1, 1]):
+        for inputs in weights.passes([[256, 1], [1, 1]], together=True):
             x = torch.tensor(inputs, dtype=torch.bfloat16)
             (module.weight @ x).sum().backward()
-            weights.add_gradients()
     gradient = local_rows(module.weight.grad)
     assert gradient.tolist() == [[257, 2]]  # bfloat16 has 256 and 258
     assert gradient.dtype == torch.float32

@@ -152,6 +152,31 @@ def test_weights_stay_gathered_where_no_pack_has_to_compute_more_again_for_it(fo
     assert not PassRoom([rank.policy], rank.spec, enough - 1).keeps_weights
 
 
+def test_gradients_are_exchanged_once_where_there_is_room_for_all_of_them_too(folder, open_rank):
+    rank = open_rank(folder, divided=True, update=COMPILED_UPDATE)
+    total = sum(p.numel() for p in rank.policy.parameters())
+    enough = room_of(rank, PassSize(tokens=64), Recomputation()) + 4 * total
+    rooms = [PassRoom([rank.policy], rank.spec, room) for room in (enough, enough - 1)]
+    assert [room.exchanges_once for room in rooms] == [True, False]
+    assert all(room.keeps_weights for room in rooms)
+
+
+def test_ranks_on_cpus_keep_weights_and_gradients_of_small_models(folder, open_rank):
+    rank = open_rank(folder, divided=True)
+    total = sum(p.numel() for p in rank.policy.parameters())
+    blocks = 4 * sum(p.numel() for block in rank.policy.blocks() for p in block.parameters())
+    found = []
+    for small in (4 * total, 4 * total - 1, blocks - 1):
+        room = PassRoom([rank.policy], rank.spec, small=small)
+        found.append((room.keeps_weights, room.exchanges_once))
+    assert found == [(True, True), (True, False), (False, False)]
+
+
+def test_the_only_rank_exchanges_no_gradients(folder, open_rank):
+    room = open_rank(folder).room
+    assert (room.keeps_weights, room.exchanges_once) == (True, False)
+
+
 def test_a_rank_will_take_twelve_bytes_a_parameter_and_what_a_pass_gathers(folder, open_rank):
     rank = open_rank(folder, divided=True)
     shape, total = rank.policy.shape, sum(p.numel() for p in rank.policy.parameters())

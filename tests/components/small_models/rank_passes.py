@@ -24,6 +24,8 @@ class Found:
     """Blocks that computed their activations again in the rank's last pass."""
     gathered: bool
     """Whether weights stayed gathered between the passes."""
+    once: bool
+    """Whether gradients were exchanged once in an update."""
 
 
 def on_two_ranks(folder: Path, lengths: tuple[int, ...], room: int, out: Path) -> list[Found]:
@@ -52,7 +54,9 @@ def _run(
         rank.differentiate(asked, deal(some, 64, 2)[number])
         gradients = {n: p.grad.full_tensor() for n, p in rank.policy.named_parameters()}
         rank.step("policy", 1e-3)
-    found = Found(gradients, rank.policy.recomputed, rank.room.keeps_weights)
+    found = Found(
+        gradients, rank.policy.recomputed, rank.room.keeps_weights, rank.room.exchanges_once
+    )
     torch.save(found, out / str(number))
     rank.leave()
 

@@ -156,6 +156,18 @@ def test_sharded_trainers_divide_16_bytes_a_parameter_and_gather_two_blocks():
     assert memory.moments == 2 * size.total
 
 
+def test_ranks_on_cpus_hold_weights_and_gradients_of_small_models_whole():
+    cpus, spec = replace(FOUR, one_machine=True), _spec(model={"dtype": "bfloat16"})
+    for shape, small in ((TOY, True), (QWEN3_06B, False)):
+        size = model_size(shape)
+        on_gpus, on_cpus = (trainer.trainer_memory(spec, shape, size, on) for on in (FOUR, cpus))
+        assert on_cpus.weights - on_gpus.weights == small * 2 * (size.total - size.root)
+        assert on_cpus.gradients - on_gpus.gradients == small * 4 * size.total
+    alone = (replace(FOUR, ranks=1, one_machine=way) for way in (False, True))
+    one, other = (trainer.trainer_memory(spec, TOY, model_size(TOY), on).weights for on in alone)
+    assert one == other
+
+
 def test_a_sparse_hand_over_adds_two_bytes_a_parameter_over_all_ranks():
     size = model_size(QWEN_7B)
     model, compute = {"dtype": "bfloat16"}, {"ray": "embedded"}

@@ -134,7 +134,7 @@ def _divide(decoder: CausalModel, spec: RunSpec, mesh: DeviceMesh) -> None:
 
 
 def hold_whole(module: nn.Module, mesh: DeviceMesh) -> None:
-    """Make all rows of each parameter those of the only rank of `mesh`."""
+    """Replace each parameter by a `DTensor` whose rows are all on the only rank of `mesh`."""
     found: dict[nn.Parameter, nn.Parameter] = {}
     for owner in module.modules():
         for name, parameter in owner.named_parameters(recurse=False, remove_duplicate=False):

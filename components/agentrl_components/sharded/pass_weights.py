@@ -63,8 +63,8 @@ class GatheredWeights:
     def passes(self, packs: Sequence[Pack], *, together: bool) -> Iterator[Pack]:
         """As `PassWeights.passes`. FSDP2 exchanges gradients in the backward pass."""
         for number, pack in enumerate(packs, start=1):
+            exchanged = not together or number == len(packs)
             for part in self._parts:
-                exchanged = not together or number == len(packs)
                 part.set_requires_gradient_sync(exchanged, recurse=False)
             yield pack
 

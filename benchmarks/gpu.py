@@ -13,6 +13,8 @@ stop the others. The model has the shape of Qwen3-0.6B and random weights; nothi
 - collective: weights that one rank broadcasts arrive on another GPU, and how fast.
 - run_on_ray: a short run whose trainers and samplers have GPUs of their own: FSDP2, hand-over by
   NCCL, and from six GPUs on an engine over two of them.
+- shared_gpus: the same of trainers and samplers that use GPUs in turns (compute.shareGpus): vLLM
+  sleeps and wakes, and gets weights by CUDA IPC.
 - packed_attention: attention over packed episodes without padding is that with padding, and its
   speed.
 - kernels: our Triton kernels give what torch.compile gives, and their speed.
@@ -116,6 +118,7 @@ CHECKS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "rollout": engines.check_rollout,
     "sleep": engines.check_sleep,
     "interrupts": interrupts.check_interrupts,
+    "shared_gpus": actors.check_shared_gpus,
     "vllm_engine_v1": engines.check_vllm_engine_v1,
     "interrupts_v1": interrupts.check_interrupts_v1,
     "rollout_v1": engines.check_rollout_v1,

@@ -1,4 +1,4 @@
-"""Check of a run whose trainers and samplers are Ray actors with GPUs of their own."""
+"""Checks of runs whose trainers and samplers are Ray actors."""
 
 from __future__ import annotations
 
@@ -35,10 +35,24 @@ def check_run_on_ray(place: Place) -> dict[str, Any]:
     require("vllm")
     if place.devices < 2:
         raise Skipped("there is one GPU")
+    return checked_run(place, apart(place))
+
+
+def check_shared_gpus(place: Place) -> dict[str, Any]:
+    """The same of trainers and samplers that use all GPUs in turns: vLLM sleeps while trainers
+    compute, and takes weights in the memory of the GPU. On the CPU in the machine's shared memory,
+    and without sleep."""
+    require("ray")
+    require("vllm")
+    return checked_run(place, in_turns(place))
+
+
+def checked_run(place: Place, compute: dict[str, Any]) -> dict[str, Any]:
+    """What a run found, of which each engine and the trainers must agree after each hand-over."""
     with tempfile.TemporaryDirectory(prefix="agentrl-gpu-") as scratch:
         model, root = Path(scratch, "model"), Path(scratch, "run")
         parameters = make(SIZES["0.36M"] if place.cpu else SIZE, model, context=1024)
-        run, tracker = manifest(place, model), MemoryTracker()
+        run, tracker = manifest(place, model, compute), MemoryTracker()
         run_local(run, root, SilentProgressView(), tracker)
         store = DirectoryStore(root / "store")
         records = [
@@ -51,10 +65,9 @@ def check_run_on_ray(place: Place) -> dict[str, Any]:
     assert max(map(abs, mismatches)) < limit, f"samplers and trainers differ: {mismatches}"
     norms = [one.metrics["update/grad_norm"] for one in records]
     assert all(norms), f"nothing was learnt: {norms}"
-    compute = run.spec.compute
     return {
         "parameters": parameters,
-        "over_nccl": compute.hands_over_by_nccl("vllm", lora=False),
+        "over_nccl": run.spec.compute.hands_over_by_nccl("vllm", lora=False),
         "mismatch_kl": mismatches,
         "hand_over_seconds": [
             found["seconds/hand_over"]
@@ -64,16 +77,33 @@ def check_run_on_ray(place: Place) -> dict[str, Any]:
     }
 
 
-def manifest(place: Place, model: Path) -> AgentRLRun:
-    """A run of the built-in corridor, with as many ranks as the engine leaves GPUs, at most four;
-    from six GPUs on the engine has two. Free replies of a random model never succeed: an entropy
-    bonus changes the weights."""
+def apart(place: Place) -> dict[str, Any]:
+    """`compute` with as many ranks as the engine leaves GPUs, at most four; from six GPUs on the
+    engine has two."""
+    if place.cpu:
+        return {"trainers": {"count": 2}}
     split = 2 if place.devices >= 6 else 1
-    trainers: dict[str, Any] = {"count": 2}
-    samplers: dict[str, Any] = {}
-    if not place.cpu:
-        trainers = {"count": min(place.devices - split, 4), "gpus": 1}
-        samplers = {"gpus": split, "tensorParallel": split}
+    return {
+        "trainers": {"count": min(place.devices - split, 4), "gpus": 1},
+        "samplers": {"gpus": split, "tensorParallel": split},
+    }
+
+
+def in_turns(place: Place) -> dict[str, Any]:
+    """`compute` with a rank and an engine on each GPU, at most four."""
+    if place.cpu:
+        return {"shareGpus": True}
+    count = min(place.devices, 4)
+    return {
+        "shareGpus": True,
+        "trainers": {"count": count, "gpus": 1},
+        "samplers": {"count": count, "gpus": 1, "memoryShare": 0.4},
+    }
+
+
+def manifest(place: Place, model: Path, compute: dict[str, Any]) -> AgentRLRun:
+    """A run of the built-in corridor. Free replies of a random model never succeed: an entropy
+    bonus changes the weights."""
     return AgentRLRun.model_validate(
         {
             "apiVersion": "agentrl.dev/v1alpha1",
@@ -92,7 +122,7 @@ def manifest(place: Place, model: Path) -> AgentRLRun:
                 "algorithm": {"name": "grpo", "entropy": 0.05, "dropZeroVariance": False},
                 "update": {"learningRate": LEARNING_RATE},
                 "evaluation": {"tasks": 4, "randomPolicy": False},
-                "compute": {"ray": "embedded", "trainers": trainers, "samplers": samplers},
+                "compute": {"ray": "embedded", **compute},
             },
         }
     )

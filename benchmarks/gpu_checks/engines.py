@@ -142,7 +142,8 @@ def check_sleep(place: Place) -> dict[str, Any]:
     before, awake = played(engine, asked), torch.cuda.mem_get_info()[0]
     began = time.perf_counter()
     LOOP.run_until_complete(engine.sleep())
-    slept, asleep = time.perf_counter() - began, torch.cuda.mem_get_info()[0]
+    slept, (asleep, total) = time.perf_counter() - began, torch.cuda.mem_get_info()
+    own = sum(parameter.nbytes for parameter in decoder.parameters())
     torch.empty((asleep - awake) // 2, dtype=torch.uint8, device="cuda").fill_(1)
     began = time.perf_counter()
     LOOP.run_until_complete(engine.load(device_weights(decoder), 0))
@@ -152,6 +153,7 @@ def check_sleep(place: Place) -> dict[str, Any]:
     assert worst <= LOGPROB_TOLERANCE["bfloat16"], f"log-probabilities differ by {worst:.3g} nats"
     return {
         "freed_gib": (asleep - awake) / 2**30,
+        "kept_gib": (total - asleep - own) / 2**30,  # with the CUDA context of this process
         "seconds_to_sleep": slept,
         "seconds_to_wake": woke,
         "logprob_difference": worst,

@@ -23,13 +23,13 @@ def run(out, *options):
     return ended.returncode, {one["name"]: one for one in checks}
 
 
-ON_RAY = "run_on_ray"
-"""A check that has time of its own here: it starts Ray and vLLM."""
+ON_RAY = ("run_on_ray", "shared_gpus")
+"""Checks that have time of their own here: they start Ray and vLLM."""
 
 
 @pytest.mark.slow
 def test_all_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path):
-    code, found = run(tmp_path / "gpu.json", "--cpu", "--without", ON_RAY)
+    code, found = run(tmp_path / "gpu.json", "--cpu", "--without", ",".join(ON_RAY))
     assert {name: one["reason"] for name, one in found.items() if one["status"] == "failed"} == {}
     assert code == 0
     skipped = {name for name, one in found.items() if one["status"] == "skipped"}
@@ -48,9 +48,10 @@ def test_all_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.vllm
-def test_samplers_on_ray_have_the_trainers_weights_in_each_iteration(tmp_path):
-    code, found = run(tmp_path / "gpu.json", "--cpu", "--only", ON_RAY)
-    outcome = found[ON_RAY]
+@pytest.mark.parametrize("check", ON_RAY)
+def test_samplers_on_ray_have_the_trainers_weights_in_each_iteration(tmp_path, check):
+    code, found = run(tmp_path / "gpu.json", "--cpu", "--only", check)
+    outcome = found[check]
     assert (code, outcome["reason"]) == (0, "" if find_spec("vllm") else "vllm is not installed")
     if outcome["status"] == "ok":
         assert len(outcome["figures"]["mismatch_kl"]) == 3

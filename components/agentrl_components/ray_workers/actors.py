@@ -11,6 +11,7 @@ from agentrl_components.ray_workers.cluster import connect
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.hand_over.nccl import NcclTransfer
+from agentrl_components.ray_workers.hand_over.same_gpu import SameGpuTransfer
 from agentrl_components.ray_workers.hand_over.sparse import SparseTransfer
 from agentrl_components.ray_workers.hand_over.transfer import ChangesTransfer, WeightTransfer
 from agentrl_components.ray_workers.lifetimes import lifetime_of
@@ -52,19 +53,31 @@ class Actors(HeldOpen):
                 self.trainers = RayTrainers(spec, model, reserved, device, lifetime, placement)
                 opened.push(self._leave_trainers)
                 transfer = _transfer(spec, self.trainers)
+            seats = self.trainers.seats() if self.trainers and reserved.shared else None
             device = _device(reserved.sampler)
             self.samplers = RaySamplers(
-                spec, model, reserved, device, transfer, lifetime, placement
+                spec, model, reserved, device, transfer, lifetime, placement, seats
             )
             opened.push(self._leave_samplers)
-            # All have been started, and open at the same time.
-            if self.trainers is not None:
-                self.trainers.open()
-            self.samplers.open()
+            self._open(shared=reserved.shared)
             self.groups = RayGroupSamplers(self.samplers)
             for text in self._notes():
                 note(text)
             self._opened = opened.pop_all()
+
+    def _open(self, *, shared: bool) -> None:
+        """Wait until the actors are of use. All have been started, and open at the same time; but
+        vLLM measures the memory that is free on its GPU, so trainers that share it open later."""
+        if self.trainers is not None and shared:
+            self.samplers.open()
+            self.samplers.sleep()
+            self.trainers.open()
+            self.trainers.take_gpus = self.samplers.sleep
+            self.samplers.take_gpus = self.trainers.rest
+            return
+        if self.trainers is not None:
+            self.trainers.open()
+        self.samplers.open()
 
     @property
     def taken_over(self) -> str:
@@ -125,6 +138,8 @@ class Actors(HeldOpen):
 def _transfer(spec: RunSpec, trainers: RayTrainers) -> WeightTransfer:
     """The way for weights to get to the samplers."""
     adapters = spec.model.lora is not None
+    if spec.compute.share_gpus and not adapters and spec.compute.hand_over != "ray":
+        return SameGpuTransfer(trainers)
     way: ChangesTransfer = BucketTransfer(trainers, adapters=adapters)
     if spec.compute.hands_over_by_nccl(spec.rollout.engine, lora=adapters):
         way = NcclTransfer(trainers, (spec.compute.samplers or Samplers()).tensor_parallel)

@@ -125,8 +125,10 @@ Lifetime = WithDriver | Lasting
 
 
 def lifetime_of(spec: RunSpec, vocabulary: Sequence[str], *, trains: bool) -> Lifetime:
-    """How long the actors of a run stay. `vocabulary` and `trains` are as `Actors` takes them."""
-    if spec.compute.ray != "cluster":
+    """How long the actors of a run stay. `vocabulary` and `trains` are as `Actors` takes them.
+    Those that share GPUs end with their driver: samplers of an evaluation need the GPUs of trainers
+    that a phase would leave."""
+    if spec.compute.ray != "cluster" or spec.compute.share_gpus:
         return WithDriver()
     made_of = f"{spec.model_dump_json()} {list(vocabulary)} {trains}"
     return Lasting(hashlib.sha256(made_of.encode()).hexdigest()[:16])

@@ -81,8 +81,7 @@ class ReservedPlaces:
 
         self._trainers = reserved.trainers.count if trains else 0
         self._note, self._noted_s = note, noted_s
-        samplers = [reserved.sampler] * reserved.samplers.count
-        self._places = [reserved.trainer] * self._trainers + samplers
+        self._places = reserved.places(trains=trains)
         bundles = [_bundle(one) for one in self._places]
         self._group = ray.util.placement_group(bundles, strategy="PACK")
         with ExitStack() as failed:

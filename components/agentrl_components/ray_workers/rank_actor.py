@@ -7,14 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import ray
+import torch
 
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.checkpoints.rank_store import RankStore, rank_files
 from agentrl_components.ray_workers.hand_over.nccl_client import SamplersClient
 from agentrl_components.ray_workers.hand_over.nccl_sender import Sender, open_sender
 from agentrl_components.ray_workers.model_folder import ModelFolder
-from agentrl_components.ray_workers.resources import use_assigned_gpus
+from agentrl_components.ray_workers.resources import Seat, assigned_gpus, use_assigned_gpus
 from agentrl_components.sharded.hand_over.bucket import ChangeBucket, change_bucket
+from agentrl_components.sharded.hand_over.shared_memory import SharedBucket, SharedBuckets
 from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.storage.files import StoredFile
 from agentrl_components.storage.scratch import ScratchFolder
@@ -31,6 +33,8 @@ class RankActor(Rank):
         keep_freed_memory()
         super().__init__(replace(setup, folder=model.open(setup.spec)))
         self._sender: Sender | None = None
+        self._shared: SharedBuckets | None = None
+        """The weights of the hand-over under way, in memory that a sampler reads."""
         self._store = RankStore(setup.spec.storage)
 
     def whereabouts(self) -> tuple[str, bool]:
@@ -74,6 +78,28 @@ class RankActor(Rank):
         found. Returns their bytes."""
         assert self._sender is not None
         return self._sender.send(version, since)
+
+    def seat(self) -> Seat:
+        """The place of this rank."""
+        node = ray.get_runtime_context().get_node_id()
+        return Seat(rank=self._setup.rank, node=node, gpu=",".join(assigned_gpus()))
+
+    def start_sharing(self, limit: int) -> None:
+        """Begin to put all weights into memory that a sampler of the same device reads, in buckets
+        of at most `limit` bytes or of one weight."""
+        self._shared = SharedBuckets(self.full_weights(), limit)
+
+    @torch.no_grad()
+    def share(self) -> SharedBucket | None:
+        """The next bucket; None: there are no other weights. A collective call: all ranks gather
+        the same weights."""
+        assert self._shared is not None
+        return self._shared.fill()
+
+    def stop_sharing(self) -> None:
+        """Free the memory of the buckets, which the sampler does not read any more."""
+        self._shared = None
+        self.rest()
 
     def put_files(self, prefix: str) -> dict[str, StoredFile]:
         """Write this rank's part of a checkpoint to the store, under `prefix`. Returns its files by

@@ -32,6 +32,24 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """The place of a trainer, at which a sampler sits too: both use its GPU in turns."""
+
+    rank: int
+    node: str
+    """Ray's id of the machine."""
+    gpu: str
+    """The GPU by its number there. Empty: the trainer computes on the CPU."""
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of Ray's `options` for the sampler, which reserves nothing itself."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        strategy = NodeAffinitySchedulingStrategy(self.node, soft=False)
+        return {"num_cpus": 0, "num_gpus": 0, "scheduling_strategy": strategy}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reservations:
     """What all actors of a run reserve."""
 
@@ -39,16 +57,30 @@ class Reservations:
     samplers: Samplers
     trainer: Reservation
     sampler: Reservation
+    """With `shared` it is what samplers reserve that play without trainers."""
+    shared: bool = False
+    """Whether each sampler sits at the place of a trainer (`Seat`)."""
 
     @property
     def cpus(self) -> float:
         """CPUs of all actors together."""
-        return self.trainers.count * self.trainer.cpus + self.samplers.count * self.sampler.cpus
+        return self._total(self.trainer.cpus, self.sampler.cpus)
 
     @property
     def gpus(self) -> int:
         """GPUs of all actors together."""
-        return self.trainers.count * self.trainer.gpus + self.samplers.count * self.sampler.gpus
+        return int(self._total(self.trainer.gpus, self.sampler.gpus))
+
+    def places(self, *, trains: bool) -> list[Reservation]:
+        """What each actor reserves: trainers, and then samplers. `trains` is false for an
+        evaluation, which has no trainers."""
+        trainers = [self.trainer] * self.trainers.count if trains else []
+        own = not (trains and self.shared)
+        return trainers + ([self.sampler] * self.samplers.count if own else [])
+
+    def _total(self, trainer: float, sampler: float) -> float:
+        own = 0 if self.shared else self.samplers.count * sampler
+        return self.trainers.count * trainer + own
 
     @property
     def own_cluster(self) -> bool:
@@ -91,7 +123,9 @@ class Reservations:
     def missing(self, available: Mapping[str, float]) -> str:
         """Which nodes the run's own cluster with the resources `available` lacks, in words; empty
         if none."""
-        groups = {TRAINERS: self.trainers.count, SAMPLERS: self.samplers.count}
+        groups = {TRAINERS: self.trainers.count}
+        if not self.shared:
+            groups[SAMPLERS] = self.samplers.count
         found = {name: int(available.get(name, 0)) for name in groups}
         if all(found[name] >= count for name, count in groups.items()):
             return ""
@@ -101,21 +135,20 @@ class Reservations:
 def reservations(compute: Compute) -> Reservations:
     """What the actors of a manifest reserve. An embedded Ray reserves no memory: the run's
     processes share this machine as without Ray."""
-    trainers = compute.trainers or Trainers()
-    samplers = compute.samplers or Samplers()
+    trainers, samplers = compute.trainers or Trainers(), compute.samplers or Samplers()
     if compute.ray == "cluster":
-        return Reservations(
-            trainers=trainers,
-            samplers=samplers,
-            trainer=_node(trainers.cpu, trainers.gpus, TRAINERS),
-            sampler=_node(samplers.cpu, samplers.gpus, SAMPLERS),
-        )
-    memory = 0 if compute.ray == "embedded" else int(quantity_value(trainers.memory))
+        trainer = _node(trainers.cpu, trainers.gpus, TRAINERS)
+        sampler = _node(samplers.cpu, samplers.gpus, SAMPLERS)
+    else:
+        memory = 0 if compute.ray == "embedded" else int(quantity_value(trainers.memory))
+        trainer = Reservation(cpus=quantity_value(trainers.cpu), gpus=trainers.gpus, memory=memory)
+        sampler = Reservation(cpus=1.0, gpus=samplers.gpus, memory=0)
     return Reservations(
         trainers=trainers,
         samplers=samplers,
-        trainer=Reservation(cpus=quantity_value(trainers.cpu), gpus=trainers.gpus, memory=memory),
-        sampler=Reservation(cpus=1.0, gpus=samplers.gpus, memory=0),
+        trainer=trainer,
+        sampler=trainer if compute.share_gpus else sampler,
+        shared=compute.share_gpus,
     )
 
 
@@ -123,11 +156,15 @@ def use_assigned_gpus() -> None:
     """In an actor, before it uses a GPU: show it the GPUs that Ray has assigned to it, and no
     others. Ray does so itself, unless `RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES` is set on the
     node: then all actors would use the first GPU."""
+    if assigned := assigned_gpus():
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(assigned)
+
+
+def assigned_gpus() -> list[str]:
+    """In an actor: the numbers of the GPUs that Ray has assigned to it."""
     import ray
 
-    assigned = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
-    if assigned:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(assigned)
+    return list(ray.get_runtime_context().get_accelerator_ids().get("GPU", []))
 
 
 def _node(cpu: str, gpus: int, group: str) -> Reservation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -17,11 +18,12 @@ from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.model.load import open_decoder
 from agentrl_components.ray_workers.model_folder import ModelFolder
-from agentrl_components.ray_workers.resources import use_assigned_gpus
+from agentrl_components.ray_workers.resources import Seat, use_assigned_gpus
 from agentrl_components.rollout.collector import replay_lost
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.sharded.adapters import AdapterMerge
 from agentrl_components.sharded.hand_over.bucket import Bucket, ChangeBucket
+from agentrl_components.sharded.hand_over.shared_memory import SharedBucket
 from agentrl_components.sharded.model import DTYPES
 from agentrl_components.spec import RunSpec, Samplers
 from agentrl_components.spec.fields.model import Lora
@@ -42,9 +44,21 @@ class Sampler:
     With LoRA and `trains`, adapters alone are handed over. The torch engine has them merged into
     its weights, which are then float32; vLLM keeps its weights and adds the adapters' output."""
 
-    def __init__(self, spec: RunSpec, model: ModelFolder, device: str, *, trains: bool) -> None:
-        """`trains`: weights are handed over. Otherwise the engine has those of the model folder."""
+    def __init__(
+        self,
+        spec: RunSpec,
+        model: ModelFolder,
+        device: str,
+        *,
+        trains: bool,
+        seat: Seat | None = None,
+    ) -> None:
+        """`trains`: weights are handed over. Otherwise the engine has those of the model folder.
+        `seat`: the trainer whose GPU the engine uses, too."""
         use_assigned_gpus()
+        if seat is not None and seat.gpu:
+            os.environ["CUDA_VISIBLE_DEVICES"] = seat.gpu
+        self._seat, self._device = seat, device
         keep_freed_memory()
         self._loop = LoopThread()
         if device == "cpu":
@@ -62,9 +76,8 @@ class Sampler:
             if trains and spec.model.lora is not None:
                 self._merge = AdapterMerge(folder, spec)
         self._spec, self._trains = spec, trains
-        self._player = Player(
-            spec, folder, sampler_options(spec, device, trains), decoder, self._loop
-        )
+        options = sampler_options(spec, device, trains, shares=seat is not None)
+        self._player = Player(spec, folder, options, decoder, self._loop)
         self._adapters: dict[str, Tensor] = {}
         """Adapters for vLLM, which takes all of them at once."""
         self._version = -1
@@ -102,6 +115,17 @@ class Sampler:
         """Close the sessions that are open."""
         await self._on_loop(self._player.close_sessions())
 
+    async def sleep(self) -> None:
+        """Give the memory of the GPU to the trainer that uses it, too, until the next hand-over."""
+        await self._on_loop(self._player.sleep())
+        self._version = -1
+
+    async def rank(self, hand_over: str) -> int:
+        """The trainer that uses the same GPU."""
+        del hand_over
+        assert self._seat is not None
+        return self._seat.rank
+
     async def start_update(self, hand_over: str, since: int | None = None) -> None:
         """Begin to take the weights of the next version, or what changed of them `since` a version.
         Replies under way are treated as `rollout.interrupt` says; later ones wait for
@@ -118,7 +142,7 @@ class Sampler:
                 partial = since is not None or self._merge is not None
                 await self._on_loop(self._player.start_update(partial=partial))
 
-    async def load(self, hand_over: str, bucket: Bucket) -> int:
+    async def load(self, hand_over: str, bucket: Bucket | SharedBucket) -> int:
         """Take some of the weights, or of the adapters. Returns their bytes."""
         async with self._call_of(hand_over):
             if self._vllm_lora is not None:
@@ -128,7 +152,9 @@ class Sampler:
                 if self._merge is not None:
                     weights = self._merge.merged(weights)
                 await self._on_loop(self._player.update(weights))
-        return bucket.content.nbytes
+                if isinstance(bucket, SharedBucket) and self._device == "cuda":
+                    torch.cuda.synchronize()  # copies are freed, and the trainer fills it again
+        return bucket.bytes
 
     async def change(self, hand_over: str, bucket: ChangeBucket) -> int:
         """Take some of the changes. Returns their bytes."""
@@ -262,15 +288,18 @@ class Sampler:
         return await self._loop.result(coroutine)
 
 
-def sampler_options(spec: RunSpec, device: str, trains: bool) -> VllmOptions:
-    """The settings of vLLM in a process without a trainer."""
+def sampler_options(
+    spec: RunSpec, device: str, trains: bool, *, shares: bool = False
+) -> VllmOptions:
+    """The settings of vLLM in a process without a trainer. `shares`: a trainer in another process
+    uses the GPU in turns with it."""
     samplers, lora = spec.compute.samplers or Samplers(), spec.model.lora
     options = replace(
         vllm_options(spec, device),
         replies=samplers.max_batch,
         memory_share=samplers.memory_share,
         tensor_parallel=samplers.tensor_parallel,
-        sleeps=False,
+        sleeps=shares and device == "cuda",
         eager=True if samplers.eager else None,
     )
     if lora is None or not trains:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 from agentrl_components.errors import RunError, WorkersLostError
-from agentrl_components.ray_workers.calls.results import check_ray, results, results_of_living
+from agentrl_components.ray_workers.calls.results import (
+    check_ray,
+    outcomes,
+    results,
+    results_of_living,
+)
 from agentrl_components.ray_workers.calls.silence import SilenceWatch
 from agentrl_components.ray_workers.calls.under_way import ATTEMPTS, CallsUnderWay, LostActor
 from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTransfer
@@ -15,7 +20,7 @@ from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.membership import wait_for_nodes
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.placement import AnyNode, Placement
-from agentrl_components.ray_workers.resources import Reservations
+from agentrl_components.ray_workers.resources import Reservations, Seat
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.spec import RunSpec
 from agentrl_components.streaming.samplers import SamplerLoad
@@ -44,14 +49,19 @@ class RaySamplers:
         transfer: WeightTransfer | None,
         lifetime: Lifetime | None = None,
         placement: Placement | None = None,
+        seats: Sequence[Seat] | None = None,
     ) -> None:
         """Start the samplers, but for those that an earlier driver has left. Without a `transfer`
         they play with the weights of the model folder. They end with this driver unless `lifetime`
-        says otherwise. `open` waits for them."""
+        says otherwise. `seats`: the trainers whose GPUs they use, too. `open` waits for them."""
         self._spec, self._model, self._device = spec, model, device
         self._reserved, self._transfer = reserved, transfer
         self._lifetime = lifetime or WithDriver()
-        self._placement = placement or AnyNode()
+        self._placement, self._seats = placement or AnyNode(), seats
+        self.take_gpus: Callable[[], None] = _nothing
+        """Called before samplers need the memory of GPUs that trainers use, too."""
+        self._asleep = False
+        """Whether the trainers use the GPUs now."""
         self.version = -1
         """Version of the weights that the samplers hold; -1: those of the model folder."""
         self.handed_over: list[HandOver] = []
@@ -101,12 +111,23 @@ class RaySamplers:
         Raises:
             WorkersLostError: a trainer has died, or the samplers that replace a lost one die.
         """
-        if version < 0 or version == self.version or self._transfer is None:
+        if version < 0 or self._transfer is None:
             return
+        if version == self.version and not self._asleep:
+            return
+        self.take_gpus()
+        self._asleep = False
         done = self._transfer.send(self.actors, version)
         self.handed_over.append(done)
         self.version = version
         self._restart(list(done.lost))
+
+    def sleep(self) -> None:
+        """Have the samplers give the memory of their GPUs to the trainers. The next hand-over wakes
+        them; it replaces those that have died."""
+        if not self._asleep:
+            self._asleep = True
+            outcomes([actor.sleep.remote() for actor in self.actors])
 
     def take_loads(self) -> list[SamplerLoad]:
         """What the samplers did since the last call; those that have died are left out."""
@@ -157,6 +178,7 @@ class RaySamplers:
                 self._lifetime.end(self._names[place], self.actors[place])
             wait_for_nodes(self._reserved)  # they may have died with their node
             self._placement.wait()
+            self.take_gpus()
             for place in places:
                 self.actors[place] = self._start(place)
             if self.version < 0 or self._transfer is None:
@@ -182,11 +204,15 @@ class RaySamplers:
 
         from agentrl_components.ray_workers.sampler import Sampler
 
-        options = self._reserved.sampler.options() | self._lifetime.options(self._names[place])
-        options |= self._placement.sampler(place)
+        seat = self._seats[place] if self._seats is not None else None
+        options = self._lifetime.options(self._names[place])
+        if seat is not None:
+            options |= seat.options()
+        else:
+            options |= self._reserved.sampler.options() | self._placement.sampler(place)
         actor = ray.remote(Sampler).options(**options, max_concurrency=CALLS)
         trains = self._transfer is not None
-        return actor.remote(self._spec, self._model, self._device, trains=trains)
+        return actor.remote(self._spec, self._model, self._device, trains=trains, seat=seat)
 
 
 def _answers_again(lost: LostActor) -> bool:
@@ -200,3 +226,7 @@ def _answers_again(lost: LostActor) -> bool:
     except WorkersLostError:
         return False
     return True
+
+
+def _nothing() -> None:
+    pass

@@ -5,7 +5,7 @@ Legend: S sampled tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +20,8 @@ from agentrl_components.ray_workers.hand_over.buckets import BUCKET_BYTES, BUCKE
 from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.placement import AnyNode, Placement
-from agentrl_components.ray_workers.resources import Reservations
+from agentrl_components.ray_workers.resources import Reservations, Seat
+from agentrl_components.sharded.hand_over.shared_memory import SharedBucket
 from agentrl_components.sharded.rank import RankSetup
 from agentrl_components.sharded.rounds import Share, deal
 from agentrl_components.spec import RunSpec
@@ -57,6 +58,8 @@ class RayTrainers:
         from agentrl_components.ray_workers.rank_actor import RankActor
 
         self._spec, self._ranks = spec, reserved.trainers.count
+        self.take_gpus: Callable[[], None] = _nothing
+        """Called before the ranks compute: samplers that use the same GPUs have to sleep then."""
         self._node = ray.get_runtime_context().get_node_id()
         lifetime, placement = lifetime or WithDriver(), placement or AnyNode()
         names = [f"trainer-{rank}" for rank in range(self._ranks)]
@@ -90,6 +93,7 @@ class RayTrainers:
         return self
 
     def differentiate(self, objective: Objective, examples: Sequence[Example]) -> Sums:
+        self.take_gpus()
         total: Sums = {}
         for sums in self._each("differentiate", objective, self._deal(examples)):
             accumulate(total, sums)
@@ -109,12 +113,14 @@ class RayTrainers:
         return self._per_example("values", examples)
 
     def set_start(self) -> None:
+        self.take_gpus()
         self._all("set_start")
 
     def restore_reference(self, files: Mapping[str, bytes | Path]) -> None:
         self._read(files, reference=True)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
+        self.take_gpus()
         for part in self.buckets():
             yield from results([part])[0].tensors()
 
@@ -168,6 +174,26 @@ class RayTrainers:
         size: int = self._all("send_nccl", version, since)[0]
         return size
 
+    def rest(self) -> None:
+        """Give back the device memory that the ranks need while they compute only."""
+        self._all("rest")
+
+    def seats(self) -> list[Seat]:
+        """The places of the ranks."""
+        return self._all("seat")
+
+    def start_sharing(self) -> None:
+        """Begin to put all weights into memory that samplers of the same devices read."""
+        self._all("start_sharing", BUCKET_BYTES)
+
+    def share(self) -> list[SharedBucket]:
+        """The next bucket of each rank, all with the same weights; empty: there are no others."""
+        return [bucket for bucket in self._all("share") if bucket is not None]
+
+    def stop_sharing(self) -> None:
+        """Free the memory of the buckets, which no sampler reads any more."""
+        self._all("stop_sharing")
+
     def state(self, spool: Path | None = None) -> Files:
         if spool is None:
             with ScratchFolder() as own:
@@ -200,6 +226,7 @@ class RayTrainers:
 
     def _read(self, files: Mapping[str, bytes | Path], *, reference: bool) -> None:
         """Have every rank load the files of a checkpoint."""
+        self.take_gpus()
         ours = {
             name.removeprefix(keys.TRAINER): content
             for name, content in files.items()
@@ -260,6 +287,7 @@ class RayTrainers:
         self, method: str, examples: Sequence[Example], *arguments: object
     ) -> list[Column]:
         """What the ranks compute of their packs, cut into one array [S] per example."""
+        self.take_gpus()
         shares = self._deal(examples)
         calls = zip(self._actors, shares, strict=True)
         computed = results(
@@ -276,3 +304,7 @@ class RayTrainers:
 
     def _deal(self, examples: Sequence[Example]) -> list[Share]:
         return deal(examples, self._spec.update.micro_batch_tokens, self._ranks)
+
+
+def _nothing() -> None:
+    pass

@@ -122,6 +122,14 @@ class Rank:
         if self._setup.device == "cuda":
             torch.cuda.synchronize()
 
+    def rest(self) -> None:
+        """Give back the device memory that passes and optimizer steps took. Weights, moments and
+        the reference policy stay. Not a collective call."""
+        if self._setup.device == "cuda":
+            torch.cuda.synchronize()
+            torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
+            torch.cuda.empty_cache()
+
     def drop_models(self) -> None:
         """Free the memory of the models. `open_models` opens them again."""
         for name in ("policy", "critic", "changes", "_optimizers", "_weights", "_reference"):

@@ -97,8 +97,14 @@ class Player:
     def rest(self) -> None:
         """Free the memory of a vLLM that shares its GPU with a trainer, until the next `load`. Does
         nothing elsewhere."""
-        if self._vllm is not None and self._options.sleeps and self._version >= 0:
-            self._loop.run(self._vllm.sleep())
+        if self._version >= 0:
+            self._loop.run(self.sleep())
+
+    async def sleep(self) -> None:
+        """As `rest`, for callers on the loop."""
+        if self._vllm is not None and self._options.sleeps:
+            # Adapters are handed over without the weights to which they are added.
+            await self._vllm.sleep(keeps_weights=self._options.adapter_rank is not None)
             self._version = -1  # weights are loaded anew, although they may be the same
 
     async def open_engine(self) -> None:

@@ -94,6 +94,8 @@ def _devices(plan: Plan) -> str:
     if placed.one_machine:
         return f"trainers and engines share this machine's {in_gib(plan.device.memory)}"
     count = f"{placed.devices} x {name}: "
+    if placed.turns:
+        return count + "a trainer and an engine use each in turns"
     if placed.shared_device:
         return count + "trainer and engine share it"
     engines = placed.engines * placed.tensor_parallel
@@ -125,6 +127,7 @@ def as_json(run: AgentRLRun, plan: Plan) -> dict[str, Any]:
             "trainers": plan.layout.ranks,
             "engines": plan.layout.engines,
             "tensorParallel": plan.layout.tensor_parallel,
+            "inTurns": plan.layout.turns,
         },
         "trainerBytes": {name: getattr(trainer, name) for name, _ in _TRAINER}
         | {"total": trainer.total},

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from agentrl_components.spec import AgentRLRun, Compute, Environment, Samplers, Trainers
-from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, multiplied, quantity_value
+from agentrl_components.spec.fields.compute import (
+    SAMPLERS,
+    TRAINERS,
+    added,
+    multiplied,
+    quantity_value,
+)
 from agentrl_envs import registry
 from agentrl_pipelines.labels import DISK_RESOURCE, GPU_RESOURCE
 from agentrl_pipelines.platform import resolve
@@ -65,12 +71,29 @@ class WorkerGroup:
 
 
 def worker_groups(compute: Compute) -> tuple[WorkerGroup, ...]:
-    """The worker groups of a run's own Ray cluster."""
+    """The worker groups of a run's own Ray cluster. Samplers that share GPUs with trainers are in
+    the pods of these."""
     trainers, samplers = compute.trainers or Trainers(), compute.samplers or Samplers()
+    if compute.share_gpus:
+        both = _with_samplers(trainers, samplers)
+        return (WorkerGroup(name=TRAINERS, spec=both, storage_class=compute.storage_class),)
     return (
         WorkerGroup(name=TRAINERS, spec=trainers, storage_class=compute.storage_class),
         WorkerGroup(name=SAMPLERS, spec=samplers, storage_class=compute.storage_class),
     )
+
+
+def _with_samplers(trainers: Trainers, samplers: Samplers) -> Trainers:
+    """Trainers that each request what a sampler needs, too."""
+    disk = trainers.disk
+    if disk is not None and samplers.disk is not None:
+        disk = added(disk, samplers.disk)
+    requests = {
+        "cpu": added(trainers.cpu, samplers.cpu),
+        "memory": added(trainers.memory, samplers.memory),
+        "disk": disk,
+    }
+    return trainers.model_copy(update=requests)
 
 
 def pod_sets(run: AgentRLRun) -> list[PodSet]:

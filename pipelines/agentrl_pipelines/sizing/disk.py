@@ -36,7 +36,8 @@ def pod_disk(spec: RunSpec, size: ModelSize) -> Mapping[str, int]:
     model = WIDTHS[spec.model.dtype] * _merged(spec, size) if copied else 0
     trainers = spec.compute.trainers or Trainers()
     share = _state(spec, size) * trainers.per_pod // trainers.count
-    return {TRAINERS: model + share + RESERVE, SAMPLERS: model + RESERVE}
+    groups = {TRAINERS: model + share + RESERVE, SAMPLERS: model + RESERVE}
+    return {group.name: groups[group.name] for group in worker_groups(spec.compute)}
 
 
 def disk_warnings(spec: RunSpec, needed: Mapping[str, int]) -> Iterator[Mistake]:

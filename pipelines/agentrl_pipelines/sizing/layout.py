@@ -11,6 +11,9 @@ SHARE_OF_ENGINE = 0.5
 """Share of a device's memory that vLLM takes beside a trainer (`VllmOptions.memory_share`)."""
 LANES = 2
 """Gradient vectors of the trainers without sharding (`update.flat_parameters.LANES`)."""
+ASLEEP = 3 << 30
+"""Bytes on a GPU that vLLM has while it sleeps, for its CUDA context and graphs: an assumption, not
+measured."""
 MACHINE = 3 << 29
 """Bytes on a machine without GPUs for the process of the run itself, the tracker, and Ray with its
 object store. Measured with `examples/babyai-ray.yaml`: 1.1 GiB, of an empty object store."""
@@ -35,6 +38,8 @@ class Layout:
     """There are no GPUs: all trainers and engines are processes that share a machine's memory."""
     lanes: int = 1
     """Packs that a trainer computes at the same time, in processes of its own."""
+    turns: bool = False
+    """Trainer and engine use the device in turns: vLLM sleeps while the trainer computes."""
 
     @property
     def devices(self) -> int:
@@ -49,6 +54,8 @@ class Layout:
         """Bytes for each trainer, if devices have `memory` bytes and engines take `engine`."""
         if self.one_machine:
             return (memory - MACHINE - self.engines * engine) // self.ranks
+        if self.turns:
+            return memory - ASLEEP
         return memory - engine if self.shared_device else memory
 
     def spare(self, memory: int, trainer: int) -> int:
@@ -88,6 +95,7 @@ def layout(spec: RunSpec, device: Device) -> Layout:
         engines=samplers.count,
         tensor_parallel=samplers.tensor_parallel,
         memory_share=samplers.memory_share,
-        shared_device=False,
+        shared_device=compute.share_gpus and not on_cpu,
         one_machine=on_cpu,
+        turns=compute.share_gpus and not on_cpu,
     )

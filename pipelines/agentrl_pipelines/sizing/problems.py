@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -36,22 +37,45 @@ def problems(
     fits = trainer.total <= placed.room(device.memory, engine_bytes)
     if not fits:
         yield _trainer_mistake(spec, shape, device, placed, trainer, engine_bytes)
+    elif placed.turns and engine.total + trainer.resident > device.memory:
+        yield _share_mistake(device, placed, trainer, engine.with_cache(0))
     if not engine.grows:
         yield from _fixed_cache_mistakes(spec, device, placed, engine)
     elif fits:
         yield from _growing_cache_mistakes(spec, device, placed, trainer, engine)
 
 
+def _share_mistake(device: Device, placed: Layout, trainer: TrainerMemory, engine: int) -> Mistake:
+    """vLLM takes the memory of what a trainer on the same GPU keeps while vLLM samples. `engine`:
+    bytes of an engine without a cache."""
+    share = math.floor(100 * (device.memory - trainer.resident) / device.memory) / 100
+    kept = f"a trainer keeps {in_gib(trainer.resident)} of a {device.name} while vLLM samples"
+    if share * device.memory <= engine:
+        return Mistake(
+            field="spec.compute.trainers.count",
+            reason=f"is {placed.ranks}; {kept}, and an engine needs {in_gib(engine)}",
+            fix="set it and samplers.count higher, or compute.shareGpus to false",
+        )
+    return Mistake(
+        field="spec.compute.samplers.memoryShare",
+        reason=f"is {placed.memory_share:g}, but {kept}",
+        fix=f"set it to {share:g} or less",
+    )
+
+
 def _fixed_cache_mistakes(
     spec: RunSpec, device: Device, placed: Layout, engine: SamplerMemory
 ) -> Iterator[Mistake]:
     """vLLM's share of the memory is too small for the weights, or for an episode beside them."""
+    more = "divide each engine over more devices"
+    if placed.turns:
+        more = "set compute.shareGpus to false and " + more
     if engine.cache <= 0:
         yield Mistake(
             field="spec.compute.samplers.tensorParallel",
             reason=f"an engine needs {in_gib(engine.weights + engine.workspace)} per device, and "
             f"its share of a {device.name} is {in_gib(int(device.memory * placed.memory_share))}",
-            fix="divide each engine over more devices, or use a smaller model",
+            fix=f"{more}, or use a smaller model",
         )
     elif engine.episodes(spec.model.context) < 1:
         yield Mistake(
@@ -59,8 +83,7 @@ def _fixed_cache_mistakes(
             reason=f"the keys and values of {spec.model.context:,} tokens need "
             f"{in_gib(engine.token * spec.model.context)}, and the engine has "
             f"{in_gib(engine.cache)}",
-            fix=f"set it to {engine.cache // engine.token:,} or less, or divide the engine over "
-            "more devices",
+            fix=f"set it to {engine.cache // engine.token:,} or less, or {more}",
         )
 
 
@@ -142,6 +165,7 @@ def _sharded_mistake(
         ):
             also = "" if spec.update.gradient_checkpointing else RECOMPUTE
             on_ray = "" if spec.compute.ray else " and compute.ray to embedded"
+            on_ray += " and samplers.count to as many" if placed.turns else ""
             return Mistake(
                 field="spec.compute.trainers.count",
                 reason=needed,
@@ -158,6 +182,8 @@ def _owner(placed: Layout, device: Device) -> str:
     """What has the memory for a trainer, in words."""
     if placed.one_machine:
         return "its share of this machine's memory beside the engines"
+    if placed.turns:
+        return f"a {device.name} on which vLLM sleeps"
     if placed.shared_device:
         return f"the share of a {device.name} that the engine leaves"
     return f"a {device.name}"

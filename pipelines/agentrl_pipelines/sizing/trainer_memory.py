@@ -59,6 +59,8 @@ class TrainerMemory:
     when the logits are freed."""
     again: Recomputation
     """What the backward pass computes again."""
+    resident: int
+    """What stays between two updates: master weights, moments and the reserve."""
 
     @property
     def total(self) -> int:
@@ -74,34 +76,37 @@ def trainer_memory(
     `update.gradientCheckpointing`, activations of sharded trainers take what is left of it. 0: they
     take as little as possible."""
     width = WIDTHS[spec.model.dtype]
-    weights, gradients, moments = _model_state(spec, size, layout)
+    state = _model_state(spec, size, layout)
+    kept = state.weights
     if spec.compute.sparse_hand_over:
-        weights += -(-size.total * width // layout.ranks)
+        kept += -(-size.total * width // layout.ranks)
     frozen_reference = size.trainable if spec.model.lora is not None else size.total
     penalised = spec.algorithm.kl.coefficient > 0
     copies = 4 + (width if width != 4 else 0)
     reference = frozen_reference * (4 if layout.sharded else copies) if penalised else 0
-    critic = 0
+    reference = -(-reference // layout.ranks) if layout.sharded else reference
+    critic = _ModelState(weights=0, gathered=0, gradients=0, moments=0)
     if spec.algorithm.traits.needs_critic:
         # The critic is a whole model of its own, without adapters.
-        whole = replace(size, trainable=size.total)
-        critic = sum(_model_state(spec, whole, layout))
+        critic = _model_state(spec, replace(size, trainable=size.total), layout)
+    reserve = PROCESS if layout.one_machine else RESERVE
     least = TrainerMemory(
-        weights=weights,
-        gradients=gradients,
-        moments=moments,
-        reference=-(-reference // layout.ranks) if layout.sharded else reference,
-        critic=critic,
+        weights=kept + state.gathered,
+        gradients=state.gradients,
+        moments=state.moments,
+        reference=reference,
+        critic=critic.total,
         activations=0,
         kept=0,
         logits=layout.lanes * logits_bytes(spec, shape),
-        reserve=PROCESS if layout.one_machine else RESERVE,
+        reserve=reserve,
         again=Recomputation(blocks=shape.layers if spec.update.gradient_checkpointing else 0),
+        resident=kept + state.moments + reference + critic.weights + critic.moments + reserve,
     )
     size_of_pass, again = PassSize(tokens=pack_tokens(spec)), least.again
     known = width == 2 and shape.counted is None
     if again.blocks and layout.sharded and not layout.one_machine and known:
-        room = int(SHARE * memory) - least.total
+        room = int(SHARE * layout.room(memory, 0)) - least.total
         again = least_recomputation(spec, shape, replace(size_of_pass, padding=PADDING), room)
     return replace(
         least,
@@ -111,8 +116,25 @@ def trainer_memory(
     )
 
 
-def _model_state(spec: RunSpec, size: ModelSize, layout: Layout) -> tuple[int, int, int]:
-    """Bytes of weights, gradients and moments of a model on each device."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ModelState:
+    """Bytes of a model on each device."""
+
+    weights: int
+    """Those that stay between two updates."""
+    gathered: int
+    """Those that an update gathers."""
+    gradients: int
+    moments: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.weights + self.gathered + self.gradients + self.moments
+
+
+def _model_state(spec: RunSpec, size: ModelSize, layout: Layout) -> _ModelState:
+    """Bytes of a model on each device."""
     width = WIDTHS[spec.model.dtype]
     trainable, frozen = size.trainable, size.total - size.trainable
     if layout.sharded:
@@ -123,15 +145,17 @@ def _model_state(spec: RunSpec, size: ModelSize, layout: Layout) -> tuple[int, i
             blocks = (size.total - size.root) * width
             gathered += blocks if blocks <= SMALL else 0
             own = 4 * trainable if 4 * trainable <= SMALL else 0
-        return (
-            -(-(trainable * 4 + frozen * width) // shards) + gathered,
-            -(-trainable * 4 // shards) + own,
-            -(-trainable * 8 // shards),
+        return _ModelState(
+            weights=-(-(trainable * 4 + frozen * width) // shards),
+            gathered=gathered,
+            gradients=-(-trainable * 4 // shards) + own,
+            moments=-(-trainable * 8 // shards),
         )
     copy = width if width != 4 else 0
-    # The optimizer step sums the lanes into one more vector.
-    return (
-        trainable * (4 + copy) + frozen * width,
-        trainable * 4 * (LANES + 1),
-        trainable * 8,
+    return _ModelState(
+        weights=trainable * (4 + copy) + frozen * width,
+        gathered=0,
+        # The optimizer step sums the lanes into one more vector.
+        gradients=trainable * 4 * (LANES + 1),
+        moments=trainable * 8,
     )

@@ -16,7 +16,7 @@ from ray_nodes import started
 from agentrl_components.errors import RunError
 from agentrl_components.ray_workers.cluster import connect, own_cluster
 from agentrl_components.ray_workers.nodes.embedded import HEAD_WAIT
-from agentrl_components.ray_workers.resources import reservations
+from agentrl_components.ray_workers.resources import Seat, reservations
 from agentrl_components.spec import Compute
 
 HEAD = "127.0.0.2"
@@ -176,3 +176,19 @@ def test_in_its_own_cluster_each_actor_has_a_node_of_its_group():
     assert one.trainer.options() == wanted
     assert one.missing({"trainers": 1.0, "samplers": 3.0}) == "1 of 2 trainers, 3 of 3 samplers"
     assert one.missing({"trainers": 2.0, "samplers": 3.0}) == ""
+
+
+def test_samplers_that_share_gpus_reserve_something_only_where_there_are_no_trainers():
+    shared = reservations(
+        Compute(
+            ray="head:6379",
+            share_gpus=True,
+            trainers={"count": 2, "gpus": 1, "cpu": "4", "memory": "60Gi"},
+            samplers={"count": 2, "gpus": 1},
+        )
+    )
+    trainer = {"num_cpus": 4.0, "num_gpus": 1, "memory": 60 << 30}
+    assert (shared.gpus, shared.cpus) == (2, 8.0)
+    assert [one.options() for one in shared.places(trains=True)] == [trainer, trainer]
+    assert [one.options() for one in shared.places(trains=False)] == [trainer, trainer]
+    assert Seat(rank=1, node="ab" * 28, gpu="3").options()["num_gpus"] == 0

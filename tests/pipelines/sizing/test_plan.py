@@ -320,3 +320,72 @@ def test_turn_limits_of_environments_take_the_place_of_the_schedule():
     first, second = phase_loads(_spec(environments=[longer, other]))
     assert (first.turns, second.turns) == (20, 20)
     assert (first.length, second.length) == (1000, 1000)
+
+
+IN_TURNS = (
+    "compute.shareGpus=true",
+    "compute.trainers.count=8",
+    "compute.samplers.count=8",
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "hours"),
+    [
+        ((*IN_TURNS, "compute.samplers.memoryShare=0.75"), "39.3 hours\n  on eight GPUs"),
+        (("compute.shareGpus=true", "compute.samplers.memoryShare=0.6"), "61.2 on four"),
+    ],
+)
+def test_the_guide_states_the_changes_and_the_hours_of_gpus_that_are_used_in_turns(changes, hours):
+    guide = (PAPER[0].parents[2] / "docs" / "train-7b.md").read_text()
+    assert " ".join(f"--set {change}" for change in changes) in guide
+    assert hours in guide
+    (sciworld,) = [path for path in PAPER if path.stem == "sciworld-7b"]
+    plan = make_plan(load(str(sciworld), changes).spec, QWEN_7B, DEVICES["h100"])
+    assert plan.problems == ()
+    assert hours.startswith(f"{plan.hours:.1f} ")
+
+
+def test_trainers_and_engines_that_use_gpus_in_turns_have_all_of_them_each():
+    apart = load(str(PAPER[0])).spec
+    spec = load(str(PAPER[0]), (*IN_TURNS, "compute.samplers.memoryShare=0.6")).spec
+    plan = make_plan(spec, QWEN_7B, DEVICES["h100"])
+    assert plan.layout.devices == 8
+    assert plan.problems == ()
+    before = make_plan(apart, QWEN_7B, DEVICES["h100"]).phases[-1].duration
+    duration = plan.phases[-1].duration
+    assert duration is not None
+    assert before is not None
+    assert duration.update < 0.6 * before.update
+    assert duration.rollout < before.rollout
+
+
+def test_an_engine_leaves_the_memory_of_what_a_trainer_keeps_on_its_gpu():
+    spec = load(str(PAPER[0]), IN_TURNS).spec  # memoryShare: 0.9
+    plan = make_plan(spec, QWEN_7B, DEVICES["h100"])
+    # An eighth of float32 weights and two moments, and of the reference policy, and the reserve.
+    kept = math.ceil(16 * plan.size.total / 8) + (2 << 30)
+    assert abs(plan.trainer.resident - kept) < 8
+    (problem,) = plan.problems
+    assert problem.field == "spec.compute.samplers.memoryShare"
+    share = math.floor(100 * (1 - kept / DEVICES["h100"].memory)) / 100
+    assert problem.fix == f"set it to {share:g} or less"
+    less = load(str(PAPER[0]), (*IN_TURNS, f"compute.samplers.memoryShare={share}")).spec
+    assert make_plan(less, QWEN_7B, DEVICES["h100"]).problems == ()
+
+
+def test_more_trainers_are_named_where_one_keeps_more_than_a_gpu_has():
+    changes = ("compute.shareGpus=true", "compute.trainers.count=1", "compute.samplers.count=1")
+    plan = make_plan(load(str(PAPER[0]), changes).spec, QWEN_7B, DEVICES["h100"])
+    (problem,) = plan.problems
+    assert problem.field == "spec.compute.trainers.count"
+    assert "set it to 4 and samplers.count to as many" in problem.fix
+
+
+def test_more_trainers_are_named_where_what_one_keeps_leaves_no_room_for_an_engine():
+    smaller = ("model.context=2048", "update.microBatchTokens=2048")
+    spec = load(str(PAPER[0]), (*IN_TURNS, *smaller)).spec
+    plan = make_plan(spec, replace(QWEN_7B, layers=96), DEVICES["h100"])  # 23.5 B parameters
+    (problem,) = [one for one in plan.problems if "keeps" in one.reason]
+    assert problem.field == "spec.compute.trainers.count"
+    assert problem.reason.startswith("is 8; a trainer keeps 45.7 GiB of a h100 while vLLM samples")

@@ -162,14 +162,15 @@ class VllmEngine:
             await self._load_step(loading.end)
             self._go_on()
 
-    async def sleep(self) -> None:
-        """Give the device memory of weights and cache back, until weights are loaded: then the
-        engine is awake. Waits for pending replies. Needs `VllmOptions.sleeps`."""
+    async def sleep(self, *, keeps_weights: bool = False) -> None:
+        """Give the device memory of weights and cache back, until weights or adapters are loaded:
+        then the engine is awake. Waits for pending replies. `keeps_weights`: the weights are copied
+        to the host, because adapters alone will be loaded. Needs `VllmOptions.sleeps`."""
         async with self._load_lock:
             if self._pending:
                 await asyncio.wait(self._pending)
             if not self._asleep:
-                await self._loop.call(loading.sleep)
+                await self._loop.call(partial(loading.sleep, keeps_weights))
                 self._asleep = True
 
     def use_as(self, version: int) -> None:
@@ -184,6 +185,10 @@ class VllmEngine:
         `EngineError` if the adapters do not fit; then every later request fails too."""
         await self._load_lock.acquire()
         await self._interrupt(interrupt)
+        if self._asleep:
+            await self._load_step(loading.wake)
+            await self._load_step(loading.wake_cache)
+            self._asleep = False
         await self._load_step(partial(self._loop.use_adapters, folder))
         await self._load_step(partial(loading.use, str(len(self._versions))))
         self._versions.append(version)

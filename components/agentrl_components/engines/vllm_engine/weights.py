@@ -86,10 +86,11 @@ def refuse(mistakes: list[str]) -> None:
         raise EngineError(f"the new weights do not fit the model: {'; '.join(mistakes)}")
 
 
-def sleep(engine: Any) -> None:
-    """Free the device memory of weights and of cached keys and values, and keep neither: new
-    weights are loaded after `wake`. Call it between two steps, without pending replies."""
-    engine.sleep(level=2)
+def sleep(keeps_weights: bool, engine: Any) -> None:
+    """Free the device memory of weights and of cached keys and values. With `keeps_weights` `wake`
+    brings the weights back; otherwise new ones are loaded after it. Call it between two steps,
+    without pending replies."""
+    engine.sleep(level=1 if keeps_weights else 2)
 
 
 def wake(engine: Any) -> None:

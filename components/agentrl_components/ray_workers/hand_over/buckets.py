@@ -6,10 +6,8 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
-from uuid import uuid4
 
-from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls.results import outcomes
+from agentrl_components.ray_workers.hand_over.receivers import Receivers
 from agentrl_components.ray_workers.hand_over.transfer import HandOver
 
 BUCKET_BYTES = 64 << 20
@@ -64,7 +62,7 @@ class BucketTransfer:
     def _send(self, samplers: Sequence[Any], version: int, since: int | None = None) -> HandOver:
         """Send all weights, or what changed of them `since` a version."""
         began = time.monotonic()
-        receivers = _Receivers(samplers)
+        receivers = Receivers(samplers)
         loading: deque[Mapping[int, Any]] = deque()
         size = 0
         receivers.results(receivers.call("start_update", since))
@@ -79,33 +77,3 @@ class BucketTransfer:
         size += sum(map(receivers.bytes_loaded, loading))
         receivers.results(receivers.call("finish_update", version))
         return HandOver(seconds=time.monotonic() - began, bytes=size, lost=receivers.lost)
-
-
-class _Receivers:
-    """The samplers of a hand-over. One that a call did not reach gets no further call."""
-
-    def __init__(self, samplers: Sequence[Any]) -> None:
-        self._samplers, self._hand_over = samplers, uuid4().hex
-        self.lost: dict[int, WorkersLostError] = {}
-        """Why a call did not reach them, by the index of the sampler."""
-
-    def call(self, method: str, *arguments: object) -> dict[int, Any]:
-        """Call a method of each, with the name of the hand-over first. Returns the calls by the
-        index of the sampler."""
-        return {
-            place: getattr(sampler, method).remote(self._hand_over, *arguments)
-            for place, sampler in enumerate(self._samplers)
-            if place not in self.lost
-        }
-
-    def results(self, calls: Mapping[int, Any]) -> list[Any]:
-        """Wait for calls. Returns the results of those that reached their sampler."""
-        found = dict(zip(calls, outcomes(list(calls.values())), strict=True))
-        lost = {place: one for place, one in found.items() if isinstance(one, WorkersLostError)}
-        self.lost = lost | self.lost
-        return [one for place, one in found.items() if place not in lost]
-
-    def bytes_loaded(self, calls: Mapping[int, Any]) -> int:
-        """Wait for calls of `load`. Returns the bytes that each sampler has loaded: the same for
-        all that were reached, 0 if none was."""
-        return max(self.results(calls), default=0)

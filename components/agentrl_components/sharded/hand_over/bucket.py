@@ -3,6 +3,7 @@ processes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -15,25 +16,28 @@ from torch import Tensor
 from agentrl_components.engines.weight_change import WeightChange
 
 T = TypeVar("T")
+Entry = tuple[str, str, tuple[int, ...]]
+"""Name, type and shape of a weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
     """Some weights in one array, which processes of a machine can share without a copy."""
 
-    entries: tuple[tuple[str, str, tuple[int, ...]], ...]
-    """Name, type and shape of each weight, in the order of their bytes."""
+    entries: tuple[Entry, ...]
+    """The weights in the order of their bytes."""
     content: NDArray[np.uint8]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the weights."""
+        return self.content.nbytes
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """The weights by name, as copies."""
-        start = 0
-        for name, dtype, shape in self.entries:
-            kind: torch.dtype = getattr(torch, dtype)
-            end = start + int(np.prod(shape)) * kind.itemsize
-            part = torch.from_numpy(self.content[start:end].copy())
+        for name, kind, shape, span in spans(self.entries):
+            part = torch.from_numpy(self.content[span].copy())
             yield name, part.view(kind).view(shape)
-            start = end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,7 @@ class ChangeBucket:
     @property
     def bytes(self) -> int:
         """Bytes of indices and values."""
-        return self.indices.content.nbytes + self.values.content.nbytes
+        return self.indices.bytes + self.values.bytes
 
     def changes(self) -> Iterator[WeightChange]:
         """The changes, weight by weight."""
@@ -88,13 +92,29 @@ def in_groups(sized: Iterable[tuple[T, int]], limit: int) -> Iterator[list[T]]:
         yield some
 
 
-def _bucket(weights: list[tuple[str, Tensor]]) -> Bucket:
-    return Bucket(
-        entries=tuple(
-            (name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
-            for name, tensor in weights
-        ),
-        content=np.concatenate(
-            [tensor.contiguous().reshape(-1).view(torch.uint8).numpy() for _, tensor in weights]
-        ),
+def entries_of(weights: Iterable[tuple[str, Tensor]]) -> tuple[Entry, ...]:
+    """Name, type and shape of each weight."""
+    return tuple(
+        (name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+        for name, tensor in weights
     )
+
+
+def spans(entries: Iterable[Entry]) -> Iterator[tuple[str, torch.dtype, tuple[int, ...], slice]]:
+    """Name, type, shape and place of each weight in the bytes of all, which follow each other."""
+    start = 0
+    for name, dtype, shape in entries:
+        kind: torch.dtype = getattr(torch, dtype)
+        end = start + math.prod(shape) * kind.itemsize
+        yield name, kind, shape, slice(start, end)
+        start = end
+
+
+def bytes_of(tensor: Tensor) -> Tensor:
+    """The bytes of a tensor, as a vector."""
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _bucket(weights: list[tuple[str, Tensor]]) -> Bucket:
+    content = np.concatenate([bytes_of(tensor).numpy() for _, tensor in weights])
+    return Bucket(entries=entries_of(weights), content=content)

@@ -33,6 +33,14 @@ def multiplied(quantity: str, factor: int) -> str:
     return f"{Decimal(number) * factor}{suffix}"
 
 
+def added(quantity: str, other: str) -> str:
+    """The quantity for both together: 3Gi for 1Gi and 2Gi, and 1500m for 1 and 500m."""
+    (number, suffix), (more, its) = _parts(quantity), _parts(other)
+    if suffix == its:
+        return f"{Decimal(number) + Decimal(more)}{suffix}"
+    return f"{round((quantity_value(quantity) + quantity_value(other)) * 1000)}m"
+
+
 def _parts(quantity: str) -> tuple[str, str]:
     """The number and the suffix of a quantity."""
     number = quantity.rstrip("mkKMGTi")
@@ -178,12 +186,19 @@ class Compute(SpecModel):
     hand_over: Literal["auto", "ray", "nccl"] = "auto"
     """How weights get from trainers to samplers. Needs `ray`. `ray`: bucket by bucket through
     shared memory and the network. `nccl`: from GPU to GPU, by vLLM's weight-transfer engines; not
-    with LoRA, whose adapters are small. `auto`: `nccl` where it is possible."""
+    with LoRA, whose adapters are small. `auto`: `nccl` where it is possible; with `shareGpus` in
+    the memory of the GPU."""
     sparse_hand_over: bool = False
     """Hand over only the entries of weights that changed since the last hand-over, where they are
     few: the network carries less, and trainers keep a copy of the weights, 2 bytes per parameter
     over all ranks. Needs `ray`, `model.dtype: bfloat16`, no LoRA, and with vLLM samplers on GPUs.
     Results do not depend on it."""
+    share_gpus: bool = False
+    """Trainers and samplers use the same GPUs in turns: sampler N that of trainer N, with as many
+    samplers as trainers. vLLM sleeps while trainers compute, and gets weights in the memory of the
+    GPU. Trainers keep weights and moments there, so `samplers.memoryShare` has to leave room for
+    them; `agentrl plan` says how much. Needs `ray`, `rollout.engine: vllm`, `rollout.maxStaleness:
+    0`, and trainers and samplers with one GPU each."""
     placement: Literal["colocated", "disaggregated"] = "colocated"
     """`colocated`: rollout and update alternate in one pod and share its device. `disaggregated`:
     one pod each; they exchange data through the object store. Results do not depend on it."""
@@ -223,8 +238,8 @@ class Compute(SpecModel):
     def hands_over_by_nccl(self, engine: str, *, lora: bool) -> bool:
         """Whether weights go from GPU to GPU over NCCL. `engine` is `rollout.engine`."""
         trainers, samplers = self.trainers or Trainers(), self.samplers or Samplers()
-        possible = trainers.gpus and samplers.gpus and engine == "vllm" and not lora
-        return bool(possible) and self.hand_over != "ray"
+        gpus = trainers.gpus and samplers.gpus and not self.share_gpus
+        return bool(gpus) and engine == "vllm" and not lora and self.hand_over != "ray"
 
     @property
     def processes(self) -> int:
@@ -237,4 +252,5 @@ class Compute(SpecModel):
         if self.ray is None:
             return self.gpus
         trainers, samplers = self.trainers or Trainers(), self.samplers or Samplers()
-        return trainers.count * trainers.gpus + samplers.count * samplers.gpus
+        own = 0 if self.share_gpus else samplers.count * samplers.gpus
+        return trainers.count * trainers.gpus + own

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from agentrl_components.spec.fields.run import AgentRLRun, RunSpec
 from agentrl_components.spec.rules import (
     algorithm,
-    compute,
     evaluation,
     horizon,
     model,
@@ -21,6 +20,7 @@ from agentrl_components.spec.rules import (
     storage,
     warmstart,
 )
+from agentrl_components.spec.rules.compute import engines, hand_over, on_ray, shared_gpus
 from agentrl_components.spec.rules.environments import replicas, scaling, servers, tasks
 from agentrl_components.spec.rules.rule import Mistake, Rule
 
@@ -35,7 +35,10 @@ RULES: tuple[Rule, ...] = (
     *evaluation.RULES,
     *warmstart.RULES,
     *storage.RULES,
-    *compute.RULES,
+    *on_ray.RULES,
+    *engines.RULES,
+    *hand_over.RULES,
+    *shared_gpus.RULES,
     *pods.RULES,
 )
 """All rules, in the order in which their mistakes are reported."""

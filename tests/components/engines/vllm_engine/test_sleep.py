@@ -1,5 +1,7 @@
 """When vLLM frees its memory and takes it again, with an engine that keeps the calls."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -13,7 +15,7 @@ NORM = {"model.norm.weight": torch.ones(3)}
 
 
 class RecordingVllm:
-    """Takes the calls of vLLM's `LLMEngine` that weights and memory need."""
+    """Takes the calls of vLLM's `LLMEngine` that weights, adapters and memory need."""
 
     def __init__(self):
         self.calls = []
@@ -35,6 +37,10 @@ class RecordingVllm:
     def reset_prefix_cache(self, reset_running_requests):
         assert reset_running_requests
         self.calls.append("reset_prefix_cache")
+        return True
+
+    def add_lora(self, adapters):
+        self.calls.append(f"add {adapters.lora_path}")
         return True
 
     def abort_request(self, keys):
@@ -75,6 +81,23 @@ async def test_memory_for_weights_comes_back_before_they_are_loaded_and_for_the_
     await engine.load(NORM, 4)
     assert vllm.calls[:2] == ["synchronize_device", "start_weight_update"]
     assert "wake kv_cache" not in vllm.calls
+
+
+async def test_weights_come_back_before_adapters_that_are_added_to_them(engine, vllm):
+    pytest.importorskip("vllm")
+    await engine.sleep(keeps_weights=True)
+    await engine.use_adapters(Path("new"), 3)
+    assert vllm.calls == [
+        "sleep 1",
+        "wake weights",
+        "wake kv_cache",
+        "add new",
+        "version 1",
+        "reset_prefix_cache",
+    ]
+    vllm.calls.clear()
+    await engine.use_adapters(Path("newer"), 4)
+    assert vllm.calls[0] == "add newer"
 
 
 async def test_an_engine_that_sleeps_samples_nothing(engine):

@@ -127,6 +127,35 @@ def test_nodes_have_the_resources_that_their_actors_reserve(compute):
         assert group["replicas"] * fits == counts.count
 
 
+IN_TURNS = {
+    "shareGpus": True,
+    "trainers": {"count": 8, "gpus": 1, "cpu": "4", "memory": "60Gi", "disk": "30Gi", "perPod": 4},
+    "samplers": {"count": 8, "gpus": 1, "cpu": "500m", "memory": "40Gi", "disk": "20Gi"},
+}
+
+
+def test_a_pod_of_trainers_that_share_gpus_also_has_the_resources_of_their_samplers():
+    (trainers,) = groups(made(**IN_TURNS)).values()
+    assert trainers["replicas"] == 2
+    assert trainers["template"]["spec"]["containers"][0]["resources"]["requests"] == {
+        "cpu": "18000m",
+        "memory": "400Gi",
+        "nvidia.com/gpu": "4",
+        "ephemeral-storage": "200Gi",
+    }
+    reserved = reservations(Compute.model_validate(COMPUTE | IN_TURNS))
+    assert reserved.missing({"trainers": 7.0}) == "7 of 8 trainers"
+    assert reserved.missing({"trainers": 8.0}) == ""
+    one = read(**IN_TURNS)
+    counted = {
+        one["name"]: one["count"] for one in workload.manifest(one, one.run)["spec"]["podSets"]
+    }
+    assert {name: n for name, n in counted.items() if name.startswith("ray")} == {
+        "ray-head": 1,
+        "ray-trainers": 2,
+    }
+
+
 DISKS = {
     "trainers": COMPUTE["trainers"] | {"perPod": 4, "disk": "26.5Gi"},
     "samplers": COMPUTE["samplers"] | {"disk": "20Gi"},

@@ -71,4 +71,35 @@ VIOLATIONS: list[Violation] = [
         ("compute={ray: embedded, sparseHandOver: true}", "rollout.engine=vllm"),
         ["spec.compute.sparseHandOver", "spec.compute.sparseHandOver"],
     ),
+    (
+        "trainers_and_samplers_need_ray",
+        ("compute={shareGpus: true}",),
+        ["spec.compute.shareGpus"],
+    ),
+    (
+        "shared_gpus_are_used_in_turns",
+        (
+            "compute={ray: embedded, shareGpus: true, trainers: {count: 4}, "
+            "samplers: {count: 2, perPod: 2}}",
+            "rollout.maxStaleness=1",
+        ),
+        [
+            "spec.rollout.engine",
+            "spec.rollout.maxStaleness",
+            "spec.compute.trainers.gpus",
+            "spec.compute.samplers.gpus",
+            "spec.compute.samplers.count",
+            "spec.compute.samplers.perPod",
+        ],
+    ),
+    (
+        "nccl_hand_over_needs_gpus_and_vllm",
+        (
+            "compute={ray: embedded, shareGpus: true, handOver: nccl, sparseHandOver: true, "
+            "trainers: {gpus: 1}, samplers: {gpus: 1}}",
+            "rollout.engine=vllm",
+            "model.dtype=bfloat16",
+        ),
+        ["spec.compute.handOver", "spec.compute.sparseHandOver"],
+    ),
 ]

@@ -1,0 +1,89 @@
+"""Weights in memory that another process reads: in that of a GPU by CUDA IPC, or on a CPU in shared
+memory of the machine."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
+
+import torch
+from torch import Tensor, multiprocessing
+
+from agentrl_components.sharded.hand_over.bucket import (
+    Entry,
+    bytes_of,
+    entries_of,
+    in_groups,
+    spans,
+)
+
+BUFFERS = 2
+"""Buffers of a process: one is filled while the other is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedBucket:
+    """Some weights in the memory of the process that made it, which fills that memory again after
+    it has made `BUFFERS - 1` others."""
+
+    entries: tuple[Entry, ...]
+    content: bytes
+    """The address of the memory, as torch passes it to another process."""
+    bytes: int
+    """Bytes of the weights."""
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """The weights by name, as copies on the device. They are there when the last one was
+        yielded."""
+        content = pickle.loads(self.content)
+        for name, kind, shape, span in spans(self.entries):
+            yield name, content[span].clone().view(kind).view(shape)
+        wait_for_copies(content)
+
+
+class SharedBuckets:
+    """Puts weights into shared memory, bucket by bucket."""
+
+    def __init__(self, weights: Iterator[tuple[str, Tensor]], limit: int) -> None:
+        """`weights` are on one device. A bucket has at most `limit` bytes, or one weight."""
+        self._limit = limit
+        self._groups = in_groups(((pair, pair[1].nbytes) for pair in weights), limit)
+        self._buffers: list[Tensor] = []
+        """The one that was filled last is the last one."""
+
+    def fill(self) -> SharedBucket | None:
+        """The next weights; None: there are no others. Overwrites those of the bucket that was
+        made `BUFFERS` calls ago."""
+        group = next(self._groups, None)
+        if group is None:
+            return None
+        entries, size = entries_of(group), sum(tensor.nbytes for _, tensor in group)
+        buffer = self._next_buffer(size, group[0][1].device)
+        for (_, tensor), (*_, span) in zip(group, spans(entries), strict=True):
+            buffer[span].copy_(bytes_of(tensor))
+        wait_for_copies(buffer)
+        return SharedBucket(entries=entries, content=address_of(buffer), bytes=size)
+
+    def _next_buffer(self, size: int, device: torch.device) -> Tensor:
+        """The buffer that was filled longest ago, if it is large enough, or a new one."""
+        used = self._buffers.pop(0) if len(self._buffers) == BUFFERS else None
+        if used is None or used.nbytes < size:
+            used = torch.empty(max(size, self._limit), dtype=torch.uint8, device=device)
+        self._buffers.append(used)
+        return used
+
+
+def address_of(tensor: Tensor) -> bytes:
+    """The address of a tensor's memory, for one other process of the machine."""
+    if tensor.device.type == "cpu":
+        # Otherwise the process would have to serve a file descriptor over a socket.
+        multiprocessing.set_sharing_strategy("file_system")  # type: ignore[no-untyped-call]
+    return bytes(ForkingPickler.dumps(tensor))
+
+
+def wait_for_copies(tensor: Tensor) -> None:
+    """Wait until the tensor's device has done what it was given."""
+    if tensor.device.type == "cuda":
+        torch.cuda.synchronize(tensor.device)

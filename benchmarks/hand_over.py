@@ -131,7 +131,7 @@ def measure(
     reserved = reservations(spec.compute)
     disconnect = connect("embedded", reserved)
     trainers = RayTrainers(spec, model, reserved, "cpu").open()
-    transfer = BucketTransfer(trainers, adapters=False)
+    transfer = BucketTransfer(trainers.source, adapters=False)
     samplers = RaySamplers(spec, model, reserved, "cpu", transfer).open()
     (sampler,), (trainer,) = samplers.actors, trainers._actors
     sent: list[HandOver] = []

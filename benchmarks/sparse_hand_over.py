@@ -59,8 +59,8 @@ def rounds_of(spec: RunSpec, model: ModelFolder, rounds: int) -> Iterator[dict[s
     reserved = reservations(spec.compute)
     disconnect = connect("embedded", reserved)
     trainers = RayTrainers(spec, model, reserved, "cpu").open()
-    whole = BucketTransfer(trainers, adapters=False)
-    sparse = SparseTransfer(trainers, whole)
+    whole = BucketTransfer(trainers.source, adapters=False)
+    sparse = SparseTransfer(trainers.source, whole)
     samplers = RaySamplers(spec, model, reserved, "cpu", sparse).open()
     sparse.send(samplers.actors, 0)
     for number in range(1, rounds * len(RATES) + 1):

@@ -139,11 +139,11 @@ def _transfer(spec: RunSpec, trainers: RayTrainers) -> WeightTransfer:
     """The way for weights to get to the samplers."""
     adapters = spec.model.lora is not None
     if spec.compute.share_gpus and not adapters and spec.compute.hand_over != "ray":
-        return SameGpuTransfer(trainers)
-    way: ChangesTransfer = BucketTransfer(trainers, adapters=adapters)
+        return SameGpuTransfer(trainers.source)
+    way: ChangesTransfer = BucketTransfer(trainers.source, adapters=adapters)
     if spec.compute.hands_over_by_nccl(spec.rollout.engine, lora=adapters):
-        way = NcclTransfer(trainers, (spec.compute.samplers or Samplers()).tensor_parallel)
-    return SparseTransfer(trainers, way) if spec.compute.sparse_hand_over else way
+        way = NcclTransfer(trainers.source, (spec.compute.samplers or Samplers()).tensor_parallel)
+    return SparseTransfer(trainers.source, way) if spec.compute.sparse_hand_over else way
 
 
 def _device(reservation: Reservation) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -17,13 +16,14 @@ from agentrl_components.engines.vllm_engine.adapters import write_adapters
 from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.model.load import open_decoder
+from agentrl_components.ray_workers.calls.busy_time import BusyTime
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Seat, use_assigned_gpus
 from agentrl_components.rollout.collector import replay_lost
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.sharded.adapters import AdapterMerge
 from agentrl_components.sharded.hand_over.bucket import Bucket, ChangeBucket
-from agentrl_components.sharded.hand_over.shared_memory import SharedBucket
+from agentrl_components.sharded.hand_over.shared_memory import SharedBucket, wait_for
 from agentrl_components.sharded.model import DTYPES
 from agentrl_components.spec import RunSpec, Samplers
 from agentrl_components.spec.fields.model import Lora
@@ -58,7 +58,7 @@ class Sampler:
         use_assigned_gpus()
         if seat is not None and seat.gpu:
             os.environ["CUDA_VISIBLE_DEVICES"] = seat.gpu
-        self._seat, self._device = seat, device
+        self._seat, self._device = seat, torch.device(device)
         keep_freed_memory()
         self._loop = LoopThread()
         if device == "cpu":
@@ -88,10 +88,8 @@ class Sampler:
         """Of the call that brings weights: one at a time, in the order in which they came."""
         self._hand_over: str | None = None
         """The hand-over under way."""
-        self._playing = 0
-        """Calls that play episodes now."""
-        self._busy_s = 0.0
-        self._counted_from = self._asked = time.monotonic()
+        self._busy = BusyTime()
+        """Time in which episodes are played."""
         self._tokens = (0, 0)
 
     async def open(self) -> None:
@@ -152,8 +150,8 @@ class Sampler:
                 if self._merge is not None:
                     weights = self._merge.merged(weights)
                 await self._on_loop(self._player.update(weights))
-                if isinstance(bucket, SharedBucket) and self._device == "cuda":
-                    torch.cuda.synchronize()  # copies are freed, and the trainer fills it again
+                if isinstance(bucket, SharedBucket):
+                    wait_for(self._device)  # copies are freed, and the trainer fills it again
         return bucket.bytes
 
     async def change(self, hand_over: str, bucket: ChangeBucket) -> int:
@@ -210,17 +208,14 @@ class Sampler:
 
     async def take_load(self) -> SamplerLoad:
         """What this sampler did since the last call."""
-        now = time.monotonic()
-        self._count(now)
         before, self._tokens = self._tokens, self._player.tokens()
-        load = SamplerLoad(
-            seconds=now - self._asked,
-            busy_s=self._busy_s,
+        seconds, busy_s = self._busy.take()
+        return SamplerLoad(
+            seconds=seconds,
+            busy_s=busy_s,
             prompt_tokens=self._tokens[0] - before[0],
             cached_tokens=self._tokens[1] - before[1],
         )
-        self._asked, self._busy_s = now, 0.0
-        return load
 
     async def progress(self) -> int:
         """A number that grows with each reply, also while the player's loop is busy."""
@@ -271,18 +266,8 @@ class Sampler:
 
     async def _play(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine on the player's loop, and count the time as busy."""
-        self._count(time.monotonic())
-        self._playing += 1
-        try:
+        with self._busy.call():
             return await self._on_loop(coroutine)
-        finally:
-            self._count(time.monotonic())
-            self._playing -= 1
-
-    def _count(self, now: float) -> None:
-        if self._playing:
-            self._busy_s += now - self._counted_from
-        self._counted_from = now
 
     async def _on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return await self._loop.result(coroutine)

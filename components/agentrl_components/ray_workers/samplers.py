@@ -58,7 +58,7 @@ class RaySamplers:
         self._reserved, self._transfer = reserved, transfer
         self._lifetime = lifetime or WithDriver()
         self._placement, self._seats = placement or AnyNode(), seats
-        self.take_gpus: Callable[[], None] = _nothing
+        self.take_gpus: Callable[[], None] = lambda: None
         """Called before samplers need the memory of GPUs that trainers use, too."""
         self._asleep = False
         """Whether the trainers use the GPUs now."""
@@ -226,7 +226,3 @@ def _answers_again(lost: LostActor) -> bool:
     except WorkersLostError:
         return False
     return True
-
-
-def _nothing() -> None:
-    pass

@@ -14,14 +14,13 @@ import numpy as np
 from torch import Tensor
 
 from agentrl_components.errors import StoreError
-from agentrl_components.ray_workers.calls.results import results, stream
+from agentrl_components.ray_workers.calls.results import call_all, results
 from agentrl_components.ray_workers.checkpoints.store_shards import FOLDERS, StoreShards
-from agentrl_components.ray_workers.hand_over.buckets import BUCKET_BYTES, BUCKETS_AHEAD
+from agentrl_components.ray_workers.hand_over.rank_source import RankSource
 from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.placement import AnyNode, Placement
 from agentrl_components.ray_workers.resources import Reservations, Seat
-from agentrl_components.sharded.hand_over.shared_memory import SharedBucket
 from agentrl_components.sharded.rank import RankSetup
 from agentrl_components.sharded.rounds import Share, deal
 from agentrl_components.spec import RunSpec
@@ -58,7 +57,7 @@ class RayTrainers:
         from agentrl_components.ray_workers.rank_actor import RankActor
 
         self._spec, self._ranks = spec, reserved.trainers.count
-        self.take_gpus: Callable[[], None] = _nothing
+        self.take_gpus: Callable[[], None] = lambda: None
         """Called before the ranks compute: samplers that use the same GPUs have to sleep then."""
         self._node = ray.get_runtime_context().get_node_id()
         lifetime, placement = lifetime or WithDriver(), placement or AnyNode()
@@ -76,6 +75,8 @@ class RayTrainers:
             )
             for rank, name in enumerate(names)
         ]
+        self.source = RankSource(self._actors)
+        """The weights, for hand-overs to samplers."""
 
     def open(self) -> Self:
         """Wait until each rank has its shard of the model in the folder. Ends the ranks and raises
@@ -121,58 +122,8 @@ class RayTrainers:
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         self.take_gpus()
-        for part in self.buckets():
+        for part in self.source.buckets():
             yield from results([part])[0].tensors()
-
-    def buckets(self, *, adapters: bool = False, limit: int = BUCKET_BYTES) -> Iterator[Any]:
-        """References to buckets that hold all weights, or the adapters alone, each as soon as it is
-        there; of `limit` bytes, or of one weight that is larger. The ranks gather at most
-        `BUCKETS_AHEAD` buckets that were not asked for yet."""
-        return self._gathered("buckets", limit, adapters=adapters)
-
-    def find_changes(self) -> bool:
-        """Find what changed since `remember_weights`. Returns whether to send that in the place of
-        the weights."""
-        few: bool = self._all("find_changes")[0]
-        return few
-
-    def change_buckets(self) -> Iterator[Any]:
-        """References to buckets of the changes that `find_changes` found, as `buckets`."""
-        return self._gathered("change_buckets", BUCKET_BYTES)
-
-    def remember_weights(self) -> None:
-        """Have the ranks keep the weights, which all samplers have been given."""
-        self._all("remember_weights")
-
-    def _gathered(self, method: str, *arguments: object, **named: object) -> Iterator[Any]:
-        """References to what the first rank yields, while the others help to gather it."""
-        from ray.exceptions import RayError
-
-        ahead = {"num_returns": "streaming", "_generator_backpressure_num_objects": BUCKETS_AHEAD}
-        streams = [
-            getattr(actor, method).options(**ahead).remote(*arguments, **named)
-            for actor in self._actors
-        ]
-        first, *others = streams
-        try:
-            yield from stream(first, others)
-            results([one.completed() for one in others])
-        except RayError:
-            self.check()
-            raise
-        self.check()
-
-    def open_nccl(self, samplers: Sequence[Any], tensor_parallel: int) -> None:
-        """Form the process group of a hand-over from GPU to GPU with `samplers`."""
-        from agentrl_components.ray_workers.hand_over.nccl_sender import form_group
-
-        form_group(self._actors, samplers, tensor_parallel)
-
-    def send_nccl(self, version: int, since: int | None = None) -> int:
-        """Send all weights to the samplers of the process group, or the changes `since` a version,
-        which `find_changes` found. Returns their bytes."""
-        size: int = self._all("send_nccl", version, since)[0]
-        return size
 
     def rest(self) -> None:
         """Give back the device memory that the ranks need while they compute only."""
@@ -181,18 +132,6 @@ class RayTrainers:
     def seats(self) -> list[Seat]:
         """The places of the ranks."""
         return self._all("seat")
-
-    def start_sharing(self) -> None:
-        """Begin to put all weights into memory that samplers of the same devices read."""
-        self._all("start_sharing", BUCKET_BYTES)
-
-    def share(self) -> list[SharedBucket]:
-        """The next bucket of each rank, all with the same weights; empty: there are no others."""
-        return [bucket for bucket in self._all("share") if bucket is not None]
-
-    def stop_sharing(self) -> None:
-        """Free the memory of the buckets, which no sampler reads any more."""
-        self._all("stop_sharing")
 
     def state(self, spool: Path | None = None) -> Files:
         if spool is None:
@@ -215,7 +154,7 @@ class RayTrainers:
 
     def check(self) -> None:
         """Raise `WorkersLostError` if a rank has died."""
-        results([actor.__ray_ready__.remote() for actor in self._actors])
+        self.source.check()
 
     def close(self) -> None:
         """End the ranks."""
@@ -274,9 +213,7 @@ class RayTrainers:
 
     def _all(self, method: str, *arguments: object, **named: object) -> list[Any]:
         """Call a method of every rank with the same arguments."""
-        return results(
-            [getattr(actor, method).remote(*arguments, **named) for actor in self._actors]
-        )
+        return call_all(self._actors, method, *arguments, **named)
 
     def _each(self, method: str, first: object, shares: Sequence[Share]) -> list[Any]:
         """Call a method of every rank with its share."""
@@ -304,7 +241,3 @@ class RayTrainers:
 
     def _deal(self, examples: Sequence[Example]) -> list[Share]:
         return deal(examples, self._spec.update.micro_batch_tokens, self._ranks)
-
-
-def _nothing() -> None:
-    pass

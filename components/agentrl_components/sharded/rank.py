@@ -125,8 +125,8 @@ class Rank:
     def rest(self) -> None:
         """Give back the device memory that passes and optimizer steps took. Weights, moments and
         the reference policy stay. Not a collective call."""
+        self.wait_for_device()
         if self._setup.device == "cuda":
-            torch.cuda.synchronize()
             torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
             torch.cuda.empty_cache()
 

@@ -38,8 +38,12 @@ class Layout:
     """There are no GPUs: all trainers and engines are processes that share a machine's memory."""
     lanes: int = 1
     """Packs that a trainer computes at the same time, in processes of its own."""
-    turns: bool = False
-    """Trainer and engine use the device in turns: vLLM sleeps while the trainer computes."""
+
+    @property
+    def turns(self) -> bool:
+        """Whether a trainer on Ray and an engine use a device in turns: vLLM sleeps while the
+        trainer computes (`compute.shareGpus`)."""
+        return self.sharded and self.shared_device
 
     @property
     def devices(self) -> int:
@@ -97,5 +101,4 @@ def layout(spec: RunSpec, device: Device) -> Layout:
         memory_share=samplers.memory_share,
         shared_device=compute.share_gpus and not on_cpu,
         one_machine=on_cpu,
-        turns=compute.share_gpus and not on_cpu,
     )

@@ -158,7 +158,7 @@ def _sharded_mistake(
     """More trainers, of which each holds a smaller part of the model; or a smaller update."""
     size = model_size(shape, spec.model.lora)
     for ranks in (2, 4, 8, 16, 32, 64, 128, 256):
-        sharded = replace(placed, ranks=ranks, sharded=True, shared_device=False, lanes=1)
+        sharded = replace(placed, ranks=ranks, sharded=True, shared_device=placed.turns, lanes=1)
         enough = sharded.room(device.memory, engine)
         if ranks > placed.ranks and (
             trainer_memory(recomputed, shape, size, sharded).total <= enough

@@ -201,10 +201,10 @@ def open_samplers(model, source):
 
 
 class CountedBuckets:
-    """Trainers that hand over small buckets, and the bytes of those that exist at the same time."""
+    """A source of small buckets, and the bytes of those that exist at the same time."""
 
-    def __init__(self, trainers, limit):
-        self.trainers, self.limit = trainers, limit
+    def __init__(self, source, limit):
+        self.source, self.limit = source, limit
         self.sizes = []
         self.most = 0
 
@@ -213,7 +213,7 @@ class CountedBuckets:
 
         worker = ray._private.worker.global_worker.core_worker
         sizes = {}
-        for reference in self.trainers.buckets(adapters=adapters, limit=self.limit):
+        for reference in self.source.buckets(adapters=adapters, limit=self.limit):
             sizes[reference.hex()] = ray.get(reference).content.nbytes
             alive = worker.get_all_reference_counts().keys() & sizes.keys()
             self.most = max(self.most, sum(sizes[number] for number in alive))
@@ -230,7 +230,7 @@ def test_samplers_play_the_trainers_weights_and_a_dead_one_is_replaced(two, star
     shares = [jobs(4)[:2], jobs(4)[2:]]
     expected = [plain.worker.play(share, RULES, 1) for share in shares]
     samplers = RaySamplers(
-        SPEC, model, reserved(samplers=2), "cpu", BucketTransfer(two, adapters=False)
+        SPEC, model, reserved(samplers=2), "cpu", BucketTransfer(two.source, adapters=False)
     ).open()
     try:
         assert_equal(samplers.play(shares, RULES, 1), expected)
@@ -275,7 +275,7 @@ def test_groups_go_on_over_a_hand_over_and_those_of_a_dead_sampler_are_played_ag
 ):
     two.restore(start)
     samplers = RaySamplers(
-        SPEC, model, reserved(samplers=2), "cpu", BucketTransfer(two, adapters=False)
+        SPEC, model, reserved(samplers=2), "cpu", BucketTransfer(two.source, adapters=False)
     ).open()
     try:
         samplers.hand_over(1)
@@ -308,7 +308,7 @@ def test_groups_go_on_over_a_hand_over_and_those_of_a_dead_sampler_are_played_ag
 
 def test_no_more_than_three_buckets_of_a_hand_over_exist_at_the_same_time(two, start, model):
     two.restore(start)
-    source = CountedBuckets(two, limit=8_000)
+    source = CountedBuckets(two.source, limit=8_000)
     samplers = open_samplers(model, source)
     try:
         samplers.play([jobs(1)], RULES, 1)
@@ -330,7 +330,7 @@ def test_the_store_of_an_embedded_ray_has_room_for_the_buckets_of_a_hand_over(ra
 
 def test_a_group_goes_to_the_sampler_with_the_fewest_episodes_and_stays_there(two, start, model):
     two.restore(start)
-    samplers = open_samplers(model, two)
+    samplers = open_samplers(model, two.source)
     try:
         samplers.hand_over(1)
         groups, loads = RayGroupSamplers(samplers), []

@@ -62,7 +62,7 @@ KILLED_IN_A_HAND_OVER = """
 import ray
 (sampler,) = actors.samplers.actors
 ray.get(sampler.start_update.remote("killed"))
-ray.get(sampler.load.remote("killed", next(actors.trainers.buckets(limit=1))))
+ray.get(sampler.load.remote("killed", next(actors.trainers.source.buckets(limit=1))))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -165,7 +165,7 @@ def test_samplers_that_are_taken_over_end_the_episodes_under_way_and_play_new_we
     try:
         with served() as url:
             manifest = with_environment(url)
-            transfer = BucketTransfer(learners, adapters=False)
+            transfer = BucketTransfer(learners.source, adapters=False)
             first = samplers(model, transfer, manifest)
             expected = first.play([jobs(4)], RULES, 3)[0]
             groups = RayGroupSamplers(first)
@@ -218,7 +218,7 @@ def test_samplers_that_are_taken_over_in_a_hand_over_play_the_weights_of_the_nex
     learners = RayTrainers(manifest, model, reserved(trainers=1), "cpu").open()
     try:
         train(learners, manifest, 2)
-        transfer = BucketTransfer(learners, adapters=False)
+        transfer = BucketTransfer(learners.source, adapters=False)
         first = samplers(model, transfer, manifest)
         expected = [one.ids.tolist() for one in first.play([jobs(4)], RULES, 3)[0]]
         groups = RayGroupSamplers(first)
@@ -228,7 +228,7 @@ def test_samplers_that_are_taken_over_in_a_hand_over_play_the_weights_of_the_nex
         started = broken.start_update.remote(
             "broken"
         )  # waits for the groups, if they are to finish
-        weights = list(learners.buckets(limit=1))
+        weights = list(learners.source.buckets(limit=1))
         loaded = broken.load.remote("broken", weights[0]) if interrupt == "continue" else None
         second = samplers(model, transfer, manifest)
         try:
@@ -247,10 +247,10 @@ def test_samplers_that_are_taken_over_in_a_hand_over_play_the_weights_of_the_nex
 def test_weights_of_a_hand_over_that_was_given_up_are_refused(ray, model):
     learners = RayTrainers(SPEC, model, reserved(trainers=1), "cpu").open()
     try:
-        transfer = BucketTransfer(learners, adapters=False)
+        transfer = BucketTransfer(learners.source, adapters=False)
         first = samplers(model, transfer)
         expected = [one.ids.tolist() for one in first.play([jobs(4)], RULES, 1)[0]]
-        sampler, (bucket, *_) = first.actors[0], list(learners.buckets(limit=1))
+        sampler, (bucket, *_) = first.actors[0], list(learners.source.buckets(limit=1))
         ray.get(sampler.start_update.remote("given up"))
         second = samplers(model, transfer)
         try:

@@ -69,8 +69,8 @@ class Unreached:
 class BrokenTransfer:
     """Hands weights over in buckets, and does not reach the second sampler with some calls."""
 
-    def __init__(self, trainers):
-        self.buckets = BucketTransfer(trainers, adapters=False)
+    def __init__(self, source):
+        self.buckets = BucketTransfer(source, adapters=False)
         self.missed = ""
         self.again = []
         """How many samplers each call of `send_again` was for."""
@@ -89,7 +89,7 @@ def pids(samplers):
 
 
 def test_a_sampler_that_lives_but_missed_a_call_of_a_hand_over_is_replaced(trainers, model):
-    transfer = BrokenTransfer(trainers)
+    transfer = BrokenTransfer(trainers.source)
     samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer).open()
     groups = RayGroupSamplers(samplers)
     try:
@@ -117,7 +117,7 @@ def test_a_sampler_that_lives_but_missed_a_call_of_a_hand_over_is_replaced(train
 
 
 def test_samplers_that_die_together_get_the_weights_together(trainers, model):
-    transfer = BrokenTransfer(trainers)
+    transfer = BrokenTransfer(trainers.source)
     samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer).open()
     try:
         wanted = samplers.play([jobs(4), jobs(4)], RULES, 1)
@@ -132,7 +132,7 @@ def test_samplers_that_die_together_get_the_weights_together(trainers, model):
 
 
 def test_a_group_goes_to_the_sampler_that_has_completed_its_groups(trainers, model):
-    transfer = BrokenTransfer(trainers)
+    transfer = BrokenTransfer(trainers.source)
     samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer).open()
     groups = RayGroupSamplers(samplers)
     try:
@@ -154,7 +154,7 @@ def test_a_group_goes_to_the_sampler_that_has_completed_its_groups(trainers, mod
 
 
 def test_a_sampler_refuses_to_play_weights_that_it_never_got(trainers, model):
-    transfer = BucketTransfer(trainers, adapters=False)
+    transfer = BucketTransfer(trainers.source, adapters=False)
     samplers = RaySamplers(SPEC, model, reserved(samplers=1), "cpu", transfer).open()
     (actor,) = samplers.actors
     try:

@@ -47,7 +47,7 @@ def expected(model):
     """What samplers play after two updates of two trainers, with devices of their own."""
     trainers = open_trainers(SPEC, model, 2)
     train(trainers, SPEC, 2)
-    transfer = BucketTransfer(trainers, adapters=False)
+    transfer = BucketTransfer(trainers.source, adapters=False)
     samplers = RaySamplers(SPEC, model, reserved(), "cpu", transfer).open()
     (played,) = samplers.play([jobs(4)], RULES, 2)
     samplers.close()

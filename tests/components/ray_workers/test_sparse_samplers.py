@@ -43,7 +43,7 @@ def trainers(model):
 
 @pytest.fixture
 def samplers(trainers, model):
-    transfer = SparseTransfer(trainers, BucketTransfer(trainers, adapters=False))
+    transfer = SparseTransfer(trainers.source, BucketTransfer(trainers.source, adapters=False))
     opened = RaySamplers(SPEC, model, reserved(), "cpu", transfer).open()
     yield opened
     opened.close()
@@ -57,7 +57,7 @@ def train(trainers, seed, rate=1e-6):
 
 def expected(trainers, model, version):
     """What a sampler plays that is given all weights."""
-    transfer = BucketTransfer(trainers, adapters=False)
+    transfer = BucketTransfer(trainers.source, adapters=False)
     samplers = RaySamplers(SPEC, model, reserved(), "cpu", transfer).open()
     try:
         return samplers.play([jobs(4)], RULES, version)

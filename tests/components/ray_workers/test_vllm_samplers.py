@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 
 def play(manifest, model, trainers, adapters, break_engine=None):
     """Episodes before and after the engine was broken, and the samplers, which change then."""
-    transfer = BucketTransfer(trainers, adapters=adapters)
+    transfer = BucketTransfer(trainers.source, adapters=adapters)
     samplers = RaySamplers(manifest, model, reserved(), "cpu", transfer).open()
     try:
         played = [samplers.play([jobs(4)], GREEDY, 1)]
@@ -154,7 +154,7 @@ def test_an_engine_of_which_a_process_died_is_replaced_at_the_next_hand_over(fol
     compute = manifest.compute.model_copy(update={"samplers": Samplers(tensor_parallel=2)})
     manifest = manifest.model_copy(update={"compute": compute})
     trainers = open_trainers(manifest, folder, 1)
-    transfer = BucketTransfer(trainers, adapters=False)
+    transfer = BucketTransfer(trainers.source, adapters=False)
     samplers = RaySamplers(manifest, folder, reserved(), "cpu", transfer).open()
     try:
         samplers.play([jobs(4)], GREEDY, 1)
@@ -178,7 +178,7 @@ def test_an_engine_that_is_taken_over_in_a_hand_over_plays_the_weights_of_the_ne
 
     manifest = spec(model=MODEL | {"lora": lora}, rollout={"engine": "vllm"})
     trainers = open_trainers(manifest, folder, 1)
-    transfer = BucketTransfer(trainers, adapters=lora is not None)
+    transfer = BucketTransfer(trainers.source, adapters=lora is not None)
 
     def samplers():
         return RaySamplers(manifest, folder, reserved(), "cpu", transfer, Lasting("a")).open()
@@ -191,7 +191,7 @@ def test_an_engine_that_is_taken_over_in_a_hand_over_plays_the_weights_of_the_ne
             groups.start(number, jobs(4), GREEDY)
         (broken,) = first.actors
         ray.get(broken.start_update.remote("broken"))
-        parts = trainers.buckets(adapters=lora is not None, limit=1)
+        parts = trainers.source.buckets(adapters=lora is not None, limit=1)
         ray.get(broken.load.remote("broken", next(parts)))
         list(parts)
         train(trainers, manifest, 3)

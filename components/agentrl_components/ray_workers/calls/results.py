@@ -123,6 +123,11 @@ def results(references: Sequence[Any]) -> list[Any]:
     return [out[reference] for reference in references]
 
 
+def call_all(actors: Sequence[Any], method: str, *arguments: object, **named: object) -> list[Any]:
+    """Call a method of each actor with the same arguments. Returns and raises as `results`."""
+    return results([getattr(actor, method).remote(*arguments, **named) for actor in actors])
+
+
 def outcomes(references: Sequence[Any]) -> list[Any]:
     """The results of calls to several actors, in order, with a `WorkersLostError` in the place of
     each whose actor has died or could not be reached. Raises what a call raised, and what `results`

@@ -24,7 +24,7 @@ the room of two buckets; they do not come during a hand-over. Ray spills to disk
 
 
 class WeightSource(Protocol):
-    """Has the newest weights; `RayTrainers` implements it."""
+    """Has the newest weights; `RankSource` implements it."""
 
     def buckets(self, *, adapters: bool) -> Iterator[Any]:
         """References to `Bucket`s that hold all weights, or the adapters alone."""

@@ -13,7 +13,7 @@ from agentrl_components.ray_workers.hand_over.transfer import HandOver
 
 
 class NcclSource(WeightSource, Protocol):
-    """Sends weights over NCCL; `RayTrainers` implements it."""
+    """Sends weights over NCCL; `RankSource` implements it."""
 
     def open_nccl(self, samplers: Sequence[Any], tensor_parallel: int) -> None:
         """Form a process group with all workers of the samplers' engines."""

@@ -13,7 +13,7 @@ from agentrl_components.sharded.hand_over.shared_memory import BUFFERS, SharedBu
 
 
 class SharingSource(Protocol):
-    """Puts weights where samplers read them; `RayTrainers` implements it."""
+    """Puts weights where samplers read them; `RankSource` implements it."""
 
     def start_sharing(self) -> None:
         """Begin to share all weights."""

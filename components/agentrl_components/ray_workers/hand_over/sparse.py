@@ -11,7 +11,7 @@ from agentrl_components.ray_workers.hand_over.transfer import ChangesTransfer, H
 
 
 class ComparedSource(Protocol):
-    """Compares its weights with those of the last hand-over; `RayTrainers` implements it."""
+    """Compares its weights with those of the last hand-over; `RankSource` implements it."""
 
     def find_changes(self) -> bool:
         """Find what changed since `remember_weights`. Returns whether to send that in the place of

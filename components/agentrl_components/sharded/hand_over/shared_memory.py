@@ -40,7 +40,7 @@ class SharedBucket:
         content = pickle.loads(self.content)
         for name, kind, shape, span in spans(self.entries):
             yield name, content[span].clone().view(kind).view(shape)
-        wait_for_copies(content)
+        wait_for(content.device)
 
 
 class SharedBuckets:
@@ -63,7 +63,7 @@ class SharedBuckets:
         buffer = self._next_buffer(size, group[0][1].device)
         for (_, tensor), (*_, span) in zip(group, spans(entries), strict=True):
             buffer[span].copy_(bytes_of(tensor))
-        wait_for_copies(buffer)
+        wait_for(buffer.device)
         return SharedBucket(entries=entries, content=address_of(buffer), bytes=size)
 
     def _next_buffer(self, size: int, device: torch.device) -> Tensor:
@@ -83,7 +83,7 @@ def address_of(tensor: Tensor) -> bytes:
     return bytes(ForkingPickler.dumps(tensor))
 
 
-def wait_for_copies(tensor: Tensor) -> None:
-    """Wait until the tensor's device has done what it was given."""
-    if tensor.device.type == "cuda":
-        torch.cuda.synchronize(tensor.device)
+def wait_for(device: torch.device) -> None:
+    """Wait until a device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -113,6 +113,19 @@ def test_probes_use_a_port_of_the_container(render: Render, everything: Manifest
         ({"minio": {"enabled": True}, "storage": {"url": "s3://b"}}, "storage.url"),
         ({"storage": {"url": "s3://b"}}, "storage.existingSecret"),
         ({"storage": {"endpoint": "http://s3:9000"}}, "storage.url"),
+        ({"storage": {"workloadIdentity": True}}, "storage.url"),
+        (
+            {"storage": {"url": "s3://b", "workloadIdentity": True, "existingSecret": "k"}},
+            "storage.existingSecret",
+        ),
+        (
+            {"storage": {"others": [{"workloadIdentity": True, "existingSecret": "k"}]}},
+            "storage.others[0].existingSecret",
+        ),
+        (
+            {"storage": {"others": [{"workloadIdentity": False}]}},
+            "storage.others[0].existingSecret",
+        ),
         (
             {"minio": {"enabled": True}, "storage": {"existingSecret": "k"}},
             "storage.existingSecret",

@@ -43,6 +43,13 @@ def test_the_notes_say_when_a_secret_is_needed_elsewhere(notes: Callable[..., st
     assert "The Secret agentrl-minio must be in agents and in kubeflow." in told
 
 
+def test_the_notes_name_the_service_accounts_that_need_a_role(notes: Callable[..., str]) -> None:
+    storage = {"url": "s3://models", "region": "eu-west-1", "workloadIdentity": True}
+    told = notes({"storage": storage}, namespace="agents")
+    assert "roles of service accounts: agentrl of the operator" in told
+    assert "Secret" not in told
+
+
 def test_the_notes_contain_a_placeholder_for_the_profile_of_a_multi_user_kfp(
     notes: Callable[..., str],
 ) -> None:

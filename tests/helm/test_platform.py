@@ -104,6 +104,41 @@ def test_other_stores_have_credentials_and_egress_of_their_own(
         assert rule in egress
 
 
+def test_stores_that_are_opened_by_identity_need_no_secret(render: Render, tmp_path: Path) -> None:
+    values = {
+        "storage": {
+            "url": "s3://models/agents",
+            "region": "eu-west-1",
+            "workloadIdentity": True,
+            "others": [{"endpoint": "http://minio.team.svc:9000", "existingSecret": "team"}],
+        }
+    }
+    objects = render(values)
+    told = settings(objects, tmp_path)
+    assert told.storage.secret is None
+    assert told.storage.others[0].secret.name == "team"
+    pod = the(objects, "Deployment", "agentrl")["spec"]["template"]["spec"]
+    assert [one["name"] for one in pod["containers"][0]["env"]] == [
+        "POD_NAMESPACE",
+        "STORE_0_ACCESS_KEY",
+        "STORE_0_SECRET_KEY",
+    ]
+    egress = the(objects, "NetworkPolicy", "agentrl")["spec"]["egress"]
+    agent = [{"ipBlock": {"cidr": "169.254.170.23/32"}}, {"ipBlock": {"cidr": "fd00:ec2::23/128"}}]
+    assert {"ports": [{"protocol": "TCP", "port": 80}], "to": agent} in egress
+    assert {"ports": [{"protocol": "TCP", "port": 443}]} in egress
+
+
+def test_another_store_may_be_the_one_that_is_opened_by_identity(
+    render: Render, tmp_path: Path
+) -> None:
+    other = {"region": "eu-west-1", "workloadIdentity": True}
+    objects = render({"storage": {"others": [other]}})
+    told = settings(objects, tmp_path)
+    assert told.storage.secret.name == "mlpipeline-minio-artifact"
+    assert told.storage.others[0].secret is None
+
+
 def test_minio_and_mlflow_for_trials_are_configured(
     render: Render, everything: Manifest, tmp_path: Path
 ) -> None:

@@ -24,12 +24,15 @@ def open_store(storage: Storage, default_folder: Path) -> Store:
     url = urlsplit(storage.url)
     if url.scheme == "file":
         return DirectoryStore(Path(unquote(url.path)))
-    from agentrl_components.storage.s3 import S3Store, credentials
+    from agentrl_components.storage.s3.credentials import find_credentials
+    from agentrl_components.storage.s3.store import S3Store
 
     return S3Store(
         bucket=url.netloc,
         prefix=url.path.strip("/"),
         endpoint=storage.endpoint,
         region=storage.region,
-        credentials=credentials(storage.access_key_env, storage.secret_key_env),
+        credentials=find_credentials(
+            storage.access_key_env, storage.secret_key_env, storage.region
+        ),
     )

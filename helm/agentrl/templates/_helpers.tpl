@@ -91,13 +91,29 @@ capabilities: {drop: [ALL]}
 /var/run/secrets/kubeflow/pipelines
 {{- end }}
 
+{{/* {"secret": the Secret of a store with a URL or an endpoint, or null if pods use the identity of their service
+     account}. Call with (list FIELD VALUES ACCESS_KEY SECRET_KEY). */}}
+{{- define "agentrl.storeSecret" -}}
+{{- $field := index . 0 }}
+{{- $one := index . 1 }}
+{{- if and $one.workloadIdentity $one.existingSecret }}
+{{- fail (printf "%s.existingSecret: must be empty if %s.workloadIdentity is true" $field $field) }}
+{{- else if $one.workloadIdentity -}}
+{"secret": null}
+{{- else }}
+{{- $name := required (printf "%s.existingSecret: required; name a Secret with the store's keys, or set workloadIdentity" $field) $one.existingSecret -}}
+{{- dict "secret" (dict "name" $name "accessKey" (index . 2) "secretKey" (index . 3)) | toJson }}
+{{- end }}
+{{- end }}
+
 {{/* storage.others in the format of platform.yaml. The environment variables with the keys are numbered. */}}
 {{- define "agentrl.otherStores" -}}
 {{- $stores := list }}
 {{- range $index, $one := .Values.storage.others }}
-{{- $secret := dict "name" $one.existingSecret "accessKey" (default "accesskey" $one.accessKey) "secretKey" (default "secretkey" $one.secretKey) }}
+{{- $field := printf "storage.others[%d]" $index }}
+{{- $secret := include "agentrl.storeSecret" (list $field $one (default "accesskey" $one.accessKey) (default "secretkey" $one.secretKey)) | fromJson }}
 {{- $names := dict "accessKeyEnv" (printf "STORE_%d_ACCESS_KEY" $index) "secretKeyEnv" (printf "STORE_%d_SECRET_KEY" $index) }}
-{{- $stores = append $stores (merge (dict "endpoint" (default nil $one.endpoint) "region" (default nil $one.region) "secret" $secret) $names) }}
+{{- $stores = append $stores (merge (dict "endpoint" (default nil $one.endpoint) "region" (default nil $one.region) "secret" (get $secret "secret")) $names) }}
 {{- end }}
 {{- $stores | toJson }}
 {{- end }}
@@ -108,13 +124,15 @@ capabilities: {drop: [ALL]}
 {{- if and $own.url .Values.minio.enabled }}
 {{- fail "storage.url: must be empty if minio.enabled is true, because runs are then stored in that MinIO" }}
 {{- else if $own.url }}
-{{- $name := required "storage.existingSecret: needed when storage.url is set; name a Secret with the store's keys" $own.existingSecret }}
+{{- $secret := include "agentrl.storeSecret" (list "storage" $own $own.accessKey $own.secretKey) | fromJson }}
 url: {{ $own.url | quote }}
 endpoint: {{ if $own.endpoint }}{{ $own.endpoint | quote }}{{ else }}null{{ end }}
 region: {{ if $own.region }}{{ $own.region | quote }}{{ else }}null{{ end }}
-secret: {{ merge (dict "name" $name) $keys | toJson }}
+secret: {{ get $secret "secret" | toJson }}
 {{- else if or $own.endpoint $own.region }}
 {{- fail "storage.url: required if storage.endpoint or storage.region is set" }}
+{{- else if $own.workloadIdentity }}
+{{- fail "storage.url: required if storage.workloadIdentity is true" }}
 {{- else if .Values.minio.enabled }}
 {{- if $own.existingSecret }}
 {{- fail "storage.existingSecret: must be empty if minio.enabled is true, because the chart then creates a Secret" }}

@@ -19,7 +19,8 @@ from agentrl_components.spec import Storage
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import open_store
 from agentrl_components.storage.records import RunState, find_record, read_decision, read_tracker
-from agentrl_components.storage.s3 import S3Store, credentials
+from agentrl_components.storage.s3.credentials import identity_keys, static_keys
+from agentrl_components.storage.s3.store import S3Store
 from agentrl_components.storage.store import Store
 from agentrl_operator.errors import RunStoreError
 from agentrl_pipelines.platform.config import Platform
@@ -151,12 +152,15 @@ class RunStoreOpener:
 
 def _service(access: StoreAccess) -> S3Store:
     """A client of an S3 service. Its timeouts are short, because the operator asks again anyway."""
+    store = access.store
     return S3Store(
         bucket="",
         prefix="",
         endpoint=access.endpoint,
         region=access.region,
-        credentials=credentials(access.store.access_key_env, access.store.secret_key_env),
+        credentials=static_keys(store.access_key_env, store.secret_key_env)
+        if store.secret is not None
+        else identity_keys(access.region),
         deadline_s=5.0,
         timeout_s=10.0,
     )

@@ -203,6 +203,7 @@ def _pod(
     return {
         "metadata": kueue_pods.pod_metadata(labels, info),
         "spec": {
+            **({"serviceAccountName": compute.service_account} if compute.service_account else {}),
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": 15,

@@ -158,13 +158,13 @@ def secret_variables(run: AgentRLRun, uid: str, platform: Platform) -> list[Data
     """Environment variables from Secrets: store credentials, environment token, the manifest's.
 
     The credentials are those that the platform has for the run's store. A store that the platform
-    does not list gets none of them."""
+    does not list gets none of them, and one without a Secret is opened by the pod's identity."""
     spec = run.spec
     secret_env = spec.compute.secret_env
     secrets = []
     access = store_access(spec.storage, platform)
-    if access is not None:
-        secret = access.store.secret
+    secret = access.store.secret if access is not None else None
+    if secret is not None:
         keys = {
             secret.access_key: spec.storage.access_key_env,
             secret.secret_key: spec.storage.secret_key_env,

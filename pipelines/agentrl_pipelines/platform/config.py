@@ -50,8 +50,9 @@ class OtherStore(SpecModel):
     """URL of the S3 service. None: AWS."""
     region: str | None = None
     """Region of manifests that name none."""
-    secret: StorageSecret
-    """Credentials, in every namespace where stages run."""
+    secret: StorageSecret | None
+    """Credentials, in every namespace where stages run. None: the operator and the stages obtain
+    keys by the identities of their service accounts."""
     access_key_env: EnvironmentVariable
     """Environment variable of the operator with the access key."""
     secret_key_env: EnvironmentVariable
@@ -67,8 +68,8 @@ class ObjectStore(SpecModel):
     """URL of the S3 service. None: AWS, in `region`."""
     region: str | None = None
     """Region of the bucket."""
-    secret: StorageSecret = StorageSecret()
-    """Credentials, in every namespace where stages run."""
+    secret: StorageSecret | None = StorageSecret()
+    """As in `OtherStore`."""
     access_key_env: EnvironmentVariable = "AWS_ACCESS_KEY_ID"
     """Environment variable of the operator with the access key."""
     secret_key_env: EnvironmentVariable = "AWS_SECRET_ACCESS_KEY"

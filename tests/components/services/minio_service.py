@@ -9,14 +9,15 @@ import subprocess
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from minio import Minio
 from minio.credentials import StaticProvider
 
-from agentrl_components.storage.s3 import S3Store
+from agentrl_components.storage.s3.store import S3Store
 
 ACCESS_KEY = "person"
 SECRET_KEY = "a-secret-nobody-prints"
@@ -42,8 +43,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def running_server(program: str, folder: Path) -> Iterator[str]:
-    """Run the server with an empty bucket. Yields its URL."""
+def running_server(
+    program: str, folder: Path, options: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[str]:
+    """Run the server with an empty bucket. `options`: environment variables that configure it.
+    Yields its URL."""
     address = f"127.0.0.1:{free_port()}"
     server = subprocess.Popen(
         [program, "server", "--quiet", "--address", address, str(folder)],
@@ -52,6 +56,7 @@ def running_server(program: str, folder: Path) -> Iterator[str]:
             "MINIO_ROOT_USER": ACCESS_KEY,
             "MINIO_ROOT_PASSWORD": SECRET_KEY,
             "MINIO_BROWSER": "off",
+            **options,
         },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

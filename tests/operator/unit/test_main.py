@@ -15,7 +15,7 @@ def test_the_operator_loads_no_training_stack():
         "block_official_client()\n"
         "import agentrl_operator.app, agentrl_operator.clients.kfp\n"
         "import agentrl_operator.clients.mlflow\n"
-        "import agentrl_operator.clients.run_store, agentrl_components.storage.s3\n"
+        "import agentrl_operator.clients.run_store, agentrl_components.storage.s3.store\n"
         "import agentrl_pipelines.kfp_pipeline.pipeline_spec\n"
         f"print([name for name in {HEAVY!r} if sys.modules.get(name)])\n"
     )

@@ -210,6 +210,14 @@ def test_stages_get_the_platforms_credentials_for_the_store_of_the_run():
         assert "mlpipeline-minio-artifact" not in {secret for secret, _ in found}
 
 
+def test_stages_that_open_the_store_by_their_identity_get_no_keys():
+    _, pods = executors(phase_pipeline(manifest(), UID, Platform(storage={"secret": None})))
+    variables = {
+        pair["envVar"] for one in pods["exec-rollout"]["secretAsEnv"] for pair in one["keyToEnv"]
+    }
+    assert variables == {"AGENTRL_ENV_TOKEN", "WEB_TOKEN"}
+
+
 def test_phase_pipeline_does_not_modify_its_arguments():
     first = phase_pipeline(manifest(), UID, Platform())
     before = copy.deepcopy(first)

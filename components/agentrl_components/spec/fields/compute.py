@@ -225,7 +225,8 @@ class Compute(SpecModel):
     """Kueue LocalQueue that admits the run as a whole or each of its pods, as `kueue.admission` of
     the Helm chart says. None: no queue."""
     service_account: ObjectName | None = None
-    """Service account of the stages' pods. None: the one that Kubeflow Pipelines assigns."""
+    """Service account of the pods of the stages and of the run's own Ray cluster. None: for stages
+    the one that Kubeflow Pipelines assigns, and `default` for Ray."""
     env: tuple[Variable, ...] = Field(default=(), max_length=32)
     """Environment variables of the stages and of Ray's pods, such as `NCCL_SOCKET_IFNAME` or
     `HF_ENDPOINT`. Secrets belong in `secretEnv`. On one machine the run's processes have them too,

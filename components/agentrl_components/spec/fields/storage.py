@@ -16,7 +16,7 @@ EnvironmentVariable = Annotated[
 
 class Storage(SpecModel):
     """The object store for checkpoints and trajectories. Credentials come from environment
-    variables, never from the manifest."""
+    variables or the identity of the pod, never from the manifest."""
 
     url: (
         Annotated[
@@ -33,7 +33,9 @@ class Storage(SpecModel):
     region: str | None = Field(default=None, min_length=1, max_length=64)
     """Region of the bucket."""
     access_key_env: EnvironmentVariable = "AWS_ACCESS_KEY_ID"
-    """Name of the environment variable with the access key."""
+    """Name of the environment variable with the access key. Temporary keys in the default variables
+    also need `AWS_SESSION_TOKEN`. In a pod whose service account has an IAM role on AWS neither
+    variable is needed."""
     secret_key_env: EnvironmentVariable = "AWS_SECRET_ACCESS_KEY"
     """Name of the environment variable with the secret key."""
     on_delete: Literal["keep", "delete"] = "keep"

@@ -9,8 +9,17 @@ from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 
 RESERVED_VARIABLES = frozenset(
-    {"AGENTRL_ENV_TOKEN", "HOME", "RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
+    {
+        "AGENTRL_ENV_TOKEN",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_ENDPOINT_URL_STS",
+        "HOME",
+        "RAY_ADDRESS",
+        "RAY_AUTH_MODE",
+        "RAY_AUTH_TOKEN",
+    }
 )
+"""What the operator sets, and the addresses to which a pod would send the token of its identity."""
 MOUNTED = ("/tmp", "/dev/shm")
 """Where pods of the stages and of Ray have volumes already."""
 TAKEN_NAMES = ("scratch", "shared-mem", "shared-memory", "tmp")
@@ -122,13 +131,13 @@ def _overlap(one: str, other: str) -> bool:
 )
 def env_names_are_free(spec: RunSpec) -> Iterator[Mistake]:
     """Names in compute.env must be unique, not in compute.secretEnv, and not reserved:
-    AGENTRL_ENV_TOKEN, HOME, RAY_ADDRESS, RAY_AUTH_MODE and RAY_AUTH_TOKEN are set by the
-    operator."""
+    AGENTRL_ENV_TOKEN, HOME, RAY_ADDRESS, RAY_AUTH_MODE and RAY_AUTH_TOKEN are set by the operator,
+    AWS_ENDPOINT_URL_STS and AWS_CONTAINER_CREDENTIALS_FULL_URI by the platform."""
     names = [variable.name for variable in spec.compute.env]
     secret = {variable.name for variable in spec.compute.secret_env}
     for position, name in enumerate(names):
         if name in RESERVED_VARIABLES:
-            reason = f"{name} is set by the operator"
+            reason = f"{name} is reserved"
         elif name in names[:position]:
             reason = f"{name} is a duplicate"
         elif name in secret:

@@ -39,6 +39,13 @@ def test_pods_comply_with_the_restricted_pod_security_standard():
     assert pod["automountServiceAccountToken"] is False
 
 
+def test_pods_have_the_service_account_of_the_run():
+    pods = [one["template"]["spec"] for one in groups(made()).values()]
+    assert all("serviceAccountName" not in pod for pod in pods)
+    pods = [one["template"]["spec"] for one in groups(made(serviceAccount="trainer")).values()]
+    assert [pod["serviceAccountName"] for pod in pods] == ["trainer", "trainer"]
+
+
 def test_the_cluster_asks_for_a_token_that_its_drivers_have():
     assert made()["spec"]["authOptions"] == {"mode": "token"}
     pipeline = phase_pipeline(parse(BODY), UID, PLATFORM)

@@ -8,7 +8,6 @@ check before the put covers services that ignore the header.
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -18,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import tenacity
 import urllib3
 from minio import Minio
-from minio.credentials import StaticProvider
+from minio.credentials import Provider
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 
 from agentrl_components.errors import StoreError
@@ -56,19 +55,6 @@ _ATTEMPTS = 3
 """A transfer may take longer than the deadline. It is tried at least so often."""
 
 
-def credentials(access_key_env: str, secret_key_env: str) -> StaticProvider:
-    """Credentials from the environment variables with these names.
-
-    Raises `StoreError` with the names of the variables that are not set."""
-    missing = [name for name in (access_key_env, secret_key_env) if not os.environ.get(name)]
-    if missing:
-        raise StoreError(
-            f"storage: {' and '.join(missing)} not set in the environment; set it, or set"
-            " storage.accessKeyEnv and storage.secretKeyEnv to the names of other variables"
-        )
-    return StaticProvider(os.environ[access_key_env], os.environ[secret_key_env])
-
-
 class S3Store:
     """Keys as objects of one bucket, which must exist.
 
@@ -81,7 +67,7 @@ class S3Store:
         *,
         bucket: str,
         prefix: str,
-        credentials: StaticProvider,
+        credentials: Provider,
         endpoint: str | None = None,
         region: str | None = None,
         deadline_s: float = 120.0,

@@ -1,19 +1,19 @@
 """Retries, deadlines and errors of `S3Store`."""
 
-import threading
 import uuid
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from io import BytesIO
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from http_server import serving
 from minio.credentials import StaticProvider
 from minio_service import SECRET_KEY, client, free_port, store_in
 
 from agentrl_components.errors import StoreError
-from agentrl_components.storage.s3 import S3Store
+from agentrl_components.storage.s3.store import S3Store
 
 
 def test_an_unreachable_service_is_an_error_after_the_deadline() -> None:
@@ -39,16 +39,9 @@ class UnavailableTwice(BaseHTTPRequestHandler):
 
 
 def test_a_503_response_is_retried() -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), UnavailableTwice) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            store = store_in(f"http://127.0.0.1:{server.server_port}")
-            assert not store.exists("a")
-            assert UnavailableTwice.requests == 3
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(UnavailableTwice) as url:
+        assert not store_in(url).exists("a")
+        assert UnavailableTwice.requests == 3
 
 
 class BusyOnce(BaseHTTPRequestHandler):
@@ -91,16 +84,9 @@ class BusyOnce(BaseHTTPRequestHandler):
 def test_a_part_of_an_upload_is_repeated_alone(tmp_path: Path) -> None:
     with (tmp_path / "large").open("wb") as file:
         file.truncate((64 << 20) + 1)
-    with ThreadingHTTPServer(("127.0.0.1", 0), BusyOnce) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            store = store_in(f"http://127.0.0.1:{server.server_port}")
-            store.put_file("large", tmp_path / "large")
-            assert sorted(BusyOnce.parts) == [1, 2, 2]
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(BusyOnce) as url:
+        store_in(url).put_file("large", tmp_path / "large")
+        assert sorted(BusyOnce.parts) == [1, 2, 2]
 
 
 def test_a_transfer_that_took_longer_than_the_deadline_is_tried_again() -> None:

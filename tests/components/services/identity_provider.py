@@ -1,0 +1,96 @@
+"""An OpenID Connect provider on this machine, in the role of a cluster's service account issuer."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from http_server import serving
+
+AUDIENCE = "sts.agentrl.test"
+ROLE = "arn:minio:iam:::role/" + base64.urlsafe_b64encode(
+    hashlib.sha1(AUDIENCE.encode()).digest()
+).decode().rstrip("=")
+"""The name that MinIO gives to the role of this provider's tokens: a hash of their audience."""
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+class IdentityProvider:
+    """Signs tokens with a key that it publishes at `url`."""
+
+    def __init__(self, url: str, key: rsa.RSAPrivateKey) -> None:
+        self.url = url
+        self._key = key
+
+    @property
+    def config_url(self) -> str:
+        """The address of the provider's description."""
+        return f"{self.url}/.well-known/openid-configuration"
+
+    def token(self, audience: str = AUDIENCE, seconds: float = 3600.0) -> str:
+        """A token of the service account `trainer` that is valid for so long."""
+        now = time.time()
+        claims = {
+            "iss": self.url,
+            "aud": audience,
+            "sub": "system:serviceaccount:kubeflow:trainer",
+            "iat": int(now),
+            "exp": int(now + seconds),
+        }
+        header = {"alg": "RS256", "kid": "key", "typ": "JWT"}
+        content = ".".join(_encoded(json.dumps(part).encode()) for part in (header, claims))
+        signature = self._key.sign(content.encode(), padding.PKCS1v15(), hashes.SHA256())
+        return f"{content}.{_encoded(signature)}"
+
+
+@contextmanager
+def running_provider() -> Iterator[IdentityProvider]:
+    """Serve the description and the public key of a provider."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    numbers = key.public_key().public_numbers()
+    public = {
+        "kty": "RSA",
+        "kid": "key",
+        "use": "sig",
+        "alg": "RS256",
+        "n": _encoded(numbers.n.to_bytes(256, "big")),
+        "e": _encoded(numbers.e.to_bytes(3, "big")),
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            url = f"http://{self.headers['Host']}"
+            answer: dict[str, Any] = {"keys": [public]}
+            if self.path.startswith("/.well-known"):
+                answer = {
+                    "issuer": url,
+                    "jwks_uri": f"{url}/keys",
+                    "authorization_endpoint": f"{url}/authorize",
+                    "token_endpoint": f"{url}/token",
+                    "response_types_supported": ["id_token"],
+                    "subject_types_supported": ["public"],
+                    "id_token_signing_alg_values_supported": ["RS256"],
+                }
+            body = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            del format, args
+
+    with serving(Handler) as url:
+        yield IdentityProvider(url, key)

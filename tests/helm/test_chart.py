@@ -110,12 +110,20 @@ def test_probes_use_a_port_of_the_container(render: Render, everything: Manifest
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"minio": {"enabled": True}, "storage": {"url": "s3://b"}}, "storage.url"),
-        ({"storage": {"url": "s3://b"}}, "storage.existingSecret"),
+        ({"minio": {"enabled": True}, "storage": {"url": "s3://models"}}, "storage.url"),
+        ({"storage": {"url": "s3://models"}}, "storage.region"),
+        ({"storage": {"url": "s3://models", "region": "eu-west-1"}}, "storage.existingSecret"),
         ({"storage": {"endpoint": "http://s3:9000"}}, "storage.url"),
         ({"storage": {"workloadIdentity": True}}, "storage.url"),
         (
-            {"storage": {"url": "s3://b", "workloadIdentity": True, "existingSecret": "k"}},
+            {
+                "storage": {
+                    "url": "s3://models",
+                    "region": "eu-west-1",
+                    "workloadIdentity": True,
+                    "existingSecret": "k",
+                }
+            },
             "storage.existingSecret",
         ),
         (
@@ -140,3 +148,29 @@ def test_contradicting_values_are_rejected_by_name(
     ended = template(values)
     assert ended.returncode != 0
     assert complaint in ended.stderr
+
+
+def test_common_labels_replace_labels_but_not_those_that_select_pods(template: Template) -> None:
+    labels = {"app.kubernetes.io/part-of": "training", "app.kubernetes.io/component": "mine"}
+    rendered = template({"commonLabels": labels}).stdout
+    for one in yaml.compose_all(rendered):
+        if one is not None:
+            assert_keys_are_unique(one)
+    (deployment,) = (
+        one for one in yaml.safe_load_all(rendered) if one and one["kind"] == "Deployment"
+    )
+    found = deployment["spec"]["template"]["metadata"]["labels"]
+    assert found["app.kubernetes.io/part-of"] == "training"
+    assert found["app.kubernetes.io/component"] == "operator"
+
+
+def assert_keys_are_unique(node: yaml.Node) -> None:
+    """Check every mapping below `node`: YAML's parsers keep the last of equal keys."""
+    if isinstance(node, yaml.MappingNode):
+        keys = [key.value for key, _ in node.value]
+        assert len(keys) == len(set(keys)), keys
+        for _, value in node.value:
+            assert_keys_are_unique(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            assert_keys_are_unique(value)

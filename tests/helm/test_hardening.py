@@ -128,7 +128,7 @@ def test_every_pod_is_restricted_with_a_read_only_root_and_memory_limits(
 def test_store_keys_come_from_an_existing_secret_and_are_never_rendered(
     template: Callable[..., Any],
 ) -> None:
-    values = {"storage": {"url": "s3://models", "existingSecret": "keys"}}
+    values = {"storage": {"url": "s3://models", "region": "a", "existingSecret": "keys"}}
     rendered = template(values).stdout
     assert "kind: Secret\n" not in rendered
     assert "{secretKeyRef: {name: keys, key: accesskey}}" in rendered
@@ -215,7 +215,8 @@ def test_the_operator_can_reach_only_the_services_that_it_calls(render: Render) 
 def test_egress_allows_the_namespace_of_a_cluster_address_and_the_port_of_any_other(
     render: Render, endpoint: str, rule: Manifest
 ) -> None:
-    storage = {"url": "s3://models", "existingSecret": "keys", "endpoint": endpoint}
+    storage = {"url": "s3://models", "existingSecret": "keys", "region": "eu-west-1"}
+    storage["endpoint"] = endpoint
     spec = policies(render({"storage": storage}))["kubeflow/agentrl"]
     assert spec["egress"] == [DNS, API_SERVER, SERVERS, namespace("kubeflow"), rule]
 

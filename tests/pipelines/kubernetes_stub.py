@@ -40,6 +40,8 @@ class Api:
     pods: list[dict[str, Any]] = field(default_factory=list)
     logs: dict[str, str] = field(default_factory=dict)
     refusal: dict[str, Any] | None = None
+    outages: list[int] = field(default_factory=list)
+    """For each of the next reads of a run: how many answers with 503 come before it."""
     selectors: list[str] = field(default_factory=list)
     """Label selectors of the requests that listed pods."""
 
@@ -68,6 +70,10 @@ class Api:
 
     async def get(self, request: Request) -> Response:
         at = (request.path_params["namespace"], request.path_params["name"])
+        if self.outages and self.outages[0]:
+            self.outages[0] -= 1
+            return PlainTextResponse("the server is currently unable", status_code=503)
+        self.outages = self.outages[1:]
         if at not in self.runs:
             return self.status(404, "NotFound", f'agentrlruns "{at[1]}" not found', at[1])
         status = self.statuses.pop(0) if len(self.statuses) > 1 else (self.statuses or [{}])[0]
@@ -89,6 +95,9 @@ class Api:
 
     async def log(self, request: Request) -> Response:
         assert request.query_params["container"] == "main"
+        if request.path_params["name"] not in self.logs:
+            name = request.path_params["name"]
+            return self.status(404, "NotFound", f'pods "{name}" not found', name, "pods")
         lines = self.logs[request.path_params["name"]].splitlines(keepends=True)
         lines = lines[-int(request.query_params.get("tailLines", len(lines))) :]
         if request.query_params.get("follow") == "True":
@@ -96,9 +105,11 @@ class Api:
         return PlainTextResponse("".join(lines))
 
     @staticmethod
-    def status(code: int, reason: str, message: str, name: str) -> JSONResponse:
+    def status(
+        code: int, reason: str, message: str, name: str, kind: str = "agentrlruns"
+    ) -> JSONResponse:
         status = {"kind": "Status", "status": "Failure", "message": message, "reason": reason}
-        details = {"name": name, "group": "agentrl.dev", "kind": "agentrlruns"}
+        details = {"name": name, "group": "agentrl.dev", "kind": kind}
         return JSONResponse(status | {"details": details, "code": code}, status_code=code)
 
 

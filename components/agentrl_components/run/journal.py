@@ -20,6 +20,13 @@ from agentrl_components.storage.store import Store
 
 ENVIRONMENT_STAGES = ("rollout", "evaluate", "warm start: play")
 """Name prefixes of the stages in which environments are in use."""
+_NO_FAILURE: dict[str, Any] = {
+    "reason": "",
+    "final": False,
+    "failed_phase": None,
+    "failed_attempt": None,
+}
+"""The fields of `RunState` that describe a failure, of a run that has not failed."""
 
 
 class Journal:
@@ -60,9 +67,9 @@ class Journal:
         has recorded a final failure meanwhile, its status and message stay: it is the cause of
         what happens here."""
         stored = read_state(self.store)
-        keep = {"status", "message", "reason", "final"} if self._failed_elsewhere(stored) else set()
+        failure = {"status", "message", *_NO_FAILURE}
+        keep = failure if self._failed_elsewhere(stored) else set()
         wall = {name: round(seconds, 3) for name, seconds in self.wall_seconds.items()}
-        cleared = {"reason": "", "final": False}
         environments = sum(s for name, s in wall.items() if name.startswith(ENVIRONMENT_STAGES))
         update = {
             "status": status,
@@ -71,7 +78,7 @@ class Journal:
             "device_seconds": round(sum(wall.values()) * self.devices, 3),
             "wall_seconds": wall,
         }
-        self.current = self.current.model_copy(update=cleared | update | fields)
+        self.current = self.current.model_copy(update=_NO_FAILURE | update | fields)
         written = self.current.model_copy(update=stored.model_dump(include=keep))
         self.store.replace(keys.STATE, written.model_dump_json(indent=1).encode())
 

@@ -43,6 +43,10 @@ class RunState(StoredModel):
     """Class of the error, if the run failed."""
     final: bool = False
     """Whether a retry after this failure is useless."""
+    failed_phase: int | None = None
+    """Index of the phase whose stage failed. None: no stage of a cluster reported it."""
+    failed_attempt: int | None = None
+    """The attempt at that phase."""
     phase: int = 0
     """Index of the phase of the next iteration."""
     max_turns: int = 0

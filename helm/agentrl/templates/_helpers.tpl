@@ -29,20 +29,17 @@ app.kubernetes.io/instance: {{ $.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
-{{/* The metadata of an object except its name. Call with (list . "component") and optional extra labels. */}}
+{{/* The labels of an object: those of its selector cannot be replaced, others by extra labels and by commonLabels.
+     Call with (list . "component") and optional extra labels. */}}
 {{- define "agentrl.labels" -}}
 {{- $ := index . 0 -}}
+{{- $more := dict }}
+{{- if gt (len .) 2 }}{{ $more = index . 2 }}{{ end }}
+{{- $chart := dict "app.kubernetes.io/version" $.Chart.AppVersion "app.kubernetes.io/part-of" "agentrl" }}
+{{- $_ := set $chart "app.kubernetes.io/managed-by" $.Release.Service }}
+{{- $_ := set $chart "helm.sh/chart" (printf "%s-%s" $.Chart.Name $.Chart.Version) -}}
 labels:
-  {{- include "agentrl.selector" . | nindent 2 }}
-  app.kubernetes.io/version: {{ $.Chart.AppVersion | quote }}
-  app.kubernetes.io/part-of: agentrl
-  app.kubernetes.io/managed-by: {{ $.Release.Service }}
-  helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
-  {{- $more := dict }}
-  {{- if gt (len .) 2 }}{{ $more = index . 2 }}{{ end }}
-  {{- with merge (dict) $more $.Values.commonLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- merge (include "agentrl.selector" . | fromYaml) $more $.Values.commonLabels $chart | toYaml | nindent 2 }}
 {{- end }}
 
 {{- define "agentrl.metadata" -}}
@@ -124,6 +121,9 @@ capabilities: {drop: [ALL]}
 {{- if and $own.url .Values.minio.enabled }}
 {{- fail "storage.url: must be empty if minio.enabled is true, because runs are then stored in that MinIO" }}
 {{- else if $own.url }}
+{{- if not (or $own.endpoint $own.region) }}
+{{- fail "storage.region: required if storage.url is set without storage.endpoint: the store is AWS S3" }}
+{{- end }}
 {{- $secret := include "agentrl.storeSecret" (list "storage" $own $own.accessKey $own.secretKey) | fromJson }}
 url: {{ $own.url | quote }}
 endpoint: {{ if $own.endpoint }}{{ $own.endpoint | quote }}{{ else }}null{{ end }}

@@ -18,6 +18,8 @@ from agentrl_pipelines.platform.store_access import store_access
 
 FINALIZER = f"{GROUP}/run"
 """Finalizer that delays the deletion of a run until its work has stopped."""
+_ANY_UID = "0" * 8
+"""Stands for the uid in a manifest that is only checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +125,19 @@ def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:
         yield "spec.storage.url: pods do not share a folder; use an s3:// URL, or omit the field"
     elif store_access(run.spec.storage, platform) is None:
         service = run.spec.storage.endpoint or "AWS S3"
-        yield (
-            f"spec.storage.endpoint: {service} is not an object store of this platform; use "
-            "another one, or let an administrator add it to storage.others"
-        )
+        if run.spec.storage.url is None:
+            yield (
+                f"spec.storage.endpoint: {service} is not the object store of this platform, in "
+                "which a run without spec.storage.url is stored; set spec.storage.url to a bucket "
+                f"of {service}, or leave spec.storage.endpoint out"
+            )
+        else:
+            yield (
+                f"spec.storage.endpoint: {service} is not an object store of this platform; use "
+                "another one, or let an administrator add it to storage.others"
+            )
+    else:
+        yield from _mistakes_of_stages(run, platform)
     needed, limit = len(shared_pod_sets(run)), platform.kueue.max_pod_sets
     if platform.kueue.admission == "run" and run.spec.compute.queue is not None and needed > limit:
         yield (
@@ -134,6 +145,15 @@ def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:
             "allowed; give more environments the same cpu and memory, so that they share a pod "
             "set, or let an administrator raise kueue.maxPodSets, if this Kueue allows more"
         )
+
+
+def _mistakes_of_stages(run: AgentRLRun, platform: Platform) -> Iterator[str]:
+    """Mistakes that the stages would find in the manifest with the values of the platform."""
+    resolved = resolve.cluster_manifest(run, _ANY_UID, platform)
+    try:
+        parse(resolved.model_dump(mode="json", by_alias=True, exclude_defaults=True))
+    except SpecError as error:
+        yield from (f"with the values of this platform, {one}" for one in error.mistakes)
 
 
 def tracking_uri(resource: Resource, platform: Platform) -> str | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -31,7 +32,12 @@ from agentrl_operator.controller.observer import Observer
 from agentrl_operator.controller.run_cache import CachedRun, ResourceParser
 from agentrl_operator.controller.work_queue import WorkQueue
 from agentrl_operator.errors import DependencyError, KubernetesError
-from agentrl_operator.planning.actions import Action, AddFinalizer, RemoveFinalizer
+from agentrl_operator.planning.actions import (
+    Action,
+    AddFinalizer,
+    DeleteRunData,
+    RemoveFinalizer,
+)
 from agentrl_operator.planning.observation import Servers
 from agentrl_operator.planning.plan import Plan
 from agentrl_operator.planning.reconcile import reconcile
@@ -45,6 +51,11 @@ Key = tuple[str, str]
 MAX_POLLS_PER_SECOND = 20.0
 """Limit on the reconciliations of runs that are working: the more runs, the longer the interval."""
 MAX_RETRY_DELAY_S = 60.0
+MAX_DELETED = 10_000
+NEEDED_FOR_DELETION = (DeleteRunData, RemoveFinalizer)
+"""Actions without which the deletion of a run is not complete."""
+RETRIES_BEFORE_STATUS = 3
+"""Retries of a failed observation, after which the status says what fails."""
 
 
 class Controller:
@@ -69,6 +80,8 @@ class Controller:
         self._workers = workers
         self._runs: dict[Key, CachedRun] = {}
         self._keys: dict[str, Key] = {}
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+        """Uids of runs that were deleted lately. No other run will have them."""
         self._parser = ResourceParser(platform)
         self._servers: dict[str, dict[str, Servers]] = {}
         self._queue: WorkQueue[Key] = WorkQueue()
@@ -80,8 +93,11 @@ class Controller:
         self.metrics.last_event_age.set_function(lambda: clock() - self.last_event)
 
     def run_changed(self, body: Mapping[str, Any]) -> None:
-        """Take in an AgentRLRun that was created or changed."""
+        """Take in an AgentRLRun that was created or changed. A list of many pages may still show
+        one that was deleted meanwhile, which is ignored."""
         self.last_event = self._clock()
+        if body["metadata"]["uid"] in self._deleted:
+            return
         key = (body["metadata"]["namespace"], body["metadata"]["name"])
         before = self._runs.get(key)
         if not self._store(key, body):
@@ -90,17 +106,24 @@ class Controller:
             self._retries.pop(key, None)
             self._queue.add(key)
 
-    def run_deleted(self, namespace: str, name: str) -> None:
-        """Drop an AgentRLRun that no longer exists."""
+    def run_deleted(self, namespace: str, name: str, uid: str) -> None:
+        """Drop an AgentRLRun that no longer exists. Another one of the same name stays."""
         self.last_event = self._clock()
+        self._deleted[uid] = None
+        while len(self._deleted) > MAX_DELETED:
+            self._deleted.popitem(last=False)
+        self._forget(uid)
         key = (namespace, name)
-        self._queue.cancel(key)
-        self._retries.pop(key, None)
-        run = self._runs.pop(key, None)
-        if run is not None:
-            self._keys.pop(run.uid, None)
-            self._servers.pop(run.uid, None)
-            self._observer.forget(run.uid)
+        if key in self._runs and self._runs[key].uid == uid:
+            del self._runs[key]
+            self._queue.cancel(key)
+            self._retries.pop(key, None)
+
+    def _forget(self, uid: str) -> None:
+        """Drop what is kept of a run beside its manifest and status."""
+        self._keys.pop(uid, None)
+        self._servers.pop(uid, None)
+        self._observer.forget(uid)
 
     def servers_changed(self, uid: str, name: str, servers: Servers | None) -> None:
         """Take in a Deployment of the run with this uid. None: it no longer exists."""
@@ -123,9 +146,9 @@ class Controller:
         if uid in self._keys:
             self._queue.add(self._keys[uid])
 
-    def runs(self) -> frozenset[Key]:
-        """Keys of all cached runs."""
-        return frozenset(self._runs)
+    def runs(self) -> dict[Key, str]:
+        """The uids of all cached runs."""
+        return {key: run.uid for key, run in self._runs.items()}
 
     def servers(self) -> frozenset[tuple[str, str]]:
         """All cached Deployments: the uid of the run, and the Deployment's name."""
@@ -174,12 +197,16 @@ class Controller:
             observation = await self._observer.observe(resource, status)
         except DependencyError as error:
             self._report(key, error)
+            if self._retries.get(key, 0) >= RETRIES_BEFORE_STATUS:
+                after = with_dependency_error(status, error, self._now())
+                with run.guard.errors("keeps its status, to which an error could not be written"):
+                    await self._write_status(key, run, resource, status, after)
             self._retry(key)
             return "dependency_error"
         for dependency in observation.unavailable:
             self.metrics.dependency_errors.labels(dependency).inc()
         plan = reconcile(resource, status, observation, self._platform, self._now())
-        after, failure = await self._execute(key, plan)
+        after, failure = await self._execute(key, resource.uid, plan)
         if failure is not None:
             after = with_dependency_error(after, failure, self._now())
         try:
@@ -194,14 +221,16 @@ class Controller:
         self._schedule(key, plan, after)
         return "success"
 
-    async def _execute(self, key: Key, plan: Plan) -> tuple[Status, DependencyError | None]:
-        """Execute the plan's actions until one fails. Returns the status to write, and the error
-        of the failed action."""
-        status = plan.status
+    async def _execute(
+        self, key: Key, uid: str, plan: Plan
+    ) -> tuple[Status, DependencyError | None]:
+        """Execute the plan's actions on the run with this uid until one fails. Returns the status
+        to write, and the error of the first action that failed."""
+        status, failure = plan.status, None
         for action in plan.actions:
             run = self._runs.get(key)
-            if run is None:
-                return status, None
+            if run is None or run.uid != uid:
+                return status, failure
             needed = isinstance(action, RemoveFinalizer)
             try:
                 with run.guard.errors_of_deletion(
@@ -210,10 +239,14 @@ class Controller:
                     status = await self._execute_action(key, run, action, status)
             except DependencyError as error:
                 self._report(key, error)
-                return plan.status_on_failure or status, error
+                failure = failure or error
+                status = plan.status_on_failure or status
+                if not plan.skips_failures or isinstance(action, NEEDED_FOR_DELETION):
+                    return status, failure
+                continue
             if caught.error is None:
                 self.metrics.actions.labels(action.label).inc()
-        return status, None
+        return status, failure
 
     async def _execute_action(
         self, key: Key, run: CachedRun, action: Action, status: Status
@@ -224,7 +257,7 @@ class Controller:
             if body:  # the next patch needs the new resourceVersion
                 self._store(key, body)
             else:  # it was deleted before it had the finalizer: nothing may be started for it
-                self.run_deleted(*key)
+                self.run_deleted(*key, run.uid)
             return status
         return await self._executor.execute(action, self._parser.parse(run), metadata, status)
 
@@ -255,6 +288,8 @@ class Controller:
         version, uid = int(metadata["resourceVersion"]), metadata["uid"]
         if before is not None and before.uid == uid and before.version >= version:
             return False
+        if before is not None and before.uid != uid:
+            self._forget(before.uid)
         self._runs[key] = CachedRun.from_object(body)
         self._keys[uid] = key
         return True

@@ -1,16 +1,19 @@
 """The one place where the operator catches unexpected errors, so that an error of one run stops
-neither the other runs nor a deletion."""
+neither the other runs nor a deletion. A deletion goes on without what cannot be read, too."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from agentrl_operator.errors import DependencyError
 
 logger = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
 
 
 @dataclass(slots=True)
@@ -65,3 +68,13 @@ class RunGuard:
         subject = f"{self.namespace}/{self.name}"
         with contained(subject, consequence, expected=(DependencyError,)) as caught:
             yield caught
+
+    async def read(self, request: Awaitable[Value], unread: Value) -> Value:
+        """The result of a request. If it fails and the run is being deleted: `unread`."""
+        try:
+            return await request
+        except DependencyError as error:
+            if not self.deleted:
+                raise
+            logger.warning("%s/%s is being deleted: %s", self.namespace, self.name, error)
+            return unread

@@ -66,6 +66,7 @@ class Executor:
             case actions.DeleteAutoscaler(deployment=name):
                 await cluster.fleet.delete_autoscaler(resource.namespace, name)
             case actions.DeleteDeployment(deployment=name):
+                await cluster.fleet.delete_autoscaler(resource.namespace, name)
                 await cluster.delete_deployment(resource.namespace, name)
             case actions.DeleteSandboxes():
                 await cluster.agent_sandbox.delete_sandboxes(resource.namespace, resource.uid)

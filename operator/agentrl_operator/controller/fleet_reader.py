@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.clients.fleet import Fleet, ServerPod
-from agentrl_operator.errors import ServerMetricsError
+from agentrl_operator.errors import KubernetesError, ServerMetricsError
 from agentrl_operator.manifests.autoscaling import METRIC
 from agentrl_operator.planning.observation import FleetLoad, FleetSample, ServerLoad
 
@@ -44,11 +44,8 @@ class FleetReader:
             kept.pop(uid, None)
 
     async def read(self, resource: Resource) -> Mapping[str, FleetLoad]:
-        """The load of each environment with `scaling`, by name.
-
-        Raises:
-            KubernetesError: The API server did not answer.
-        """
+        """The load of each environment with `scaling`, by name. While Kubernetes does not show it,
+        no sample is added, and the last answer about the metric counts."""
         run = resource.run
         environments = run.spec.environments if run is not None else ()
         scaled = {one.name: one.scaling for one in environments if one.scaling is not None}
@@ -62,7 +59,7 @@ class FleetReader:
             return dict.fromkeys(scaled, FleetLoad(autoscaler="due" if due else "there"))
         if now - self._sampled_at.get(uid, float("-inf")) >= SAMPLE_PERIOD_S:
             self._sampled_at[uid] = now
-            pods = await self._fleet.ready_pods(resource.namespace, uid)
+            pods = await self._ready_pods(resource)
             kept = self._samples.setdefault(uid, {})
             for name, scaling in scaled.items():
                 loads = await self._loads([one for one in pods if one.environment == name])
@@ -85,9 +82,20 @@ class FleetReader:
     async def _metric_is_served(self, now: float) -> bool:
         asked_at, served = self._metric
         if now - asked_at >= METRIC_PERIOD_S:
-            served = await self._fleet.serves_metric(METRIC)
+            try:
+                served = await self._fleet.serves_metric(METRIC)
+            except KubernetesError as error:
+                # The API of metrics is served by an adapter in the cluster, which may be down.
+                logger.warning("whether the metric %s is served: %s", METRIC, error)
             self._metric = (now, served)
         return served
+
+    async def _ready_pods(self, resource: Resource) -> Sequence[ServerPod]:
+        try:
+            return await self._fleet.ready_pods(resource.namespace, resource.uid)
+        except KubernetesError as error:
+            logger.warning("%s/%s: servers: %s", resource.namespace, resource.name, error)
+            return ()
 
     async def _loads(self, pods: Sequence[ServerPod]) -> tuple[ServerLoad, ...]:
         """The loads of these servers. A server that does not answer counts as full. The result is

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agentrl_components.schedule.record import Decision
@@ -14,10 +14,14 @@ from agentrl_operator.api.resource import Resource, tracking_uri
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.pods import problem_summary, stuck_summary, working
 from agentrl_operator.clients.protocols import Clients
-from agentrl_operator.controller.addon_reader import read_ray_cluster, read_sandboxes
+from agentrl_operator.controller.addon_reader import (
+    Sandboxes,
+    read_ray_cluster,
+    read_sandboxes,
+)
 from agentrl_operator.controller.error_guard import RunGuard
 from agentrl_operator.controller.fleet_reader import FleetReader
-from agentrl_operator.controller.kueue_reader import KueueReader
+from agentrl_operator.controller.kueue_reader import KueueObservation, KueueReader
 from agentrl_operator.controller.workflow_health import WorkflowHealth
 from agentrl_operator.errors import KfpError, RunStoreError
 from agentrl_operator.manifests.workload import Workload
@@ -54,18 +58,14 @@ class Observer:
         self._deleting_since.pop(uid, None)
 
     async def observe(self, resource: Resource, status: Status) -> Observation:
-        """The observation of a run. A value is `Unknown` if KFP or the store did not answer. If the
-        observation of a run that is being deleted fails unexpectedly, all values are unknown, and
-        the deletion goes on after its timeouts.
+        """The observation of a run. A value is `Unknown` if KFP or the store did not answer. Of a
+        run that is being deleted, what Kubernetes does not show is left out, and if the observation
+        fails unexpectedly, all values are unknown: the deletion goes on after its timeouts.
 
         Raises:
-            KubernetesError: The API server did not answer.
+            KubernetesError: The API server did not answer, and the run is not being deleted.
         """
-        guard = RunGuard(
-            namespace=resource.namespace,
-            name=resource.name,
-            deleted=resource.deleted_at is not None,
-        )
+        guard = _guard(resource)
         with guard.errors_of_deletion("is deleted unobserved") as caught:
             return await self._observe(resource, status)
         return Observation(
@@ -76,8 +76,12 @@ class Observer:
         )
 
     async def _observe(self, resource: Resource, status: Status) -> Observation:
-        kueue = await self._kueue.read(resource, status)
-        sandboxes = await read_sandboxes(self._clients.cluster, resource)
+        cluster, read = self._clients.cluster, _guard(resource).read
+        # Kubernetes deletes these objects with the run that owns them.
+        kueue = await read(self._kueue.read(resource, status), KueueObservation())
+        sandboxes = await read(read_sandboxes(cluster, resource), Sandboxes(unread=True))
+        unread = Unknown(message="Kubernetes does not show the Ray cluster")
+        ray = await read(read_ray_cluster(cluster, resource, status), unread)
         observation = Observation(
             attempt=status.attempt,
             deleting_s=self._deleting_s(resource),
@@ -87,7 +91,7 @@ class Observer:
             workload=kueue.workload,
             nodes=kueue.nodes,
             priority=kueue.priority,
-            ray_cluster=await read_ray_cluster(self._clients.cluster, resource, status),
+            ray_cluster=ray,
         )
         if status.finished:
             return observation
@@ -146,7 +150,7 @@ class Observer:
         phase, ended = status.phase_index, _has_ended(observation)
         return replace(
             observation,
-            run_state=await self._run_state(storage),
+            run_state=_of_attempt(await self._run_state(storage), phase, observation.attempt),
             decision=await self._decision(storage, phase) if ended else None,
             mlflow_run=None if status.mlflow_run else await self._mlflow_run(resource, storage),
         )
@@ -162,6 +166,7 @@ class Observer:
         """`observation` with all work of a deleted run. A lost status does not name all work, so
         the KFP runs are listed by KFP or, if KFP does not answer, by their pods."""
         cluster, namespace = self._clients.cluster, resource.namespace
+        read = _guard(resource).read
         attempt, kfp = await self._newest_attempt(resource, status)
         own = resource.run_id(status.phase_index, attempt)
         runs: Mapping[str, KfpRun] = {}
@@ -171,21 +176,27 @@ class Observer:
             except KfpError as error:
                 kfp = Unknown(message=str(error))
         if isinstance(kfp, Unknown):
-            pods = await cluster.list_pods(namespace, RUN_LABEL, (resource.name,))
-            run_ids = {pod.run_id for pod in pods if pod.run_id and not pod.ended}
+            pods = await read(cluster.list_pods(namespace, RUN_LABEL, (resource.name,)), None)
+            run_ids = {pod.run_id for pod in pods or () if pod.run_id and not pod.ended}
             runs = dict.fromkeys(run_ids, KfpRun(state="RUNTIME_STATE_UNSPECIFIED"))
         # KFP reports a run whose Workflow is gone as CANCELING for ever.
         canceling = [run_id for run_id, run in runs.items() if run.state == "CANCELING"]
-        lost = [one for one in canceling if not await cluster.workflow_phases(namespace, one)]
-        own_pods = await cluster.list_pods(namespace, KFP_RUN_LABEL, {own, *runs})
+        there: Sequence[str] = ("unread",)
+        lost = [
+            run_id
+            for run_id in canceling
+            if not await read(cluster.workflow_phases(namespace, run_id), there)
+        ]
+        own_pods = await read(cluster.list_pods(namespace, KFP_RUN_LABEL, {own, *runs}), None)
         return replace(
             observation,
             attempt=attempt,
             kfp=kfp,
             others={one: run for one, run in runs.items() if one != own and one not in lost},
             workflow="lost" if own in lost else "unknown",
-            pods=working(own_pods),
-            stuck_pods=stuck_summary(own_pods),
+            pods=working(own_pods or ()),
+            pods_unread=own_pods is None,
+            stuck_pods=stuck_summary(own_pods or ()),
         )
 
     def _deleting_s(self, resource: Resource) -> float:
@@ -232,6 +243,28 @@ class Observer:
             return await self._clients.stores.read_mlflow_run(storage)
         except RunStoreError:
             return None
+
+
+def _guard(resource: Resource) -> RunGuard:
+    """Contains the errors of the observation of a run."""
+    return RunGuard(
+        namespace=resource.namespace,
+        name=resource.name,
+        deleted=resource.deleted_at is not None,
+    )
+
+
+def _of_attempt(
+    state: RunState | Unknown | None, phase: int, attempt: int
+) -> RunState | Unknown | None:
+    """`state` without the failure of an earlier attempt, which stays in the store until a stage of
+    the present one writes there."""
+    if not isinstance(state, RunState) or state.failed_attempt is None:
+        return state
+    if (state.failed_phase, state.failed_attempt) == (phase, attempt):
+        return state
+    update = {"status": "running", "message": "", "reason": "", "final": False}
+    return state.model_copy(update=update)
 
 
 def _has_ended(observation: Observation) -> bool:

@@ -59,8 +59,9 @@ def handlers(
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def run_event(event: kopf.RawEvent, **_: Any) -> None:
         body = event["object"]
+        metadata = body["metadata"]
         if event["type"] == "DELETED":
-            controller.run_deleted(body["metadata"]["namespace"], body["metadata"]["name"])
+            controller.run_deleted(metadata["namespace"], metadata["name"], metadata["uid"])
         else:
             controller.run_changed(body)
 
@@ -150,10 +151,11 @@ class Relist:
         before, found = self.controller.runs(), set()
         for namespace in self._scopes:
             async for body in self.cluster.list_runs(namespace):
-                found.add((body["metadata"]["namespace"], body["metadata"]["name"]))
+                found.add(body["metadata"]["uid"])
                 self.controller.run_changed(body)
-        for key in before - found:
-            self.controller.run_deleted(*key)
+        for key, uid in before.items():
+            if uid not in found:
+                self.controller.run_deleted(*key, uid)
 
     async def deployments(self) -> None:
         """Pass all Deployments to the controller, and drop those that no longer exist."""

@@ -51,8 +51,8 @@ class ApplyEnvironment:
     nodes: PodSetInfo = UNCONSTRAINED
     """Node labels and tolerations for its pods."""
     keep_servers: bool = False
-    """Whether servers are kept that differ only by what the platform determines. Missing ones are
-    created, and their number is made right."""
+    """Whether servers are kept that differ only by what the platform determines, or do not differ.
+    Missing ones are created, and their number is made right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class DeleteAutoscaler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteDeployment:
-    """Delete the Deployment of an environment: idle servers occupy resources."""
+    """Delete the Deployment of an environment and its autoscaler: idle servers occupy resources."""
 
     label: ClassVar[str] = "delete_deployment"
 

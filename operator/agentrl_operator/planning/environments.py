@@ -89,8 +89,8 @@ def server_updates(
         message = "all environment servers are ready"
         status = status.with_condition(kind, "True", Reason.READY, message, now)
     changed = [one.environment for one in due]
-    updates = [*_actions(due, observation), *_scaling_updates(situation, environments, changed)]
-    return updates, status
+    scaling = _scaling_updates(situation, environments, changed)
+    return [*_actions(due, situation), *scaling], status
 
 
 def _problems(observation: Observation) -> list[str]:
@@ -126,9 +126,8 @@ def _scaling_updates(
             continue
         fleet = observation.fleets.get(environment.name, FleetLoad())
         if scaling is None:
-            if environment in changed:  # it may have been scaled before
-                actions.append(DeleteAutoscaler(deployment=name))
-        elif fleet.autoscaler != "none":
+            continue
+        if fleet.autoscaler != "none":
             if fleet.autoscaler == "due" or environment in changed:
                 actions.append(ApplyAutoscaler(environment=environment.name))
         else:
@@ -145,7 +144,7 @@ def _scaling_updates(
 def all_server_updates(situation: Situation, run: AgentRLRun) -> list[Action]:
     """Actions that create everything the servers need, at the beginning of an attempt and now and
     then: Services and the token Secret are not watched, and somebody may have deleted one."""
-    return _actions(_all_updates(situation, run), situation.observation)
+    return _actions(_all_updates(situation, run), situation)
 
 
 def _with_servers(run: AgentRLRun) -> list[Environment]:
@@ -168,7 +167,8 @@ def _update(situation: Situation, run: AgentRLRun, environment: Environment) -> 
     wanted = form.fingerprint(resource, run, environment, situation.platform, nodes)
     keep, due = False, True
     if servers is not None and is_current(servers.manifest, wanted):
-        due = False
+        # They are not written again: somebody may have restarted them.
+        keep, due = True, False
     elif servers is not None and situation.is_working:
         same_run = is_same_run(servers.manifest, wanted)
         keep = sandboxed or same_run
@@ -179,12 +179,23 @@ def _update(situation: Situation, run: AgentRLRun, environment: Environment) -> 
     return _Update(environment=environment, action=action, due=due)
 
 
-def _actions(updates: Iterable[_Update], observation: Observation) -> list[Action]:
+def _actions(updates: Iterable[_Update], situation: Situation) -> list[Action]:
+    observation = situation.observation
     if observation.sandboxes_unavailable:
         updates = [one for one in updates if not sandbox.is_sandboxed(one.environment)]
-    actions = [one.action for one in updates]
+    actions = [action for one in updates for action in _update_actions(one, situation)]
     secret = CreateTokenSecret(servers=tuple(sorted(observation.servers)))
     return [secret, *actions] if actions else []
+
+
+def _update_actions(update: _Update, situation: Situation) -> list[Action]:
+    """Servers that change and are not scaled may have been scaled before. Their autoscaler is
+    deleted first: if that fails, they still differ from the manifest, and it is tried again."""
+    name = situation.resource.child(update.environment.name)
+    there = name in situation.observation.servers
+    if there and update.due and update.environment.scaling is None:
+        return [DeleteAutoscaler(deployment=name), update.action]
+    return [update.action]
 
 
 def _nodes(run: AgentRLRun, environment: Environment, observation: Observation) -> PodSetInfo:

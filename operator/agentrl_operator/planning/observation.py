@@ -132,6 +132,8 @@ class Observation:
     """lost: KFP reports the run as alive, but its Workflow was missing in two checks."""
     pods: int | None = None
     """Number of pods of these KFP runs that have not ended. None: not observed."""
+    pods_unread: bool = False
+    """Whether Kubernetes does not show them. Only for a deleted run."""
     stuck_pods: str = ""
     """Which of them do not end although they were asked to, and why."""
     pod_problem: str = ""

@@ -42,7 +42,7 @@ KFP_TIMEOUT_S = 15.0
 WORKFLOW_TIMEOUT_S = 45.0
 """It also does so if KFP answers but the work has not stopped after this long."""
 PODS_TIMEOUT_S = 90.0
-"""A deletion waits this long for pods to end."""
+"""A deletion waits this long for pods to end, and tries this long to delete what the run owns."""
 DATA_TIMEOUT_S = 600.0
 """A deletion tries this long to empty the store."""
 UNREAD_POLL_S = 60.0
@@ -72,6 +72,8 @@ def remaining_work(situation: Situation, status: Status) -> RemainingWork | None
             message=f"{runs} being stopped",
             actions=tuple(TerminateKfpRun(run_id=run_id) for run_id in to_terminate),
         )
+    if observation.pods_unread:
+        return RemainingWork(message="Kubernetes does not show which pods have not ended")
     if observation.pods:
         detail = f"; {observation.stuck_pods}" if observation.stuck_pods else ""
         return RemainingWork(message=f"{observation.pods} pods have not ended{detail}")
@@ -147,7 +149,7 @@ def deletion_plan(situation: Situation, status: Status) -> Plan:
         own, others = situation.run_id(status), _alive_runs(situation, status) if late else ()
         deletions = [DeleteWorkflow(run_id=one) for one in dict.fromkeys((own, *others))]
         actions = (*deletions, *(() if late else remaining.actions))
-    no_pods = late and kfp_unknown and observation.pods == 0
+    no_pods = late and kfp_unknown and observation.pods == 0 and not observation.pods_unread
     if no_pods or waited_s >= PODS_TIMEOUT_S:
         return _cleanup_plan(situation, status, actions, waited_s)
     message = f"deleting: {remaining.message}"
@@ -167,7 +169,12 @@ def _cleanup_plan(
     delete_data = run is not None and run.spec.storage.on_delete == "delete"
     if delete_data and waited_s < DATA_TIMEOUT_S:
         last += [DeleteKfpRuns(), DeleteRunData()]
-    return Plan(actions=(*last, RemoveFinalizer()), status=status, requeue_s=POLL_S)
+    return Plan(
+        actions=(*last, RemoveFinalizer()),
+        skips_failures=waited_s >= PODS_TIMEOUT_S,  # Kubernetes deletes what the run owns
+        status=status,
+        requeue_s=POLL_S,
+    )
 
 
 def remaining_work_plan(

@@ -18,7 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import tenacity
 import urllib3
+import yaml
 from kubernetes import client, config
 from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
@@ -32,6 +34,9 @@ CONTAINER = "main"
 """The container of a KFP pod that runs the stage."""
 TIMEOUT_S = (5.0, 30.0)
 """Connect and read timeout."""
+OUTAGE_S = 300.0
+"""How long a command that watches a run waits for an API server that does not answer, as while it
+is upgraded."""
 FOLLOW_TIMEOUT_S = 3600.0
 """Read timeout of a followed log, in which a stage may print nothing."""
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -42,6 +47,14 @@ Object = dict[str, Any]
 
 class ClusterError(RunError):
     """The cluster cannot be reached or refused a request."""
+
+
+class UnavailableError(ClusterError):
+    """The cluster cannot be reached, or its API server is too busy: it may answer later."""
+
+
+class NoSuchPodError(ClusterError):
+    """The pod was deleted, and its log with it."""
 
 
 class NoSuchRunError(ClusterError):
@@ -88,6 +101,11 @@ class Cluster:
             raise ClusterError(
                 f"kubeconfig: {error}; set KUBECONFIG, or choose one of its contexts with --context"
             ) from None
+        except (OSError, yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise ClusterError(
+                f"kubeconfig: {file} cannot be read: {reason}; correct it, or set KUBECONFIG"
+            ) from None
         if not settings.verify_ssl:  # set in the kubeconfig: do not warn at every call
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         return cls(client.ApiClient(settings), namespace or default)
@@ -113,6 +131,17 @@ class Cluster:
         with self._errors(name):
             found: Object = get(PLURAL, name, _request_timeout=TIMEOUT_S)
         return found
+
+    def poll(self, name: str, outage_s: float = OUTAGE_S) -> Object:
+        """As `get`, for a command that watches the run: it waits `outage_s` seconds for an API
+        server that does not answer. Raises `UnavailableError` after that."""
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(UnavailableError),
+            stop=tenacity.stop_after_delay(outage_s),
+            wait=tenacity.wait_random_exponential(multiplier=0.5, max=10.0),
+            reraise=True,
+        )
+        return retrying(self.get, name)
 
     def pods(self, kfp_run: str, stage: str | None = None) -> list[Pod]:
         """The pods of the stages of a KFP run, oldest first, without the driver pods of KFP."""
@@ -153,7 +182,7 @@ class Cluster:
         except ApiException as error:
             raise self._error(name, error) from None
         except urllib3.exceptions.HTTPError as error:
-            raise ClusterError(
+            raise UnavailableError(
                 f"{self._server}: cannot be reached ({error}); check that the cluster is up "
                 "and that the context is right"
             ) from None
@@ -177,6 +206,8 @@ class Cluster:
                 return ClusterError(
                     f"namespace: {self.namespace} does not exist; choose another with -n"
                 )
+            case 404 if missing.get("kind") == "pods":
+                return NoSuchPodError(f"pod {name} was deleted, and its log with it")
             case 404 if missing.get("name") == name:
                 return NoSuchRunError(
                     f"{name}: no such run in namespace {self.namespace}; choose another with -n"
@@ -191,7 +222,9 @@ class Cluster:
                     f"{self._server}: {message}; ask the administrator of the cluster for access"
                 )
             case _:
-                return ClusterError(f"{self._server}: {error.status}: {message}")
+                busy = error.status in (0, 429) or error.status >= 500
+                kind = UnavailableError if busy else ClusterError
+                return kind(f"{self._server}: {error.status}: {message}")
 
 
 def _namespace_of(file: str, context: str | None) -> str:

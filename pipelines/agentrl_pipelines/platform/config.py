@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from agentrl_components.errors import SpecError
+from agentrl_components.spec.addresses import BUCKET, INVALID_BUCKET, HttpUrl
 from agentrl_components.spec.fields.base import SpecModel
 from agentrl_components.spec.fields.storage import EnvironmentVariable
 from agentrl_envs.needs import ImageTarget
 
 ADDRESS = Path("/etc/agentrl/platform.yaml")
 """Where the Helm chart mounts the configuration."""
+
+
+def _with_valid_bucket(url: str) -> str:
+    if re.search(INVALID_BUCKET, url):
+        raise ValueError("has an invalid bucket name")
+    return url
+
+
+def _without_credentials(uri: str) -> str:
+    if "@" in urlsplit(uri).netloc:
+        raise ValueError("contains a user or a password, which every run would show")
+    return uri
+
+
+TrackingUri = Annotated[HttpUrl, AfterValidator(_without_credentials)]
+"""The URL of an MLflow server."""
 
 
 class Kfp(SpecModel):
@@ -62,7 +81,9 @@ class OtherStore(SpecModel):
 class ObjectStore(SpecModel):
     """The object store of runs whose manifest names none."""
 
-    url: str = Field(default="s3://mlpipeline/agentrl", pattern=r"^s3://[^/]+(/.*)?$")
+    url: Annotated[str, AfterValidator(_with_valid_bucket)] = Field(
+        default="s3://mlpipeline/agentrl", pattern=rf"^s3://{BUCKET}(/.*)?$"
+    )
     """Bucket and prefix. Each run is stored below it, under a prefix of its own."""
     endpoint: str | None = "http://minio-service.kubeflow.svc.cluster.local:9000"
     """URL of the S3 service. None: AWS, in `region`."""
@@ -78,15 +99,21 @@ class ObjectStore(SpecModel):
     """Other S3 services that manifests may name. A manifest that names one that is not listed is
     not accepted."""
 
+    @model_validator(mode="after")
+    def _has_an_address(self) -> ObjectStore:
+        if self.endpoint is None and self.region is None:
+            raise ValueError("endpoint or, for AWS, region is missing")
+        return self
+
 
 class Mlflow(SpecModel):
     """The tracking server of runs whose manifest names none."""
 
-    uri: str | None = None
+    uri: TrackingUri | None = None
     """Tracking URI. None: metrics and episodes are not recorded in MLflow."""
     ui_url: str | None = None
     """Base URL of the web UI as users reach it. None: `uri`."""
-    others: tuple[str, ...] = ()
+    others: tuple[TrackingUri, ...] = ()
     """Tracking URIs of other servers that manifests may name and to which the operator sends
     requests. It sends none to a server that is not listed; the stages log to it nevertheless."""
 

@@ -31,12 +31,13 @@ class StoreAccess:
 
 def store_access(storage: Storage, platform: Platform) -> StoreAccess | None:
     """The access to the service of a run's store. `storage` with no `url` is in the platform's
-    store. None: the platform's configuration does not list the service."""
+    store, and may name no other service. None: the platform's configuration does not list the
+    service."""
     stores: tuple[ObjectStore | OtherStore, ...] = (platform.storage, *platform.storage.others)
+    wanted = _service(storage.endpoint)
     if storage.url is None:
-        stores, wanted = stores[:1], _service(platform.storage.endpoint)
-    else:
-        wanted = _service(storage.endpoint)
+        stores = stores[:1]
+        wanted = _service(storage.endpoint or platform.storage.endpoint)
     if wanted is None:
         return None
     found = next((one for one in stores if _service(one.endpoint) == wanted), None)

@@ -57,14 +57,25 @@ def _report_failure(
     name: str, stage: StageContext, error: Exception, termination_log: Path, *, permanent: bool
 ) -> int:
     reason, message = type(error).__name__, f"{name}: {error}"
-    termination = {"reason": reason, "message": message[:MAX_MESSAGE], "final": permanent}
     log.error("%s: %s", reason, message)
-    with contextlib.suppress(OSError):  # outside Kubernetes there is no such file
-        if termination_log.exists():
-            termination_log.write_text(json.dumps(termination), encoding="utf-8")
+    write_termination(reason, message, termination_log, permanent=permanent)
+    here = {"failed_phase": stage.phase, "failed_attempt": stage.attempt}
     with contextlib.suppress(RunError):  # the store may be what failed
         journal = Journal(stage.store())
         # A permanent failure of the partner stage is the cause of this one: do not overwrite it.
-        if permanent or not (journal.current.status == "failed" and journal.current.final):
-            journal.write_state("failed", message, reason=reason, final=permanent)
+        state = journal.current
+        same = (state.failed_phase, state.failed_attempt) == (stage.phase, stage.attempt)
+        if permanent or not (state.status == "failed" and state.final and same):
+            journal.write_state("failed", message, reason=reason, final=permanent, **here)
     return 2 if permanent else 1
+
+
+def write_termination(
+    reason: str, message: str, path: Path = TERMINATION_LOG, *, permanent: bool
+) -> None:
+    """Write why this process fails to the termination message of its container. Outside Kubernetes
+    there is none."""
+    termination = {"reason": reason, "message": message[:MAX_MESSAGE], "final": permanent}
+    with contextlib.suppress(OSError):
+        if path.exists():
+            path.write_text(json.dumps(termination), encoding="utf-8")

@@ -38,6 +38,7 @@ READS = {
     "kueue": ("get_workload", "get_resource_flavor", "get_priority_class"),
     "kuberay": ("get_ray_cluster", "is_installed"),
     "agent_sandbox": ("list_sandboxes",),
+    "fleet": ("serves_metric", "ready_pods"),
     "pipelines": ("get_run", "list_runs"),
     "stores": ("read_state", "read_decision", "read_mlflow_run"),
 }

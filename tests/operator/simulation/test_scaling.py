@@ -1,6 +1,7 @@
 """The number of environment servers follows the sessions in use."""
 
-from flaky import ERRORS
+import pytest
+from flaky import ERRORS, REFUSED
 from world import UID, World
 
 from agentrl_operator.manifests.autoscaling import METRIC
@@ -97,8 +98,28 @@ async def test_cluster_that_serves_the_metric_gets_an_autoscaler_which_scales_al
     assert replicas(world) == 1  # nobody plays the autoscaler here
 
     world.cluster.edit(world.key, environments=[{"name": "babyai", "builtin": "babyai"}])
+    world.failures["fleet", "delete_autoscaler"] = ERRORS["fleet"]
+    await world.reconcile()
+    assert key in world.cluster.children
     await world.reconcile()
     assert key not in world.cluster.children
+
+
+async def test_an_autoscaler_goes_with_its_servers():
+    world = scaled_world()
+    world.cluster.fleet.metrics = {METRIC}
+    await world.reconcile(3)
+    await world.apply("suspend")
+    await world.reconcile()
+    world.stop_work()
+    await world.reconcile(2)
+
+    assert world.status["state"] == "Suspended"
+    assert {kind for kind, _, _ in world.cluster.children} == {
+        "PodDisruptionBudget",
+        "Secret",
+        "Service",
+    }
 
 
 async def test_one_server_at_a_time_may_be_evicted():
@@ -129,3 +150,31 @@ async def test_operator_scales_again_after_a_failed_call():
     world.failures["fleet", "ready_pods"] = ERRORS["fleet"]
     await after(world, 60)
     assert replicas(world) == 2
+
+
+@pytest.mark.parametrize("error", [ERRORS["fleet"], REFUSED], ids=["down", "refused"])
+async def test_a_run_goes_on_while_the_cluster_does_not_say_which_metrics_it_serves(error):
+    world = scaled_world()
+    await world.reconcile(2)
+    world.broken["fleet", "serves_metric"] = error
+    world.pass_time(61)
+    world.finish_phase()
+    await world.reconcile(3)
+    assert world.status["phaseIndex"] == 1
+
+    set_loads(world, 10)
+    await after(world, 40)
+    assert replicas(world) == 2
+
+
+async def test_servers_that_somebody_restarted_are_not_changed_back():
+    world = World()
+    await world.reconcile(3)
+    pod = world.cluster.children["Deployment", "kubeflow", NAME]["spec"]["template"]
+    pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/restartedAt": "2026-11-21T12:00:00Z"}
+    await after(world, 400)
+    world.finish_phase()
+    await after(world, 40)
+
+    pod = world.cluster.children["Deployment", "kubeflow", NAME]["spec"]["template"]
+    assert "kubectl.kubernetes.io/restartedAt" in pod["metadata"]["annotations"]

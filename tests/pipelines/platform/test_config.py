@@ -18,6 +18,23 @@ def test_an_unknown_field_is_named(tmp_path):
     assert load(path).poll_seconds == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("storage: {url: 's3://models/a', endpoint: null}", "storage: .*region is missing"),
+        ("storage: {url: 's3://My_Bucket'}", r"storage\.url: "),
+        ("storage: {url: 's3://1.2.3.4'}", r"storage\.url: .*invalid bucket name"),
+        ("tracking: {uri: 'http://me:secret@mlflow'}", r"tracking\.uri: .*a user or a password"),
+        ("tracking: {others: ['mlflow:5000']}", r"tracking\.others\.0: "),
+    ],
+)
+def test_what_the_stages_of_every_run_would_refuse_is_refused(tmp_path, text, mistake):
+    path = tmp_path / "platform.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=mistake):
+        load(path)
+
+
 def test_each_target_that_serves_environments_has_its_image():
     images = Images(environment="a:1", environment_science="b:1", environment_web="c:1")
     assert [images.of(target) for target in get_args(ImageTarget)] == ["a:1", "b:1", "c:1"]

@@ -22,6 +22,7 @@ def test_a_wrong_manifest_is_a_permanent_failure_and_a_damaged_store_is_not(tmp_
     assert "spec.seed" in message["message"]
     state = read_state(DirectoryStore(tmp_path / "kept"))
     assert (state.status, state.reason, state.final) == ("failed", "SpecError", True)
+    assert (state.failed_phase, state.failed_attempt) == (0, 0)
 
     (tmp_path / "kept" / keys.RUN).write_bytes(b"{")
     assert run_stage("expand", stage_context(run, tmp_path / "s", 0), termination_log) == 1
@@ -41,7 +42,14 @@ def test_a_stage_gives_up_when_its_partner_failed_permanently(tmp_path):
     run = manifest(tmp_path / "kept", "disaggregated")
     assert run_stage("provision", stage_context(run, tmp_path / "s", 0)) == 0
     store = DirectoryStore(tmp_path / "kept")
-    cause = {"status": "failed", "reason": "ModelError", "message": "no weights", "final": True}
+    cause = {
+        "status": "failed",
+        "reason": "ModelError",
+        "message": "no weights",
+        "final": True,
+        "failed_phase": 0,
+        "failed_attempt": 0,
+    }
     state = read_state(store).model_copy(update=cause)
     store.replace(keys.STATE, state.model_dump_json().encode())
     assert run_stage("rollout", stage_context(run, tmp_path / "s", 0)) == 1

@@ -16,6 +16,18 @@ Quantity = Annotated[
     str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$", max_length=20)
 ]
 """A Kubernetes resource quantity: 500m, 2, 4Gi."""
+Memory = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^([1-9][0-9]*(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)(k|Ki|M|Mi|G|Gi|T|Ti)?$",
+        max_length=20,
+    ),
+]
+"""A quantity of bytes above 0: 512Mi, 4Gi."""
+Image = Annotated[
+    str, StringConstraints(pattern=r"^[a-zA-Z0-9][-a-zA-Z0-9._/:@\[\]]*$", max_length=512)
+]
+"""A container image, as in `registry:5000/team/agentrl:1` or with `@sha256:...`."""
 _FACTORS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | {
     f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGT", start=1)
 }
@@ -56,17 +68,23 @@ ObjectName = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)
 ]
 """The name of a Kubernetes object."""
-Label = Annotated[str, StringConstraints(min_length=1, max_length=317)]
+LABEL_KEY = r"^([a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY, max_length=317)]
+"""The key of a label or of a taint."""
+LabelValue = Annotated[
+    str, StringConstraints(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")
+]
+"""The value of a label or of a taint."""
 
 
 class Toleration(SpecModel):
     """A toleration of the stages' pods, as in a Kubernetes pod spec."""
 
-    key: Label | None = None
+    key: LabelKey | None = None
     """Key of the taint. None: every key, with `operator: Exists`."""
     operator: Literal["Equal", "Exists"] = "Equal"
     """How `value` is compared."""
-    value: str | None = Field(default=None, max_length=63)
+    value: LabelValue | None = None
     """Value of the taint."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """Effect of the taint. None: every effect."""
@@ -128,10 +146,10 @@ class Trainers(SpecModel):
     cpu: Quantity = "1"
     """CPU that each rank reserves on Ray. With `ray: cluster`, its pod requests as much for each
     rank."""
-    memory: Quantity = "2Gi"
+    memory: Memory = "2Gi"
     """Memory that each rank reserves on Ray. With `ray: cluster`, request and limit of its pod for
     each rank."""
-    disk: Quantity | None = None
+    disk: Memory | None = None
     """Disk for temporary files of each rank, with `ray: cluster`: request and limit of its pod's
     `ephemeral-storage`, or the size of a volume (`compute.storageClass`). `agentrl plan` says how
     much is needed. None: no request, and what the node has."""
@@ -149,9 +167,9 @@ class Samplers(SpecModel):
     """GPUs of each sampler: 0, or as many as `tensorParallel`."""
     cpu: Quantity = "1"
     """CPU that a pod requests for each sampler, with `ray: cluster`."""
-    memory: Quantity = "2Gi"
+    memory: Memory = "2Gi"
     """Memory request and limit of a pod for each sampler, with `ray: cluster`."""
-    disk: Quantity | None = None
+    disk: Memory | None = None
     """Disk for temporary files of each sampler, as `trainers.disk`."""
     per_pod: int = Field(default=1, ge=1, le=64)
     """Samplers in each pod, with `ray: cluster`. Must divide `count`."""
@@ -202,16 +220,16 @@ class Compute(SpecModel):
     placement: Literal["colocated", "disaggregated"] = "colocated"
     """`colocated`: rollout and update alternate in one pod and share its device. `disaggregated`:
     one pod each; they exchange data through the object store. Results do not depend on it."""
-    image: str | None = Field(default=None, min_length=1, max_length=512)
+    image: Image | None = None
     """Container image of the stages. None: the image that the operator was installed with."""
     cpu: Quantity = "1"
     """CPU request of a stage's pod."""
-    memory: Quantity = "2Gi"
+    memory: Memory = "2Gi"
     """Memory request and limit of a stage's pod."""
     gpus: int = Field(default=0, ge=0, le=1)
     """GPUs (`nvidia.com/gpu`) of each of the rollout and update pods. More than one is not
     supported yet."""
-    node_selector: dict[str, str] = Field(default_factory=dict, max_length=16)
+    node_selector: dict[str, LabelValue] = Field(default_factory=dict, max_length=16)
     """Node labels that the pods require."""
     tolerations: tuple[Toleration, ...] = Field(default=(), max_length=16)
     """Tolerations of the pods."""

@@ -8,7 +8,13 @@ from pydantic import Field, JsonValue, StringConstraints
 
 from agentrl_components.spec.addresses import HttpUrl
 from agentrl_components.spec.fields.base import SpecModel
-from agentrl_components.spec.fields.compute import ObjectName, Quantity, SecretVariable
+from agentrl_components.spec.fields.compute import (
+    Image,
+    Memory,
+    ObjectName,
+    Quantity,
+    SecretVariable,
+)
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
 
@@ -47,7 +53,7 @@ class Environment(SpecModel):
     builtin: Reference | None = None
     """Name of a built-in environment (see `agentrl envs list`), or the task set of another package
     as `module:Class`. With an `image`, also the name of an entry point of a package in it."""
-    image: str | None = Field(default=None, min_length=1, max_length=512)
+    image: Image | None = None
     """On Kubernetes: container image that serves the environment protocol or, with a `builtin`,
     that has AgentRL and the package of the environment. A run without Kubernetes uses the package
     that is installed there."""
@@ -90,6 +96,6 @@ class Environment(SpecModel):
     the sessions in use. None: `replicas` servers."""
     cpu: Quantity = "250m"
     """On Kubernetes: CPU request of each server."""
-    memory: Quantity | None = None
+    memory: Memory | None = None
     """On Kubernetes: memory request and limit of each server. Default: 256Mi, and for a `builtin`
     what it needs; see `agentrl envs list`."""

@@ -62,7 +62,7 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> AgentRLRun:
     `horizon.phases[0].maxTurns=2`, `horizon.phases.0.maxTurns=2`. Its value is YAML.
 
     Raises `SpecError` with all mistakes in the file, the overrides, the fields and the rules."""
-    read = document(_text(Path(path)), str(path))
+    read = document(read_text(Path(path)), str(path))
     found = apply(read, overrides)
     try:
         run = parse(read)
@@ -138,7 +138,8 @@ def _flatten(value: Any, path: str, flat: dict[str, str]) -> None:
         flat[path] = value if isinstance(value, str) else json.dumps(value)
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a manifest's file. Raises `SpecError` if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -92,11 +92,17 @@ def past_logs(
 
 def _pod_lines(
     cluster: Cluster, pod: Pod, tail: int | None, include_noise: bool
-) -> Iterable[tuple[str, str, str]]:
-    if include_noise:
-        return _parsed(cluster.logs(pod, tail=tail), pod.stage, include_noise)
-    lines = _parsed(cluster.logs(pod), pod.stage, include_noise)
-    return lines if tail is None else deque(lines, maxlen=tail)  # the server would count noise
+) -> Iterator[tuple[str, str, str]]:
+    from agentrl_pipelines.cli.kube_client import NoSuchPodError
+
+    try:
+        if include_noise:
+            yield from _parsed(cluster.logs(pod, tail=tail), pod.stage, include_noise)
+            return
+        lines = _parsed(cluster.logs(pod), pod.stage, include_noise)
+        yield from lines if tail is None else deque(lines, maxlen=tail)  # the server counts noise
+    except NoSuchPodError as error:
+        click.echo(f"{pod.stage}: {error}", err=True)
 
 
 def _parsed(lines: Iterable[str], who: str, include_noise: bool) -> Iterator[tuple[str, str, str]]:
@@ -121,9 +127,9 @@ def follow_logs(
     readers: dict[str, _Reader] = {}
     waiting: dict[str, str] = {}
     queue: Queue[LogLine] = Queue()
+    run = cluster.get(name)
     while True:
-        run = cluster.get(name)
-        for pod in _pods(cluster, run, stage):
+        for pod in _pods_shown(cluster, run, stage):
             reader = readers.get(pod.name)
             if pod.started and reader is None:
                 readers[pod.name] = _Reader(cluster, pod, queue, include_noise, tail)
@@ -138,6 +144,17 @@ def follow_logs(
         if ended and not any(reader.is_alive() for reader in readers.values()):
             yield from _lines_until(queue, 0.0)
             return
+        run = cluster.poll(name)
+
+
+def _pods_shown(cluster: Cluster, run: dict[str, Any], stage: str | None) -> list[Pod]:
+    """The pods, or none while the API server does not answer."""
+    from agentrl_pipelines.cli.kube_client import UnavailableError
+
+    try:
+        return _pods(cluster, run, stage)
+    except UnavailableError:
+        return []
 
 
 class _Reader(threading.Thread):

@@ -46,10 +46,16 @@ def stage(
             import yaml
 
             from agentrl_components.errors import SpecError
-            from agentrl_components.spec.parsing.load import parse
+            from agentrl_components.spec.parsing.load import parse, read_text
 
-        text = Path(manifest[1:]).read_text("utf-8") if manifest.startswith("@") else manifest
-        run = parse(yaml.safe_load(text))
+        text = read_text(Path(manifest[1:])) if manifest.startswith("@") else manifest
+        try:
+            run = parse(yaml.safe_load(text))
+        except SpecError as error:
+            from agentrl_pipelines.stages.runner import write_termination
+
+            write_termination("SpecError", f"{name}: {error}", permanent=True)
+            raise
 
         with collection_disabled():
             import logging

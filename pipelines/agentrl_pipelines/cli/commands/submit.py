@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 POLL_S = 2.0
 ENDED = ("Succeeded", "Failed")
+LOST_SIGHT = 3
+"""Exit code of `--wait` if the API server does not answer any more."""
 
 
 @click.command(short_help="Train on a cluster: create an AgentRLRun.")
@@ -26,7 +28,7 @@ ENDED = ("Succeeded", "Failed")
 @option_context
 @option_seed
 @option_set
-@click.option("--wait", is_flag=True, help="Wait until the run ends. Exit code 1 if it failed.")
+@click.option("--wait", is_flag=True, help="Wait until the run ends.")
 @click.option(
     "--dry-run",
     type=click.Choice(["server"]),
@@ -43,7 +45,9 @@ def submit(
 ) -> None:
     """Create an AgentRLRun from the manifest FILE on the cluster.
 
-    Exit code 2 if the manifest has errors or the API server rejects it, with one line per error."""
+    Exit code 2 if the manifest has errors or the API server rejects it, with one line per error.
+    With --wait: 1 if the run failed, and 3 if the API server did not answer for five minutes, while
+    the run goes on."""
     with exit_on_error():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
@@ -75,6 +79,7 @@ def _wait_for_end(cluster: Cluster, name: str, command: str) -> int:
     """Show the progress of the run until it ends. Returns the exit code."""
     from rich.console import Console
 
+    from agentrl_pipelines.cli.kube_client import UnavailableError
     from agentrl_pipelines.cli.progress_view import view_for
 
     try:
@@ -83,6 +88,9 @@ def _wait_for_end(cluster: Cluster, name: str, command: str) -> int:
     except KeyboardInterrupt:
         click.echo(f"stopped watching; the run continues. To see it: {command}", err=True)
         return 130
+    except UnavailableError as error:
+        click.echo(f"{error}\nstopped watching; the run continues. To see it: {command}", err=True)
+        return LOST_SIGHT
     success = f"; held-out success {status['success']}" if status.get("success") else ""
     rejected = is_rejected(status)
     click.echo(f"{name}: {'not accepted' if rejected else status['state'].lower()}{success}")
@@ -99,7 +107,7 @@ def watch(
     last status."""
     shown: dict[str, Any] = {}
     while True:
-        run = cluster.get(name)
+        run = cluster.poll(name)
         status: dict[str, Any] = run.get("status") or {}
         _show_changes(view, run["spec"]["horizon"]["phases"], shown, status)
         if status.get("state") in ENDED or is_rejected(status):

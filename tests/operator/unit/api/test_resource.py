@@ -31,6 +31,35 @@ def test_the_store_of_the_platform_is_accepted_under_another_bucket():
     assert run(SPEC | {"storage": storage}).mistakes == ()
 
 
+def test_a_run_in_the_store_of_the_platform_may_name_no_other_service():
+    spec = SPEC | {
+        "model": {"source": "s3://models/tiny"},
+        "storage": {"endpoint": "http://evil.test"},
+    }
+    (mistake,) = run(spec).mistakes
+    assert mistake == (
+        "spec.storage.endpoint: http://evil.test is not the object store of this platform, in "
+        "which a run without spec.storage.url is stored; set spec.storage.url to a bucket of "
+        "http://evil.test, or leave spec.storage.endpoint out"
+    )
+    spec["storage"] = {"endpoint": PLATFORM.storage.endpoint}
+    assert run(spec).mistakes == ()
+
+
+def test_a_manifest_that_the_stages_would_refuse_is_not_accepted():
+    platform = Platform(storage={"url": "s3://models", "endpoint": None, "region": "eu-west-1"})
+    body = {
+        "apiVersion": "agentrl.dev/v1alpha1",
+        "kind": "AgentRLRun",
+        "metadata": {"name": "demo", "namespace": "kubeflow", "uid": run().uid, "generation": 1},
+        "spec": SPEC,
+    }
+    assert read(body, platform).mistakes == ()
+    long_url = Platform(storage={"url": "s3://models/" + "a" * 600, "endpoint": "http://s3"})
+    (mistake,) = read(body, long_url).mistakes
+    assert mistake.startswith("with the values of this platform, spec.storage.url: ")
+
+
 def many_sizes(platform, **compute):
     memory = ("1Gi", "2Gi", "3Gi", "3072Mi", "4Gi", "5Gi")
     environments = [

@@ -263,7 +263,9 @@ async def test_no_region_makes_another_host_of_aws(monkeypatch):
 
 
 def test_a_store_without_a_secret_is_opened_by_the_identity_of_the_operator(monkeypatch, tmp_path):
-    opener = RunStoreOpener(Platform(storage={"endpoint": None, "secret": None}))
+    opener = RunStoreOpener(
+        Platform(storage={"endpoint": None, "region": "eu-west-1", "secret": None})
+    )
     with pytest.raises(StoreError, match="give the service account of the pod a role"):
         opener.open(Storage(url="s3://bucket/a", region="eu-west-1"))
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))

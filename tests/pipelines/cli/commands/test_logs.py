@@ -68,6 +68,26 @@ def test_logs_are_followed_across_phases_until_the_run_ends(tmp_path, monkeypatc
     ]
 
 
+def test_logs_of_a_pod_that_was_deleted_meanwhile_are_left_out(tmp_path, monkeypatch, manifest):
+    api = api_with_pods(statuses=[status("Running", kfpRun="abc")])
+    del api.logs["rollout-1"]
+    with cluster(tmp_path, monkeypatch, api):
+        agentrl("submit", manifest)
+        done = agentrl("logs", "first-try")
+    assert (done.exit_code, done.stdout) == (0, "update    learns\n")
+    assert "rollout: pod rollout-1 was deleted, and its log with it\n" in done.stderr
+
+
+def test_logs_are_followed_over_an_outage_of_the_api_server(tmp_path, monkeypatch, manifest):
+    statuses = [status("Running", kfpRun="abc"), status("Succeeded", kfpRun="abc")]
+    api = api_with_pods(statuses=statuses, outages=[0, 2])
+    with cluster(tmp_path, monkeypatch, api):
+        agentrl("submit", manifest)
+        lines = list(follow_logs(Cluster.open(), "first-try", None, poll_s=0.1))
+    assert ("update", "learns") in lines
+    assert api.outages == []
+
+
 def test_a_run_without_a_started_stage_is_reported(tmp_path, monkeypatch, manifest):
     with cluster(tmp_path, monkeypatch, Api()):
         agentrl("submit", manifest)

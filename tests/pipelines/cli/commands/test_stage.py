@@ -47,3 +47,10 @@ def test_the_first_line_of_a_stages_log_names_phase_and_attempt(tmp_path):
     assert (first.exit_code, third.exit_code) == (0, 0)
     assert first.stdout.splitlines()[0] == "    0:00  · phase 1, attempt 1"
     assert third.stdout.splitlines()[0] == "    0:00  · phase 1, attempt 3"
+
+
+def test_a_manifest_that_is_not_there_is_reported(tmp_path):
+    arguments = ["settle", "--manifest", f"@{tmp_path / 'run.yaml'}", "--phase", "0"]
+    done = CliRunner().invoke(stage, arguments)
+    assert done.exit_code == 2
+    assert done.stderr == f"{tmp_path / 'run.yaml'}: file not found; check the path\n"

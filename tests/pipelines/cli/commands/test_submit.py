@@ -5,7 +5,7 @@ from kubernetes_stub import Api, agentrl, cluster, status
 
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_pipelines.cli.commands.submit import watch
-from agentrl_pipelines.cli.kube_client import Cluster
+from agentrl_pipelines.cli.kube_client import Cluster, UnavailableError
 
 
 def test_submit_creates_the_run_and_prints_the_next_commands(tmp_path, monkeypatch, manifest):
@@ -152,3 +152,36 @@ def test_submit_wait_exits_with_the_outcome_of_the_run(
     assert done.exit_code == code
     assert expected in done.stdout
     assert done.stderr == ("the model is too large\n" if code else "")
+
+
+def test_watch_waits_for_an_api_server_that_does_not_answer(tmp_path, monkeypatch, manifest):
+    view = SilentProgressView()
+    api = Api(statuses=list(STATUSES), outages=[0, 2, 0, 1])
+    with cluster(tmp_path, monkeypatch, api):
+        agentrl("submit", manifest)
+        end = watch(Cluster.open(), "first-try", view, poll_s=0.0)
+    assert end["state"] == "Succeeded"
+    assert api.outages == []
+
+
+def test_an_api_server_that_stays_away_is_reported_after_a_while(tmp_path, monkeypatch, manifest):
+    with cluster(tmp_path, monkeypatch, Api(outages=[1000])):
+        agentrl("submit", manifest)
+        with pytest.raises(UnavailableError, match="503: Service Unavailable"):
+            Cluster.open().poll("first-try", outage_s=0.1)
+
+
+@pytest.mark.parametrize("text", ["not: [yaml", "[]", "a: b: c"])
+def test_a_damaged_kubeconfig_is_named(tmp_path, monkeypatch, manifest, text):
+    (tmp_path / "config").write_text(text)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    done = agentrl("submit", manifest)
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: kubeconfig: ")
+
+
+def test_a_folder_in_the_place_of_a_kubeconfig_is_named(tmp_path, monkeypatch, manifest):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path))
+    done = agentrl("submit", manifest)
+    assert (done.exit_code, "Traceback" in done.stderr) == (1, False)
+    assert str(tmp_path) in done.stderr

@@ -4,6 +4,19 @@ from rule_violations.manifest import Violation
 
 VIOLATIONS: list[Violation] = [
     (
+        "node_labels_have_valid_keys",
+        ("compute.nodeSelector={disk/: ssd, a/b/c: x, example.org/pool: a}",),
+        ["spec.compute.nodeSelector", "spec.compute.nodeSelector"],
+    ),
+    (
+        "tolerations_are_complete",
+        (
+            "compute.tolerations=[{value: a}, {key: gpu, operator: Exists, value: a},"
+            " {operator: Exists}, {key: gpu}]",
+        ),
+        ["spec.compute.tolerations[0].key", "spec.compute.tolerations[1].value"],
+    ),
+    (
         "pods_are_full",
         ("compute={ray: cluster, trainers: {count: 6, perPod: 4}}",),
         ["spec.compute.trainers.perPod"],
@@ -17,10 +30,10 @@ VIOLATIONS: list[Violation] = [
         "env_names_are_free",
         (
             "compute.env=[{name: A, value: b}, {name: A, value: c}, {name: HOME, value: /},"
-            " {name: KEY, value: k}]",
+            " {name: KEY, value: k}, {name: AWS_ENDPOINT_URL_STS, value: 'http://h'}]",
             "compute.secretEnv=[{name: KEY, secret: hub, key: key}]",
         ),
-        ["spec.compute.env[1].name", "spec.compute.env[2].name", "spec.compute.env[3].name"],
+        [f"spec.compute.env[{index}].name" for index in (1, 2, 3, 4)],
     ),
     (
         "disk_is_for_pods_of_ray",

@@ -1,0 +1,150 @@
+"""A run that is deleted goes, whatever Kubernetes does not show and whichever calls it refuses."""
+
+import pytest
+from flaky import ERRORS, READS, REFUSED
+from queued_world import PLATFORM, QueuedWorld
+from world import UID, World
+
+from agentrl_operator.errors import KubernetesError
+
+WEBHOOK_DOWN = KubernetesError("Kubernetes: 500: conversion webhook failed", status=500)
+RAY = {"ray": "cluster", "trainers": {"count": 2}, "samplers": {"count": 3}}
+KUBERNETES = [
+    (client, method)
+    for client, methods in READS.items()
+    for method in methods
+    if client in ("cluster", "kueue", "kuberay", "agent_sandbox")
+]
+
+
+class OwningWorld(QueuedWorld):
+    """A run with objects of every optional add-on."""
+
+    def __init__(self):
+        environments = [
+            {"name": "code", "builtin": "corridor", "backend": "sandbox"},
+            {"name": "walk", "builtin": "corridor"},
+        ]
+        compute = RAY | {"queue": "training"}
+        World.__init__(self, PLATFORM, environments=environments, compute=compute)
+
+    async def work(self):
+        """Reconcile until the first phase works."""
+        await self.reconcile(2)
+        self.kueue.admit()
+        await self.reconcile(4)
+        assert self.kfp.working
+
+
+@pytest.mark.parametrize("error", [WEBHOOK_DOWN, REFUSED], ids=["down", "refused"])
+@pytest.mark.parametrize(("client", "method"), KUBERNETES)
+async def test_a_read_that_always_fails_does_not_keep_a_deleted_run(client, method, error):
+    world = OwningWorld()
+    await world.work()
+    world.broken[client, method] = error
+    await world.delete_and_wait()
+
+    assert world.key not in world.cluster.resources
+    assert not world.kfp.working
+
+
+@pytest.mark.parametrize(
+    ("client", "method"),
+    [
+        ("kueue", "delete_workload"),
+        ("kuberay", "delete_ray_cluster"),
+        ("cluster", "delete_deployment"),
+        ("agent_sandbox", "delete_sandboxes"),
+    ],
+)
+async def test_a_refused_clean_up_does_not_keep_a_deleted_run(client, method):
+    world = OwningWorld()
+    await world.work()
+    world.broken[client, method] = REFUSED
+    await world.delete_and_wait()
+
+    assert world.key not in world.cluster.resources
+    assert not world.kfp.working
+
+
+async def test_a_deleted_run_whose_pods_are_not_shown_waits_for_them():
+    world = World()
+    await world.reconcile(2)
+    world.broken["cluster", "list_pods"] = WEBHOOK_DOWN
+    world.delete()
+    await world.reconcile()
+    world.stop_work()
+    world.pass_time(80)
+    await world.reconcile()
+    assert "does not show which pods have not ended" in world.status["message"]
+
+    world.pass_time(20)
+    await world.reconcile()
+    assert world.key not in world.cluster.resources
+
+
+async def test_data_that_cannot_be_deleted_keeps_the_run_for_ten_minutes():
+    world = World(storage={"onDelete": "delete"})
+    await world.reconcile(2)
+    world.broken["stores", "delete_run_data"] = ERRORS["stores"]
+    await world.delete_and_wait()
+    assert world.key in world.cluster.resources
+
+    world.pass_time(600)
+    await world.reconcile()
+    assert world.key not in world.cluster.resources
+
+
+class Interrupted:
+    """A client during whose first call of `method` something happens."""
+
+    def __init__(self, client, method, event):
+        self._client = client
+        self._method = method
+        self._event = event
+
+    def __getattr__(self, name):
+        call = getattr(self._client, name)
+        if name != self._method or self._event is None:
+            return call
+        event, self._event = self._event, None
+
+        async def interrupted(*args):
+            event()
+            return await call(*args)
+
+        return interrupted
+
+
+OTHER = "7b1b2c3d-0000-4000-8000-000000000002"
+
+
+async def test_a_plan_is_not_executed_on_another_run_of_the_same_name():
+    world = World()
+
+    def replace():
+        spec = world.cluster.resources.pop(world.key)["spec"]
+        world.cluster.add("demo", "kubeflow", OTHER, spec)
+        world.controller.run_changed(world.cluster.body(world.key))
+
+    world.kfp = Interrupted(world.kfp, "get_run", replace)
+    world.restart()
+    await world.reconcile()
+    assert world.kfp.submitted == []
+    assert world.controller.runs() == {world.key: OTHER}
+
+    await world.reconcile(2)
+    assert [one.experiment for one in world.kfp.submitted] == ["demo-7b1b2c3d"]
+
+
+async def test_a_deleted_run_that_an_older_list_still_shows_is_not_started_again():
+    world = World()
+    await world.reconcile(2)
+    shown = world.cluster.body(world.key)
+    await world.delete_and_wait()
+    world.controller.run_deleted(*world.key, UID)
+    world.controller.run_changed(shown)
+    await world.controller.reconcile(world.key)
+
+    assert world.controller.runs() == {}
+    assert not world.kfp.working

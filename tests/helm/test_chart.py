@@ -45,6 +45,8 @@ def test_the_defaults_install_an_operator_and_no_store_or_tracker(render: Render
         "Pod",
         "PodDisruptionBudget",
         "Role",
+        "Role",
+        "RoleBinding",
         "RoleBinding",
         "Service",
         "ServiceAccount",

@@ -9,21 +9,27 @@ Manifest = dict[str, Any]
 Render = Callable[..., list[Manifest]]
 Granted = dict[tuple[str, str], set[str]]
 
-OPERATOR: Granted = {
-    ("agentrl.dev", "agentrlruns"): {"list", "watch", "patch", "delete"},
+WATCH: Granted = {
+    ("agentrl.dev", "agentrlruns"): {"list", "watch", "patch"},
     ("agentrl.dev", "agentrlruns/status"): {"patch"},
+    ("", "events"): {"create"},
+    ("apps", "deployments"): {"list", "watch"},
+}
+"""What the operator watches in all namespaces, and says about every run."""
+WORK: Granted = {
+    ("agentrl.dev", "agentrlruns"): {"delete"},
     ("agentrl.dev", "agentrlruns/finalizers"): {"update"},
     ("", "secrets"): {"create"},
     ("", "services"): {"create"},
-    ("apps", "deployments"): {"list", "watch", "create", "patch", "delete"},
+    ("apps", "deployments"): {"create", "patch", "delete"},
     ("", "pods"): {"list", "patch"},
     ("autoscaling", "horizontalpodautoscalers"): {"create", "patch", "delete"},
     ("policy", "poddisruptionbudgets"): {"create"},
-    ("", "events"): {"create"},
     ("argoproj.io", "workflows"): {"list", "delete"},
     ("ray.io", "rayclusters"): {"get", "create", "delete"},
     ("agents.x-k8s.io", "sandboxes"): {"list", "create", "delete", "deletecollection"},
 }
+"""What it does in the namespaces of runs."""
 OWN_LEASE: Granted = {("coordination.k8s.io", "leases"): {"get", "update", "create"}}
 EVERYWHERE: Granted = {
     ("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"},
@@ -32,15 +38,24 @@ MULTI_USER: Granted = {
     ("pipelines.kubeflow.org", "experiments"): {"list", "create", "delete"},
     ("pipelines.kubeflow.org", "runs"): {"get", "list", "create", "terminate", "delete"},
 }
-
-KUEUE: Granted = {
-    ("kueue.x-k8s.io", "workloads"): {"get", "list", "watch", "create", "patch", "delete"},
+KUEUE_WATCH: Granted = {("kueue.x-k8s.io", "workloads"): {"list", "watch"}}
+KUEUE_WORK: Granted = {
+    ("kueue.x-k8s.io", "workloads"): {"get", "create", "patch", "delete"},
     ("kueue.x-k8s.io", "workloads/status"): {"patch"},
 }
 KUEUE_EVERYWHERE: Granted = {
     ("kueue.x-k8s.io", "resourceflavors"): {"get"},
     ("kueue.x-k8s.io", "workloadpriorityclasses"): {"get"},
 }
+
+
+def together(*tables: Granted) -> Granted:
+    """The permissions of several tables."""
+    whole: Granted = {}
+    for table in tables:
+        for resource, verbs in table.items():
+            whole[resource] = whole.get(resource, set()) | verbs
+    return whole
 
 
 def granted(role: Manifest) -> Granted:
@@ -56,53 +71,61 @@ def roles(objects: list[Manifest]) -> list[Manifest]:
     return [one for one in objects if one["kind"] in ("Role", "ClusterRole")]
 
 
-def test_the_operator_has_exactly_the_permissions_that_it_uses(render: Render) -> None:
-    (role,) = (one for one in roles(render()) if one["metadata"]["name"] == "agentrl-kubeflow")
-    assert granted(role) == OPERATOR | EVERYWHERE
-
-
-def test_with_multi_user_kfp_it_may_also_call_kubeflow_pipelines(render: Render) -> None:
-    (role,) = (
-        one
-        for one in roles(render({"kfp": {"multiUser": True}}))
-        if one["metadata"]["name"] == "agentrl-kubeflow"
-    )
-    assert granted(role) == OPERATOR | EVERYWHERE | MULTI_USER
-
-
-def test_with_admission_of_whole_runs_it_may_manage_workloads(render: Render) -> None:
-    objects = render({"kueue": {"admission": "run"}})
-    (role,) = (one for one in roles(objects) if one["metadata"]["name"] == "agentrl-kubeflow")
-    assert granted(role) == OPERATOR | KUEUE | EVERYWHERE | KUEUE_EVERYWHERE
-
-
-def test_a_cluster_role_reads_only_the_cluster_scoped_objects_of_kueue(
-    render: Render,
-) -> None:
-    objects = render(
-        {"kueue": {"admission": "run"}, "watchNamespaces": ["a"], "rbac": {"aggregate": False}}
-    )
-    own, role, cluster_role = sorted(
-        roles(objects), key=lambda one: (one["kind"], one["metadata"]["name"]), reverse=True
-    )
-    assert (own["kind"], granted(own)) == ("Role", OWN_LEASE)
-    assert (role["kind"], granted(role)) == ("Role", OPERATOR | KUEUE)
-    assert (cluster_role["kind"], granted(cluster_role)) == ("ClusterRole", KUEUE_EVERYWHERE)
-    (binding,) = (one for one in objects if one["kind"] == "ClusterRoleBinding")
-    assert binding["roleRef"]["name"] == cluster_role["metadata"]["name"]
-    assert binding["subjects"] == [
-        {"kind": "ServiceAccount", "name": "agentrl", "namespace": "kubeflow"}
+def operator_roles(render: Render, **values: Any) -> list[tuple[str, str | None, Granted]]:
+    """Kind, namespace and permissions of the operator's roles."""
+    return [
+        (one["kind"], one["metadata"].get("namespace"), granted(one))
+        for one in roles(render(values | {"rbac": {"aggregate": False}}))
     ]
 
 
-def test_with_watched_namespaces_it_has_roles_there_and_no_cluster_role(render: Render) -> None:
-    objects = render({"watchNamespaces": ["a", "b"], "rbac": {"aggregate": False}})
-    assert [
-        (one["kind"], one["metadata"]["namespace"], granted(one)) for one in roles(objects)
-    ] == [("Role", "kubeflow", OWN_LEASE), ("Role", "a", OPERATOR), ("Role", "b", OPERATOR)]
-    assert "ClusterRoleBinding" not in {one["kind"] for one in objects}
-    bindings = [one for one in objects if one["kind"] == "RoleBinding"]
-    assert [one["metadata"]["namespace"] for one in bindings] == ["kubeflow", "a", "b"]
+def test_it_watches_all_namespaces_and_works_in_that_of_a_single_user_kfp(render: Render) -> None:
+    lease = ("Role", "kubeflow", OWN_LEASE)
+    assert operator_roles(render) == [
+        ("ClusterRole", None, together(WATCH, EVERYWHERE)),
+        lease,
+        ("Role", "kubeflow", WORK),
+    ]
+    assert operator_roles(render, kueue={"admission": "run"}) == [
+        ("ClusterRole", None, together(WATCH, KUEUE_WATCH, EVERYWHERE, KUEUE_EVERYWHERE)),
+        lease,
+        ("Role", "kubeflow", together(WORK, KUEUE_WORK)),
+    ]
+
+
+def test_with_multi_user_kfp_it_works_in_all_namespaces_and_calls_kfp(render: Render) -> None:
+    assert operator_roles(render, kfp={"multiUser": True}) == [
+        ("ClusterRole", None, together(WATCH, WORK, EVERYWHERE, MULTI_USER)),
+        ("Role", "kubeflow", OWN_LEASE),
+    ]
+
+
+def test_with_watched_namespaces_it_has_roles_there(render: Render) -> None:
+    assert operator_roles(render, watchNamespaces=["a", "b"]) == [
+        ("Role", "kubeflow", OWN_LEASE),
+        ("Role", "a", together(WATCH, WORK)),
+        ("Role", "b", together(WATCH, WORK)),
+    ]
+    assert operator_roles(render, watchNamespaces=["a"], kueue={"admission": "run"}) == [
+        ("ClusterRole", None, KUEUE_EVERYWHERE),
+        ("Role", "kubeflow", OWN_LEASE),
+        ("Role", "a", together(WATCH, WORK, KUEUE_WATCH, KUEUE_WORK)),
+    ]
+
+
+@pytest.mark.parametrize("namespaces", [[], ["a", "b"]])
+def test_every_role_of_the_operator_is_bound_to_its_service_account(
+    render: Render, namespaces: list[str]
+) -> None:
+    objects = render({"watchNamespaces": namespaces, "rbac": {"aggregate": False}})
+    bindings = [one for one in objects if one["kind"] in ("RoleBinding", "ClusterRoleBinding")]
+    assert {
+        (one["roleRef"]["kind"], one["metadata"].get("namespace"), one["roleRef"]["name"])
+        for one in bindings
+    } == {
+        (one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"])
+        for one in roles(objects)
+    }
     for binding in bindings:
         assert binding["subjects"] == [
             {"kind": "ServiceAccount", "name": "agentrl", "namespace": "kubeflow"}

@@ -175,6 +175,9 @@ class Observer:
                 runs = await self._clients.pipelines.list_runs(resource.experiment, namespace)
             except KfpError as error:
                 kfp = Unknown(message=str(error))
+        if kfp is None and not runs and status.start_time is None:
+            # Nothing was started. It may be in a namespace whose pods the operator may not list.
+            return replace(observation, attempt=attempt, pods=0)
         if isinstance(kfp, Unknown):
             pods = await read(cluster.list_pods(namespace, RUN_LABEL, (resource.name,)), None)
             run_ids = {pod.run_id for pod in pods or () if pod.run_id and not pod.ended}

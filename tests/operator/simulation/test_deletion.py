@@ -3,7 +3,7 @@
 import pytest
 from flaky import ERRORS, READS, REFUSED
 from queued_world import PLATFORM, QueuedWorld
-from world import UID, World
+from world import SPEC, UID, World
 
 from agentrl_operator.errors import KubernetesError
 
@@ -148,3 +148,17 @@ async def test_a_deleted_run_that_an_older_list_still_shows_is_not_started_again
 
     assert world.controller.runs() == {}
     assert not world.kfp.working
+
+
+async def test_a_run_in_a_namespace_without_rights_for_the_operator_is_deleted_at_once():
+    world = World()
+    del world.cluster.resources[world.key]
+    world.key = world.cluster.add("demo", "team", UID, SPEC)
+    for method in ("list_pods", "workflow_phases", "delete_workflows"):
+        world.broken["cluster", method] = REFUSED
+    await world.reconcile(2)
+    assert world.conditions()["Accepted"] == ("False", "InvalidSpec")
+    world.delete()
+    await world.reconcile()
+
+    assert world.key not in world.cluster.resources

@@ -146,17 +146,19 @@ def pod_template(
         },
         "containers": [_container(resource, environment, platform)],
         "volumes": [{"name": "tmp", "emptyDir": {}}],
-        **_node_fields(nodes),
+        **_node_fields(environment, nodes),
     }
     if environment.runtime_class_name is not None:
         spec["runtimeClassName"] = environment.runtime_class_name
-    return {"metadata": kueue_pods.pod_metadata(labels, nodes), "spec": spec}
+    metadata = kueue_pods.pod_metadata(run.spec.compute, labels, nodes)
+    return {"metadata": metadata, "spec": spec}
 
 
-def _node_fields(nodes: PodSetInfo) -> Manifest:
+def _node_fields(environment: Environment, nodes: PodSetInfo) -> Manifest:
+    own = [one.model_dump(exclude_none=True) for one in environment.tolerations]
     fields = {
-        "nodeSelector": kueue_pods.node_selector({}, nodes),
-        "tolerations": kueue_pods.tolerations((), nodes),
+        "nodeSelector": kueue_pods.node_selector(environment.node_selector, nodes),
+        "tolerations": kueue_pods.tolerations(own, nodes),
     }
     return {name: value for name, value in fields.items() if value}
 
@@ -173,6 +175,7 @@ def _container(resource: Resource, environment: Environment, platform: Platform)
             {"name": "PORT", "value": str(ENVIRONMENT_PORT)},
             {"name": "HOME", "value": "/tmp"},
             *(_from_secret(variable) for variable in environment.secret_env),
+            *({"name": one.name, "value": one.value} for one in environment.env),
         ],
         "ports": [{"name": "http", "containerPort": ENVIRONMENT_PORT}],
         "startupProbe": _probe("/healthz", periodSeconds=1, failureThreshold=300),

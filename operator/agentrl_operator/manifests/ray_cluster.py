@@ -201,7 +201,7 @@ def _pod(
     }
     labels = common_labels(resource) | NO_SIDECAR | {RAY_LABEL: group} | queue
     return {
-        "metadata": kueue_pods.pod_metadata(labels, info),
+        "metadata": kueue_pods.pod_metadata(compute, labels, info),
         "spec": {
             **({"serviceAccountName": compute.service_account} if compute.service_account else {}),
             "automountServiceAccountToken": False,

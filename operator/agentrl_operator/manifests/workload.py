@@ -96,18 +96,20 @@ def is_current(found: Workload, run: AgentRLRun) -> bool:
 def _spec(run: AgentRLRun, requested: Iterable[PodSet]) -> Manifest:
     return {
         "queueName": run.spec.compute.queue,
-        "podSets": [_pod_set(one, run.spec.compute) for one in requested],
+        "podSets": [_pod_set(one) for one in requested],
     }
 
 
-def _pod_set(pods: PodSet, compute: Compute) -> Manifest:
+def _pod_set(pods: PodSet) -> Manifest:
     # The two fields of a pod by which Kueue chooses flavors.
-    placement = {
-        "nodeSelector": dict(compute.node_selector),
-        "tolerations": [one.model_dump(exclude_none=True) for one in compute.tolerations],
+    placement: Manifest = {
+        "nodeSelector": dict(pods.owner.node_selector),
+        "tolerations": [one.model_dump(exclude_none=True) for one in pods.owner.tolerations],
     }
+    if not isinstance(pods.owner, Compute):  # an environment: as an earlier operator wrote it
+        placement = {name: value for name, value in placement.items() if value}
     containers = [{"name": "main", "resources": {"requests": dict(pods.requests)}}]
-    template = {"spec": {"containers": containers, **(placement if pods.placed else {})}}
+    template = {"spec": {"containers": containers, **placement}}
     return {"name": pods.name, "count": pods.count, "template": template}
 
 

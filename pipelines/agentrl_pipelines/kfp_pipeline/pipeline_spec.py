@@ -122,7 +122,7 @@ def pod_options(
     labels |= kueue_pods.pod_labels(compute, platform, kueue.priority_class)
     options: Data = {
         "imagePullPolicy": platform.images.pull_policy,
-        "podMetadata": {"labels": labels},
+        "podMetadata": kueue_pods.pod_metadata(compute, labels, UNCONSTRAINED),
         "secretAsEnv": secret_variables(run, uid, platform),
         "emptyDirMounts": [{"volumeName": "scratch", "mountPath": "/tmp"}],
     }
@@ -139,7 +139,7 @@ def pod_options(
         labels[RAY_LABEL] = "driver"
         options["secretAsEnv"].append(secret_as_env(name, {RAY_TOKEN_KEY: "RAY_AUTH_TOKEN"}))
     info = kueue.pod_sets.get(kueue_pods.pod_set(stage, compute), UNCONSTRAINED)
-    metadata = {"podMetadata": kueue_pods.pod_metadata(labels, info)}
+    metadata = {"podMetadata": kueue_pods.pod_metadata(compute, labels, info)}
     return options | node_options(compute, info) | metadata
 
 

@@ -84,12 +84,12 @@ def node_selector(own: Mapping[str, str], info: PodSetInfo) -> dict[str, str]:
     return dict(own) | dict(info.node_selector)
 
 
-def pod_metadata(labels: Mapping[str, str], info: PodSetInfo) -> dict[str, Any]:
-    """The metadata of pods with their own `labels`, which take precedence over those of `info`."""
-    metadata: dict[str, Any] = {"labels": {**info.pod_labels, **labels}}
-    if info.pod_annotations:
-        metadata["annotations"] = dict(info.pod_annotations)
-    return metadata
+def pod_metadata(compute: Compute, labels: Mapping[str, str], info: PodSetInfo) -> dict[str, Any]:
+    """The metadata of pods with their own `labels`, which take precedence over those of `info` and
+    of the manifest."""
+    annotations = {**compute.pod_annotations, **info.pod_annotations}
+    metadata: dict[str, Any] = {"labels": {**compute.pod_labels, **info.pod_labels, **labels}}
+    return metadata | ({"annotations": annotations} if annotations else {})
 
 
 def tolerations(own: Iterable[Toleration], info: PodSetInfo) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from agentrl_components.spec import AgentRLRun, Compute, Environment, Samplers, Trainers
@@ -33,8 +33,8 @@ class PodSet:
     count: int
     requests: Mapping[str, str]
     """What each pod requests."""
-    placed: bool
-    """Whether `compute.nodeSelector` and `compute.tolerations` apply to them."""
+    owner: Compute | Environment
+    """What has the node selector and the tolerations of the pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,17 +99,19 @@ def _with_samplers(trainers: Trainers, samplers: Samplers) -> Trainers:
 def pod_sets(run: AgentRLRun) -> list[PodSet]:
     """The most pods that a phase of a run needs at any time. Evaluation runs after the stages that
     hold the model and needs no more; the other stages are small and not counted."""
-    return [*_stages(run.spec.compute), *_ray(run.spec.compute), *_environments(run)]
+    servers = (_servers(one) for one in run.spec.environments if resolve.is_managed(one))
+    return [*_stages(run.spec.compute), *_ray(run.spec.compute), *servers]
 
 
 def shared_pod_sets(run: AgentRLRun) -> list[PodSet]:
     """The same pods in fewer pod sets, whose number Kueue limits: environments whose servers
-    request the same share one, which is named after the first of them."""
-    shared: dict[tuple[float, ...], PodSet] = {}
-    for one in _environments(run):
-        amounts = _amounts(one.requests)
-        first = shared.get(amounts)
-        shared[amounts] = one if first is None else replace(first, count=first.count + one.count)
+    request the same and may run on the same nodes share one, which is named after the first of
+    them."""
+    shared: dict[Hashable, PodSet] = {}
+    for environment in filter(resolve.is_managed, run.spec.environments):
+        kind, one = _kind(environment), _servers(environment)
+        first = shared.get(kind)
+        shared[kind] = one if first is None else replace(first, count=first.count + one.count)
     return [*_stages(run.spec.compute), *_ray(run.spec.compute), *shared.values()]
 
 
@@ -118,7 +120,7 @@ def _stages(compute: Compute) -> list[PodSet]:
     if compute.gpus:
         requests[GPU_RESOURCE] = str(compute.gpus)
     return [
-        PodSet(name=stage, count=1, requests=requests, placed=True)
+        PodSet(name=stage, count=1, requests=requests, owner=compute)
         for stage in STAGES[compute.placement]
     ]
 
@@ -127,28 +129,24 @@ def _ray(compute: Compute) -> list[PodSet]:
     """The pods of the run's Ray cluster, which it keeps over its phases."""
     if compute.ray != "cluster":
         return []
-    head = PodSet(name=ray_set(HEAD), count=1, requests=HEAD_REQUESTS, placed=True)
+    head = PodSet(name=ray_set(HEAD), count=1, requests=HEAD_REQUESTS, owner=compute)
     return [
         head,
         *(
-            PodSet(name=ray_set(one.name), count=one.pods, requests=one.requests, placed=True)
+            PodSet(name=ray_set(one.name), count=one.pods, requests=one.requests, owner=compute)
             for one in worker_groups(compute)
         ),
     ]
 
 
-def _environments(run: AgentRLRun) -> list[PodSet]:
-    return [
-        PodSet(
-            name=environment_set(one),
-            # With `scaling` the largest number of servers counts.
-            count=resolve.replicas(one)[1],
-            requests=server_requests(one),
-            placed=False,
-        )
-        for one in run.spec.environments
-        if resolve.is_managed(one)
-    ]
+def _servers(environment: Environment) -> PodSet:
+    """The servers of an environment. With `scaling` the largest number of them counts."""
+    return PodSet(
+        name=environment_set(environment),
+        count=resolve.replicas(environment)[1],
+        requests=server_requests(environment),
+        owner=environment,
+    )
 
 
 def ray_set(group: str) -> str:
@@ -163,15 +161,16 @@ def environment_set(environment: Environment) -> str:
 
 def shared_set(run: AgentRLRun, environment: Environment) -> str:
     """The name of the pod set of a managed environment's servers in `shared_pod_sets`."""
-    amounts = _amounts(server_requests(environment))
+    kind = _kind(environment)
     managed = (one for one in run.spec.environments if resolve.is_managed(one))
-    return environment_set(
-        next(one for one in managed if _amounts(server_requests(one)) == amounts)
-    )
+    return environment_set(next(one for one in managed if _kind(one) == kind))
 
 
-def _amounts(requests: Mapping[str, str]) -> tuple[float, ...]:
-    return tuple(quantity_value(requests[name]) for name in ("cpu", "memory"))
+def _kind(environment: Environment) -> Hashable:
+    """What Kueue chooses nodes by for the servers of an environment."""
+    requests = server_requests(environment)
+    amounts = tuple(quantity_value(requests[name]) for name in ("cpu", "memory"))
+    return amounts, frozenset(environment.node_selector.items()), environment.tolerations
 
 
 def server_requests(environment: Environment) -> dict[str, str]:

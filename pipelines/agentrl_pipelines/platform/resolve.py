@@ -110,6 +110,9 @@ def _served(run: AgentRLRun, uid: str, environment: Environment, platform: Platf
             "image": None,
             "options": {},
             "secret_env": (),
+            "env": (),
+            "node_selector": {},
+            "tolerations": (),
             "url": environment_url(run, uid, environment, platform),
             "token_env": TOKEN_VARIABLE,
             # The Deployment may be scaled up during the phase, behind the same Service.

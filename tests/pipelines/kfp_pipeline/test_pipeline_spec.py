@@ -218,6 +218,18 @@ def test_stages_that_open_the_store_by_their_identity_get_no_keys():
     assert variables == {"AGENTRL_ENV_TOKEN", "WEB_TOKEN"}
 
 
+def test_pods_of_stages_have_the_labels_and_annotations_of_the_run():
+    run = manifest(
+        podLabels={"team": "agents"}, podAnnotations={"karpenter.sh/do-not-disrupt": "true"}
+    )
+    _, pods = executors(phase_pipeline(run, UID, Platform()))
+    for stage in ("exec-provision", "exec-rollout"):
+        metadata = pods[stage]["podMetadata"]
+        assert metadata["labels"]["team"] == "agents"
+        assert metadata["labels"]["agentrl.dev/run"] == "walk"
+        assert metadata["annotations"] == {"karpenter.sh/do-not-disrupt": "true"}
+
+
 def test_phase_pipeline_does_not_modify_its_arguments():
     first = phase_pipeline(manifest(), UID, Platform())
     before = copy.deepcopy(first)

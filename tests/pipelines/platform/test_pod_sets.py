@@ -26,3 +26,11 @@ def test_all_environments_and_a_ray_cluster_fit_the_workload_of_every_supported_
     assert len(shared) <= 8
     assert requested(shared) == requested(pod_sets(run))
     assert sum(one.count for one in shared) == sum(one.count for one in pod_sets(run))
+
+
+def test_servers_that_need_other_nodes_have_a_pod_set_of_their_own():
+    run = load(EVERYTHING, ["environments[0].nodeSelector={pool: a}"])
+    own, shared = shared_pod_sets(run), shared_pod_sets(load(EVERYTHING))
+    assert len(own) == len(shared) + 1
+    (placed,) = (one for one in own if one.owner.node_selector)
+    assert placed.name == f"environment-{run.spec.environments[0].name}"

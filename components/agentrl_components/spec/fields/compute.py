@@ -233,6 +233,13 @@ class Compute(SpecModel):
     """Node labels that the pods require."""
     tolerations: tuple[Toleration, ...] = Field(default=(), max_length=16)
     """Tolerations of the pods."""
+    pod_labels: dict[str, LabelValue] = Field(default_factory=dict, max_length=16)
+    """Labels of all pods of the run: of stages, of the run's own Ray cluster and of environment
+    servers; such as those of a cost report."""
+    pod_annotations: dict[str, Annotated[str, StringConstraints(max_length=1024)]] = Field(
+        default_factory=dict, max_length=16
+    )
+    """Annotations of the same pods, such as `karpenter.sh/do-not-disrupt: "true"`."""
     volumes: tuple[Volume, ...] = Field(default=(), max_length=16)
     """Claims that the pods of the stages and of the run's own Ray cluster mount."""
     storage_class: ObjectName | None = None

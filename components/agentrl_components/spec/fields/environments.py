@@ -10,10 +10,13 @@ from agentrl_components.spec.addresses import HttpUrl
 from agentrl_components.spec.fields.base import SpecModel
 from agentrl_components.spec.fields.compute import (
     Image,
+    LabelValue,
     Memory,
     ObjectName,
     Quantity,
     SecretVariable,
+    Toleration,
+    Variable,
 )
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
@@ -68,6 +71,9 @@ class Environment(SpecModel):
     """On Kubernetes: environment variables from Secrets for the servers of a `builtin` or an
     `image`, such as an API key that the environment needs. An environment inside the stages
     (`replicas: 0`) uses `compute.secretEnv` instead."""
+    env: tuple[Variable, ...] = Field(default=(), max_length=32)
+    """On Kubernetes: environment variables of the servers of a `builtin` or an `image`, such as
+    `HTTPS_PROXY`. An environment inside the stages (`replicas: 0`) uses `compute.env` instead."""
     options: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
     """Options of the environment, validated by the environment. With another `protocol`: options
     of the connection."""
@@ -94,6 +100,10 @@ class Environment(SpecModel):
     scaling: Scaling | None = None
     """On Kubernetes: bounds of the number of servers of a `builtin` or an `image`, which follows
     the sessions in use. None: `replicas` servers."""
+    node_selector: dict[str, LabelValue] = Field(default_factory=dict, max_length=16)
+    """On Kubernetes: node labels that the servers' pods require."""
+    tolerations: tuple[Toleration, ...] = Field(default=(), max_length=16)
+    """On Kubernetes: tolerations of the servers' pods."""
     cpu: Quantity = "250m"
     """On Kubernetes: CPU request of each server."""
     memory: Memory | None = None

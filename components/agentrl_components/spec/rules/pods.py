@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from agentrl_components.spec.fields.compute import (
-    LABEL_KEY,
-    SAMPLERS,
-    TRAINERS,
-    Samplers,
-    Trainers,
-)
+from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, Samplers, Trainers
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 
@@ -158,49 +151,7 @@ def env_names_are_free(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
-@rule(
-    "compute",
-    cel="self.compute.tolerations.all(t, (has(t.key) || t.operator == 'Exists')"
-    " && (!has(t.value) || t.operator == 'Equal'))",
-)
-def tolerations_are_complete(spec: RunSpec) -> Iterator[Mistake]:
-    """An entry of compute.tolerations with operator Equal needs a key, and one with Exists may have
-    no value."""
-    for position, toleration in enumerate(spec.compute.tolerations):
-        where = f"spec.compute.tolerations[{position}]"
-        if toleration.key is None and toleration.operator == "Equal":
-            yield Mistake(
-                field=f"{where}.key",
-                reason="is missing, and operator Equal compares the value of one taint",
-                fix="set it, or set operator to Exists for every taint",
-            )
-        if toleration.value is not None and toleration.operator == "Exists":
-            yield Mistake(
-                field=f"{where}.value",
-                reason="has no effect with operator Exists",
-                fix="leave it out, or set operator to Equal",
-            )
-
-
-@rule(
-    "compute",
-    cel="!has(self.compute.nodeSelector)"
-    f" || self.compute.nodeSelector.all(key, key.matches(r'{LABEL_KEY}'))",
-)
-def node_labels_have_valid_keys(spec: RunSpec) -> Iterator[Mistake]:
-    """Keys of compute.nodeSelector must be valid keys of labels."""
-    for key in spec.compute.node_selector:
-        if re.fullmatch(LABEL_KEY, key) is None:
-            yield Mistake(
-                field="spec.compute.nodeSelector",
-                reason=f"{key!r} is not a valid key of a label",
-                fix="write one as in `kubectl get nodes --show-labels`",
-            )
-
-
 RULES: tuple[Rule, ...] = (
-    node_labels_have_valid_keys,
-    tolerations_are_complete,
     pods_are_full,
     disk_is_for_pods_of_ray,
     volumes_have_a_size,

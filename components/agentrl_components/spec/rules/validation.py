@@ -16,6 +16,7 @@ from agentrl_components.spec.rules import (
     evaluation,
     horizon,
     model,
+    placement,
     pods,
     storage,
     warmstart,
@@ -40,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     *hand_over.RULES,
     *shared_gpus.RULES,
     *pods.RULES,
+    *placement.RULES,
 )
 """All rules, in the order in which their mistakes are reported."""
 

@@ -16,6 +16,8 @@ BASE: dict[str, Any] = {
             "image": "a/b",
             "url": "http://host:8000",
             "secretEnv": [{"name": "KEY", "secret": "judge", "key": "key"}],
+            "env": [{"name": "HTTPS_PROXY", "value": "http://proxy"}],
+            "tolerations": [{"key": "cpu"}],
         }
     ],
     "horizon": {"phases": [{"maxTurns": 3, "iterations": 20}], "alarms": [{"rewardDrop": 0.5}]},

@@ -38,6 +38,9 @@ def test_the_schema_is_structural():
             assert sum(name in schema for name in content) == 1, path
 
 
+MAPPINGS = ("options", "nodeSelector", "podLabels", "podAnnotations")
+
+
 def test_every_field_has_a_description_and_bounds():
     for path, schema in FIELDS:
         if not path.endswith("[]"):
@@ -80,7 +83,7 @@ def _without_nulls(value: Any) -> Any:
         return {
             name: _without_nulls(inner)
             for name, inner in value.items()
-            if inner is not None and name not in ("options", "nodeSelector")
+            if inner is not None and name not in MAPPINGS
         }
     return value
 

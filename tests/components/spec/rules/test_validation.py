@@ -11,6 +11,7 @@ from rule_violations import (
     evaluation,
     horizon,
     model,
+    placement,
     pods,
     storage,
     warmstart,
@@ -30,6 +31,7 @@ VIOLATIONS = [
     *storage.VIOLATIONS,
     *compute.VIOLATIONS,
     *pods.VIOLATIONS,
+    *placement.VIOLATIONS,
 ]
 
 

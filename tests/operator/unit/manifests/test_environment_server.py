@@ -92,6 +92,29 @@ def test_secrets_are_passed_by_reference_to_servers_and_to_nothing_else():
     assert "judge" not in json.dumps(phase_pipeline(run(spec).run, UID, PLATFORM))
 
 
+def test_servers_run_on_the_nodes_and_with_the_variables_of_their_environment():
+    own = {
+        "name": "own",
+        "image": "a/b:1",
+        "nodeSelector": {"pool": "cpu"},
+        "tolerations": [{"key": "cpu-only", "operator": "Exists"}],
+        "env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+    }
+    compute = {"podLabels": {"team": "agents"}, "podAnnotations": {"cost": "research"}}
+    spec = SERVED | {"environments": [own], "compute": compute}
+    template = made(spec=spec)["spec"]["template"]
+    (server,) = template["spec"]["containers"]
+    assert {"name": "HTTPS_PROXY", "value": "http://proxy:3128"} in server["env"]
+    assert template["spec"]["nodeSelector"] == {"pool": "cpu"}
+    assert template["spec"]["tolerations"] == [{"key": "cpu-only", "operator": "Exists"}]
+    assert template["metadata"]["labels"]["team"] == "agents"
+    assert template["metadata"]["annotations"] == {"cost": "research"}
+    assert "team" not in made(spec=spec)["spec"]["selector"]["matchLabels"]
+
+    resolved = resolve.cluster_manifest(run(spec).run, UID, PLATFORM).spec.environments[0]
+    assert (resolved.env, resolved.node_selector, resolved.tolerations) == ((), {}, ())
+
+
 def test_no_secret_replaces_a_variable_that_every_server_gets():
     assert {variable["name"] for variable in container()["env"]} == RESERVED_VARIABLES
 
@@ -250,6 +273,7 @@ def test_an_edit_of_a_mutable_field_updates_the_deployment():
     usual = SERVED["environments"][0]
     secret = [{"name": "KEY", "secret": "judge", "key": "key"}]
     edits = ({"replicas": 3}, {"cpu": "1"}, {"memory": "2Gi"}, {"secretEnv": secret})
+    edits += ({"nodeSelector": {"pool": "a"}}, {"env": [{"name": "A", "value": "b"}]})
     for edit in edits:
         after = made(spec=SERVED | {"environments": [usual | edit]})
         assert after["metadata"]["annotations"]["agentrl.dev/fingerprint"] != before

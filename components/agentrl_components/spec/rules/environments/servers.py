@@ -14,50 +14,68 @@ RESERVED_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})
 
 @environment_rule(
     "secretEnv",
+    "env",
+    "nodeSelector",
+    "tolerations",
     "url",
     "replicas",
-    cel="size(e.secretEnv) == 0 || (!has(e.url) && e.replicas > 0)",
+    cel="(size(e.secretEnv) == 0 && size(e.env) == 0 && size(e.tolerations) == 0"
+    " && (!has(e.nodeSelector) || size(e.nodeSelector) == 0))"
+    " || (!has(e.url) && e.replicas > 0)",
 )
-def secret_env_needs_server(environment: Environment, where: str) -> Iterator[Mistake]:
-    """environments[].secretEnv requires servers that the run starts: no url, and replicas above
-    0."""
-    if not environment.secret_env:
-        return
-    if environment.url is not None:
-        yield Mistake(
-            field=f"{where}.secretEnv",
-            reason="the server at url is not started by this run",
-            fix="leave it out, and configure the secrets of that server where it is started",
-        )
-    elif environment.replicas == 0:
-        yield Mistake(
-            field=f"{where}.secretEnv",
-            reason="with replicas 0 the environment runs inside the stages, without a server",
-            fix="move it to spec.compute.secretEnv, or set replicas to 1 or more",
-        )
+def fields_of_servers_need_servers(environment: Environment, where: str) -> Iterator[Mistake]:
+    """environments[].secretEnv, env, nodeSelector and tolerations require servers that the run
+    starts: no url, and replicas above 0."""
+    fields = {
+        "secretEnv": environment.secret_env,
+        "env": environment.env,
+        "nodeSelector": environment.node_selector,
+        "tolerations": environment.tolerations,
+    }
+    for name in (name for name, value in fields.items() if value):
+        if environment.url is not None:
+            yield Mistake(
+                field=f"{where}.{name}",
+                reason="the server at url is not started by this run",
+                fix="leave it out, and configure that server where it is started",
+            )
+        elif environment.replicas == 0:
+            yield Mistake(
+                field=f"{where}.{name}",
+                reason="with replicas 0 the environment runs inside the stages, without a server",
+                fix=f"move it to spec.compute.{name}, or set replicas to 1 or more",
+            )
 
 
 @environment_rule(
     "secretEnv",
+    "env",
     cel=f"e.secretEnv.all(v, !(v.name in {sorted(RESERVED_VARIABLES)})"
-    " && e.secretEnv.exists_one(same, same.name == v.name))",
+    " && e.secretEnv.exists_one(same, same.name == v.name))"
+    f" && e.env.all(v, !(v.name in {sorted(RESERVED_VARIABLES)})"
+    " && e.env.exists_one(same, same.name == v.name)"
+    " && !e.secretEnv.exists(secret, secret.name == v.name))",
 )
-def secret_env_names_are_free(environment: Environment, where: str) -> Iterator[Mistake]:
-    """Names in an environment's secretEnv must be unique and not reserved: AGENTRL_ENV_TOKEN, HOME
-    and PORT are set by the operator."""
-    names = [variable.name for variable in environment.secret_env]
-    for position, name in enumerate(names):
-        if name in RESERVED_VARIABLES:
-            reason = f"{name} is set by the operator in every server"
-        elif name in names[:position]:
-            reason = f"{name} is a duplicate"
-        else:
-            continue
-        yield Mistake(
-            field=f"{where}.secretEnv[{position}].name",
-            reason=reason,
-            fix="choose another name",
-        )
+def names_of_variables_are_free(environment: Environment, where: str) -> Iterator[Mistake]:
+    """Names in an environment's secretEnv and env must be unique and not reserved:
+    AGENTRL_ENV_TOKEN, HOME and PORT are set by the operator."""
+    secret = [variable.name for variable in environment.secret_env]
+    plain = [variable.name for variable in environment.env]
+    for field, names, others in (("secretEnv", secret, []), ("env", plain, secret)):
+        for position, name in enumerate(names):
+            if name in RESERVED_VARIABLES:
+                reason = f"{name} is set by the operator in every server"
+            elif name in names[:position]:
+                reason = f"{name} is a duplicate"
+            elif name in others:
+                reason = f"{name} is in secretEnv too"
+            else:
+                continue
+            yield Mistake(
+                field=f"{where}.{field}[{position}].name",
+                reason=reason,
+                fix="choose another name",
+            )
 
 
 @environment_rule("builtin", "tokenEnv", cel="!has(e.tokenEnv) || !has(e.builtin)")
@@ -105,8 +123,8 @@ def protocols_need_url(environment: Environment, where: str) -> Iterator[Mistake
 
 
 RULES: tuple[Rule, ...] = (
-    secret_env_needs_server,
-    secret_env_names_are_free,
+    fields_of_servers_need_servers,
+    names_of_variables_are_free,
     token_env_needs_server,
     protocols_need_url,
 )

@@ -4,22 +4,35 @@ from rule_violations.manifest import Violation
 
 VIOLATIONS: list[Violation] = [
     (
-        "secret_env_needs_server",
+        "fields_of_servers_need_servers",
         (
             "environments[0].secretEnv=[{name: KEY, secret: judge, key: key}]",
             "environments[0].replicas=0",
+            "environments[0].nodeSelector={pool: a}",
+            "environments[0].env=[{name: A, value: b}]",
             "environments[1]={name: web, url: 'http://a:1', secretEnv: "
-            "[{name: KEY, secret: judge, key: key}]}",
+            "[{name: KEY, secret: judge, key: key}], tolerations: [{key: gpu}]}",
         ),
-        ["spec.environments[0].secretEnv", "spec.environments[1].secretEnv"],
+        [
+            "spec.environments[0].secretEnv",
+            "spec.environments[0].env",
+            "spec.environments[0].nodeSelector",
+            "spec.environments[1].secretEnv",
+            "spec.environments[1].tolerations",
+        ],
     ),
     (
-        "secret_env_names_are_free",
+        "names_of_variables_are_free",
         (
             "environments[1].secretEnv=[{name: A, secret: s, key: a}, {name: A, secret: s, key: b},"
             " {name: PORT, secret: s, key: c}]",
+            "environments[1].env=[{name: B, value: x}, {name: B, value: x}, {name: HOME, value: x},"
+            " {name: A, value: x}]",
         ),
-        ["spec.environments[1].secretEnv[1].name", "spec.environments[1].secretEnv[2].name"],
+        [
+            *(f"spec.environments[1].secretEnv[{index}].name" for index in (1, 2)),
+            *(f"spec.environments[1].env[{index}].name" for index in (1, 2, 3)),
+        ],
     ),
     (
         "token_env_needs_server",

@@ -4,19 +4,6 @@ from rule_violations.manifest import Violation
 
 VIOLATIONS: list[Violation] = [
     (
-        "node_labels_have_valid_keys",
-        ("compute.nodeSelector={disk/: ssd, a/b/c: x, example.org/pool: a}",),
-        ["spec.compute.nodeSelector", "spec.compute.nodeSelector"],
-    ),
-    (
-        "tolerations_are_complete",
-        (
-            "compute.tolerations=[{value: a}, {key: gpu, operator: Exists, value: a},"
-            " {operator: Exists}, {key: gpu}]",
-        ),
-        ["spec.compute.tolerations[0].key", "spec.compute.tolerations[1].value"],
-    ),
-    (
         "pods_are_full",
         ("compute={ray: cluster, trainers: {count: 6, perPod: 4}}",),
         ["spec.compute.trainers.perPod"],

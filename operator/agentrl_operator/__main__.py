@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 from contextlib import AsyncExitStack
@@ -121,7 +122,7 @@ async def _run(platform: Platform, options: Options, lease: LeaseName | None, le
     from agentrl_operator.app import operate
     from agentrl_operator.clients.kfp import KfpApi
     from agentrl_operator.clients.kubernetes import KubernetesApi
-    from agentrl_operator.clients.mlflow import MlflowApi
+    from agentrl_operator.clients.mlflow import MlflowApi, authorization
     from agentrl_operator.clients.protocols import Clients
     from agentrl_operator.clients.run_store import RunStoreOpener, RunStores
     from agentrl_operator.clients.write_gate import WriteGate
@@ -136,7 +137,8 @@ async def _run(platform: Platform, options: Options, lease: LeaseName | None, le
         asyncio.get_running_loop().add_signal_handler(one, stop.set)
     async with AsyncExitStack() as stack:
         gate = WriteGate()
-        cluster, tracking = KubernetesApi(gate=gate), MlflowApi(gate=gate)
+        cluster = KubernetesApi(gate=gate)
+        tracking = MlflowApi(gate=gate, authorization=authorization(platform, os.environ))
         stores = RunStores(RunStoreOpener(platform).open)
         pipelines = KfpApi(
             platform.kfp.url,

@@ -141,6 +141,7 @@ def test_probes_use_a_port_of_the_container(render: Render, everything: Manifest
             "storage.existingSecret",
         ),
         ({"mlflow": {"enabled": True}, "tracking": {"uri": "http://m"}}, "tracking.uri"),
+        ({"tracking": {"existingSecret": "k"}}, "tracking.existingSecret"),
         ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
     ],
 )

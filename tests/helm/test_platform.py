@@ -139,6 +139,39 @@ def test_another_store_may_be_the_one_that_is_opened_by_identity(
     assert told.storage.others[0].secret is None
 
 
+@pytest.mark.parametrize(
+    ("more", "secret", "variables"),
+    [
+        (
+            {"usernameKey": "user"},
+            config.TrackingSecret(name="mlflow", username_key="user"),
+            {"MLFLOW_TRACKING_USERNAME": "user", "MLFLOW_TRACKING_PASSWORD": "password"},
+        ),
+        (
+            {"tokenKey": "token"},
+            config.TrackingSecret(name="mlflow", token_key="token"),
+            {"MLFLOW_TRACKING_TOKEN": "token"},
+        ),
+    ],
+)
+def test_credentials_for_mlflow_come_from_a_secret(
+    render: Render,
+    tmp_path: Path,
+    more: Manifest,
+    secret: config.TrackingSecret,
+    variables: dict[str, str],
+) -> None:
+    tracking = {"uri": "https://mlflow.example.org", "existingSecret": "mlflow"} | more
+    objects = render({"tracking": tracking})
+    assert settings(objects, tmp_path).tracking.secret == secret
+    pod = the(objects, "Deployment", "agentrl")["spec"]["template"]["spec"]
+    assert {
+        one["name"]: one["valueFrom"]["secretKeyRef"]
+        for one in pod["containers"][0]["env"]
+        if one["name"].startswith("MLFLOW")
+    } == {name: {"name": "mlflow", "key": key} for name, key in variables.items()}
+
+
 def test_minio_and_mlflow_for_trials_are_configured(
     render: Render, everything: Manifest, tmp_path: Path
 ) -> None:

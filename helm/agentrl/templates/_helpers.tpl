@@ -179,6 +179,14 @@ tracking:
   {{- $uri := include "agentrl.trackingUri" . }}
   uri: {{ if $uri }}{{ $uri | quote }}{{ else }}null{{ end }}
   uiUrl: {{ if .Values.tracking.uiUrl }}{{ .Values.tracking.uiUrl | quote }}{{ else }}null{{ end }}
+  {{- with .Values.tracking.existingSecret }}
+  {{- if not $.Values.tracking.uri }}
+  {{- fail "tracking.existingSecret: has no effect without tracking.uri" }}
+  {{- end }}
+  {{- with $.Values.tracking }}
+  secret: {{ dict "name" .existingSecret "usernameKey" .usernameKey "passwordKey" .passwordKey "tokenKey" (default nil .tokenKey) | toJson }}
+  {{- end }}
+  {{- end }}
   {{- with .Values.tracking.others }}
   others: {{ . | toJson }}
   {{- end }}

@@ -6,6 +6,7 @@ the run's store.
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from agentrl_operator.clients.http import HttpClient
 from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import MlflowError
+from agentrl_pipelines.platform.config import Platform
 
 _API = "api/2.0/mlflow"
 _UID_TAG = "agentrl.uid"
@@ -21,8 +23,16 @@ _UID_TAG = "agentrl.uid"
 class MlflowApi:
     """`Tracking` over HTTP, for any number of MLflow servers. Close it after use."""
 
-    def __init__(self, *, gate: WriteGate | None = None, timeout_s: float = 10.0) -> None:
-        """Without `gate` writes are always sent."""
+    def __init__(
+        self,
+        *,
+        gate: WriteGate | None = None,
+        timeout_s: float = 10.0,
+        authorization: Mapping[str, str] | None = None,
+    ) -> None:
+        """Without `gate` writes are always sent. `authorization`: the header of that name, by
+        tracking URI; no other server gets it."""
+        self._authorization = dict(authorization or {})
         self._http = HttpClient("MLflow", MlflowError, gate=gate, timeout_s=timeout_s)
         self.close = self._http.close
 
@@ -69,7 +79,9 @@ class MlflowApi:
     async def _experiment_id(self, uri: str, name: str) -> str | None:
         path = "experiments/get-by-name"
         query = {"experiment_name": name}
-        response = await self._http.send("GET", _url(uri, path), name=path, query=query)
+        response = await self._http.send(
+            "GET", _url(uri, path), name=path, query=query, headers=self._headers(uri)
+        )
         if response.status == 404:
             return None
         return str(self._http.content(response, "GET", path)["experiment"]["experiment_id"])
@@ -77,8 +89,26 @@ class MlflowApi:
     async def _post(
         self, uri: str, path: str, body: Mapping[str, Any], *, write: bool = True
     ) -> Mapping[str, Any]:
-        response = await self._http.send("POST", _url(uri, path), body, name=path, write=write)
+        response = await self._http.send(
+            "POST", _url(uri, path), body, name=path, headers=self._headers(uri), write=write
+        )
         return self._http.content(response, "POST", path)
+
+    def _headers(self, uri: str) -> dict[str, str]:
+        known = uri in self._authorization
+        return {"Authorization": self._authorization[uri]} if known else {}
+
+
+def authorization(platform: Platform, environment: Mapping[str, str]) -> dict[str, str]:
+    """The `authorization` of `MlflowApi`: the credentials of the platform's MLflow, from the
+    environment variables of MLflow's clients."""
+    uri, secret = platform.tracking.uri, platform.tracking.secret
+    if uri is None or secret is None:
+        return {}
+    values = [environment.get(name, "") for name in secret.variables.values()]
+    if secret.token_key is not None:
+        return {uri: f"Bearer {values[0]}"}
+    return {uri: f"Basic {base64.b64encode(':'.join(values).encode()).decode()}"}
 
 
 def _url(uri: str, path: str) -> str:

@@ -155,10 +155,12 @@ def driver_env(run: AgentRLRun, uid: str, platform: Platform) -> list[tuple[str,
 
 
 def secret_variables(run: AgentRLRun, uid: str, platform: Platform) -> list[Data]:
-    """Environment variables from Secrets: store credentials, environment token, the manifest's.
+    """Environment variables from Secrets: credentials of the store and of MLflow, environment
+    token, the manifest's.
 
     The credentials are those that the platform has for the run's store. A store that the platform
-    does not list gets none of them, and one without a Secret is opened by the pod's identity."""
+    does not list gets none of them, and one without a Secret is opened by the pod's identity. Those
+    of the platform's MLflow are for runs that log there."""
     spec = run.spec
     secret_env = spec.compute.secret_env
     secrets = []
@@ -171,6 +173,10 @@ def secret_variables(run: AgentRLRun, uid: str, platform: Platform) -> list[Data
         }
         if {one.name for one in secret_env}.isdisjoint(keys.values()):
             secrets.append(secret_as_env(secret.name, keys))
+    login, own = platform.tracking.secret, {one.name for one in secret_env}
+    logs_there = spec.tracking.uri in (None, platform.tracking.uri)
+    if login is not None and logs_there and own.isdisjoint(login.variables.values()):
+        secrets.append(secret_as_env(login.name, login.variables))
     if any(is_managed(environment) for environment in spec.environments):
         name = child_name(run.metadata.name, uid, TOKEN_SECRET)
         secrets.append(secret_as_env(name, {TOKEN_KEY: TOKEN_VARIABLE}))

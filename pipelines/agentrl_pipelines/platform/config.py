@@ -106,6 +106,29 @@ class ObjectStore(SpecModel):
         return self
 
 
+class TrackingSecret(SpecModel):
+    """The Secret with the credentials for MLflow, in the namespace of the stages."""
+
+    name: str
+    """Name of the Secret."""
+    username_key: str = "username"
+    """Key in the Secret that holds the user."""
+    password_key: str = "password"
+    """Key in the Secret that holds the password."""
+    token_key: str | None = None
+    """Key in the Secret that holds a bearer token, which is used in place of a user."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables of MLflow's clients, by key of the Secret."""
+        if self.token_key is not None:
+            return {self.token_key: "MLFLOW_TRACKING_TOKEN"}
+        return {
+            self.username_key: "MLFLOW_TRACKING_USERNAME",
+            self.password_key: "MLFLOW_TRACKING_PASSWORD",
+        }
+
+
 class Mlflow(SpecModel):
     """The tracking server of runs whose manifest names none."""
 
@@ -113,6 +136,8 @@ class Mlflow(SpecModel):
     """Tracking URI. None: metrics and episodes are not recorded in MLflow."""
     ui_url: str | None = None
     """Base URL of the web UI as users reach it. None: `uri`."""
+    secret: TrackingSecret | None = None
+    """Credentials for `uri`. None: it asks for none. They are sent to no other server."""
     others: tuple[TrackingUri, ...] = ()
     """Tracking URIs of other servers that manifests may name and to which the operator sends
     requests. It sends none to a server that is not listed; the stages log to it nevertheless."""

@@ -218,6 +218,27 @@ def test_stages_that_open_the_store_by_their_identity_get_no_keys():
     assert variables == {"AGENTRL_ENV_TOKEN", "WEB_TOKEN"}
 
 
+def test_stages_get_credentials_for_the_mlflow_of_the_platform_and_for_no_other():
+    platform = Platform(
+        tracking={"uri": "https://mlflow.test", "secret": {"name": "mlflow", "tokenKey": "token"}}
+    )
+
+    def variables(**spec):
+        read = yaml.safe_load(MANIFEST)
+        read["spec"] |= spec
+        _, pods = executors(phase_pipeline(parse(read), UID, platform))
+        return {
+            (one["secretName"], pair["envVar"])
+            for one in pods["exec-rollout"]["secretAsEnv"]
+            for pair in one["keyToEnv"]
+        }
+
+    login = ("mlflow", "MLFLOW_TRACKING_TOKEN")
+    assert login in variables()
+    assert login in variables(tracking={"uri": "https://mlflow.test"})
+    assert login not in variables(tracking={"uri": "https://other.test"})
+
+
 def test_pods_of_stages_have_the_labels_and_annotations_of_the_run():
     run = manifest(
         podLabels={"team": "agents"}, podAnnotations={"karpenter.sh/do-not-disrupt": "true"}

@@ -6,9 +6,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from agentrl_envs.server.run import running
-from agentrl_operator.clients.mlflow import MlflowApi
+from agentrl_operator.clients.mlflow import MlflowApi, authorization
 from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import MlflowError, NotLeaderError
+from agentrl_pipelines.platform.config import Platform
 
 
 class MlflowStub:
@@ -73,6 +74,42 @@ async def test_the_mlflow_run_of_a_uid_is_created_once_and_found_again():
     assert (first, again, other) == ("m0", "m0", "m1")
     assert stub.runs[0]["run_name"] == "demo"
     assert stub.runs[0]["status"] == "FINISHED"
+
+
+def platform(uri, **secret):
+    return Platform(tracking={"uri": uri, "secret": {"name": "mlflow"} | secret})
+
+
+def test_the_credentials_of_the_platforms_mlflow_are_read_from_the_environment():
+    uri = "http://mlflow:5000"
+    environment = {
+        "MLFLOW_TRACKING_USERNAME": "me",
+        "MLFLOW_TRACKING_PASSWORD": "a:b",
+        "MLFLOW_TRACKING_TOKEN": "abc",
+    }
+    assert authorization(platform(uri), environment) == {uri: "Basic bWU6YTpi"}
+    assert authorization(platform(uri, tokenKey="token"), environment) == {uri: "Bearer abc"}
+    assert authorization(Platform(tracking={"uri": uri}), environment) == {}
+
+
+async def test_only_the_platforms_mlflow_gets_the_credentials():
+    seen = []
+
+    class Recording(MlflowStub):
+        async def named(self, request):
+            seen.append(request.headers.get("authorization"))
+            return await super().named(request)
+
+        async def create_run(self, request):
+            seen.append(request.headers.get("authorization"))
+            return await super().create_run(request)
+
+    with running(Recording().app()) as own, running(Recording().app()) as other:
+        api = MlflowApi(authorization={own: "Bearer abc"})
+        await api.ensure_run(own, "agentrl", "demo", "uid-1")
+        await api.ensure_run(other, "agentrl", "demo", "uid-1")
+        await api.close()
+    assert seen == ["Bearer abc", "Bearer abc", None, None]
 
 
 async def test_an_unreachable_mlflow_is_an_mlflow_error():

@@ -50,6 +50,10 @@ class CausalModel(nn.Module):
     """Whether torch.compile computes what is not attention. Set by `compile_parts`."""
     tied_names: frozenset[str] = frozenset()
     """Names in the state dict of weights that are another one's weight as well."""
+    transposed: frozenset[str] = frozenset()
+    """Names of the weights of linear layers that are [inputs, outputs] (`Conv1D` of GPT-2)."""
+    body_name: str = "model"
+    """Name of the part that computes hidden states. The other parts are the head."""
 
     def forward(
         self, ids_N: Tensor, positions_N: Tensor, attend: Attend, rows_S: Tensor | None = None

@@ -32,32 +32,37 @@ class ForeignModel(CausalModel):
 
     def __init__(self, model: Any) -> None:
         """`model` is a `PreTrainedModel` with a language-model head."""
+        from transformers.pytorch_utils import Conv1D
+
         super().__init__()
         for name, part in model.named_children():
             self.add_module(name, part)
         self.shape = shape_of(model.config)
         self.config = model.config
-        self._body: str = model.base_model_prefix
-        if self._body not in self._modules:
+        self.body_name = model.base_model_prefix
+        if self.body_name not in self._modules:
             raise ArchitectureError(
-                f"model type {model.config.model_type!r}: has no part {self._body!r} before its "
-                "language-model head"
+                f"model type {model.config.model_type!r}: has no part {self.body_name!r} before "
+                "its language-model head"
             )
         # The head is the whole model, with hidden states in place of its body.
         given = _Given()
         head = copy.copy(model)
-        head._modules = {**model._modules, self._body: given}
+        head._modules = {**model._modules, self.body_name: given}
         self._head: tuple[Any, _Given] = (head, given)  # a tuple, so that it is not a submodule
         self._saved_names: dict[str, str] = {}
         self._ties = _ties(self)
         self.tied_names = frozenset(name for name, _ in self._ties)
+        self.transposed = frozenset(
+            f"{name}.weight" for name, part in self.named_modules() if isinstance(part, Conv1D)
+        )
         for number, block in enumerate(self.blocks()):
             block.forward = _recomputed(block.forward, self, number)
 
     @property
     def body(self) -> nn.Module:
         """The model without its head."""
-        return self.get_submodule(self._body)
+        return self.get_submodule(self.body_name)
 
     def forward(
         self, ids_N: Tensor, positions_N: Tensor, attend: Attend, rows_S: Tensor | None = None

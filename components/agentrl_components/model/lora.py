@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from agentrl_components.errors import ModelError
 from agentrl_components.schedule.seeds import derive
@@ -26,13 +28,7 @@ def add(decoder: CausalModel, lora: Lora, seed: int) -> None:
     Raises:
         ModelError: no layer has one of the target names, or a target cannot have an adapter.
     """
-    for name in lora.targets:
-        if name in ("lm_head", "embed_out") or (name == "embed_tokens" and decoder.shape.tied):
-            # `Decoder.logits` reads the weight itself, so an adapter would be left out there.
-            raise ModelError(
-                f"spec.model.lora.targets: {name} cannot have an adapter, since its weight is the "
-                "language-model head; leave it out"
-            )
+    _check_targets(decoder, lora.targets)
     from peft import LoraConfig, inject_adapter_in_model
 
     config = LoraConfig(
@@ -40,6 +36,7 @@ def add(decoder: CausalModel, lora: Lora, seed: int) -> None:
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
         target_modules=list(lora.targets),
+        fan_in_fan_out=bool(decoder.transposed),  # an architecture has one kind of linear layers
     )
     training = decoder.training
     with torch.random.fork_rng(devices=[]):  # peft uses the global generator
@@ -49,6 +46,13 @@ def add(decoder: CausalModel, lora: Lora, seed: int) -> None:
         except ValueError as error:
             raise ModelError(f"spec.model.lora.targets: {error}") from error
     decoder.train(training)
+
+
+def product(a: Tensor, b: Tensor, scaling: float, *, transposed: bool) -> Tensor:
+    """What an adapter adds to the weight of its layer. `transposed`: as `CausalModel.transposed`
+    says of the weight."""
+    change = (b @ a) * scaling
+    return change.T if transposed else change
 
 
 def merged_state_dict(decoder: CausalModel) -> dict[str, Tensor]:
@@ -65,3 +69,25 @@ def merged_state_dict(decoder: CausalModel) -> dict[str, Tensor]:
             tensor = tensor.float() + modules[owner].get_delta_weight(NAME).float()
         out[name.replace(".base_layer.", ".")] = tensor
     return out
+
+
+def _check_targets(decoder: CausalModel, targets: Sequence[str]) -> None:
+    """Raise `ModelError` if a layer that `targets` names cannot have an adapter."""
+    owners = Counter(id(one) for part in decoder.modules() for one in part._parameters.values())
+    for name, layer in decoder.named_modules():
+        target = next((one for one in targets if f".{name}".endswith(f".{one}")), None)
+        if target is None:
+            continue
+        if not isinstance(layer, nn.Linear) and f"{name}.weight" not in decoder.transposed:
+            reason = "it is not a linear layer"
+        elif not name.startswith(f"{decoder.body_name}."):
+            # The head is computed from the weight itself, so an adapter would be left out there.
+            reason = "its weight is the language-model head"
+        elif owners[id(layer.weight)] > 1:
+            reason = "another layer has the same weight"
+        else:
+            continue
+        raise ModelError(
+            f"spec.model.lora.targets: {target} cannot have an adapter, since {reason}; leave it "
+            "out"
+        )

@@ -74,7 +74,7 @@ class Sampler:
                 folder, DTYPES[dtype], torch.device(device), spec.model.implementation
             )
             if trains and spec.model.lora is not None:
-                self._merge = AdapterMerge(folder, spec)
+                self._merge = AdapterMerge(folder, spec, decoder)
         self._spec, self._trains = spec, trains
         options = sampler_options(spec, device, trains, shares=seat is not None)
         self._player = Player(spec, folder, options, decoder, self._loop)

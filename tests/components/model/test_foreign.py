@@ -109,10 +109,14 @@ def test_a_window_that_the_decoder_does_not_have_goes_to_transformers(tmp_path):
     assert_close(logprobs(opened(tmp_path)), logprobs_of_transformers(theirs))
 
 
-def test_adapters_are_merged_under_the_names_of_transformers(tmp_path):
-    save_model("gpt_neox", tmp_path)
+@pytest.mark.parametrize(
+    ("family", "targets"),
+    [("gpt_neox", ("query_key_value", "dense_4h_to_h")), ("gpt2", ("c_attn", "attn.c_proj"))],
+)
+def test_adapters_are_merged_under_the_names_of_transformers(family, targets, tmp_path):
+    save_model(family, tmp_path)
     model = opened(tmp_path)
-    lora.add(model, Lora(rank=2, targets=("query_key_value", "dense_4h_to_h")), seed=0)
+    lora.add(model, Lora(rank=2, targets=targets), seed=0)
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             parameter.data.fill_(0.1)
@@ -121,6 +125,16 @@ def test_adapters_are_merged_under_the_names_of_transformers(tmp_path):
     assert merged.keys() == load_file(tmp_path / WEIGHTS).keys()
     save_file(merged, tmp_path / WEIGHTS, metadata={"format": "pt"})
     torch.testing.assert_close(logprobs(opened(tmp_path))[0], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "target"),
+    [("gpt2", "wte"), ("gpt2", "wpe"), ("falcon", "word_embeddings"), ("gpt_neox", "embed_in")],
+)
+def test_embeddings_are_refused_as_targets_of_adapters(family, target, tmp_path):
+    save_model(family, tmp_path)
+    with pytest.raises(ModelError, match=rf"targets: {target} cannot .* not a linear layer"):
+        lora.add(opened(tmp_path), Lora(targets=(target,)), seed=0)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """LoRA: merged weights equal the adapted model; initial adapters depend on the seed."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from small_shape import QWEN2 as SHAPE
@@ -80,10 +82,31 @@ def test_a_small_change_survives_the_merge_in_bfloat16():
     torch.testing.assert_close(change, delta.float(), rtol=1e-2, atol=1e-7)
 
 
-@pytest.mark.parametrize("target", ["lm_head", "embed_tokens"])
-def test_a_target_whose_weight_is_the_head_is_refused(target):
-    with pytest.raises(ModelError, match=f"targets: {target} cannot have an adapter"):
-        lora.add(decoder(), Lora(targets=("q_proj", target)), seed=0)
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [("lm_head", "is the language-model head"), ("embed_tokens", "is not a linear layer")],
+)
+def test_the_head_and_the_embedding_are_refused_as_targets(target, reason):
+    untied = Decoder(replace(SHAPE, tied=False))
+    with pytest.raises(ModelError, match=f"targets: {target} cannot have an adapter.*{reason}"):
+        lora.add(untied, Lora(targets=("q_proj", target)), seed=0)
+
+
+def test_a_layer_that_shares_its_weight_is_refused_as_a_target():
+    made = decoder()
+    first, second = made.model.layers
+    second.mlp.up_proj.weight = first.mlp.up_proj.weight
+    with pytest.raises(ModelError, match=r"targets: up_proj cannot .* another layer has the same"):
+        lora.add(made, Lora(targets=("up_proj",)), seed=0)
+    lora.add(made, Lora(targets=("down_proj",)), seed=0)
+
+
+def test_the_product_of_an_adapter_has_the_layout_of_its_weight():
+    a, b = torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1.0], [10.0]])
+    # 0.5 * B A, where B A is [[1, 2, 3], [10, 20, 30]].
+    usual = lora.product(a, b, 0.5, transposed=False)
+    assert usual.tolist() == [[0.5, 1.0, 1.5], [5.0, 10.0, 15.0]]
+    assert torch.equal(lora.product(a, b, 0.5, transposed=True), usual.T)
 
 
 def test_a_layer_that_does_not_exist_is_the_manifests_mistake():

@@ -4,9 +4,12 @@ import pytest
 import torch
 from foreign_models import save_model
 from learner_bench import episode
+from safetensors.torch import save_file
 
-from agentrl_components.model.load import export_weights, open_decoder
+from agentrl_components.model.load import WEIGHTS, export_weights, open_decoder
+from agentrl_components.sharded.adapters import AdapterMerge
 from agentrl_components.sharded.rounds import deal
+from agentrl_components.update.logprobs import score
 from agentrl_components.update.losses.normalise import Denominators
 from agentrl_components.update.objectives import Imitation, ValueRegression
 from agentrl_components.update.packing import example
@@ -74,6 +77,28 @@ def test_bfloat16_and_adapters_have_float32_masters_and_exact_buffers(open_rank,
             assert all(name.endswith(("q_proj.weight", "down_proj.weight")) for name in moved)
         rank.leave()
         rank.leave = lambda: None
+
+
+def test_the_merged_weights_of_layers_that_are_transposed_compute_what_the_rank_computes(
+    open_rank, tmp_path
+):
+    save_model("gpt2", tmp_path)
+    adapters = {"rank": 2, "alpha": 4, "targets": ["c_attn", "attn.c_proj"]}
+    rank = open_rank(tmp_path, model={"lora": adapters})
+    some = deal(examples(), 64, 1)[0]
+    for _ in range(2):  # the first step changes B alone
+        rank.differentiate(Imitation(total_weight=21.0, chunk=64), some)
+        rank.step("policy", 0.05)
+    trained = torch.cat(rank.logprobs(some, reference=False))
+    own = [item for b in rank.buckets(1 << 20, adapters=True) for item in b.tensors()]
+    merged = weights(rank)
+    for name, weight in AdapterMerge(tmp_path, rank.spec, rank.policy).merged(own):
+        assert torch.equal(weight, merged[name])
+    save_file(merged, tmp_path / WEIGHTS, metadata={"format": "pt"})
+    handed = open_decoder(tmp_path, torch.float32, torch.device("cpu"))
+    with torch.no_grad():
+        found = torch.cat([score(handed, pack, 64)[0] for pack in some.packs])
+    torch.testing.assert_close(found, trained, rtol=1e-4, atol=1e-5)
 
 
 def test_a_critic_learns_and_takes_the_policy_as_its_trunk(open_rank, tmp_path):

@@ -166,7 +166,7 @@ def test_lora_moves_adapters_alone_and_exports_merged_weights(open_rank, folder,
     assert moved
     assert all(name.endswith("_proj.weight") for name in moved)
     adapters = [item for b in rank.buckets(1 << 20, adapters=True) for item in b.tensors()]
-    again = dict(AdapterMerge(folder, rank.spec).merged(adapters))
+    again = dict(AdapterMerge(folder, rank.spec, rank.policy).merged(adapters))
     assert again.keys() >= moved
     assert all(torch.equal(again[name], after[name]) for name in again)
 

@@ -23,13 +23,15 @@ def gathered_weights(policy: CausalModel, dtype: torch.dtype) -> Iterator[tuple[
         if ".lora_" in name:
             continue
         owner = name.removesuffix(".base_layer.weight")
+        own_name = name.replace(".base_layer.", ".")
         full = _full(parameter.to(dtype))
         if owner != name:
             a = _full(parameters[f"{owner}.lora_A.{lora.NAME}.weight"])
             b = _full(parameters[f"{owner}.lora_B.{lora.NAME}.weight"])
             scaling = modules[owner].scaling[lora.NAME]
-            full = full.float() + (b @ a) * scaling
-        yield policy.saved_name(name.replace(".base_layer.", ".")), full
+            transposed = own_name in policy.transposed
+            full = full.float() + lora.product(a, b, scaling, transposed=transposed)
+        yield policy.saved_name(own_name), full
 
 
 def gathered_adapters(policy: CausalModel) -> Iterator[tuple[str, Tensor]]:

@@ -46,7 +46,7 @@ class ForeignModel(CausalModel):
                 "its language-model head"
             )
         # The head is the whole model, with hidden states in place of its body.
-        given = _Given()
+        given = _Given(self.body)
         head = copy.copy(model)
         head._modules = {**model._modules, self.body_name: given}
         self._head: tuple[Any, _Given] = (head, given)  # a tuple, so that it is not a submodule
@@ -58,6 +58,7 @@ class ForeignModel(CausalModel):
         )
         for number, block in enumerate(self.blocks()):
             block.forward = _recomputed(block.forward, self, number)
+        self._try_head()
 
     @property
     def body(self) -> nn.Module:
@@ -83,6 +84,18 @@ class ForeignModel(CausalModel):
         finally:
             given.states = None
         return logits_NV
+
+    @torch.no_grad()
+    def _try_head(self) -> None:
+        """Raise `ArchitectureError` if the head cannot be computed without the body."""
+        last = self._head[0].get_output_embeddings()
+        weight = None if last is None else last.weight
+        if weight is None or weight.dim() != 2:
+            return
+        family = self.config.model_type
+        failed = f"model type {family!r}: its language-model head cannot be computed"
+        with model_errors(ArchitectureError, failed):
+            self.logits(weight.new_zeros(1, weight.shape[1]))
 
     def blocks(self) -> Iterable[nn.Module]:
         lists = [part for part in self.modules() if isinstance(part, nn.ModuleList)]
@@ -124,9 +137,20 @@ class ForeignModel(CausalModel):
 
 
 class _Given(nn.Module):
-    """Stands for the body of a model: returns hidden states that are there already."""
+    """Stands for the body of a model, and for a body in it (the decoder of OPT): returns hidden
+    states that are there already. A head may read other attributes of the body, too."""
 
-    states: Tensor | None = None
+    def __init__(self, body: nn.Module, states: Tensor | None = None) -> None:
+        super().__init__()
+        self.states = states
+        self._stands_for = (body,)  # a tuple, so that it is not a submodule
+
+    def __getattr__(self, name: str) -> Any:
+        from transformers import PreTrainedModel
+
+        (body,) = self.__dict__["_stands_for"]
+        found = getattr(body, name)
+        return _Given(found, self.states) if isinstance(found, PreTrainedModel) else found
 
     def forward(self, *_: object, **__: object) -> _Output:
         assert self.states is not None

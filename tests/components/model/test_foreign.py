@@ -7,10 +7,12 @@ import pytest
 import torch
 from foreign_models import ARCHITECTURES, save_model
 from safetensors.torch import load_file, save_file
+from torch import nn
 from transformers import AutoModelForCausalLM
 
 from agentrl_components.errors import ArchitectureError, ModelError
 from agentrl_components.model import lora
+from agentrl_components.model.foreign import ForeignModel
 from agentrl_components.model.load import WEIGHTS, export_weights, open_decoder
 from agentrl_components.model.shape import read_shape
 from agentrl_components.spec import Lora
@@ -153,6 +155,17 @@ def test_a_missing_weight_is_named(tmp_path):
     save_file(weights, tmp_path / WEIGHTS, metadata={"format": "pt"})
     with pytest.raises(ModelError, match=r"missing \['model\.norm\.weight'\]"):
         opened(tmp_path)
+
+
+def test_a_head_that_cannot_be_computed_is_refused_when_the_model_is_opened(tmp_path):
+    class Broken(nn.Linear):
+        def forward(self, x):
+            raise AttributeError("no such part")
+
+    model = save_model("olmo2", tmp_path)
+    model.lm_head = Broken(32, 64)
+    with pytest.raises(ArchitectureError, match=r"'olmo2': its .* head .* no such part"):
+        ForeignModel(model)
 
 
 @pytest.mark.parametrize(

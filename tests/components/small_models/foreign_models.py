@@ -20,12 +20,24 @@ SIZES = {
 KEYS = {"num_key_value_heads": 2}
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "falcon": {},  # one key head, parallel blocks
+    # Recurrent states; the head reads a factor of the body.
+    "falcon_h1": KEYS
+    | {
+        "mamba_d_ssm": 64,
+        "mamba_n_heads": 8,
+        "mamba_d_head": 8,
+        "mamba_d_state": 8,
+        "mamba_chunk_size": 8,
+        "lm_head_multiplier": 2.0,
+    },
     "gemma2": KEYS | {"head_dim": 8, "sliding_window": 8},  # capped logits, windows
     "gemma3_text": KEYS | {"head_dim": 8, "sliding_window": 8},
     "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128},  # learnt positions
     "gpt_neox": {},
     "granite": KEYS | {"logits_scaling": 3.0},
     "olmo2": KEYS,
+    # A body within the body, and hidden states of another width.
+    "opt": {"ffn_dim": 48, "word_embed_proj_dim": 16},
     "phi3": KEYS,
     "starcoder2": KEYS,
 }

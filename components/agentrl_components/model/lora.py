@@ -48,6 +48,16 @@ def add(decoder: CausalModel, lora: Lora, seed: int) -> None:
     decoder.train(training)
 
 
+def set_dropout(decoder: CausalModel, on: bool) -> None:
+    """Turn dropout of the adapters' inputs on or off. The model's own dropout stays off: it would
+    change the policy that is trained, and with it the frozen weights' output."""
+    from peft.tuners.lora import LoraLayer
+
+    for layer in decoder.modules():
+        if isinstance(layer, LoraLayer):
+            layer.lora_dropout.train(on)
+
+
 def product(a: Tensor, b: Tensor, scaling: float, *, transposed: bool) -> Tensor:
     """What an adapter adds to the weight of its layer. `transposed`: as `CausalModel.transposed`
     says of the weight."""

@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 
+from agentrl_components.model import lora
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.value_model import Critic
 from agentrl_components.schedule.seeds import derive
@@ -167,7 +168,7 @@ class Rank:
                 if counts:
                     found.append(sums)
         if drops:
-            self.policy.eval()
+            lora.set_dropout(self.policy, False)
         total: Sums = {}
         for sums in found:  # read when no pack has to wait for it
             accumulate(total, sums)
@@ -287,6 +288,6 @@ class Rank:
 
     def _drop(self, pack: Pack) -> None:
         """Turn dropout on. The dropout mask depends on the run's seed and the pack alone."""
-        self.policy.train()
+        lora.set_dropout(self.policy, True)
         seed = derive(self._setup.spec.seed, "dropout", 0, zlib.crc32(pack.ids_N.tobytes()))
         torch.manual_seed(seed)

@@ -93,8 +93,8 @@ class Worker:
         flat.refresh()
         gradient = flat.shared.lanes[lane].zero_()
         flat.gradients_into(gradient)
-        lora = self.spec.model.lora
-        drops = lora is not None and lora.dropout > 0
+        adapters = self.spec.model.lora
+        drops = adapters is not None and adapters.dropout > 0
         total: Sums = {}
         for pack in packs:
             if drops:
@@ -104,12 +104,12 @@ class Worker:
             flat.collect(gradient)
             accumulate(total, sums)
         if drops:
-            self.decoder.eval()
+            lora.set_dropout(self.decoder, False)
         return total
 
     def _drop(self, lane: int, pack: Pack) -> None:
         """Turn dropout on. The dropout mask depends on the run's seed and the pack alone."""
-        self.decoder.train()
+        lora.set_dropout(self.decoder, True)
         torch.manual_seed(derive(self.spec.seed, "dropout", lane, zlib.crc32(pack.ids_N.tobytes())))
 
     @torch.no_grad()

@@ -109,6 +109,23 @@ def test_the_product_of_an_adapter_has_the_layout_of_its_weight():
     assert torch.equal(lora.product(a, b, 0.5, transposed=True), usual.T)
 
 
+def test_dropout_is_that_of_the_adapters_inputs_alone():
+    made = decoder()
+    made.model.embed_tokens.register_forward_hook(
+        lambda part, _, out: torch.nn.functional.dropout(out, 0.5, part.training)
+    )
+    lora.add(made, LORA.model_copy(update={"dropout": 0.5}), seed=0)
+    plain = logits(made)
+    lora.set_dropout(made, True)
+    assert torch.equal(logits(made), plain)  # the products of new adapters are 0
+    for name, parameter in made.named_parameters():
+        if "lora_B" in name:
+            parameter.data.fill_(0.3)
+    assert not torch.equal(logits(made), logits(made))
+    lora.set_dropout(made, False)
+    assert torch.equal(logits(made), logits(made))
+
+
 def test_a_layer_that_does_not_exist_is_the_manifests_mistake():
     with pytest.raises(ModelError, match=r"spec\.model\.lora\.targets"):
         lora.add(decoder(), Lora(targets=("nothing",)), seed=0)

@@ -101,6 +101,17 @@ def test_the_merged_weights_of_layers_that_are_transposed_compute_what_the_rank_
     torch.testing.assert_close(found, trained, rtol=1e-4, atol=1e-5)
 
 
+def test_dropout_of_adapters_leaves_the_models_own_off(open_rank, tmp_path):
+    save_model("gpt2", tmp_path)  # it has dropout of 0.1
+    adapters = {"rank": 2, "targets": ["c_attn"], "dropout": 0.5}
+    correction = {"importanceSampling": {"mode": "truncate"}}
+    rank = open_rank(tmp_path, model={"lora": adapters}, algorithm=correction)
+    some = deal(examples(), 64, 1)[0]
+    loss = rank.differentiate(Imitation(total_weight=21.0, chunk=64), some)["loss"]
+    # The products of new adapters are 0.
+    assert loss == pytest.approx(-float(torch.cat(rank.logprobs(some, reference=False)).sum()))
+
+
 def test_a_critic_learns_and_takes_the_policy_as_its_trunk(open_rank, tmp_path):
     save_model("gpt_neox", tmp_path)
     rank = open_rank(tmp_path, algorithm={"name": "ppo"})

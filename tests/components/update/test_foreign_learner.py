@@ -6,6 +6,8 @@ from foreign_models import save_model
 from learner_bench import GROUP, Bench, as_sampled
 
 from agentrl_components.dialogue import word_tokenizer
+from agentrl_components.update.objectives import Imitation
+from agentrl_components.update.packing import example
 
 
 @pytest.fixture
@@ -13,6 +15,20 @@ def folder(tmp_path):
     save_model("gpt_neox", tmp_path)
     word_tokenizer.save(word_tokenizer.word_tokenizer(("go", "left")), tmp_path)
     return tmp_path
+
+
+def test_dropout_of_adapters_leaves_the_models_own_off(tmp_path):
+    save_model("gpt2", tmp_path)  # it has dropout of 0.1
+    word_tokenizer.save(word_tokenizer.word_tokenizer(("go", "left")), tmp_path)
+    some = [example(e, {"weight": e.logprobs[e.mask] * 0 + 1}) for e in GROUP]
+    losses = []
+    for dropout in (0.0, 0.5):
+        adapters = {"rank": 2, "targets": ["c_attn"], "dropout": dropout}
+        correction = {"importanceSampling": {"mode": "truncate"}}
+        with Bench(tmp_path, model={"lora": adapters}, algorithm=correction) as bench:
+            asked = Imitation(total_weight=4.0, chunk=64)
+            losses.append(bench.trainers.differentiate(asked, some)["loss"])
+    assert losses[0] == losses[1]  # the products of new adapters are 0
 
 
 @pytest.mark.parametrize("name", ["grpo", "ppo"])

@@ -91,6 +91,11 @@ class CausalModel(nn.Module):
         it is saved in another form."""
         return name
 
+    def saved_buffers(self) -> dict[str, Tensor]:
+        """The buffers that are in the files of a model, by name. They are not trained."""
+        saved = self.state_dict().keys()
+        return {name: buffer for name, buffer in self.named_buffers() if name in saved}
+
     @property
     def device(self) -> torch.device:
         """The device that holds the weights."""

@@ -88,14 +88,16 @@ def open_critic(folder: Path, spec: RunSpec, mesh: DeviceMesh, *, divided: bool)
 
 @torch.no_grad()
 def load_rows(decoder: CausalModel, files: WeightFiles, mesh: DeviceMesh, seed: int) -> None:
-    """Read this rank's rows of every weight. Adapters are not in the files and are drawn."""
-    parameters = dict(decoder.named_parameters())
+    """Read this rank's rows of every weight, and the buffers. Adapters are not in the files and are
+    drawn."""
+    parameters, buffers = dict(decoder.named_parameters()), decoder.saved_buffers()
     names = {
         name: decoder.saved_name(name.replace(".base_layer.", "."))
-        for name in parameters
+        for name in [*parameters, *buffers]
         if ".lora_" not in name
     }
-    shapes = {stored: tuple(parameters[name].shape) for name, stored in names.items()}
+    held = parameters | buffers
+    shapes = {stored: tuple(held[name].shape) for name, stored in names.items()}
     tied = {decoder.saved_name(name) for name in decoder.tied_names}
     tied |= {TIED_HEAD} if decoder.shape.tied else set()
     files.check(shapes, tied=tied)
@@ -105,6 +107,8 @@ def load_rows(decoder: CausalModel, files: WeightFiles, mesh: DeviceMesh, seed: 
             local_rows(parameter).copy_(files.rows(names[name], rows))
         else:
             local_rows(parameter).copy_(_adapter(name, parameter.shape, seed)[rows])
+    for name, buffer in buffers.items():
+        buffer.copy_(files.whole(names[name]))
 
 
 def _adapter(name: str, shape: Iterable[int], seed: int) -> Tensor:

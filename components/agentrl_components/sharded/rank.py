@@ -207,8 +207,9 @@ class Rank:
             decoder = self.critic.decoder
             trunk = {decoder.saved_name(n): p for n, p in decoder.named_parameters()}
             for name, tensor in self.full_weights():
-                rows = rows_of(len(tensor), self._setup.rank, self._setup.ranks)
-                local_rows(trunk[name]).copy_(tensor[rows])
+                if name in trunk:  # buffers are those of the model folder
+                    rows = rows_of(len(tensor), self._setup.rank, self._setup.ranks)
+                    local_rows(trunk[name]).copy_(tensor[rows])
             self.wait_for_device()
 
     def write(self, folder: Path) -> dict[str, list[Path]]:
@@ -246,10 +247,15 @@ class Rank:
         """Each weight of the policy, as in `gathering.gathered_weights`."""
         return gathered_weights(self.policy, DTYPES[self._setup.spec.model.dtype])
 
-    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of what `full_weights` yields without LoRA."""
-        parameters = self.policy.named_parameters()
-        return {self.policy.saved_name(name): tuple(p.shape) for name, p in parameters}
+    def meta_weights(self) -> dict[str, Tensor]:
+        """What `full_weights` yields without LoRA, on the meta device."""
+        dtype = DTYPES[self._setup.spec.model.dtype]
+        types = {name: (p.shape, dtype) for name, p in self.policy.named_parameters()}
+        types |= {name: (b.shape, b.dtype) for name, b in self.policy.saved_buffers().items()}
+        return {
+            self.policy.saved_name(name): torch.empty(shape, dtype=kind, device="meta")
+            for name, (shape, kind) in types.items()
+        }
 
     def _scores(
         self,

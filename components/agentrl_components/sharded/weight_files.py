@@ -51,6 +51,11 @@ class WeightFiles:
         part: torch.Tensor = self._files[name].get_slice(name)[rows.start : rows.stop]
         return part
 
+    def whole(self, name: str) -> torch.Tensor:
+        """A weight."""
+        found: torch.Tensor = self._files[name].get_tensor(name)
+        return found
+
 
 def _names(file: Any) -> list[str]:
     return list(file.keys())

@@ -66,7 +66,8 @@ class PoolTrainers:
             decoder = self._lead.critic.decoder
             names = {decoder.saved_name(n): n for n, _ in decoder.named_parameters()}
             for name, weight in self.weights():
-                trunk[f"decoder.{names[name]}"].copy_(weight)
+                if name in names:  # buffers are those of the model folder
+                    trunk[f"decoder.{names[name]}"].copy_(weight)
 
     @torch.no_grad()
     def restore_reference(self, files: Mapping[str, bytes | Path]) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from foreign_models import save_model
 from learner_bench import episode
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from agentrl_components.model.load import WEIGHTS, export_weights, open_decoder
 from agentrl_components.sharded.adapters import AdapterMerge
@@ -15,8 +15,9 @@ from agentrl_components.update.objectives import Imitation, ValueRegression
 from agentrl_components.update.packing import example
 
 EPISODES = [episode(n, float(n % 2), group=n // 2, reply=(9 + n,) * (n + 1)) for n in range(6)]
-# Untied; tied with windows and an embedding that is scaled by a buffer; one key head and tied.
-FAMILIES = ("gpt_neox", "gemma3_text", "falcon")
+# Untied; tied with windows and an embedding that is scaled by a buffer; one key head and tied;
+# buffers that are saved.
+FAMILIES = ("gpt_neox", "gemma3_text", "falcon", "gemma4_text")
 
 
 def examples():
@@ -55,6 +56,34 @@ def test_one_rank_gives_the_bits_of_the_model_without_shards(family, divided, op
         moved = dict(rank.policy.named_parameters())
         for name, parameter in plain.named_parameters():
             parameter.data.copy_(moved[name].full_tensor())
+
+
+@pytest.mark.parametrize("divided", [False, True], ids=["copied weights", "fsdp2"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_buffers_that_are_saved_with_the_weights_are_read_and_handed_over(
+    dtype, divided, open_rank, tmp_path
+):
+    save_model("gemma4_text", tmp_path)
+    saved = load_file(tmp_path / WEIGHTS)
+    scalars = [name for name in saved if name.endswith("layer_scalar")]
+    assert len(scalars) == 2
+    for number, name in enumerate(scalars):
+        saved[name] = torch.tensor([0.3 + number])
+    save_file(saved, tmp_path / WEIGHTS, metadata={"format": "pt"})
+    algorithm = {"name": "ppo"}
+    rank = open_rank(tmp_path, divided=divided, model={"dtype": dtype}, algorithm=algorithm)
+    rank.set_start()
+    handed = weights(rank)
+    assert handed.keys() == saved.keys() == rank.meta_weights().keys()
+    for name in scalars:
+        assert torch.equal(handed[name], saved[name])
+        assert torch.equal(rank.policy.get_buffer(name), saved[name])
+        assert torch.equal(rank.critic.decoder.get_buffer(name), saved[name])
+        assert rank.meta_weights()[name].dtype == saved[name].dtype
+    some = deal(examples(), 64, 1)[0]
+    rank.differentiate(Imitation(total_weight=21.0, chunk=64), some)
+    assert rank.step("policy", 0.1) > 0
+    assert torch.equal(weights(rank)[scalars[0]], saved[scalars[0]])
 
 
 def test_bfloat16_and_adapters_have_float32_masters_and_exact_buffers(open_rank, tmp_path):

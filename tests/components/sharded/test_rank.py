@@ -178,7 +178,9 @@ def test_the_shapes_of_the_weights_are_those_that_are_gathered_in_the_same_order
     rank = open_rank(folder, model={"dtype": dtype})
     gathered = [(name, tuple(t.shape), t.dtype) for name, t in rank.full_weights()]
     kind = getattr(torch, dtype)
-    assert gathered == [(name, shape, kind) for name, shape in rank.weight_shapes().items()]
+    meta = rank.meta_weights().items()
+    assert gathered == [(name, tuple(weight.shape), weight.dtype) for name, weight in meta]
+    assert {weight.dtype for _, weight in meta} == {kind}
 
 
 def test_the_reference_policy_stays_where_the_policy_started(folder, open_rank):

@@ -32,6 +32,16 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     },
     "gemma2": KEYS | {"head_dim": 8, "sliding_window": 8},  # capped logits, windows
     "gemma3_text": KEYS | {"head_dim": 8, "sliding_window": 8},
+    "gemma4_text": KEYS  # buffers that are saved with the weights
+    | {
+        "head_dim": 8,
+        "global_head_dim": 8,
+        "sliding_window": 8,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "hidden_size_per_layer_input": 0,
+        "vocab_size_per_layer_input": 64,
+        "num_kv_shared_layers": 0,
+    },
     "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128},  # learnt positions
     "gpt_neox": {},
     "granite": KEYS | {"logits_scaling": 3.0},

@@ -10,29 +10,31 @@ from agentrl_components.update.objectives import Imitation
 from agentrl_components.update.packing import example
 
 
-@pytest.fixture
-def folder(tmp_path):
-    save_model("gpt_neox", tmp_path)
+def folder_of(family, tmp_path):
+    save_model(family, tmp_path)
     word_tokenizer.save(word_tokenizer.word_tokenizer(("go", "left")), tmp_path)
     return tmp_path
 
 
 def test_dropout_of_adapters_leaves_the_models_own_off(tmp_path):
-    save_model("gpt2", tmp_path)  # it has dropout of 0.1
-    word_tokenizer.save(word_tokenizer.word_tokenizer(("go", "left")), tmp_path)
+    folder = folder_of("gpt2", tmp_path)  # it has dropout of 0.1
     some = [example(e, {"weight": e.logprobs[e.mask] * 0 + 1}) for e in GROUP]
     losses = []
     for dropout in (0.0, 0.5):
         adapters = {"rank": 2, "targets": ["c_attn"], "dropout": dropout}
         correction = {"importanceSampling": {"mode": "truncate"}}
-        with Bench(tmp_path, model={"lora": adapters}, algorithm=correction) as bench:
+        with Bench(folder, model={"lora": adapters}, algorithm=correction) as bench:
             asked = Imitation(total_weight=4.0, chunk=64)
             losses.append(bench.trainers.differentiate(asked, some)["loss"])
     assert losses[0] == losses[1]  # the products of new adapters are 0
 
 
-@pytest.mark.parametrize("name", ["grpo", "ppo"])
-def test_the_learner_trains_a_model_of_transformers(name, folder):
+# Gemma 4 has buffers that are saved with the weights.
+@pytest.mark.parametrize(
+    ("family", "name"), [("gpt_neox", "grpo"), ("gpt_neox", "ppo"), ("gemma4_text", "ppo")]
+)
+def test_the_learner_trains_a_model_of_transformers(family, name, tmp_path):
+    folder = folder_of(family, tmp_path)
     with Bench(folder, algorithm={"name": name, "kl": {"coefficient": 0.1}}) as bench:
         bench.learner.set_start()
         before = bench.vector

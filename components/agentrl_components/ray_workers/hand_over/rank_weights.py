@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.ray_workers.hand_over.buckets import BUCKET_BYTES
-from agentrl_components.sharded.model import DTYPES
 from agentrl_components.sharded.rank import Rank
 
 
@@ -24,15 +22,14 @@ class RankWeights:
     @property
     def bytes(self) -> int:
         """Bytes of all weights."""
-        sizes = [math.prod(shape) for shape in self._rank.weight_shapes().values()]
-        return sum(sizes) * self._dtype.itemsize
+        return sum(weight.nbytes for weight in self._rank.meta_weights().values())
 
     def metadata(self) -> list[Any]:
         """Name, type and shape of every weight."""
         from vllm.distributed.weight_transfer.base import ParamMeta
 
-        shapes = self._rank.weight_shapes()
-        return [ParamMeta(name, self._dtype, shape) for name, shape in shapes.items()]
+        weights = self._rank.meta_weights()
+        return [ParamMeta(name, one.dtype, tuple(one.shape)) for name, one in weights.items()]
 
     @torch.no_grad()
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
@@ -56,7 +53,3 @@ class RankWeights:
             self._rank.wait_for_device()
             yield part
         self._rank.wait_for_device()
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        return DTYPES[self._rank.spec.model.dtype]

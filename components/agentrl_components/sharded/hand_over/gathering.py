@@ -16,7 +16,8 @@ from agentrl_components.model.causal_model import CausalModel
 
 def gathered_weights(policy: CausalModel, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
     """Each weight in `dtype`, named as transformers names it, with adapters merged; merged ones are
-    float32, as in `lora.merged_state_dict`."""
+    float32, as in `lora.merged_state_dict`. Then the buffers that are saved with them, of which
+    every rank has the whole, in their own types."""
     parameters = dict(policy.named_parameters())
     modules = dict(policy.named_modules())
     for name, parameter in parameters.items():
@@ -32,6 +33,8 @@ def gathered_weights(policy: CausalModel, dtype: torch.dtype) -> Iterator[tuple[
             transposed = own_name in policy.transposed
             full = full.float() + lora.product(a, b, scaling, transposed=transposed)
         yield policy.saved_name(own_name), full
+    for name, buffer in policy.saved_buffers().items():
+        yield policy.saved_name(name), buffer
 
 
 def gathered_adapters(policy: CausalModel) -> Iterator[tuple[str, Tensor]]:

@@ -4,7 +4,8 @@
 
 AgentGym's format, `{"conversations": [{"from": "human" | "gpt", "value": "..."}, ...]}`, is also
 accepted. An optional system message comes first and contains the instructions. The other messages
-alternate between user and assistant, starting with the user.
+alternate between user and assistant, starting with the user. A reply with `"loss": false`, as
+AgentGym marks those that it put there itself, is not imitated.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -26,6 +27,15 @@ from agentrl_components.update.packing import Example
 
 FIELD = "spec.warmStart.trajectories"
 ROLES = {"human": "user", "gpt": "assistant"}
+
+
+class Message(NamedTuple):
+    """A message of a conversation."""
+
+    role: str
+    content: str
+    imitated: bool
+    """Whether the loss covers it, if it is the assistant's."""
 
 
 def conversations(
@@ -71,11 +81,18 @@ def _text(url: str, storage: Storage) -> str:
         ) from error
 
 
-def _messages(line: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(role, content) pairs of a line in either format."""
+def _messages(line: Mapping[str, Any]) -> list[Message]:
+    """The messages of a line in either format."""
     if "messages" in line:
-        return [(m["role"], m["content"]) for m in line["messages"]]
-    return [(ROLES.get(m["from"], m["from"]), m["value"]) for m in line["conversations"]]
+        return [_message(one["role"], one["content"], one) for one in line["messages"]]
+    return [
+        _message(ROLES.get(one["from"], one["from"]), one["value"], one)
+        for one in line["conversations"]
+    ]
+
+
+def _message(role: str, content: str, fields: Mapping[str, Any]) -> Message:
+    return Message(role, content, imitated=fields.get("loss") is not False)
 
 
 def conversation_line(episode: Trajectory, instructions: str = "") -> str:
@@ -99,34 +116,37 @@ def conversation_line(episode: Trajectory, instructions: str = "") -> str:
 
 
 def conversation_example(
-    messages: Sequence[tuple[str, str]], dialogue: Dialogue, observation_weight: float
+    messages: Sequence[Message], dialogue: Dialogue, observation_weight: float
 ) -> Example:
-    """One conversation as a training example. The loss weight is 1 on the assistant's tokens
-    including stop tokens, and `observation_weight` on all others.
+    """One conversation as a training example. The loss weight is 1 on the tokens of replies that
+    are imitated, including stop tokens, 0 on those of other replies, and `observation_weight` on
+    all others.
 
-    Raises `ValueError` if user and assistant do not alternate."""
+    Raises `ValueError` if user and assistant do not alternate, or all weights are 0."""
     instructions = ""
-    if messages and messages[0][0] == "system":
-        instructions, messages = messages[0][1], messages[1:]
+    if messages and messages[0].role == "system":
+        instructions, messages = messages[0].content, messages[1:]
     pairs = [
-        (user[1], reply[1])
-        for user, reply in zip(messages[::2], messages[1::2], strict=False)
-        if (user[0], reply[0]) == ("user", "assistant")
+        (user.content, answer)
+        for user, answer in zip(messages[::2], messages[1::2], strict=False)
+        if (user.role, answer.role) == ("user", "assistant")
     ]
     if not pairs or len(pairs) != len(messages) // 2:
         raise ValueError("user and assistant must alternate, starting with the user")
     ids: list[int] = []
     weights: list[float] = []
     reply: list[int] = []
-    for turn, (observation, action) in enumerate(pairs):
+    for turn, (observation, answer) in enumerate(pairs):
         seen = (
             dialogue.following(reply, observation)
             if turn
             else dialogue.opening(instructions, observation)
         )
-        reply = [*dialogue.encode_action(action), dialogue.stop[0]]
+        reply = [*dialogue.encode_action(answer.content), dialogue.stop[0]]
         ids += [*seen, *reply]
-        weights += [observation_weight] * len(seen) + [1.0] * len(reply)
+        weights += [observation_weight] * len(seen) + [float(answer.imitated)] * len(reply)
+    if not any(weights):
+        raise ValueError('every reply has "loss": false; leave the conversation out')
     return Example(
         ids=np.asarray(ids, dtype=np.int32),
         sampled=np.arange(1, len(ids)),

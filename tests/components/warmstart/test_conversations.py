@@ -23,12 +23,12 @@ SPEC = RunSpec.model_validate(
 MESSAGES = [("user", "door left"), ("assistant", "left"), ("user", "door"), ("assistant", "push")]
 
 
-def read(tmp_path, *lines):
+def read(tmp_path, *lines, observation_weight=0.5):
     path = tmp_path / "conversations.jsonl"
     path.write_text(
         "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     )
-    return conversations(f"file://{path}", DIALOGUE, SPEC, 0.5)
+    return conversations(f"file://{path}", DIALOGUE, SPEC, observation_weight)
 
 
 def test_an_episode_becomes_an_imitation_example(tmp_path):
@@ -65,6 +65,31 @@ def test_both_formats_give_the_same_example(tmp_path):
     weights = [0.5] * len(opening) + [1.0] * 2 + [0.5] * len(following) + [1.0] * 2
     assert first.columns["weight"].tolist() == weights[1:]
     assert first.sampled.tolist() == list(range(1, len(first.ids)))
+
+
+def test_a_reply_whose_loss_is_false_is_not_imitated(tmp_path):
+    losses = (None, False, None, True)
+    agentgym = [
+        {"from": {"user": "human", "assistant": "gpt"}[role], "loss": loss, "value": text}
+        for (role, text), loss in zip(MESSAGES, losses, strict=True)
+    ]
+    ours = [
+        {"role": role, "content": text, "loss": loss}
+        for (role, text), loss in zip(MESSAGES, losses, strict=True)
+    ]
+    for example in read(tmp_path, {"conversations": agentgym}, {"messages": ours}):
+        seen = len(DIALOGUE.opening("", "door left"))
+        reply = [*DIALOGUE.encode_action("left"), DIALOGUE.stop[0]]
+        following = len(DIALOGUE.following(reply, "door"))
+        weights = [0.5] * seen + [0.0] * 2 + [0.5] * following + [1.0] * 2
+        assert example.columns["weight"].tolist() == weights[1:]
+
+
+def test_a_conversation_without_anything_to_imitate_is_an_error(tmp_path):
+    line = {"messages": [{"role": r, "content": c, "loss": False} for r, c in MESSAGES]}
+    assert len(read(tmp_path, line)) == 1  # observations have a weight
+    with pytest.raises(SpecError, match='line 1: every reply has "loss": false; leave'):
+        read(tmp_path, line, observation_weight=0.0)
 
 
 def test_every_invalid_line_is_named(tmp_path):

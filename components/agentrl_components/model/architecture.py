@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from agentrl_components.errors import ModelError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rope:
@@ -66,8 +68,24 @@ class Architecture:
     mlp_bias: bool
     normed: bool
     """Queries and keys are normalised per head (Qwen3)."""
+    positions: int | None = None
+    """Length of the sequences that the model was made for, in tokens. None: it is not stated."""
+    bounded: bool = False
+    """Whether longer sequences cannot be computed, since each position has its own weight."""
     counted: Counted | None = None
     """None: the built-in decoder, whose parameters follow from the fields above."""
+
+    def check_context(self, context: int) -> None:
+        """Raise `ModelError` if episodes of `context` tokens cannot be computed."""
+        if self.bounded and self.extrapolates(context):
+            raise ModelError(
+                f"spec.model.context: is {context}, and the model has {self.positions} positions; "
+                f"set it to {self.positions} or less"
+            )
+
+    def extrapolates(self, context: int) -> bool:
+        """Whether episodes of `context` tokens are longer than what the model was made for."""
+        return self.positions is not None and context > self.positions
 
     def undivided(self, parts: int) -> str:
         """What tensor parallelism over so many devices cannot divide, in words; empty if nothing.

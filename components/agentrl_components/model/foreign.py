@@ -37,7 +37,7 @@ class ForeignModel(CausalModel):
         super().__init__()
         for name, part in model.named_children():
             self.add_module(name, part)
-        self.shape = shape_of(model.config)
+        self.shape = replace(shape_of(model.config), bounded=_has_position_table(model))
         self.config = model.config
         self.body_name = model.base_model_prefix
         if self.body_name not in self._modules:
@@ -258,6 +258,32 @@ def shape_of(config: Any) -> Architecture:
         out_bias=False,
         mlp_bias=False,
         normed=False,
+        positions=_positions(text),
+    )
+
+
+def _positions(text: Any) -> int | None:
+    stated: int | None = getattr(text, "max_position_embeddings", None)
+    rope = getattr(text, "rope_parameters", None) or {}
+    if stated is None or rope.get("rope_type") not in ("linear", "dynamic", "yarn"):
+        return stated
+    # With these the field often has the length before scaling.
+    before = rope.get("original_max_position_embeddings") or stated
+    return max(stated, int(before * (rope.get("factor") or 1)))
+
+
+def _has_position_table(model: Any) -> bool:
+    """Whether the model looks positions up in a table, such as a weight of each position."""
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    weights = {
+        name: part.num_embeddings - getattr(part, "offset", 0)
+        for name, part in model.named_modules()
+        if isinstance(part, nn.Embedding)
+    }
+    tables = weights | {name: len(one) for name, one in model.named_buffers() if one.dim() == 2}
+    return any(
+        rows == positions and ("pos" in leaf or leaf == "wpe")
+        for leaf, rows in ((name.rpartition(".")[2], rows) for name, rows in tables.items())
     )
 
 

@@ -127,6 +127,7 @@ class _Config(_Fields):
     num_key_value_heads: Size | None = None
     head_dim: Size | None = None
     rms_norm_eps: Number = 1e-6
+    max_position_embeddings: Size | None = None
     rope_theta: Number = 10000.0
     rope_scaling: dict[str, Any] | None = None
     rope_parameters: dict[str, Any] | None = None
@@ -187,6 +188,7 @@ def _architecture(config: _Config) -> Architecture:
         out_bias=bias,
         mlp_bias=bool(config.mlp_bias),
         normed=config.model_type == "qwen3",
+        positions=config.max_position_embeddings,
     )
 
 

@@ -73,6 +73,7 @@ class Sampler:
             decoder = open_decoder(
                 folder, DTYPES[dtype], torch.device(device), spec.model.implementation
             )
+            decoder.shape.check_context(spec.model.context)
             if trains and spec.model.lora is not None:
                 self._merge = AdapterMerge(folder, spec, decoder)
         self._spec, self._trains = spec, trains

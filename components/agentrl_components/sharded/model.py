@@ -36,13 +36,17 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 def describe(folder: Path, spec: RunSpec) -> CausalModel:
     """The decoder of the folder on the meta device, without weights. Raises `ModelError` if its
-    config.json is not that of a model."""
+    config.json is not that of a model, or the model cannot compute episodes of the context."""
+    decoder: CausalModel
     if chosen_implementation(folder, spec.model.implementation) == "transformers":
         from agentrl_components.model.foreign import describe_foreign
 
-        return describe_foreign(folder)
-    with torch.device("meta"):
-        return Decoder(read_native(folder))
+        decoder = describe_foreign(folder)
+    else:
+        with torch.device("meta"):
+            decoder = Decoder(read_native(folder))
+    decoder.shape.check_context(spec.model.context)
+    return decoder
 
 
 def open_policy(

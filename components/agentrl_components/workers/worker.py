@@ -57,6 +57,7 @@ class Worker:
             torch.set_num_threads(1)
         dtype = DTYPES[spec.model.dtype]
         self.decoder = open_decoder(setup.folder, dtype, device, spec.model.implementation)
+        self.decoder.shape.check_context(spec.model.context)
         if spec.model.lora is not None:
             lora.add(self.decoder, spec.model.lora, spec.seed)
         if spec.update.gradient_checkpointing:

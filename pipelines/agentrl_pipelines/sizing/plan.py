@@ -14,7 +14,7 @@ from agentrl_pipelines.sizing.disk import checkpoint_bytes, disk_warnings, pod_d
 from agentrl_pipelines.sizing.duration import Duration, Estimate, Throughput
 from agentrl_pipelines.sizing.layout import MACHINE, Layout, layout
 from agentrl_pipelines.sizing.model_size import ModelSize, model_size
-from agentrl_pipelines.sizing.problems import problems
+from agentrl_pipelines.sizing.problems import context_warnings, problems
 from agentrl_pipelines.sizing.sampler_memory import SamplerMemory, sampler_memory
 from agentrl_pipelines.sizing.trainer_memory import TrainerMemory, trainer_memory
 from agentrl_pipelines.sizing.workload import PhaseLoad, phase_loads
@@ -57,7 +57,7 @@ class Plan:
     problems: tuple[Mistake, ...]
     """Why the run cannot work on these devices. Empty: it fits."""
     warnings: tuple[Mistake, ...]
-    """What makes the run slower on Kubernetes, or its pods end."""
+    """What makes the run slower on Kubernetes, its pods end, or replies worse."""
 
     @property
     def hours(self) -> float | None:
@@ -133,5 +133,6 @@ def make_plan(
             *server_warnings(spec, max(phase.at_once for phase in phases)),
             *pod_warnings(spec),
             *disk_warnings(spec, disk),
+            *context_warnings(spec, shape),
         ),
     )

@@ -33,6 +33,12 @@ def problems(
             reason=f"{placed.tensor_parallel} does not divide the model's {undivided}",
             fix=f"use one of {_listed(shape.divisors)}",
         )
+    if shape.bounded and shape.extrapolates(spec.model.context):
+        yield Mistake(
+            field="spec.model.context",
+            reason=f"is {spec.model.context:,}, and the model has {shape.positions:,} positions",
+            fix=f"set it to {shape.positions} or less",
+        )
     engine_bytes = engine.least(spec.model.context)
     fits = trainer.total <= placed.room(device.memory, engine_bytes)
     if not fits:
@@ -43,6 +49,17 @@ def problems(
         yield from _fixed_cache_mistakes(spec, device, placed, engine)
     elif fits:
         yield from _growing_cache_mistakes(spec, device, placed, trainer, engine)
+
+
+def context_warnings(spec: RunSpec, shape: Architecture) -> Iterator[Mistake]:
+    """Episodes that are longer than what the model was made for, where it can compute them."""
+    if not shape.bounded and shape.extrapolates(spec.model.context):
+        yield Mistake(
+            field="spec.model.context",
+            reason=f"is {spec.model.context:,}, and config.json states "
+            f"{shape.positions:,} positions; replies beyond them may be poor",
+            fix=f"set it to {shape.positions} or less",
+        )
 
 
 def _share_mistake(device: Device, placed: Layout, trainer: TrainerMemory, engine: int) -> Mistake:

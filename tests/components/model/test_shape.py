@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from foreign_models import save_model
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,6 +71,28 @@ def test_the_built_in_decoders_sizes_are_read_without_torch(tmp_path):
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize(("family", "bounded"), [("gpt2", True), ("gpt_neox", False)])
+def test_a_model_with_a_weight_for_each_position_has_no_longer_context(family, bounded, tmp_path):
+    save_model(family, tmp_path)  # 128 positions
+    shape = read_shape(tmp_path, "auto")
+    assert (shape.positions, shape.bounded) == (128, bounded)
+    assert not shape.extrapolates(128)
+    assert shape.extrapolates(129)
+    shape.check_context(128)
+    refused = pytest.raises(ModelError, match=r"is 129, .* 128 positions; set it to 128")
+    with refused if bounded else nullcontext():
+        shape.check_context(129)
+
+
+def test_positions_beyond_those_of_the_training_are_counted_where_scaling_makes_them(tmp_path):
+    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}
+    yarn |= {"original_max_position_embeddings": 64}
+    config = LLAMA | {"max_position_embeddings": 64, "rope_parameters": yarn}
+    assert read_shape(written(tmp_path, config), "auto").positions == 256
+    config = LLAMA | {"max_position_embeddings": 64}
+    assert read_native(written(tmp_path, config)).positions == 64
 
 
 def written(folder, config):

@@ -3,9 +3,11 @@
 import pytest
 import torch
 from foreign_models import save_model
-from learner_bench import GROUP, Bench, as_sampled
+from learner_bench import GROUP, Bench, as_sampled, spec
 
 from agentrl_components.dialogue import word_tokenizer
+from agentrl_components.errors import ModelError
+from agentrl_components.sharded.model import describe
 from agentrl_components.update.objectives import Imitation
 from agentrl_components.update.packing import example
 
@@ -27,6 +29,15 @@ def test_dropout_of_adapters_leaves_the_models_own_off(tmp_path):
             asked = Imitation(total_weight=4.0, chunk=64)
             losses.append(bench.trainers.differentiate(asked, some)["loss"])
     assert losses[0] == losses[1]  # the products of new adapters are 0
+
+
+def test_a_context_that_exceeds_the_positions_of_the_model_is_refused_when_it_is_opened(tmp_path):
+    folder = folder_of("gpt2", tmp_path)
+    wanted = r"spec\.model\.context: is 129, and the model has 128 positions; set it to 128 or less"
+    with pytest.raises(ModelError, match=wanted):
+        Bench(folder, model={"context": 129})
+    with pytest.raises(ModelError, match=wanted):
+        describe(folder, spec(model={"context": 129}))
 
 
 # Gemma 4 has buffers that are saved with the weights.

@@ -147,6 +147,22 @@ def test_an_engine_that_cannot_hold_one_episode_names_the_longest_context_that_i
     assert context.fix.startswith("set it to 1,000 or less")
 
 
+def test_a_context_beyond_the_models_positions_is_a_warning_and_a_problem_if_they_end_there():
+    stated = replace(TOY, positions=999)
+    plan = make_plan(_spec(), stated, UNIT)
+    assert [str(one) for one in plan.warnings] == [
+        "spec.model.context: is 1,000, and config.json states 999 positions; replies beyond them "
+        "may be poor; set it to 999 or less"
+    ]
+    assert not plan.problems
+    ended = make_plan(_spec(), replace(stated, bounded=True), UNIT)
+    assert not ended.warnings
+    assert [str(one) for one in ended.problems] == [
+        "spec.model.context: is 1,000, and the model has 999 positions; set it to 999 or less"
+    ]
+    assert not make_plan(_spec(), replace(TOY, positions=1000, bounded=True), UNIT).problems
+
+
 def test_heads_that_the_devices_of_an_engine_cannot_divide_name_the_numbers_that_can():
     samplers = {"count": 1, "gpus": 3, "tensorParallel": 3}
     spec = _spec(rollout=VLLM, compute={"ray": "embedded", "samplers": samplers})

@@ -22,6 +22,7 @@ from agentrl_components.update.logprobs import score, states
 from agentrl_components.update.losses.importance import importance_weights
 from agentrl_components.update.losses.kl import KL_RATIO_CAP, kl_penalty
 from agentrl_components.update.losses.normalise import Denominators, reduced
+from agentrl_components.update.losses.policy import token_ratios
 from agentrl_components.update.losses.registry import SURROGATES
 from agentrl_components.update.losses.value import clipped_value_loss
 from agentrl_components.update.packing import Pack
@@ -45,7 +46,7 @@ def accumulate(total: Sums, more: Sums | PackSums) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyGradient:
-    """Clipped surrogate, weighted by the sampler correction, with entropy bonus and KL penalty."""
+    """Clipped surrogate and KL penalty, weighted by the sampler correction, with entropy bonus."""
 
     model: ClassVar[ModelName] = "policy"
     algorithm: Algorithm
@@ -90,7 +91,7 @@ class PolicyGradient:
         )
         loss_S = correction.weights_S * surrogate.loss_S
         if algorithm.entropy:
-            loss_S = loss_S - algorithm.entropy * entropy_S
+            loss_S = loss_S - algorithm.entropy * (correction.kept_S * entropy_S)
         sums = {
             "entropy": entropy_S.detach().sum(),
             "clipped": surrogate.clipped_S.sum(),
@@ -104,8 +105,9 @@ class PolicyGradient:
             sums["measured"] = torch.tensor(float(len(before_S)))
         if algorithm.kl.coefficient:
             penalty_S = kl_penalty(logprobs_S, columns["reference"], algorithm.kl.estimator)
-            ratio_S = surrogate.ratio_S.clamp(max=KL_RATIO_CAP)
-            loss_S = loss_S + algorithm.kl.coefficient * ratio_S * penalty_S
+            ratio_S = token_ratios(logprobs_S, old_S).detach().clamp(max=KL_RATIO_CAP)
+            weight_S = algorithm.kl.coefficient * ratio_S * correction.weights_S
+            loss_S = loss_S + weight_S * penalty_S
             sums["kl"] = penalty_S.detach().sum()
         loss = reduced(loss_S, episode_S, algorithm.normalisation, self.denominators)
         sums["loss"] = loss.detach().double() * self.denominators.tokens

@@ -44,6 +44,52 @@ def test_the_ratio_that_weights_the_kl_penalty_is_bounded(folder, log_ratio, ter
     assert sums["kl"] == pytest.approx(2 * 10.0)
 
 
+# Two tokens whose ratios of trainer and sampler are e^0.5 = 1.6487 and e^-1 = 0.3679, and whose
+# penalty is 10 nats each: 0.001 x 10 x mean weight.
+@pytest.mark.parametrize(
+    ("mode", "cap", "weights"),
+    [
+        ("off", 2.0, (1.0, 1.0)),
+        ("truncate", 2.0, (1.6487, 0.3679)),
+        ("truncate", 1.5, (1.5, 0.3679)),
+        ("mask", 2.0, (1.6487, 0.0)),
+        ("mask", 1.5, (0.0, 0.0)),
+    ],
+)
+def test_the_kl_penalty_is_weighted_as_the_loss_is(folder, mode, cap, weights):
+    algorithm = {"kl": {"coefficient": 0.001}, "importanceSampling": {"mode": mode, "cap": cap}}
+    lag = np.array([0.5, -1.0])
+    with Bench(folder, algorithm=algorithm) as bench:
+        loss, sums = policy_loss(bench, old=0.0, sampler=lag, reference=12.0)
+    assert float(loss.detach()) == pytest.approx(0.01 * sum(weights) / 2, rel=1e-3, abs=1e-9)
+    assert sums["kl"] == pytest.approx(2 * 10.0)
+
+
+def test_the_kl_penalty_of_gspo_is_weighted_by_the_tokens_own_ratio(folder):
+    """Ratios of policy and old policy e^0.5 and e^-1; that of the episode is e^-0.25."""
+    algorithm = {
+        "name": "gspo",
+        "kl": {"coefficient": 0.001},
+        "importanceSampling": {"mode": "off"},
+    }
+    moved = np.array([0.5, -1.0])
+    with Bench(folder, algorithm=algorithm) as bench:
+        loss, sums = policy_loss(bench, sampler=moved, reference=12.0)
+    assert float(loss.detach()) == pytest.approx(0.01 * (1.6487 + 0.3679) / 2, rel=1e-3)
+    assert sums["ratio"] == pytest.approx(2 * 0.7788, rel=1e-3)
+
+
+@pytest.mark.parametrize(("mode", "counted"), [("off", 2), ("truncate", 2), ("mask", 1)])
+def test_tokens_that_are_dropped_have_no_entropy_bonus(folder, mode, counted):
+    algorithm = {"entropy": 0.5, "importanceSampling": {"mode": mode, "cap": 2.0}}
+    with Bench(folder, algorithm=algorithm) as bench:
+        _, entropy_S = score(bench.worker.decoder, pack([example(GROUP[0], {})], [0]), 1024)
+        loss, sums = policy_loss(bench, old=0.0, sampler=np.array([0.5, -1.0]))
+    bonus = 0.5 * float(entropy_S[:counted].sum()) / 2
+    assert float(loss.detach()) == pytest.approx(-bonus, rel=1e-5)
+    assert sums["entropy"] == pytest.approx(float(entropy_S.sum()))
+
+
 def test_without_an_entropy_bonus_the_entropy_is_measured_without_gradient(folder):
     with Bench(folder) as bench:
         row = pack([example(GROUP[0], {})], [0])

@@ -29,7 +29,8 @@ class Surrogate:
     loss_S: Tensor
     """[S] with gradient; reduce it with `losses.normalise.reduced`."""
     ratio_S: Tensor
-    """[S] new / old probability, detached."""
+    """[S] new / old probability that the loss is computed from, detached: of a token or, for the
+    sequence form, of its episode."""
     clipped_S: Tensor
     """[S] bool: a bound is active, so the token has no gradient."""
 
@@ -66,7 +67,7 @@ def surrogate(
     dual_clip: float | None,
 ) -> Surrogate:
     """The loss per token from log-ratios with gradient."""
-    ratio_S = log_ratio_S.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+    ratio_S = _ratios(log_ratio_S)
     advantages_S = advantages_S.detach()
     free_S = -ratio_S * advantages_S
     bound_S = -ratio_S.clamp(1.0 - clip_low, 1.0 + clip_high) * advantages_S
@@ -78,3 +79,12 @@ def surrogate(
         loss_S = torch.where(over_S, limit_S, loss_S)
         clipped_S = clipped_S | over_S
     return Surrogate(loss_S=loss_S, ratio_S=ratio_S.detach(), clipped_S=clipped_S.detach())
+
+
+def token_ratios(logprobs_S: Tensor, old_logprobs_S: Tensor) -> Tensor:
+    """[S] new / old probability of each token."""
+    return _ratios(logprobs_S - old_logprobs_S.detach())
+
+
+def _ratios(log_ratio_S: Tensor) -> Tensor:
+    return log_ratio_S.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()

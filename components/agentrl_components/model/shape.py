@@ -19,6 +19,9 @@ from agentrl_envs.needs import install_extras
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
 """Supported values of `model_type`."""
 
+QWEN = ("qwen2", "qwen3")
+"""Those with the field `use_sliding_window`."""
+
 KV_HEADS = {"mistral": 8, "qwen2": 32, "qwen3": 32}
 HEAD_DIMS = {"qwen3": 128}
 """What transformers assumes if config.json does not state `num_key_value_heads` or `head_dim`."""
@@ -87,9 +90,9 @@ def read_native(folder: Path) -> Architecture:
         raise ArchitectureError(
             f"{path}: model type {family!r} is not one of {', '.join(FAMILIES)}"
         )
-    # Mistral's default is a window of 4096 tokens, and Qwen's if `use_sliding_window` is set.
-    window = config.get("sliding_window", 0 if family == "llama" else 4096)
-    if window and config.get("use_sliding_window", family == "mistral"):
+    # The default is a window of 4096 tokens. Only Qwen has a field that says whether it is used.
+    windowed = family == "mistral" or (family in QWEN and config.get("use_sliding_window", False))
+    if windowed and config.get("sliding_window", 4096):
         raise ArchitectureError(f"{path}: sliding-window attention is not supported")
     if config.get("hidden_act", "silu") != "silu":
         raise ArchitectureError(
@@ -128,6 +131,7 @@ class _Config(_Fields):
     head_dim: Size | None = None
     rms_norm_eps: Number = 1e-6
     max_position_embeddings: Size | None = None
+    original_max_position_embeddings: Any = None
     rope_theta: Number = 10000.0
     rope_scaling: dict[str, Any] | None = None
     rope_parameters: dict[str, Any] | None = None
@@ -161,7 +165,7 @@ class _Llama3(_Fields):
     factor: Number
     low_freq_factor: Number
     high_freq_factor: Number
-    original_max_position_embeddings: Size
+    original_max_position_embeddings: Size | None = None
 
 
 def _architecture(config: _Config) -> Architecture:
@@ -170,7 +174,9 @@ def _architecture(config: _Config) -> Architecture:
         raise ModelError(f"{heads} heads is not a multiple of {kv_heads} key heads")
     if config.head_width < 2 or config.head_width % 2:
         raise ModelError(f"heads of width {config.head_width} cannot be rotated; it must be even")
-    bias = bool(config.attention_bias)
+    # Other families have neither field: transformers ignores it in their config.json.
+    bias = bool(config.attention_bias) and config.model_type in ("llama", "qwen3")
+    mlp_bias = bool(config.mlp_bias) and config.model_type == "llama"
     return Architecture(
         family=config.model_type,
         vocabulary=config.vocab_size,
@@ -186,14 +192,14 @@ def _architecture(config: _Config) -> Architecture:
         # Qwen2 has these biases although its config.json has no field for them.
         qkv_bias=bias or config.model_type == "qwen2",
         out_bias=bias,
-        mlp_bias=bool(config.mlp_bias),
+        mlp_bias=mlp_bias,
         normed=config.model_type == "qwen3",
         positions=config.max_position_embeddings,
     )
 
 
 def _rope(config: _Config) -> Rope:
-    stated = config.rope_parameters or config.rope_scaling or {}
+    stated = config.rope_scaling or config.rope_parameters or {}  # as transformers prefers them
     rotation = _Rotation.model_validate(stated)
     theta = rotation.rope_theta or config.rope_theta
     if rotation.rope_type == "default":
@@ -203,6 +209,12 @@ def _rope(config: _Config) -> Rope:
             f"rotary scaling {rotation.rope_type!r} is not supported; only default and llama3 are"
         )
     scaling = _Llama3.model_validate(stated)
+    original = scaling.original_max_position_embeddings
+    if original is None or config.original_max_position_embeddings is not None:
+        raise ArchitectureError(
+            "llama3 scaling is supported only with original_max_position_embeddings beside its "
+            "factors"
+        )
     if scaling.high_freq_factor <= scaling.low_freq_factor:
         raise ModelError("high_freq_factor must be above low_freq_factor")
     return Rope(
@@ -210,5 +222,5 @@ def _rope(config: _Config) -> Rope:
         factor=scaling.factor,
         low=scaling.low_freq_factor,
         high=scaling.high_freq_factor,
-        original=scaling.original_max_position_embeddings,
+        original=original,
     )

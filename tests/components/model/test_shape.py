@@ -111,6 +111,57 @@ def test_an_older_config_states_its_positions_at_the_top_level(tmp_path):
     assert read_native(written(tmp_path, scaled | {"rope_scaling": oldest})).rope == expected
 
 
+def test_rope_scaling_takes_precedence_over_rope_parameters(tmp_path):
+    both = {"rope_scaling": LLAMA3, "rope_theta": 7.0}
+    both["rope_parameters"] = {"rope_type": "default", "rope_theta": 500.0}
+    expected = Rope(theta=7.0, factor=8.0, original=64)
+    assert read_native(written(tmp_path, LLAMA | both)).rope == expected
+
+
+@pytest.mark.parametrize(
+    ("family", "attention", "output", "mlp"),
+    [
+        ("llama", True, True, True),
+        ("qwen3", True, True, False),
+        ("qwen2", True, False, False),  # queries, keys and values always have one
+        ("mistral", False, False, False),
+    ],
+)
+def test_fields_of_biases_are_read_for_the_families_that_have_them(
+    family, attention, output, mlp, tmp_path
+):
+    stated = {"attention_bias": True, "mlp_bias": True, "sliding_window": None}
+    shape = read_native(written(tmp_path, LLAMA | stated | {"model_type": family}))
+    assert (shape.qkv_bias, shape.out_bias, shape.mlp_bias) == (attention, output, mlp)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": False},
+        {"model_type": "llama", "sliding_window": 64, "use_sliding_window": True},
+        {"model_type": "mistral", "sliding_window": None, "use_sliding_window": True},
+    ],
+)
+def test_a_window_that_transformers_ignores_is_ignored(changes, tmp_path):
+    assert read_native(written(tmp_path, LLAMA | changes)).family == changes["model_type"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rope_scaling": {k: v for k, v in LLAMA3.items() if not k.startswith("original")}},
+        {"rope_scaling": LLAMA3, "original_max_position_embeddings": 128},
+        {"model_type": "mistral", "sliding_window": 64, "use_sliding_window": False},
+    ],
+)
+def test_what_only_transformers_computes_is_left_to_it(changes, tmp_path):
+    folder = written(tmp_path, LLAMA | {"num_hidden_layers": 1, "vocab_size": 7} | changes)
+    with pytest.raises(ArchitectureError):
+        read_native(folder)
+    assert read_shape(folder, "auto").counted is not None
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

@@ -88,8 +88,7 @@ class ForeignModel(CausalModel):
     @torch.no_grad()
     def _try_head(self) -> None:
         """Raise `ArchitectureError` if the head cannot be computed without the body."""
-        last = self._head[0].get_output_embeddings()
-        weight = None if last is None else last.weight
+        weight = getattr(self._head[0].get_output_embeddings(), "weight", None)
         if weight is None or weight.dim() != 2:
             return
         family = self.config.model_type
@@ -263,6 +262,7 @@ def shape_of(config: Any) -> Architecture:
 
 
 def _positions(text: Any) -> int | None:
+    """`Architecture.positions`."""
     stated: int | None = getattr(text, "max_position_embeddings", None)
     rope = getattr(text, "rope_parameters", None) or {}
     if stated is None or rope.get("rope_type") not in ("linear", "dynamic", "yarn"):

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 NAME = "default"
 """Name of the adapter in peft's modules."""
 
+HEAD = "lm_head"
+IS_HEAD = "its weight is the language-model head"
+"""Logits are computed from the weight itself, so an adapter would be left out there."""
+
 
 def add(decoder: CausalModel, lora: Lora, seed: int) -> None:
     """Add adapters to the layers in `lora.targets` and freeze all other parameters.
@@ -49,8 +53,8 @@ def add(decoder: CausalModel, lora: Lora, seed: int) -> None:
 
 
 def set_dropout(decoder: CausalModel, on: bool) -> None:
-    """Turn dropout of the adapters' inputs on or off. The model's own dropout stays off: it would
-    change the policy that is trained, and with it the frozen weights' output."""
+    """Turn dropout of the adapters' inputs on or off. That of the model itself stays off: it would
+    change the output of the frozen weights."""
     from peft.tuners.lora import LoraLayer
 
     for layer in decoder.modules():
@@ -83,6 +87,8 @@ def merged_state_dict(decoder: CausalModel) -> dict[str, Tensor]:
 
 def _check_targets(decoder: CausalModel, targets: Sequence[str]) -> None:
     """Raise `ModelError` if a layer that `targets` names cannot have an adapter."""
+    if decoder.shape.tied and HEAD in targets:  # our decoder has no such layer then
+        raise _refused(HEAD, IS_HEAD)
     owners = Counter(id(one) for part in decoder.modules() for one in part._parameters.values())
     for name, layer in decoder.named_modules():
         target = next((one for one in targets if f".{name}".endswith(f".{one}")), None)
@@ -91,13 +97,15 @@ def _check_targets(decoder: CausalModel, targets: Sequence[str]) -> None:
         if not isinstance(layer, nn.Linear) and f"{name}.weight" not in decoder.transposed:
             reason = "it is not a linear layer"
         elif not name.startswith(f"{decoder.body_name}."):
-            # The head is computed from the weight itself, so an adapter would be left out there.
-            reason = "its weight is the language-model head"
+            reason = IS_HEAD
         elif owners[id(layer.weight)] > 1:
             reason = "another layer has the same weight"
         else:
             continue
-        raise ModelError(
-            f"spec.model.lora.targets: {target} cannot have an adapter, since {reason}; leave it "
-            "out"
-        )
+        raise _refused(target, reason)
+
+
+def _refused(target: str, reason: str) -> ModelError:
+    return ModelError(
+        f"spec.model.lora.targets: {target} cannot have an adapter, since {reason}; leave it out"
+    )

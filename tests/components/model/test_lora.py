@@ -87,9 +87,10 @@ def test_a_small_change_survives_the_merge_in_bfloat16():
     [("lm_head", "is the language-model head"), ("embed_tokens", "is not a linear layer")],
 )
 def test_the_head_and_the_embedding_are_refused_as_targets(target, reason):
-    untied = Decoder(replace(SHAPE, tied=False))
-    with pytest.raises(ModelError, match=f"targets: {target} cannot have an adapter.*{reason}"):
-        lora.add(untied, Lora(targets=("q_proj", target)), seed=0)
+    for tied in (False, True):
+        made = Decoder(replace(SHAPE, tied=tied))
+        with pytest.raises(ModelError, match=f"targets: {target} cannot have an adapter.*{reason}"):
+            lora.add(made, Lora(targets=("q_proj", target)), seed=0)
 
 
 def test_a_layer_that_shares_its_weight_is_refused_as_a_target():

@@ -7,12 +7,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 from agentrl_components.errors import RunError, WorkersLostError
-from agentrl_components.ray_workers.calls.results import (
-    check_ray,
-    outcomes,
-    results,
-    results_of_living,
-)
+from agentrl_components.ray_workers.calls.results import check_ray, results
 from agentrl_components.ray_workers.calls.silence import SilenceWatch
 from agentrl_components.ray_workers.calls.under_way import ATTEMPTS, CallsUnderWay, LostActor
 from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTransfer
@@ -60,6 +55,8 @@ class RaySamplers:
         self._placement, self._seats = placement or AnyNode(), seats
         self.take_gpus: Callable[[], None] = lambda: None
         """Called before samplers need the memory of GPUs that trainers use, too."""
+        self.watch = SilenceWatch()
+        """Says which samplers are silent."""
         self._asleep = False
         """Whether the trainers use the GPUs now."""
         self.version = -1
@@ -95,7 +92,7 @@ class RaySamplers:
             WorkersLostError: a trainer died during the hand-over, or a share killed its samplers.
         """
         self.hand_over(version)
-        calls = CallsUnderWay(self, SilenceWatch())
+        calls = CallsUnderWay(self, self.watch)
         for number, share in enumerate(shares):
             calls.start(number, number % self.size, "play", share, rules, version)
         played: dict[int, list[Trajectory]] = {}
@@ -105,8 +102,9 @@ class RaySamplers:
 
     def hand_over(self, version: int) -> None:
         """Have the samplers play with the trainers' weights, which are those of `version`, from now
-        on; nothing, if they do already. A sampler that a call did not reach is replaced even if it
-        answers again: it has older weights, or waits for the end of the hand-over.
+        on; nothing, if they do already. A sampler that a call did not reach, or that is silent, is
+        replaced even if it answers again: it has older weights, or waits for the end of the
+        hand-over.
 
         Raises:
             WorkersLostError: a trainer has died, or the samplers that replace a lost one die.
@@ -123,15 +121,21 @@ class RaySamplers:
         self._restart(list(done.lost))
 
     def sleep(self) -> None:
-        """Have the samplers give the memory of their GPUs to the trainers. The next hand-over wakes
-        them; it replaces those that have died."""
-        if not self._asleep:
-            self._asleep = True
-            outcomes([actor.sleep.remote() for actor in self.actors])
+        """Have the samplers give the memory of their GPUs to the trainers. One that does not is
+        ended. The next hand-over wakes the others, and replaces those that have ended."""
+        import ray
+
+        if self._asleep:
+            return
+        self._asleep = True
+        for place, outcome in self._outcomes("sleep").items():
+            if isinstance(outcome, WorkersLostError):
+                ray.kill(self.actors[place])
 
     def take_loads(self) -> list[SamplerLoad]:
-        """What the samplers did since the last call; those that have died are left out."""
-        return results_of_living([actor.take_load.remote() for actor in self.actors])
+        """What the samplers did since the last call; those that are lost are left out."""
+        answers = self._outcomes("take_load").values()
+        return [load for load in answers if not isinstance(load, WorkersLostError)]
 
     def close(self) -> None:
         """End the samplers. Those that live close their sessions first: an environment server keeps
@@ -164,6 +168,13 @@ class RaySamplers:
             f"a sampler process died {ATTEMPTS} times with the same episodes or weights (out of "
             f"memory?); the last time: {death}"
         )
+
+    def _outcomes(self, method: str) -> dict[int, Any]:
+        """What a method of each sampler returns, by place; a `WorkersLostError` for those that are
+        lost."""
+        actors = dict(enumerate(self.actors))
+        calls = {place: getattr(actor, method).remote() for place, actor in actors.items()}
+        return self.watch.outcomes(actors, calls)
 
     def _restart(self, places: Sequence[int]) -> None:
         """Start samplers in some places at the same time, with the weights of the last hand-over.

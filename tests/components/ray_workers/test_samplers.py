@@ -19,6 +19,7 @@ from ray_bench import (
 
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls.results import results
+from agentrl_components.ray_workers.calls.silence import SilenceWatch
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.sampler import sampler_options
@@ -127,6 +128,37 @@ def test_samplers_that_die_together_get_the_weights_together(trainers, model):
         assert transfer.again == [2]
         for share, other in zip(played, wanted, strict=True):
             assert [one.ids.tolist() for one in share] == [one.ids.tolist() for one in other]
+    finally:
+        samplers.close()
+
+
+def hang(samplers, place):
+    """Have a sampler live and answer, but play and load nothing any more."""
+    import ray
+
+    def stop(sampler):
+        sampler._loop._loop.call_soon_threadsafe(time.sleep, 10_000)
+
+    ray.get(samplers.actors[place].__ray_call__.remote(stop))
+
+
+def test_a_sampler_that_hangs_is_replaced_at_the_next_hand_over(trainers, model):
+    watch = SilenceWatch(silent_s=2.0, ask_s=0.2)
+    transfer = BucketTransfer(trainers.source, adapters=False, watch=watch)
+    samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer).open()
+    try:
+        samplers.hand_over(1)
+        before = pids(samplers)
+        hang(samplers, 1)
+        samplers.hand_over(2)
+        after = pids(samplers)
+        assert (after[0] == before[0], after[1] == before[1]) == (True, False)
+        samplers.watch = watch
+        hang(samplers, 0)
+        samplers.sleep()  # ends it
+        played = samplers.play([jobs(2), jobs(2)], RULES, 3)
+        assert [len(share) for share in played] == [2, 2]
+        assert pids(samplers)[1] == after[1]
     finally:
         samplers.close()
 

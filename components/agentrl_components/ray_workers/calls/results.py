@@ -78,8 +78,11 @@ def reason_of(error: BaseException) -> str:
     return shorten(reason, REASON_LENGTH, placeholder=" ...").rstrip(".")
 
 
-def results(references: Sequence[Any]) -> list[Any]:
-    """The results of calls to several actors, in order.
+def results(
+    references: Sequence[Any], check: Callable[[Sequence[Any]], None] = lambda _: None
+) -> list[Any]:
+    """The results of calls to several actors, in order. `check` is called with those that are
+    under way, about once a `POLL_S`, and may raise an error that ends the wait.
 
     Raises:
         WorkersLostError: an actor has died, or a node: the one by which this process is connected,
@@ -100,6 +103,7 @@ def results(references: Sequence[Any]) -> list[Any]:
         ready, waiting = ray.wait(waiting, timeout=POLL_S)
         if not ready:
             check_ray()
+            check(waiting)
             if failed is not None and time.monotonic() - since > AFTER_ERROR_S:
                 break
             continue
@@ -140,12 +144,6 @@ def outcomes(references: Sequence[Any]) -> list[Any]:
             check_ray()  # whose end is an error of all calls
             out.append(lost)
     return out
-
-
-def results_of_living(references: Sequence[Any]) -> list[Any]:
-    """The results of calls to several actors, in order, without those that are lost. Raises what
-    `outcomes` raises."""
-    return [one for one in outcomes(references) if not isinstance(one, WorkersLostError)]
 
 
 def ready_ones(

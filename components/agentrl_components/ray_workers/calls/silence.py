@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentrl_components.ray_workers.calls.results import check_ray
+from agentrl_components.errors import WorkersLostError
+from agentrl_components.ray_workers.calls.results import check_ray, outcomes, ready_ones, results
 
 SILENT_S = 1800.0
 """How long an actor may get no further: longer than any reply or answer of an environment takes.
@@ -37,10 +38,47 @@ class SilenceWatch:
         self._seen: dict[int, _Seen] = {}
         self._asked_at = time.monotonic()
 
-    def silent(self, actors: Mapping[int, Any]) -> list[int]:
+    @property
+    def death(self) -> WorkersLostError:
+        """The error of calls of a silent actor."""
+        return WorkersLostError(f"a process of the run has sampled nothing for {self.silent_s:g} s")
+
+    def outcomes(self, actors: Mapping[int, Any], calls: Mapping[int, Any]) -> dict[int, Any]:
+        """The results of calls of `actors`, by place, with a `WorkersLostError` in the place of each
+        whose actor is silent, has died or could not be reached. Raises what `outcomes` of Ray's
+        calls raises."""
+        found: dict[int, Any] = {}
+        waiting, began = dict(calls), time.monotonic()
+        while waiting:
+            ready = ready_ones(list(waiting.values()), limit_s=self.ask_s)
+            for place in [place for place, call in waiting.items() if call in ready]:
+                (found[place],) = outcomes([waiting.pop(place)])
+            left = {place: actors[place] for place in waiting}
+            for place in self.silent(left, dict.fromkeys(left, began)):
+                found[place] = self.death
+                del waiting[place]
+        return {place: found[place] for place in calls}
+
+    def results(
+        self, actors: Sequence[Any], calls: Sequence[Any], others: Sequence[Any] = ()
+    ) -> list[Any]:
+        """The results of one call of each of `actors`, and of `others`, whose actors are not
+        watched. Raises what `results` of Ray's calls raises, and `WorkersLostError` as soon as an
+        actor is silent."""
+        began = time.monotonic()
+
+        def check(waiting: Sequence[Any]) -> None:
+            left = {n: actors[n] for n, call in enumerate(calls) if call in waiting}
+            if self.silent(left, dict.fromkeys(left, began)):
+                raise self.death
+
+        return results([*calls, *others], check)
+
+    def silent(self, actors: Mapping[int, Any], began: Mapping[int, float]) -> list[int]:
         """The places of the actors that have got no further, or have not answered, for `silent_s`.
         Asks them, unless that was done in the last `ask_s`. `actors`: those that work on calls, by
-        place."""
+        place. `began`: when the oldest of the calls of each was made. Before, it had nothing to
+        do."""
         now = time.monotonic()
         if now - self._asked_at < self.ask_s:
             return []
@@ -50,7 +88,11 @@ class SilenceWatch:
             if seen is None or seen.actor is not actors[place] or seen.progress != progress:
                 self._seen[place] = _Seen(actors[place], progress, now)
         self._seen = {place: one for place, one in self._seen.items() if place in actors}
-        return [place for place, one in self._seen.items() if now - one.since > self.silent_s]
+        return [
+            place
+            for place, one in self._seen.items()
+            if now - max(one.since, began[place]) > self.silent_s
+        ]
 
     def _answers(self, actors: Mapping[int, Any]) -> dict[int, object]:
         """What each actor answers. One that does not answer has the progress that was seen last."""

@@ -58,6 +58,8 @@ class _Call:
     arguments: tuple[Any, ...]
     actor: Any = None
     """The one that was called last."""
+    began: float = 0.0
+    """When it was called."""
     attempts: int = 0
 
 
@@ -120,14 +122,17 @@ class CallsUnderWay:
 
     def _replace_silent(self) -> None:
         """Replace actors that get no further, and make their calls again."""
-        actors = {call.place: call.actor for call in self._calls.values()}
-        silent = self._watch.silent(actors)
+        actors: dict[int, Any] = {}
+        began: dict[int, float] = {}
+        for call in self._calls.values():  # in the order in which they were made
+            actors[call.place] = call.actor
+            began.setdefault(call.place, call.began)
+        silent = self._watch.silent(actors, began)
         lost: list[tuple[_Call, WorkersLostError]] = []
         for reference, call in list(self._calls.items()):
             if call.place in silent:
                 del self._calls[reference]
-                silence = f"has sampled nothing for {self._watch.silent_s:g} s"
-                lost.append((call, WorkersLostError(f"a process of the run {silence}")))
+                lost.append((call, self._watch.death))
         self._replace(lost)
 
     def _replace(self, lost: Sequence[tuple[_Call, WorkersLostError]]) -> None:
@@ -147,5 +152,5 @@ class CallsUnderWay:
 
     def _make(self, call: _Call) -> None:
         call.attempts += 1
-        call.actor = self._actors.actors[call.place]
+        call.actor, call.began = self._actors.actors[call.place], time.monotonic()
         self._calls[getattr(call.actor, call.method).remote(*call.arguments)] = call

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from agentrl_components.ray_workers.calls.silence import SilenceWatch
 from agentrl_components.ray_workers.hand_over.receivers import Receivers
 from agentrl_components.ray_workers.hand_over.transfer import HandOver
 
@@ -43,9 +44,12 @@ class BucketTransfer:
     are never more than `BUCKETS_AHEAD` here, and no process or machine holds a copy of all weights.
     """
 
-    def __init__(self, source: WeightSource, *, adapters: bool) -> None:
-        """`adapters`: only adapters are handed over (LoRA). The samplers have the base weights."""
-        self._source, self._adapters = source, adapters
+    def __init__(
+        self, source: WeightSource, *, adapters: bool, watch: SilenceWatch | None = None
+    ) -> None:
+        """`adapters`: only adapters are handed over (LoRA). The samplers have the base weights.
+        `watch` says which samplers are silent."""
+        self._source, self._adapters, self._watch = source, adapters, watch
 
     def send(self, samplers: Sequence[Any], version: int) -> HandOver:
         """As `WeightTransfer.send`."""
@@ -62,7 +66,7 @@ class BucketTransfer:
     def _send(self, samplers: Sequence[Any], version: int, since: int | None = None) -> HandOver:
         """Send all weights, or what changed of them `since` a version."""
         began = time.monotonic()
-        receivers = Receivers(samplers)
+        receivers = Receivers(samplers, self._watch)
         loading: deque[Mapping[int, Any]] = deque()
         size = 0
         receivers.results(receivers.call("start_update", since))

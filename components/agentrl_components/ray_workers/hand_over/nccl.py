@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls.results import outcomes
+from agentrl_components.ray_workers.calls.silence import SilenceWatch
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer, WeightSource
 from agentrl_components.ray_workers.hand_over.transfer import HandOver
 
@@ -41,7 +41,7 @@ class NcclTransfer:
 
     def send(self, samplers: Sequence[Any], version: int) -> HandOver:
         """As `WeightTransfer.send`, but `WorkersLostError` is also raised if a sampler is lost
-        during the hand-over: the process group waits for every member. The run then resumes from
+        during the hand-over, or is silent: the process group waits for every member. The run then resumes from
         its last checkpoint. Samplers that died before are left out, by a group without them."""
         return self._send(samplers, version)
 
@@ -57,8 +57,9 @@ class NcclTransfer:
     def _send(self, samplers: Sequence[Any], version: int, since: int | None = None) -> HandOver:
         """Send all weights, or what changed of them `since` a version."""
         began = time.monotonic()
-        answers = outcomes([sampler.__ray_ready__.remote() for sampler in samplers])
-        lost = {n: one for n, one in enumerate(answers) if isinstance(one, WorkersLostError)}
+        asked = {n: sampler.__ray_ready__.remote() for n, sampler in enumerate(samplers)}
+        answers = SilenceWatch().outcomes(dict(enumerate(samplers)), asked)
+        lost = {n: one for n, one in answers.items() if isinstance(one, WorkersLostError)}
         living = [sampler for place, sampler in enumerate(samplers) if place not in lost]
         size = 0
         if living:

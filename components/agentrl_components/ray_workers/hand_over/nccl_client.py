@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 from uuid import uuid4
 
-from agentrl_components.ray_workers.calls.results import results
+from agentrl_components.ray_workers.calls.silence import SilenceWatch
 from agentrl_components.ray_workers.hand_over.buckets import BUCKET_BYTES
 
 PACKED = {
@@ -60,7 +60,7 @@ class SamplersClient:
         """Have every engine wait for new weights."""
         self._hand_over = uuid4().hex
         name, since = self._hand_over, self.since
-        results([sampler.start_update.remote(name, since) for sampler in self._samplers])
+        self._results([sampler.start_update.remote(name, since) for sampler in self._samplers])
 
     def update_weights(self, update_info: Mapping[str, Any]) -> None:
         """Have every engine receive the weights that `update_info` describes. vLLM calls this in a
@@ -69,13 +69,17 @@ class SamplersClient:
         with ExitStack() as failed:
             failed.push(self._fail)
             taken = [one.receive.remote(self._hand_over, update_info) for one in self._samplers]
-            results(taken)
+            self._results(taken)
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         """Have every engine use the new weights."""
         del weight_version  # versions are numbers here
         name = self._hand_over
-        results([one.finish_update.remote(name, self.version) for one in self._samplers])
+        self._results([one.finish_update.remote(name, self.version) for one in self._samplers])
+
+    def _results(self, calls: Sequence[Any]) -> None:
+        """Wait for a call of each sampler. Raises `WorkersLostError` if one is lost or silent."""
+        SilenceWatch().results(self._samplers, calls)
 
     def _fail(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """If there was an error, keep it and end the broadcast."""

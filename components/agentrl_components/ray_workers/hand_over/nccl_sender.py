@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls.results import results
+from agentrl_components.ray_workers.calls.silence import SilenceWatch
 from agentrl_components.ray_workers.hand_over.nccl_client import PACKED, SamplersClient, meeting
 from agentrl_components.ray_workers.hand_over.rank_weights import RankWeights
 from agentrl_components.sharded.rank import Rank
@@ -120,12 +121,12 @@ class VllmTransferEngine:
 
 def form_group(ranks: Sequence[Any], samplers: Sequence[Any], tensor_parallel: int) -> None:
     """Have trainers, which are `RankActor`s, and samplers form the process group of a hand-over.
-    Raises `WorkersLostError` as soon as one of them has died or cannot join; the others may wait
-    for it for ever."""
+    Raises `WorkersLostError` as soon as one of them has died or cannot join, or a sampler is
+    silent; the others may wait for it for ever."""
     (address,) = results([ranks[0].meeting_point.remote()])
     client = SamplersClient(samplers, tensor_parallel)
     opened = [rank.open_nccl.remote(address, client) for rank in ranks]
-    results([*client.join(address), *opened])
+    SilenceWatch().results(samplers, client.join(address), opened)
 
 
 def open_sender(rank: Rank, number: int, address: str, client: SamplersClient) -> Sender:

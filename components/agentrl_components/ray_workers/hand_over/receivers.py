@@ -7,14 +7,16 @@ from typing import Any
 from uuid import uuid4
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls.results import outcomes
+from agentrl_components.ray_workers.calls.silence import SilenceWatch
 
 
 class Receivers:
-    """The samplers of a hand-over. One that a call did not reach gets no further call."""
+    """The samplers of a hand-over. One that a call did not reach, or that is silent, gets no
+    further call."""
 
-    def __init__(self, samplers: Sequence[Any]) -> None:
+    def __init__(self, samplers: Sequence[Any], watch: SilenceWatch | None = None) -> None:
         self._samplers, self._hand_over = samplers, uuid4().hex
+        self._watch = watch or SilenceWatch()
         self.lost: dict[int, WorkersLostError] = {}
         """Why a call did not reach them, by the index of the sampler."""
 
@@ -33,7 +35,7 @@ class Receivers:
 
     def results(self, calls: Mapping[int, Any]) -> dict[int, Any]:
         """Wait for calls. Returns the results of those that reached their sampler, by its index."""
-        found = dict(zip(calls, outcomes(list(calls.values())), strict=True))
+        found = self._watch.outcomes(dict(enumerate(self._samplers)), calls)
         lost = {place: one for place, one in found.items() if isinstance(one, WorkersLostError)}
         self.lost = lost | self.lost
         return {place: one for place, one in found.items() if place not in lost}

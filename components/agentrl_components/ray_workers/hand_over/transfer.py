@@ -17,8 +17,8 @@ class HandOver:
     bytes: int
     """Bytes of the weights, counted once."""
     lost: Mapping[int, WorkersLostError] = field(default_factory=dict)
-    """Indices of the samplers that a call did not reach, and why. They have died, or they live with
-    older weights or some of the new ones."""
+    """Indices of the samplers that a call did not reach, and why. They have died or hang, or they
+    live with older weights or some of the new ones."""
 
 
 class WeightTransfer(Protocol):

@@ -6,7 +6,7 @@ those that were sampled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agentrl_components.engines.engine import Engine, Generation, Request
@@ -42,8 +42,9 @@ class CheckedEngine:
 
     The comparison takes less than a microsecond per hundred tokens, so it is always enabled."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, on_reply: Callable[[], None] = lambda: None) -> None:
+        """`on_reply` is called after each reply."""
+        self._engine, self._on_reply = engine, on_reply
         self._seen: dict[int, tuple[int, ...]] = {}
 
     async def generate(self, request: Request) -> Generation:
@@ -53,6 +54,7 @@ class CheckedEngine:
         check_extends(self._seen.get(request.session, ()), asked)
         generation = await self._engine.generate(request)
         self._seen[request.session] = asked + tuple(generation.ids)
+        self._on_reply()
         return generation
 
     async def release(self, session: int) -> None:

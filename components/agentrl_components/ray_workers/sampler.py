@@ -220,7 +220,7 @@ class Sampler:
 
     async def progress(self) -> int:
         """A number that grows with each reply, also while the player's loop is busy."""
-        return self._player.tokens()[0]
+        return self._player.replies
 
     async def close(self) -> None:
         """Close sessions, environments and the engine."""

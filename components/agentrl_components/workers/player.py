@@ -59,6 +59,8 @@ class Player:
         self._vllm: VllmEngine | None = None
         self._version = -1
         """Policy version that the engine has loaded."""
+        self.replies = 0
+        """Replies so far, of the engine and of the random policy."""
 
     def play(
         self, jobs: Sequence[Job], rules: Rules, version: int, weights: Weights | None
@@ -179,7 +181,10 @@ class Player:
         return self._vllm
 
     async def _play(self, jobs: Sequence[Job], rules: Rules, engine: Engine) -> list[Trajectory]:
-        return await self._rollout.play(jobs, rules, CheckedEngine(engine))
+        return await self._rollout.play(jobs, rules, CheckedEngine(engine, self._count_reply))
+
+    def _count_reply(self) -> None:
+        self.replies += 1
 
 
 def vllm_options(spec: RunSpec, device: str) -> VllmOptions:

@@ -44,9 +44,9 @@ class SilenceWatch:
         return WorkersLostError(f"a process of the run has sampled nothing for {self.silent_s:g} s")
 
     def outcomes(self, actors: Mapping[int, Any], calls: Mapping[int, Any]) -> dict[int, Any]:
-        """The results of calls of `actors`, by place, with a `WorkersLostError` in the place of each
-        whose actor is silent, has died or could not be reached. Raises what `outcomes` of Ray's
-        calls raises."""
+        """The results of calls of `actors`, by place, with a `WorkersLostError` for each whose
+        actor is silent, has died or could not be reached. Raises what `outcomes` of Ray's calls
+        raises."""
         found: dict[int, Any] = {}
         waiting, began = dict(calls), time.monotonic()
         while waiting:

@@ -40,9 +40,10 @@ class NcclTransfer:
         """Samplers in the process group."""
 
     def send(self, samplers: Sequence[Any], version: int) -> HandOver:
-        """As `WeightTransfer.send`, but `WorkersLostError` is also raised if a sampler is lost
-        during the hand-over, or is silent: the process group waits for every member. The run then resumes from
-        its last checkpoint. Samplers that died before are left out, by a group without them."""
+        """As `WeightTransfer.send`, but `WorkersLostError` is also raised if a sampler is lost or
+        silent during the hand-over: the process group waits for every member. The run then resumes
+        from its last checkpoint. Samplers that died before are left out, by a group without them.
+        """
         return self._send(samplers, version)
 
     def send_changes(self, samplers: Sequence[Any], version: int, since: int) -> HandOver:

@@ -12,16 +12,13 @@ with one child the token is forced, so nothing is sampled there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
+from agentrl_components.engines.action_cache import ActionCache
 from agentrl_components.engines.engine import Request
 from agentrl_components.errors import EngineError
 
 Node = dict[int, "Node"]
 """Children by token id. A node without children is the end of a reply."""
-
-CACHED_TRIES = 16384
-"""Size of the cache of tries."""
 
 
 class Trie:
@@ -97,10 +94,8 @@ def _parting(one: Sequence[int], other: Sequence[int]) -> int:
     return next((i + 1 for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
 
 
-@lru_cache(maxsize=CACHED_TRIES)
-def trie_of(actions: tuple[tuple[int, ...], ...], stop: int) -> Trie:
-    """The trie of `actions`, cached. Raises what `Trie` raises."""
-    return Trie(actions, stop)
+trie_of = ActionCache(Trie)
+"""The trie of actions and their stop token, cached. Raises what `Trie` raises."""
 
 
 def open_trie(request: Request) -> Trie:

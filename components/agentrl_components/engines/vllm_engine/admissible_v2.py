@@ -11,7 +11,6 @@ Legend: N slots for requests; R rows of a step; A replies; L tokens of a reply; 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor
 
-from agentrl_components.engines.action_trie import CACHED_TRIES
+from agentrl_components.engines.action_cache import ActionCache, Actions
 from agentrl_components.engines.vllm_engine.sampling import ACTIONS, START
 
 NONE = -1
@@ -62,7 +61,7 @@ class AdmissibleSlots(LogitsProcessor):  # type: ignore[misc]
         replies_AL, stop, start = None, 0, 0
         if restricted:
             stop = sampling_params.stop_token_ids[0]
-            replies_AL = _replies(tuple(map(tuple, given[ACTIONS])), stop)
+            replies_AL = _cached_replies(tuple(map(tuple, given[ACTIONS])), stop)
             start = int(self._requests.prompt_len.np[req_idx]) - given[START]
         if restricted or self._restricted[req_idx]:
             self._staged[req_idx] = _Entry(replies_AL=replies_AL, start=start, stop=stop)
@@ -132,11 +131,13 @@ class AdmissibleSlots(LogitsProcessor):  # type: ignore[misc]
         return torch.tensor(numbers, dtype=torch.int64).to(self._device)
 
 
-@lru_cache(maxsize=CACHED_TRIES)
-def _replies(actions: tuple[tuple[int, ...], ...], stop: int) -> NDArray[np.int32]:
+def _replies(actions: Actions, stop: int) -> NDArray[np.int32]:
     """The different replies [A, L], each with the stop token at its end."""
     replies = [(*action, stop) for action in dict.fromkeys(actions)]
     table_AL = np.full((len(replies), max(map(len, replies))), NONE, dtype=np.int32)
     for row_L, reply in zip(table_AL, replies, strict=True):
         row_L[: len(reply)] = reply
     return table_AL
+
+
+_cached_replies = ActionCache(_replies)

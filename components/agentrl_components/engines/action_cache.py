@@ -1,0 +1,47 @@
+"""What is computed from sets of admissible actions, kept for the next turns with the same set."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+Actions = tuple[tuple[int, ...], ...]
+"""Admissible replies as token ids without a stop token."""
+
+CACHED_TOKENS = 1 << 18
+"""Tokens of the sets in a cache. A token takes up to 200 bytes in a trie, so this is about 50 MiB:
+thousands of sets of ten actions, or a few dozen of a thousand words."""
+
+
+class ActionCache(Generic[V]):
+    """A function of admissible actions and their stop token whose last results are kept. Their
+    number is limited by the tokens of all actions: sets have from one action to thousands. Used by
+    one thread at a time."""
+
+    def __init__(self, make: Callable[[Actions, int], V], limit: int = CACHED_TOKENS) -> None:
+        self._make, self._limit = make, limit
+        self._made: OrderedDict[tuple[Actions, int], V] = OrderedDict()
+        """Used last: last."""
+        self._tokens = 0
+
+    def __call__(self, actions: Actions, stop: int) -> V:
+        """What `make` returns, and raises."""
+        key = actions, stop
+        if key in self._made:
+            self._made.move_to_end(key)
+            return self._made[key]
+        made = self._make(actions, stop)
+        self._made[key] = made
+        self._tokens += _tokens(actions)
+        while self._tokens > self._limit and len(self._made) > 1:
+            (dropped, _), _ = self._made.popitem(last=False)
+            self._tokens -= _tokens(dropped)
+        return made
+
+
+def _tokens(actions: Actions) -> int:
+    """Tokens of all actions with their stop tokens."""
+    return sum(map(len, actions)) + len(actions)

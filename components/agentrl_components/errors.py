@@ -33,6 +33,9 @@ class SpecError(RunError):
         super().__init__("\n".join(mistakes))
         self.mistakes = mistakes
 
+    def __reduce__(self) -> tuple[type[SpecError], tuple[list[str]]]:
+        return type(self), (self.mistakes,)  # by default, it is made of the message
+
 
 class ModelError(RunError):
     """Weights, config or tokenizer cannot be used."""

@@ -31,11 +31,17 @@ class RankActor(Rank):
     def __init__(self, setup: RankSetup, model: ModelFolder) -> None:
         use_assigned_gpus()
         keep_freed_memory()
-        super().__init__(replace(setup, folder=model.open(setup.spec)))
+        super().__init__(setup)
+        self._model = model
         self._sender: Sender | None = None
         self._shared: SharedBuckets | None = None
         """The weights of the hand-over under way, in memory that a sampler reads."""
         self._store = RankStore(setup.spec.storage)
+
+    def open_folder(self) -> None:
+        """Open the model folder on this machine. Comes before `open_models`. It is not part of the
+        constructor, whose errors Ray reports as the death of the actor. Raises `ModelError`."""
+        self._setup = replace(self._setup, folder=self._model.open(self.spec))
 
     def whereabouts(self) -> tuple[str, bool]:
         """This machine, and whether the store of the run can be opened on it."""

@@ -6,14 +6,13 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from agentrl_components.engines.vllm_engine.adapters import write_adapters
-from agentrl_components.engines.vllm_engine.start import VllmOptions
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.model.load import open_decoder
 from agentrl_components.ray_workers.calls.busy_time import BusyTime
@@ -25,14 +24,15 @@ from agentrl_components.sharded.adapters import AdapterMerge
 from agentrl_components.sharded.hand_over.bucket import Bucket, ChangeBucket
 from agentrl_components.sharded.hand_over.shared_memory import SharedBucket, wait_for
 from agentrl_components.sharded.model import DTYPES
-from agentrl_components.spec import RunSpec, Samplers
+from agentrl_components.spec import RunSpec
 from agentrl_components.spec.fields.model import Lora
 from agentrl_components.storage.scratch import ScratchFolder
 from agentrl_components.streaming.samplers import SamplerLoad
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.workers.loop_thread import LoopThread
-from agentrl_components.workers.player import Player, vllm_options
+from agentrl_components.workers.player import Player, sampler_options
 from agentrl_components.workers.pool import keep_freed_memory
+from agentrl_envs.errors import SessionError
 
 T = TypeVar("T")
 
@@ -64,21 +64,10 @@ class Sampler:
         if device == "cpu":
             torch.set_num_threads(1)  # as in `workers.worker`
             self._loop.run(_one_thread())
-        folder = model.open(spec)
-        decoder = None
+        self._spec, self._model, self._trains = spec, model, trains
+        self._opened: Player | None = None
         self._merge: AdapterMerge | None = None
         self._vllm_lora = spec.model.lora if trains and spec.rollout.engine == "vllm" else None
-        if spec.rollout.engine == "torch":
-            dtype = "float32" if spec.model.lora is not None else spec.model.dtype
-            decoder = open_decoder(
-                folder, DTYPES[dtype], torch.device(device), spec.model.implementation
-            )
-            decoder.shape.check_context(spec.model.context)
-            if trains and spec.model.lora is not None:
-                self._merge = AdapterMerge(folder, spec, decoder)
-        self._spec, self._trains = spec, trains
-        options = sampler_options(spec, device, trains, shares=seat is not None)
-        self._player = Player(spec, folder, options, decoder, self._loop)
         self._adapters: dict[str, Tensor] = {}
         """Adapters for vLLM, which takes all of them at once."""
         self._version = -1
@@ -94,13 +83,28 @@ class Sampler:
         self._tokens = (0, 0)
 
     async def open(self) -> None:
-        """Start the engine. Raises `ModelError` or `EngineError` if it cannot run the model."""
+        """Open the model folder and the environments, and start the engine. Comes before all other
+        calls. It is not part of the constructor, whose errors Ray reports as the death of the
+        actor.
+
+        Raises:
+            ModelError, EngineError: the engine cannot run the model.
+            SpecError: an environment refuses its options.
+            WorkersLostError: an environment does not answer.
+        """
+        if self._opened is None:
+            try:
+                self._opened = self._open_player(self._model.open(self._spec))
+            except SessionError as error:
+                raise WorkersLostError(f"a sampler cannot open an environment: {error}") from error
         await self._on_loop(self._player.open_engine())
 
     async def take_over(self) -> None:
         """Serve another driver, whose weights come with its first hand-over: end the episodes of
         the last one, and a hand-over that it left unfinished. Raises what `Player.drop_update`
         raises, and does not return if a weight never arrives over NCCL."""
+        if self._opened is None:
+            return
         self._version = -1  # calls of the last driver that arrive from now on are refused
         for play in self._plays:
             play.cancel()
@@ -220,11 +224,29 @@ class Sampler:
 
     async def progress(self) -> int:
         """A number that grows with each reply, also while the player's loop is busy."""
-        return self._player.replies
+        return self._player.replies if self._opened is not None else 0
 
     async def close(self) -> None:
         """Close sessions, environments and the engine."""
-        await asyncio.to_thread(self._player.close)
+        if self._opened is not None:
+            await asyncio.to_thread(self._opened.close)
+
+    @property
+    def _player(self) -> Player:
+        assert self._opened is not None
+        return self._opened
+
+    def _open_player(self, folder: Path) -> Player:
+        spec, decoder = self._spec, None
+        if spec.rollout.engine == "torch":
+            dtype = "float32" if spec.model.lora is not None else spec.model.dtype
+            decoder = open_decoder(folder, DTYPES[dtype], self._device, spec.model.implementation)
+            decoder.shape.check_context(spec.model.context)
+            if self._trains and spec.model.lora is not None:
+                self._merge = AdapterMerge(folder, spec, decoder)
+        shares = self._seat is not None
+        options = sampler_options(spec, self._device.type, self._trains, shares=shares)
+        return Player(spec, folder, options, decoder, self._loop)
 
     async def _drop_hand_over(self) -> None:
         """End a hand-over that is unfinished, if there is one."""
@@ -272,25 +294,6 @@ class Sampler:
 
     async def _on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return await self._loop.result(coroutine)
-
-
-def sampler_options(
-    spec: RunSpec, device: str, trains: bool, *, shares: bool = False
-) -> VllmOptions:
-    """The settings of vLLM in a process without a trainer. `shares`: a trainer in another process
-    uses the GPU in turns with it."""
-    samplers, lora = spec.compute.samplers or Samplers(), spec.model.lora
-    options = replace(
-        vllm_options(spec, device),
-        replies=samplers.max_batch,
-        memory_share=samplers.memory_share,
-        tensor_parallel=samplers.tensor_parallel,
-        sleeps=shares and device == "cuda",
-        eager=True if samplers.eager else None,
-    )
-    if lora is None or not trains:
-        return options
-    return replace(options, dtype=spec.model.dtype, adapter_rank=lora.rank)
 
 
 async def _one_thread() -> None:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 from agentrl_components.errors import RunError, WorkersLostError
-from agentrl_components.ray_workers.calls.results import check_ray, results
+from agentrl_components.ray_workers.calls.results import check_ray, outcomes, results
 from agentrl_components.ray_workers.calls.silence import SilenceWatch
 from agentrl_components.ray_workers.calls.under_way import ATTEMPTS, CallsUnderWay, LostActor
 from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTransfer
@@ -75,7 +75,8 @@ class RaySamplers:
 
     def open(self) -> Self:
         """Wait until the samplers can play. Ends them and raises `ModelError` or `EngineError` if
-        an engine cannot run the model, and `WorkersLostError` if a sampler dies."""
+        an engine cannot run the model, and `WorkersLostError` if a sampler dies or an environment
+        does not answer."""
         with ExitStack() as failed:
             failed.callback(self.close)
             results(self._opening)
@@ -179,7 +180,7 @@ class RaySamplers:
     def _restart(self, places: Sequence[int]) -> None:
         """Start samplers in some places at the same time, with the weights of the last hand-over.
         Those that are there are killed if they live. Raises `WorkersLostError` if each that is
-        started in a place dies before it has the weights."""
+        started in a place dies before it has the weights, and what `open` raises."""
         if not places:
             return
         lost: Mapping[int, WorkersLostError] = {}
@@ -192,13 +193,10 @@ class RaySamplers:
             self.take_gpus()
             for place in places:
                 self.actors[place] = self._start(place)
-            if self.version < 0 or self._transfer is None:
-                return
-            started = [self.actors[place] for place in places]
-            lost = self._transfer.send_again(started, self.version).lost
+            lost = self._opened_with_weights(places)
             if not lost:
                 return
-            places = [places[index] for index in lost]
+            places = list(lost)
         raise self.given_up(next(iter(lost.values())))
 
     def _close_sessions(self, method: str) -> None:
@@ -209,6 +207,18 @@ class RaySamplers:
             check_ray()
             closed = [getattr(actor, method).remote() for actor in self.actors]
             ray.wait(closed, num_returns=len(closed), timeout=CLOSE_S)
+
+    def _opened_with_weights(self, places: Sequence[int]) -> dict[int, WorkersLostError]:
+        """Wait until samplers that were started can play with the weights of the last hand-over.
+        Returns those that are lost, by place."""
+        answers = outcomes([self.actors[place].open.remote() for place in places])
+        found = dict(zip(places, answers, strict=True))
+        lost = {place: one for place, one in found.items() if isinstance(one, WorkersLostError)}
+        opened = [place for place in places if place not in lost]
+        if opened and self.version >= 0 and self._transfer is not None:
+            done = self._transfer.send_again([self.actors[p] for p in opened], self.version)
+            lost |= {opened[index]: death for index, death in done.lost.items()}
+        return lost
 
     def _start(self, place: int) -> Any:
         import ray

@@ -84,8 +84,8 @@ class RayTrainers:
         with ExitStack() as failed:
             failed.callback(self.close)
             if not self.taken_over:
-                # When all ranks have opened the model folder: they wait for each other in `join`
-                # for a limited time.
+                # Before `join`, in which they wait for each other for a limited time.
+                self._all("open_folder")
                 address, *_ = self._all("meeting_point")
                 self._all("join", address)
             self._all("open_models")

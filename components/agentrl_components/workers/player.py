@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
@@ -20,7 +21,7 @@ from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.rollout.token_rollout import TokenRollout
-from agentrl_components.spec import RunSpec
+from agentrl_components.spec import RunSpec, Samplers
 from agentrl_components.spec.fields.rollout import Interrupt
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.workers.loop_thread import CallersLoop, Loop
@@ -197,3 +198,22 @@ def vllm_options(spec: RunSpec, device: str) -> VllmOptions:
         context=model.context,
         sleeps=device.startswith("cuda"),
     )
+
+
+def sampler_options(
+    spec: RunSpec, device: str, trains: bool, *, shares: bool = False
+) -> VllmOptions:
+    """The settings of vLLM in a process without a trainer. `shares`: a trainer in another process
+    uses the GPU in turns with it."""
+    samplers, lora = spec.compute.samplers or Samplers(), spec.model.lora
+    options = replace(
+        vllm_options(spec, device),
+        replies=samplers.max_batch,
+        memory_share=samplers.memory_share,
+        tensor_parallel=samplers.tensor_parallel,
+        sleeps=shares and device == "cuda",
+        eager=True if samplers.eager else None,
+    )
+    if lora is None or not trains:
+        return options
+    return replace(options, dtype=spec.model.dtype, adapter_rank=lora.rank)

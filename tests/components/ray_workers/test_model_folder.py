@@ -3,9 +3,11 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from learner_bench import spec
+from ray_bench import connected, reserved
 
 from agentrl_components.errors import ModelError
 from agentrl_components.model.sources import fetch_model
@@ -15,6 +17,8 @@ from agentrl_components.ray_workers.model_folder import (
     digest_of,
     own_folder,
 )
+from agentrl_components.ray_workers.samplers import RaySamplers
+from agentrl_components.ray_workers.trainers import RayTrainers
 
 WORDS = ("red", "ball", "go")
 TINY = {"layers": 1, "hidden": 24, "heads": 3, "intermediate": 32}
@@ -147,3 +151,18 @@ def test_a_folder_of_another_user_is_not_trusted(tmp_path):
     (tmp_path / f"agentrl-models-{me}").symlink_to(target)
     with pytest.raises(ModelError, match="is another user's; set TMPDIR"):
         own_folder(tmp_path, me)
+
+
+def test_a_model_that_an_actor_cannot_open_is_the_error_of_the_run():
+    """Not the death of the actor, after which the run would try again."""
+    pytest.importorskip("ray")
+    source = "file:///data/models/absent"
+    manifest = spec(model={"source": source, "template": "plain"})
+    model = ModelFolder(path=Path("/data/models/absent"), vocabulary=())
+    with connected(trainers=1, samplers=1):
+        for open_actors in (
+            RaySamplers(manifest, model, reserved(), "cpu", None).open,
+            RayTrainers(manifest, model, reserved(), "cpu").open,
+        ):
+            with pytest.raises(ModelError, match=source):
+                open_actors()

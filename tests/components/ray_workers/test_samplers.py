@@ -22,8 +22,8 @@ from agentrl_components.ray_workers.calls.results import results
 from agentrl_components.ray_workers.calls.silence import SilenceWatch
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
-from agentrl_components.ray_workers.sampler import sampler_options
 from agentrl_components.ray_workers.samplers import RaySamplers
+from agentrl_components.workers.player import sampler_options
 
 pytest.importorskip("ray")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -70,6 +71,22 @@ async def _answers(world: World) -> bool:
     finally:
         await session.close()
     return True
+
+
+def in_place_of_others(drawn: Sequence[DrawnTask], useful: Counter[str]) -> list[DrawnTask]:
+    """The tasks of a batch that are played in the place of groups without use. `useful`: how many
+    groups of the iteration are of use, by environment. So many of `drawn` are left out; what is
+    left follows the weights together with them, as `drawn` does alone."""
+    lacking = Counter(one.environment for one in drawn)
+    wanted = lacking.total() - useful.total()
+    lacking -= useful  # an environment may have more than its share: one that was up is down now
+    taken = dict(zip(lacking, shares([*lacking.values()], wanted), strict=True))
+    out = []
+    for one in drawn:
+        if taken.get(one.environment, 0) > 0:
+            taken[one.environment] -= 1
+            out.append(one)
+    return out
 
 
 class TaskPrefetcher:

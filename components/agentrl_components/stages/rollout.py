@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from agentrl_components.rollout.metrics import check_lost, completed_groups, down_environments
 from agentrl_components.rollout.request import CollectRequest
-from agentrl_components.rollout.tasks import DrawnTask
+from agentrl_components.rollout.tasks import DrawnTask, in_place_of_others
 from agentrl_components.run.context import RunContext
 from agentrl_components.schedule.turn_limits import turn_limits
 from agentrl_components.stages.iteration import silent_groups
@@ -17,15 +18,17 @@ def play_iteration(
     context: RunContext, number: int, max_turns: int, phase: int
 ) -> list[Trajectory]:
     """The episodes of iteration `number`, played by the current policy. Groups without a learning
-    signal are replaced by other tasks, up to `algorithm.refillRounds` times. Raises `RunError` if
-    too many episodes stay lost after their replays (`Collector`).
+    signal are replaced by other tasks of the same environments, up to `algorithm.refillRounds`
+    times. Raises `RunError` if too many episodes stay lost after their replays (`Collector`), or no
+    environment is left.
 
     An environment that loses all its episodes while others do not is down: its tasks are shared out
     among the others, in this iteration and those that follow, until it answers again."""
     spec = context.spec
     rounds = spec.algorithm.refill_rounds
     episodes: list[Trajectory] = []
-    wanted = spec.rollout.tasks
+    useful: Counter[str] = Counter()
+    """Groups with a learning signal, by environment."""
     find_environments_that_are_back(context)
 
     def play(attempt: int, tasks: Sequence[DrawnTask], first_group: int) -> list[Trajectory]:
@@ -43,21 +46,21 @@ def play_iteration(
 
     for attempt in range(rounds + 1):
         batch = number * (rounds + 1) + attempt
-        tasks = context.tasks.take(batch)[:wanted]
+        tasks = in_place_of_others(context.tasks.take(batch), useful)
         episodes += play(attempt, tasks, attempt * spec.rollout.tasks)
         if note_environments_down(context, episodes):
             played = {(one.environment, one.task.id) for one in tasks}
             others = [
                 one
-                for one in context.tasks.take(batch)[:wanted]
+                for one in in_place_of_others(context.tasks.take(batch), useful)
                 if (one.environment, one.task.id) not in played
             ]
             episodes += play(attempt, others, (rounds + 1 + attempt) * spec.rollout.tasks)
         if attempt == rounds:
             break
-        useful = completed_groups(episodes) - silent_groups(context, episodes)
-        wanted = spec.rollout.tasks - len(useful)
-        if wanted <= 0:
+        groups = completed_groups(episodes) - silent_groups(context, episodes)
+        useful = Counter({e.group: e.environment for e in episodes if e.group in groups}.values())
+        if useful.total() >= spec.rollout.tasks:
             break
     check_lost(episodes, spec.rollout.max_lost_share, of=f" of iteration {number}")
     return episodes

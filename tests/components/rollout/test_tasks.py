@@ -1,10 +1,12 @@
 """Which tasks are drawn: shares by weight, consecutive batches."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrl_components.rollout.tasks import TaskSource, shares
+from agentrl_components.rollout.tasks import TaskSource, in_place_of_others, shares
 from agentrl_components.spec import Environment
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.world import LocalWorld
@@ -38,6 +40,25 @@ async def test_batches_are_consecutive_slices_of_each_environments_stream():
     deal = CorridorTasks()
     assert [d.task for d in drawn[1]][:6] == [deal.task("train", i) for i in range(6, 12)]
     assert [d.task for d in drawn[1]][6:] == [deal.task("train", i) for i in range(2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("useful", "taken"),
+    [
+        ({}, {"a": 6, "b": 2}),
+        ({"a": 5, "b": 1}, {"a": 1, "b": 1}),
+        ({"a": 6, "b": 1}, {"b": 1}),
+        ({"a": 1, "b": 2}, {"a": 5}),
+        ({"b": 4}, {"a": 4}),  # when its weight was larger, because another one was down
+    ],
+)
+async def test_tasks_in_the_place_of_others_are_of_the_environments_that_lack_groups(useful, taken):
+    drawn = await source().draw("train", 8)
+    found = in_place_of_others(drawn, Counter(useful))
+    assert Counter(one.environment for one in found) == taken
+    for name, count in taken.items():
+        first = [one for one in drawn if one.environment == name][:count]
+        assert [one for one in found if one.environment == name] == first
 
 
 async def test_heldout_tasks_are_never_drawn_twice():

@@ -1,5 +1,6 @@
 """Runs with several environments: turn limits, metrics, and an environment that goes down."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.schedule.turn_limits import turn_limits
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.stages.evaluate import evaluate
+from agentrl_components.stages.iteration import silent_groups
 from agentrl_components.stages.rollout import play_iteration
 from agentrl_components.stages.train import train
 from agentrl_components.storage import keys
@@ -24,7 +26,9 @@ from agentrl_envs.errors import SessionError
 from agentrl_envs.world import LocalWorld
 
 
-def run_of(names=("a", "b"), algorithm="reinforce++", iterations=3, own=()) -> AgentRLRun:
+def run_of(
+    names=("a", "b"), algorithm="reinforce++", iterations=3, own=(), tasks=4, **settings
+) -> AgentRLRun:
     environments = [{"name": name, "builtin": "corridor"} for name in names]
     if own:
         environments[-1]["maxTurns"] = list(own)
@@ -36,8 +40,8 @@ def run_of(names=("a", "b"), algorithm="reinforce++", iterations=3, own=()) -> A
             "spec": {
                 "model": {"source": "tiny", "context": 128},
                 "environments": environments,
-                "algorithm": {"name": algorithm},
-                "rollout": {"tasks": 4, "groupSize": 2, "actions": "admissible"},
+                "algorithm": {"name": algorithm, **settings},
+                "rollout": {"tasks": tasks, "groupSize": 2, "actions": "admissible"},
                 "update": {"miniBatch": 8},
                 "horizon": {"phases": [{"maxTurns": 3, "iterations": iterations}]},
                 "evaluation": {"tasks": 8},
@@ -140,6 +144,18 @@ def test_an_environment_that_goes_down_is_left_out_shared_out_and_taken_back():
         assert names(third) == {"a": 4, "b": 4}
         groups = [e.group for e in first]
         assert len(set(groups)) == 6
+
+
+def test_silent_groups_are_replaced_by_tasks_of_their_own_environments():
+    with at_work(run_of(algorithm="grpo", tasks=12, refillRounds=1), MemoryStore()) as (context, _):
+        first = play_iteration(context, 0, 3, 0)
+        groups = {e.group: e.environment for e in first}
+        silent = silent_groups(context, [e for e in first if e.group < 12])
+    assert Counter(groups[group] for group in range(12)) == {"a": 6, "b": 6}
+    replaced = Counter(groups[group] for group in silent)
+    assert 0 < replaced["a"] < 6
+    assert replaced["b"] > 0
+    assert Counter(name for group, name in groups.items() if group >= 12) == replaced
 
 
 def test_an_evaluation_without_an_environment_that_is_down_says_so():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+from agentrl_components.errors import RunError
 from agentrl_components.spec import Environment
 from agentrl_envs.env import Split, Task
 from agentrl_envs.errors import CapacityError, SessionError
@@ -27,16 +28,19 @@ class TaskSource:
     def __init__(self, environments: Sequence[Environment], worlds: Mapping[str, World]) -> None:
         self._environments = environments
         self._worlds = worlds
-        self.down: set[str] = set()
-        """Environments that do not answer. Their tasks are shared out among the others."""
+        self.down: dict[str, str] = {}
+        """Environments that do not answer, by name, with their last error. Their tasks are shared
+        out among the others."""
 
     async def draw(self, split: Split, count: int, batch: int = 0) -> list[DrawnTask]:
         """`count` tasks of a split: the batch-th consecutive slice of each environment's stream.
         Batches do not overlap until a finite stream starts over, or an environment is down. An
         environment that cannot deal is down, unless no other is up; then this raises
-        `SessionError`."""
+        `SessionError`. Raises `RunError` if all are down."""
         weights = [e.weight for e in self._environments]
         up = [0.0 if e.name in self.down else e.weight for e in self._environments]
+        if not any(up):
+            raise RunError(self._all_down())
         drawn = []
         for environment, share, taken in zip(
             self._environments, shares(weights, count), shares(up, count), strict=True
@@ -48,18 +52,27 @@ class TaskSource:
             try:
                 for i in range(batch * share, batch * share + taken):
                     drawn.append(DrawnTask(environment.name, await world.task(split, i)))
-            except SessionError:
+            except SessionError as error:
                 if sum(weight > 0 for weight in up) == 1:
                     raise
-                self.down.add(environment.name)
+                self.down[environment.name] = str(error)
                 return await self.draw(split, count, batch)
         return drawn
 
     async def probe(self) -> list[str]:
         """The environments that were down and answer again; they are no longer down."""
         back = [name for name in sorted(self.down) if await _answers(self._worlds[name])]
-        self.down.difference_update(back)
+        for name in back:
+            del self.down[name]
         return back
+
+    def _all_down(self) -> str:
+        """The message of an error: no environment is left."""
+        errors = "; ".join(f"{name}: {self.down[name]}" for name in sorted(self.down))
+        return (
+            f"spec.environments: all environments are down ({errors}); run the same command again "
+            "when one of them answers: the run goes on from its last checkpoint"
+        )
 
 
 async def _answers(world: World) -> bool:

@@ -87,8 +87,8 @@ class WorkerGroup(HeldOpen):
         return self.loop.run(self.source.draw(split, count, batch))
 
     @property
-    def down(self) -> set[str]:
-        """Environments that do not answer, by name."""
+    def down(self) -> dict[str, str]:
+        """Environments that do not answer, by name, with their last error."""
         return self.source.down
 
     def probe(self) -> list[str]:

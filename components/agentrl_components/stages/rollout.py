@@ -68,15 +68,15 @@ def play_iteration(
 
 def note_environments_down(context: RunContext, episodes: Sequence[Trajectory]) -> bool:
     """Find the environments that are down, and say so. False: none went down."""
-    found = down_environments(episodes) - context.workers.down
+    found = down_environments(episodes) - context.workers.down.keys()
     for name in sorted(found):
         lost = [e for e in episodes if e.environment == name]
         context.view.note(
             f"environment {name} is down: {len(lost)} episodes are lost, and its tasks are shared "
             f"out until it answers again; the last one: {lost[-1].note}"
         )
+        context.workers.down[name] = lost[-1].note
     if found:
-        context.workers.down.update(found)
         context.tasks.discard()
     return bool(found)
 

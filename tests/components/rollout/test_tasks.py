@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentrl_components.errors import RunError
 from agentrl_components.rollout.tasks import TaskSource, in_place_of_others, shares
 from agentrl_components.spec import Environment
 from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.errors import SessionError
 from agentrl_envs.world import LocalWorld
 
 
@@ -66,3 +68,27 @@ async def test_heldout_tasks_are_never_drawn_twice():
     for name in ("a", "b"):
         ids = [d.task.id for d in drawn if d.environment == name]
         assert len(ids) == len(set(ids)) == CorridorTasks().size("heldout")
+
+
+class Gone(LocalWorld):
+    """A world that cannot deal any more."""
+
+    async def task(self, split, index):
+        raise SessionError("http://a: connection refused")
+
+
+async def test_without_an_environment_that_is_up_the_error_names_all_and_why():
+    """As when one cannot deal, and all episodes of the other are lost at the same time."""
+    environments = [Environment(name=name, builtin="corridor") for name in "ab"]
+    worlds = {"a": Gone(CorridorTasks()), "b": LocalWorld(CorridorTasks())}
+    tasks = TaskSource(environments, worlds)
+    assert {one.environment for one in await tasks.draw("train", 4, 1)} == {"b"}
+    tasks.down["b"] = "SessionError: the server is full (tried 3 times)"
+    with pytest.raises(RunError) as raised:
+        await tasks.draw("train", 4, 0)
+    assert str(raised.value).startswith(
+        "spec.environments: all environments are down (a: http://a: connection refused; "
+        "b: SessionError: the server is full (tried 3 times)); run the same command again"
+    )
+    assert await tasks.probe() == ["b"]
+    assert len(await tasks.draw("train", 4, 0)) == 4

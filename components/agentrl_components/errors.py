@@ -5,6 +5,7 @@
     ├── ModelError       weights or tokenizer cannot be used    a user error: exit code 2
     │   └── ArchitectureError  no implementation for the model's architecture
     ├── EngineError      the inference engine failed
+    │   └── ContextFullError  an endpoint's context is too small for the episode
     ├── DriftError       the tokens to train differ from the sampled ones
     ├── WorkersLostError processes that hold the model died    resumed from the last checkpoint
     ├── StoreError       the object store failed, is full or has damaged data
@@ -58,6 +59,11 @@ def model_errors(kind: type[ModelError], what: str) -> Iterator[None]:
 
 class EngineError(RunError):
     """The inference engine failed. Its episode is lost and not scored."""
+
+
+class ContextFullError(EngineError):
+    """The episode and its next reply do not fit in the context of an endpoint. The episode ends
+    there, and is scored."""
 
 
 class DriftError(RunError):

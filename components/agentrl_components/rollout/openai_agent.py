@@ -7,12 +7,13 @@ variable and is never logged.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 import openai
 
-from agentrl_components.errors import EngineError, RunError, SpecError
+from agentrl_components.errors import ContextFullError, EngineError, RunError, SpecError
 from agentrl_components.rollout.text_rollout import Reply, ReplyRequest, Usage
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ PERMANENT = (
     openai.NotFoundError,
 )
 """Errors that neither a retry nor another episode can fix."""
+REFUSED = (openai.BadRequestError, openai.UnprocessableEntityError)
+"""Errors of a request that has the same answer each time."""
+CONTEXT = re.compile(r"context_length_exceeded|context (length|size|window)|maximum model length")
+"""The code or message of such an error if the messages do not fit in the context: in the words of
+OpenAI, vLLM and llama.cpp."""
 
 
 def api_key(variable: str | None) -> str:
@@ -68,6 +74,12 @@ class OpenAIAgent:
         except PERMANENT as error:
             raise RunError(
                 f"--openai: {self._url} refused model {self._model!r}: {error_text(error)}"
+            ) from error
+        except REFUSED as error:
+            if CONTEXT.search(f"{error.code} {error}".lower()):
+                raise ContextFullError(f"{self._url}: {error_text(error)}") from error
+            raise RunError(
+                f"--openai: {self._url} refused a request: {error_text(error)}"
             ) from error
         except ValueError as error:
             raise self._not_a_completion() from error

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from agentrl_components.engines.random_policy import random_index
-from agentrl_components.errors import EngineError
+from agentrl_components.errors import ContextFullError, EngineError
 from agentrl_components.rollout.episode import EpisodeState, Job, Rules, trajectory
 from agentrl_components.rollout.request import CollectRequest
 from agentrl_components.rollout.session_pool import SessionPool
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import RunSpec
-from agentrl_components.trajectory.record import Trajectory, Turn
+from agentrl_components.trajectory.record import CONTEXT_FULL, Trajectory, Turn
 from agentrl_envs.env import Observation, split_exchange
 from agentrl_envs.world import Session, World
 
@@ -76,8 +76,9 @@ class TextAgent(Protocol):
     """An agent that replies in text."""
 
     async def reply(self, request: ReplyRequest) -> Reply:
-        """The complete reply. Raises `EngineError` if this reply failed, and `RunError` if no reply
-        can ever succeed (a wrong key, an unknown model)."""
+        """The complete reply. Raises `ContextFullError` if there is no room for it, `EngineError`
+        if this reply failed, and `RunError` if no other try can succeed (a wrong key, an unknown
+        model, a request that is refused)."""
         ...
 
 
@@ -148,7 +149,11 @@ async def play_text(
     for number in range(rules.turns(job.environment)):
         messages.append(Message(role="user", content=prompt(seen, rules.admissible)))
         started_s = state.seconds()
-        reply = await agent.reply(reply_request(job, rules, number, tuple(messages), seen))
+        try:
+            reply = await agent.reply(reply_request(job, rules, number, tuple(messages), seen))
+        except ContextFullError as error:
+            state.note = f"{CONTEXT_FULL}: {error}"
+            break
         action, usage = reply.text, usage + reply.usage
         messages.append(Message(role="assistant", content=action))
         step = await session.step(action)

@@ -145,7 +145,7 @@ def show(report: EvaluationReport, folder: Path, console: Console) -> None:
         console.print(
             Text(
                 f"{found.out_of_tokens} episodes ended because they filled the context; raise "
-                "spec.model.context or lower the number of turns",
+                "spec.model.context, or that of the endpoint, or lower the number of turns",
                 "yellow",
             )
         )

@@ -57,6 +57,14 @@ class TrajectoryQueue:
             if there < covered or (there >= number and by < policy):
                 self._store.delete(key)
 
+    def forget_policies_after(self, policy: int) -> None:
+        """Delete what was played by policies after `policy`. The run goes on from there with other
+        weights, which get the same numbers."""
+        for key in list(self._store.list(keys.TRAJECTORIES)):
+            _, by = keys.iteration_and_policy(key)
+            if by > policy:
+                self._store.delete(key)
+
 
 def _without_times(episodes: Sequence[Trajectory]) -> bytes:
     return codec.encode([episode.without_times() for episode in episodes])

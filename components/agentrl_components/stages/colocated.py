@@ -65,7 +65,8 @@ class ColocatedRollouts:
 
 def recover_window(context: RunContext, queue: TrajectoryQueue, channel: WeightChannel) -> None:
     """Restart the lag at 0, as at the start of a phase, if damaged checkpoints made the run resume
-    from before the episodes or policies that are kept."""
+    from before the episodes or policies that are kept. The policies after that checkpoint become
+    others then, so their episodes are deleted."""
     window, newest = context.play_window(), channel.newest()
     number, policy = window.number, window.policy(window.number)
     if queue.has(number, policy):
@@ -74,6 +75,7 @@ def recover_window(context: RunContext, queue: TrajectoryQueue, channel: WeightC
     if forgotten or (policy != number and channel.read(policy) is None):
         context.restart_lag = True
         channel.clear()
+        queue.forget_policies_after(number)
 
 
 def prune_queue(context: RunContext, queue: TrajectoryQueue, decision: Decision) -> None:

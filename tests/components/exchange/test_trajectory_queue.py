@@ -66,3 +66,10 @@ def test_covered_iterations_and_those_played_ahead_in_vain_are_deleted():
     queue, store = filled((0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (5, 4))
     queue.forget(2, 4, 4)
     assert [keys.iteration_and_policy(key) for key in store.list("")] == [(2, 1), (3, 2), (5, 4)]
+
+
+def test_episodes_of_policies_that_will_be_others_are_deleted():
+    queue, store = filled((9, 8), (10, 9), (10, 10), (11, 10), (11, 11), (12, 11))
+    queue.forget_policies_after(10)
+    left = [keys.iteration_and_policy(key) for key in store.list("")]
+    assert left == [(9, 8), (10, 9), (10, 10), (11, 10)]

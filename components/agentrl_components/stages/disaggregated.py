@@ -45,6 +45,8 @@ def play_phase(context: RunContext, phase: int) -> int:
                     load_policy(context, channel, policy)
                     loaded = policy
                 episodes = play_iteration(context, number, published.max_turns, published.phase)
+                if channel.read(policy) is None:
+                    continue  # the learning side was restarted, and will train this policy anew
                 queue.put(number, policy, episodes)
                 context.view.advance()
                 played += 1

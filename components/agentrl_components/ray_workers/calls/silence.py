@@ -53,8 +53,9 @@ class SilenceWatch:
             ready = ready_ones(list(waiting.values()), limit_s=self.ask_s)
             for place in [place for place, call in waiting.items() if call in ready]:
                 (found[place],) = outcomes([waiting.pop(place)])
-            left = {place: actors[place] for place in waiting}
-            for place in self.silent(left, dict.fromkeys(left, began)):
+            if ready:
+                continue
+            for place in self.silent(actors, dict.fromkeys(waiting, began)):
                 found[place] = self.death
                 del waiting[place]
         return {place: found[place] for place in calls}
@@ -68,26 +69,26 @@ class SilenceWatch:
         began = time.monotonic()
 
         def check(waiting: Sequence[Any]) -> None:
-            left = {n: actors[n] for n, call in enumerate(calls) if call in waiting}
-            if self.silent(left, dict.fromkeys(left, began)):
+            left = [place for place, call in enumerate(calls) if call in waiting]
+            if self.silent(dict(enumerate(actors)), dict.fromkeys(left, began)):
                 raise self.death
 
         return results([*calls, *others], check)
 
     def silent(self, actors: Mapping[int, Any], began: Mapping[int, float]) -> list[int]:
-        """The places of the actors that have got no further, or have not answered, for `silent_s`.
-        Asks them, unless that was done in the last `ask_s`. `actors`: those that work on calls, by
-        place. `began`: when the oldest of the calls of each was made. Before, it had nothing to
-        do."""
+        """The places of the actors that work on calls and have got no further, or have not
+        answered, for `silent_s`. Asks them, unless that was done in the last `ask_s`. `began`: when
+        the oldest of its calls was made, for the place of each that works. Before, it had nothing
+        to do."""
         now = time.monotonic()
-        if now - self._asked_at < self.ask_s:
+        if not began or now - self._asked_at < self.ask_s:
             return []
         self._asked_at = now
-        for place, progress in self._answers(actors).items():
+        for place, progress in self._answers({place: actors[place] for place in began}).items():
             seen = self._seen.get(place)
             if seen is None or seen.actor is not actors[place] or seen.progress != progress:
                 self._seen[place] = _Seen(actors[place], progress, now)
-        self._seen = {place: one for place, one in self._seen.items() if place in actors}
+        self._seen = {place: one for place, one in self._seen.items() if place in began}
         return [
             place
             for place, one in self._seen.items()

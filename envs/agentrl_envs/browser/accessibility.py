@@ -67,7 +67,8 @@ class Element:
     name: str
     properties: tuple[tuple[str, Any], ...]
     node: int
-    """Chromium's id of the DOM node (`backendNodeId`)."""
+    """Chromium's id of the DOM node (`backendNodeId`). Text that a style sheet generates has none:
+    then that of the nearest element around it."""
     box: Box
 
     def line(self) -> str:
@@ -84,13 +85,11 @@ def elements(
     boxes = _boxes(layout)
     kept: list[Element] = []
     lines: list[str] = []
-    for depth, node, box in _walk(nodes, tree[0]["nodeId"], boxes, 0, None, (width, height)):
+    for depth, node, place in _walk(nodes, tree[0]["nodeId"], boxes, 0, None, (width, height)):
         role, name = _role(node), _name(node)
         if role == "StaticText" and any(name in line for line in lines[-REPEATED_WITHIN:]):
             continue
-        element = Element(
-            len(kept) + 1, depth, role, name, _properties(node), node["backendDOMNodeId"], box
-        )
+        element = Element(len(kept) + 1, depth, role, name, _properties(node), *place)
         kept.append(element)
         lines.append(element.line())
     return tuple(kept)
@@ -101,22 +100,24 @@ def _walk(
     node_id: str,
     boxes: Mapping[int, Box],
     depth: int,
-    above: Box | None,
+    above: tuple[int, Box] | None,
     viewport: tuple[int, int],
-) -> Iterator[tuple[int, Mapping[str, Any], Box]]:
-    """(depth, node, box) of the nodes that are shown. The children of one that is not take its
-    place."""
+) -> Iterator[tuple[int, Mapping[str, Any], tuple[int, Box]]]:
+    """(depth, node, (id of the DOM node, box)) of the nodes that are shown. The children of one
+    that is not take its place."""
     node = nodes.get(node_id)
     if node is None:
         return
-    box = boxes.get(node.get("backendDOMNodeId", -1))
-    if box is None and _role(node) in ("option", "StaticText"):
-        box = above  # options of a closed list and the text of a field have no box of their own
-    if box is not None and _is_shown(node, box, viewport):
-        yield depth, node, box
+    dom_node = node.get("backendDOMNodeId", -1)
+    place = (dom_node, boxes[dom_node]) if dom_node in boxes else None
+    if place is None and above is not None and _role(node) in ("option", "StaticText"):
+        # options of a closed list, the text of a field and generated text have no box of their own
+        place = (node.get("backendDOMNodeId", above[0]), above[1])
+    if place is not None and _is_shown(node, place[1], viewport):
+        yield depth, node, place
         depth += 1
     for child in node.get("childIds", ()):
-        yield from _walk(nodes, child, boxes, depth, box or above, viewport)
+        yield from _walk(nodes, child, boxes, depth, place or above, viewport)
 
 
 def _is_shown(node: Mapping[str, Any], box: Box, viewport: tuple[int, int]) -> bool:

@@ -97,5 +97,23 @@ def test_options_of_a_closed_list_are_where_the_list_is():
     assert found[-1].box == Box(10, 10, 50, 20)
 
 
+def test_text_that_a_style_sheet_generates_is_of_the_element_around_it():
+    generated = node(3, "StaticText", "Price: ")
+    del generated["backendDOMNodeId"]
+    tree = [
+        node(1, "RootWebArea", "Shop", 2),
+        node(2, "paragraph", "", 3, 4),
+        generated,
+        node(4, "StaticText", "$12"),
+    ]
+    area = (10.0, 10.0, 50.0, 20.0)
+    found = elements(tree, layout({1: ROW, 2: area, 4: area}), 200, 100)
+    assert [each.line() for each in found[1:]] == [
+        "[2] StaticText 'Price: '",
+        "[3] StaticText '$12'",
+    ]
+    assert (found[1].node, found[1].box) == (2, Box(10, 10, 50, 20))
+
+
 def test_the_centre_is_that_of_the_part_in_view():
     assert Box(-20, 90, 100, 20).centre(200, 100) == (40, 95)

@@ -47,6 +47,8 @@ PAGES = {
     " 'session ' + sessionStorage.length, 'name ' + window.name, 'history ' + history.length]"
     ".join(', '); document.cookie = 'a=1'; localStorage.a = 1; sessionStorage.a = 1;"
     " window.name = 'a'</script>",
+    "/generated": "<title>Generated</title><style>p::before {content: 'Price: '}"
+    " a::before {content: '\\f007'}</style><p>$12</p><a href='/'></a><div>so <q>cheap</q></div>",
     "/login": "<title>Login</title><form method=post><input name=user aria-label=User>"
     "<input type=password name=password aria-label=Password><button>Sign in</button></form>",
 }

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -61,6 +62,14 @@ def test_the_observation_is_webarenas(play):
         "OBJECTIVE: tell the price of the red mug\n"
         "PREVIOUS ACTION: None"
     )
+
+
+def test_generated_text_quotation_marks_and_icons_of_a_font_are_shown(play):
+    first = play(start="__SHOPPING__/generated")
+    texts = re.findall(r"StaticText '(.*)'", first.text)
+    assert texts == ["Price: ", "$12", r"\uf007", "so ", "“", "cheap", "”"]
+    step = play("```click [4]```", start="__SHOPPING__/generated")
+    assert text_after(step, "URL: ") == "http://onestopmarket.com/"
 
 
 def test_a_link_is_clicked_and_the_answer_is_graded(play):

@@ -21,6 +21,9 @@ NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
 """Chromium ends requests that are connecting when an interface is added to the machine or removed:
 containers that start or stop there do that."""
 
+CACHE_MISS = "ERR_CACHE_MISS"
+"""Chromium's answer where a page of the history is the answer to a POST."""
+
 SERVER_ERROR = 500
 """HTTP status from which on a site counts as down."""
 
@@ -33,6 +36,9 @@ class Activity:
         """Why the session can be used no more; None: it can."""
         self.blocked: str | None = None
         """Address of a navigation that was blocked because it leaves the sites."""
+        self.unrepeatable = False
+        """Whether a page of the history was asked for that is the answer to a form: the browser
+        neither keeps such pages nor sends the form again."""
         self.interrupted: dict[Page, str] = {}
         """Address of a document that a tab did not get, because the machine's network changed."""
         self.origins: set[str] = set()
@@ -122,20 +128,24 @@ class Activity:
     def _status(self, response: Response) -> None:
         if response.status in NO_DOCUMENT and (page := _navigated_page(response.request)):
             self._navigating.pop(page, None)
-        if response.status >= SERVER_ERROR and response.request.is_navigation_request():
+        if response.status >= SERVER_ERROR and _is_for_a_tab(response.request):
             self.lose(f"{response.url}: the site answered {response.status}; look at its log")
 
     def _failed(self, request: Request) -> None:
-        if (page := _navigated_page(request)) is not None:
-            self._navigating.pop(page, None)
         self._answered(request)
-        reason = request.failure or ""
-        if not request.is_navigation_request() or "ERR_ABORTED" in reason:
+        if not _is_for_a_tab(request):
             return
-        if NETWORK_CHANGED in reason and page is not None and request.method == "GET":
+        page, reason = _navigated_page(request), request.failure or ""
+        if "PROXY" in reason or "TUNNEL" in reason or "NAME_NOT_RESOLVED" in reason:
+            self.blocked = request.url  # the browser's error page, which comes now, is waited for
+        elif CACHE_MISS in reason:
+            self.unrepeatable = True  # as above
+        elif "ERR_ABORTED" in reason:
+            if page is not None:
+                self._navigating.pop(page, None)
+        elif page is not None and NETWORK_CHANGED in reason and request.method == "GET":
+            self._navigating.pop(page, None)
             self.interrupted[page] = request.url
-        elif "PROXY" in reason or "TUNNEL" in reason or "NAME_NOT_RESOLVED" in reason:
-            self.blocked = request.url
         else:
             self.lose(f"{request.url}: no answer ({reason}); start the site or correct its URL")
 
@@ -146,12 +156,23 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _navigated_page(request: Request) -> Page | None:
-    """The tab that a request is to give its next document; None: it gives none."""
+def _is_for_a_tab(request: Request) -> bool:
+    """Whether a request is to give a tab its next document, and not a frame inside one: what such
+    a frame lacks, the page around it does without."""
     if not request.is_navigation_request():
+        return False
+    try:
+        return request.frame.parent_frame is None
+    except Error:  # the tab is being opened, and has no frame yet
+        return True
+
+
+def _navigated_page(request: Request) -> Page | None:
+    """The tab that a request is to give its next document; None: it gives none, or the tab is being
+    opened."""
+    if not _is_for_a_tab(request):
         return None
     try:
-        frame = request.frame
-        return frame.page if frame.parent_frame is None else None
-    except Error:  # the tab is being opened, and has no frame yet
+        return request.frame.page
+    except Error:
         return None

@@ -28,6 +28,11 @@ from agentrl_envs.browser.thread import BrowserThread, first_line
 from agentrl_envs.browser.view import View
 from agentrl_envs.errors import SessionError
 
+UNREPEATABLE = (
+    "a page of the history is the answer to a form, which is not sent again; the browser went to "
+    "the page before it"
+)
+
 ROUNDS = 8
 """Times that a page is waited for again because it navigated or sent a request meanwhile."""
 
@@ -60,14 +65,14 @@ class BrowserSession:
 
     async def begin(self, urls: Sequence[str], state: StorageState | None) -> None:
         """Start an episode: nothing but `state` is left of the one before, and each of `urls` is
-        opened in a tab, the last of which is the current one. Raises `CapacityError` if too many
+        opened in a tab, the first of which is the current one. Raises `CapacityError` if too many
         sessions are open."""
         browser = await self._thread.browser()
         if self._context is None or self._context.browser is not browser or self._activity.lost:
             await self.end()
             self._activity = Activity()
             self._context = await self._new_context()
-        self._activity.blocked = None
+        self._activity.blocked, self._activity.unrepeatable = None, False
         before, self.pages = list(self.pages), []
         if before:
             await self._clear(before)
@@ -84,6 +89,9 @@ class BrowserSession:
             await self.settle()
         for page in before:
             await page.close()
+        if self.current:
+            self.current = 0
+            await self.page.bring_to_front()
 
     async def _empty(self) -> None:
         """Leave the page of the last episode and forget the history."""
@@ -150,9 +158,9 @@ class BrowserSession:
             await self.page.goto(url, wait_until="commit")
 
     async def settle(self) -> str:
-        """Wait until the current tab is quiet. Returns the address of a navigation that was blocked
-        because it leaves the sites, or an empty string. Raises `SessionError` if the session is
-        lost."""
+        """Wait until the current tab is quiet. Returns why a navigation was undone (it leaves the
+        sites, or its page cannot be shown again), or an empty string. Raises `SessionError` if the
+        session is lost."""
         for _ in range(ROUNDS):
             self._activity.check()
             if (url := self._activity.interrupted.pop(self.page, None)) is not None:
@@ -176,7 +184,11 @@ class BrowserSession:
         blocked, self._activity.blocked = self._activity.blocked, None
         if blocked is not None:
             await self._leave_error_page()
-        return blocked or ""
+            return f"{blocked[:200]} is outside the sites; the browser went back"
+        if self._activity.unrepeatable:
+            await self._leave_error_page()
+            return UNREPEATABLE
+        return ""
 
     async def view(self) -> View:
         """What the current tab shows."""
@@ -212,12 +224,16 @@ class BrowserSession:
         return await self._devtools.call_on(self.page, element, function)
 
     async def _leave_error_page(self) -> None:
-        """Return from the browser's own error page."""
-        if not await self.go(-1):
-            await self.close_tab()
-            return
-        await self._activity.rest()
-        await self.page.wait_for_load_state("load")
+        """Go from the browser's own error page to the last page before it that can be shown."""
+        while True:
+            self._activity.unrepeatable = False
+            if not await self.go(-1):
+                await self.close_tab()
+                return
+            await self._activity.rest()
+            await self.page.wait_for_load_state("load")
+            if not self._activity.unrepeatable:
+                return
 
     def _opened(self, page: Page) -> None:
         """A tab was opened, by us or by a page; it becomes the current one."""

@@ -49,6 +49,8 @@ PAGES = {
     " window.name = 'a'</script>",
     "/generated": "<title>Generated</title><style>p::before {content: 'Price: '}"
     " a::before {content: '\\f007'}</style><p>$12</p><a href='/'></a><div>so <q>cheap</q></div>",
+    "/frames": "<title>Frames</title><h1>Red mug</h1><iframe src='http://outside.example/'></iframe>"
+    "<iframe src='/broken'></iframe>",
     "/login": "<title>Login</title><form method=post><input name=user aria-label=User>"
     "<input type=password name=password aria-label=Password><button>Sign in</button></form>",
 }
@@ -91,6 +93,8 @@ class Site:
                 self.send_response(status)
                 self.send_header("Content-Type", "text/html; charset=utf-8")
                 self.send_header("Content-Length", str(len(content)))
+                if self.command == "POST":
+                    self.send_header("Cache-Control", "no-store")
                 if cookie:
                     self.send_header("Set-Cookie", f"{cookie}; Path=/")
                 self.end_headers()

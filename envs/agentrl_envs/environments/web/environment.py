@@ -198,10 +198,8 @@ class WebEnvironment:
         if isinstance(action, Goto):
             action = Goto(self._addresses.real(action.url))
         message = await perform(self._browser, action, scene.view, replace_text=not self._strict)
-        blocked = await self._browser.settle()
-        if blocked:
-            message = f"{blocked[:200]} is outside the sites; the browser went back"
-        return message, await self._look(config, spelled)
+        undone = await self._browser.settle()
+        return undone or message, await self._look(config, spelled)
 
     async def _look(self, config: TaskConfig, previous: str) -> Scene:
         view = await self._browser.view()

@@ -1,0 +1,127 @@
+"""The tabs of a session: how an episode begins, and navigations that are undone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
+
+import pytest
+from web_pages import Site, needs_chromium, running_site
+
+from agentrl_envs.browser.session import UNREPEATABLE, BrowserSession
+from agentrl_envs.browser.thread import BrowserThread
+from agentrl_envs.errors import SessionError
+
+pytestmark = needs_chromium
+
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with running_site() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def thread() -> Iterator[BrowserThread]:
+    running = BrowserThread(frozenset({"127.0.0.1"}))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def run(thread: BrowserThread):
+    """Runs a function of a new session on the browser's event loop."""
+
+    def start(play: Callable[[BrowserSession], Awaitable[T]]) -> T:
+        async def played() -> T:
+            session = BrowserSession(thread, 800, 600)
+            try:
+                return await play(session)
+            finally:
+                await session.end()
+
+        return thread.run(played(), 60)
+
+    return start
+
+
+async def titles(session: BrowserSession) -> tuple[int, tuple[str, ...]]:
+    view = await session.view()
+    return view.current, view.titles
+
+
+async def send_form(session: BrowserSession) -> None:
+    await session.page.evaluate("document.forms[0].submit()")
+    await session.settle()
+
+
+def test_an_episode_with_several_start_pages_begins_on_the_first(run, site):
+    async def play(session: BrowserSession):
+        await session.begin([f"{site.url}/", f"{site.url}/mug"], None)
+        return await titles(session), await session.page.evaluate("document.visibilityState")
+
+    assert run(play) == ((0, ("Home", "Mug")), "visible")
+
+
+def test_a_frame_without_its_document_leaves_the_page_around_it_as_it_is(run, site):
+    async def play(session: BrowserSession):
+        await session.begin([f"{site.url}/frames"], None)
+        return await session.settle(), await titles(session)
+
+    assert run(play) == ("", (0, ("Frames",)))
+
+
+def test_a_tab_that_opens_outside_the_sites_is_closed(run, site):
+    async def play(session: BrowserSession):
+        await session.begin([f"{site.url}/"], None)
+        await session.view()
+        await session.page.evaluate("void open('http://outside.example/')")
+        return await session.settle(), await titles(session)
+
+    message = "http://outside.example/ is outside the sites; the browser went back"
+    assert run(play) == (message, (0, ("Home",)))
+
+
+def test_a_tab_that_opens_with_an_error_of_the_site_loses_the_session(run, site):
+    async def play(session: BrowserSession):
+        await session.begin([f"{site.url}/"], None)
+        await session.view()
+        await session.page.evaluate("void open('/broken')")
+        await session.settle()
+
+    with pytest.raises(SessionError, match=r"/broken: the site answered 500"):
+        run(play)
+
+
+@pytest.mark.parametrize("forms", [1, 2])
+def test_going_back_passes_over_answers_to_forms(run, site, forms):
+    async def play(session: BrowserSession):
+        await session.begin([f"{site.url}/mug"], None)
+        await session.visit(f"{site.url}/login")
+        for _ in range(forms):
+            await session.settle()
+            await send_form(session)
+        await session.visit(f"{site.url}/tall")
+        await session.settle()
+        await session.go(-1)
+        message, seen = await session.settle(), await titles(session)
+        await session.go(-1)
+        return message, seen, await session.settle(), await titles(session)
+
+    assert run(play) == (UNREPEATABLE, (0, ("Login",)), "", (0, ("Mug",)))
+
+
+def test_going_forward_to_the_answer_to_a_form_stays(run, site):
+    async def play(session: BrowserSession):
+        await session.begin([f"{site.url}/mug"], None)
+        await session.visit(f"{site.url}/login")
+        await session.settle()
+        await send_form(session)
+        await session.go(-1)
+        await session.settle()
+        await session.go(1)
+        return await session.settle(), await titles(session)
+
+    assert run(play) == (UNREPEATABLE, (0, ("Login",)))

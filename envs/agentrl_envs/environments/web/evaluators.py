@@ -1,15 +1,13 @@
 """WebArena's evaluators (arXiv 2307.13854, section 3.2): a task's score is their product, 0 or 1.
 
-Differences from WebArena's own code, each of which only closes a hole: locators are parsed instead
-of evaluated (`locators`); a one-word reference must be a word of the answer by Unicode's word
-boundaries, where WebArena uses NLTK's tokenizer; a judge model is asked only where one is
-configured.
+Differences from WebArena's own code: locators are parsed instead of evaluated (`locators`); the
+words of an answer are found by a pattern, where WebArena uses NLTK's tokenizer; a judge model is
+asked only where one is configured.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,15 +16,29 @@ from agentrl_envs.environments.web.sites import Addresses
 from agentrl_envs.environments.web.task_config import (
     Evaluation,
     ProgramHtml,
-    ReferenceAnswers,
     TaskConfig,
 )
 from agentrl_envs.errors import TaskError
 
 OR = " |OR| "
 
-Judge = Callable[[str, str, str], Awaitable[bool]]
-"""Whether an answer means the same as a reference: (intent, reference, answer)."""
+UNACHIEVABLE = "N/A"
+"""The reference of a task that cannot be done; `string_note` says why."""
+
+_WORD = re.compile(r"\w+(?:[-.,:/'’]\w+)*|\S")
+"""A word, with numbers such as `2.5` as one, or another character."""
+
+
+class Judge(Protocol):
+    """A model that compares texts."""
+
+    async def means_the_same(self, intent: str, reference: str, answer: str) -> bool:
+        """Whether an answer to the intent means the same as a reference."""
+        ...
+
+    async def gives_the_reason(self, intent: str, reason: str, answer: str) -> bool:
+        """Whether an answer says for what reason the intent cannot be done."""
+        ...
 
 
 class FinalState(Protocol):
@@ -57,7 +69,7 @@ async def grade(
     evaluation = config.evaluation
     for kind in evaluation.eval_types:
         if kind == "string_match":
-            passed = await string_match(evaluation.reference_answers, answer, config.intent, judge)
+            passed = await string_match(evaluation, answer, config.intent, judge)
         elif kind == "url_match":
             passed = url_match(evaluation, state.url, addresses)
         else:
@@ -68,9 +80,10 @@ async def grade(
 
 
 async def string_match(
-    references: ReferenceAnswers | None, answer: str, intent: str, judge: Judge | None
+    evaluation: Evaluation, answer: str, intent: str, judge: Judge | None
 ) -> bool:
     """Whether the answer holds against each kind of reference that is given."""
+    references = evaluation.reference_answers
     if references is None:
         raise TaskError("eval.reference_answers: string_match needs it; add exact_match")
     if references.exact_match is not None and cleaned(answer) != cleaned(references.exact_match):
@@ -86,14 +99,18 @@ async def string_match(
                 "eval.reference_answers.fuzzy_match: a judge model compares such answers, and none "
                 "is configured; set the option judge, or leave these tasks out"
             )
-        if not await judge(intent, reference, answer):
+        if reference == UNACHIEVABLE and evaluation.string_note:
+            holds = await judge.gives_the_reason(intent, evaluation.string_note, answer)
+        else:
+            holds = await judge.means_the_same(intent, reference, answer)
+        if not holds:
             return False
     return True
 
 
 def url_match(evaluation: Evaluation, url: str, addresses: Addresses) -> bool:
-    """Whether the current address contains a reference: its host and path, and each of its query
-    parameters (WebArena's `GOLD in PRED`)."""
+    """Whether the current address contains the host and path of a reference, and has each query
+    parameter with a value that a reference names (WebArena's `GOLD in PRED`)."""
     note = evaluation.url_note or "GOLD in PRED"
     if not evaluation.reference_url or note != "GOLD in PRED":
         raise TaskError("eval.reference_url: url_match needs it, with url_note 'GOLD in PRED'")
@@ -106,8 +123,7 @@ def url_match(evaluation: Evaluation, url: str, addresses: Addresses) -> bool:
     if not any(_url_parts(reference)[0] in base for reference in references):
         return False
     return all(
-        any(value in present for value in values for present in query.get(key, ()))
-        for key, values in wanted.items()
+        any(value in query.get(key, ()) for value in values) for key, values in wanted.items()
     )
 
 
@@ -144,10 +160,11 @@ def _contents_hold(target: ProgramHtml, text: str) -> bool:
 
 
 def includes(text: str, reference: str, *, by_word: bool) -> bool:
-    """Whether `reference` occurs in `text`; by word: a one-word reference must be a word of it."""
+    """Whether `reference` occurs in `text`; by word: a reference of one character, such as 0, must
+    be a word of it."""
     wanted, given = cleaned(reference), cleaned(text)
-    if by_word and re.fullmatch(r"\w+", wanted):
-        return re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", given) is not None
+    if by_word and len(wanted) == 1:
+        return wanted in _WORD.findall(given)
     return wanted in given
 
 

@@ -22,7 +22,7 @@ class ReferenceAnswers(BaseModel):
     exact_match: str | None = None
     must_include: tuple[str, ...] = ()
     fuzzy_match: tuple[str, ...] = ()
-    """Answers of the same meaning, which a judge model compares."""
+    """Answers of the same meaning, which a judge model compares. `N/A`: the task cannot be done."""
 
     @field_validator("fuzzy_match", "must_include", mode="before")
     @classmethod
@@ -47,6 +47,8 @@ class ProgramHtml(BaseModel):
     url: str
     """Where to look: `last`, an address, or `func:` with a helper's name."""
     locator: str = ""
+    prep_actions: tuple[str, ...] | None = None
+    """JavaScript that is to run before."""
     required_contents: RequiredContents
 
 
@@ -59,6 +61,8 @@ class Evaluation(BaseModel):
         min_length=1
     )
     reference_answers: ReferenceAnswers | None = None
+    string_note: str | None = None
+    """Why the task cannot be done, where the reference is `N/A`."""
     reference_url: str | None = None
     """Addresses, separated by ` |OR| `. Empty: none."""
     url_note: str | None = None
@@ -108,6 +112,8 @@ def unsupported(config: TaskConfig, *, judge: bool) -> str | None:
     for target in evaluation.program_html:
         if target.url.startswith("func:") or target.locator.startswith("func:"):
             return "eval.program_html: WebArena's func: helpers are not available"
+        if target.prep_actions:
+            return "eval.program_html: prep_actions, which are JavaScript, are not run"
         try:
             parse_locator(target.locator)
         except TaskError as error:

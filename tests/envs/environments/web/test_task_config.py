@@ -40,6 +40,19 @@ def test_a_task_that_is_not_in_webarenas_form_is_an_error_that_names_the_field()
             },
             "func: helpers are not available",
         ),
+        (
+            {
+                "program_html": [
+                    {
+                        "url": "last",
+                        "locator": "document.querySelector('#price').value",
+                        "prep_actions": ["document.querySelector('#more').click()"],
+                        "required_contents": {"exact_match": "$12"},
+                    }
+                ]
+            },
+            "prep_actions, which are JavaScript, are not run",
+        ),
     ],
 )
 def test_tasks_that_cannot_be_graded_are_left_out_with_a_warning(

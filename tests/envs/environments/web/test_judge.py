@@ -1,0 +1,66 @@
+"""The judge model at an endpoint."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from agentrl_envs.environments.web import options
+from agentrl_envs.environments.web.judge import ModelJudge, judge_of
+from agentrl_envs.errors import SessionError
+
+
+@contextmanager
+def endpoint(*verdicts: str) -> Iterator[tuple[ModelJudge, list[str]]]:
+    """A judge at an endpoint that gives these verdicts, and the questions that it was asked."""
+    questions: list[str] = []
+    left = iter(verdicts)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            questions.append(body["messages"][0]["content"])
+            answer = {"choices": [{"message": {"content": next(left)}}]}
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        judge = judge_of(options.Judge(url=url, model="judge"))
+        assert judge is not None
+        try:
+            yield judge, questions
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+async def test_two_answers_are_compared():
+    with endpoint("Same.", "different") as (judge, questions):
+        assert await judge.means_the_same("how much?", "$12", "twelve dollars")
+        assert not await judge.means_the_same("how much?", "$12", "ten dollars")
+    assert "Reference answer: $12\nGiven answer: twelve dollars" in questions[0]
+
+
+async def test_an_answer_is_compared_with_the_reason_for_which_a_task_cannot_be_done():
+    with endpoint("same", "different") as (judge, questions):
+        assert await judge.gives_the_reason("buy a mug", "no mug is left", "sold out")
+        assert not await judge.gives_the_reason("buy a mug", "no mug is left", "done")
+    assert "Known reason: no mug is left\nGiven answer: sold out" in questions[0]
+
+
+async def test_an_endpoint_that_does_not_answer_loses_the_session():
+    with endpoint() as (judge, _):
+        pass
+    with pytest.raises(SessionError, match="judge http://127"):
+        await judge.means_the_same("how much?", "$12", "twelve dollars")

@@ -19,8 +19,7 @@ from agentrl_envs.environments.search.retrieval.retriever import Document
 from agentrl_envs.environments.search.text_form import Answer, Command, Progress, Refused, Search
 from agentrl_envs.errors import TaskError
 
-_BLOCK = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
-_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+_OPENING = re.compile(r"<(search|answer)>")
 
 INSTRUCTIONS = """\
 Answer a question with the help of a search engine. Think first, inside <think> and </think>. Then \
@@ -64,7 +63,7 @@ class AgentGymForm:
         return None
 
     def parse(self, reply: str, progress: Progress) -> Command:
-        blocks = _BLOCK.findall(reply if self._strict else _THOUGHT.sub("", reply))
+        blocks = blocks_of(reply if self._strict else without_thoughts(reply))
         if not blocks:
             return Refused(INVALID)
         if len(blocks) > 1 and not self._strict:
@@ -94,3 +93,36 @@ class AgentGymForm:
 
     def relabel(self, opening: str, goal: str) -> str:
         raise TaskError("search: only the terse form can be relabeled; set options.text to terse")
+
+
+def blocks_of(reply: str) -> list[tuple[str, str]]:
+    """(name, content) of the `<search>` and `<answer>` blocks, outside each other and in order.
+
+    The time is linear in the length, also where nothing is closed, for a model wrote the text."""
+    blocks: list[tuple[str, str]] = []
+    unclosed: set[str] = set()
+    end = 0
+    for opening in _OPENING.finditer(reply):
+        name = opening[1]
+        if opening.start() < end or name in unclosed:
+            continue
+        closing = reply.find(f"</{name}>", opening.end())
+        if closing < 0:
+            unclosed.add(name)
+            continue
+        blocks.append((name, reply[opening.end() : closing]))
+        end = closing + len(f"</{name}>")
+    return blocks
+
+
+def without_thoughts(reply: str) -> str:
+    """`reply` without its `<think>` blocks, in linear time."""
+    kept: list[str] = []
+    at = 0
+    while (start := reply.find("<think>", at)) >= 0:
+        end = reply.find("</think>", start)
+        if end < 0:
+            break
+        kept.append(reply[at:start])
+        at = end + len("</think>")
+    return "".join(kept) + reply[at:]

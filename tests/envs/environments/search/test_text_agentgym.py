@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentrl_envs import registry
 from agentrl_envs.env import Step, split_exchange
 from agentrl_envs.environments.search import SearchOptions, SearchTasks
-from agentrl_envs.environments.search.text_agentgym import INVALID, SEVERAL
+from agentrl_envs.environments.search.text_agentgym import (
+    INVALID,
+    SEVERAL,
+    blocks_of,
+    without_thoughts,
+)
 
 
 def play(options: dict[str, Any], *replies: str) -> list[Step]:
@@ -116,3 +124,44 @@ def test_an_option_that_is_none_is_named():
     assert registry.option_errors("search", {"topk": 3}) == [
         "topk: search has no such option; see `agentrl envs list search`"
     ]
+
+
+PARTS = (
+    "<think>",
+    "</think>",
+    "<search>",
+    "</search>",
+    "<answer>",
+    "</answer>",
+    "a",
+    "<",
+    ">",
+    "\n",
+)
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=14).map("".join))
+def test_blocks_and_thoughts_are_those_of_the_patterns_that_define_them(reply):
+    blocks = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
+    thought = re.compile(r"<think>.*?</think>", re.DOTALL)
+    assert blocks_of(reply) == blocks.findall(reply)
+    assert without_thoughts(reply) == thought.sub("", reply)
+
+
+class CountedText(str):
+    """Counts the characters that `find` looks at."""
+
+    looked_at = 0
+
+    def find(self, part: str, start: int = 0) -> int:
+        found = super().find(part, start)
+        self.looked_at += (len(self) if found < 0 else found) - start
+        return found
+
+
+@pytest.mark.parametrize("tag", ["<think>", "<search>", "<answer>"])
+def test_tags_that_are_not_closed_are_looked_at_a_bounded_number_of_times(tag):
+    reply = CountedText(tag * 1000)
+    assert blocks_of(reply) == []
+    assert without_thoughts(reply) == reply
+    assert reply.looked_at <= 3 * len(reply)

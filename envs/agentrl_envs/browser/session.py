@@ -47,7 +47,8 @@ class BrowserSession:
     def __init__(
         self, thread: BrowserThread, width: int, height: int, *, most: int | None = None
     ) -> None:
-        """`most`: sessions that may be open in the browser at once; None: any number."""
+        """`most`: sessions that may be open in the browser at once; None: any number, and this one
+        is not counted by others."""
         self.width, self.height = width, height
         self._thread = thread
         self._most = most
@@ -133,7 +134,7 @@ class BrowserSession:
         context, self._context = self._context, None
         self.pages, self.current = [], 0
         if context is not None:
-            await self._thread.close_context(context)
+            await self._thread.close_context(context, self._most)
 
     async def open_tab(self) -> None:
         """Open an empty tab and make it the current one."""

@@ -38,8 +38,8 @@ class BrowserThread:
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
         self._closed = False
-        self.contexts = 0
-        """Open contexts of sessions: each is a process of Chromium."""
+        self.bounded = 0
+        """Open contexts of sessions whose number has a bound: each is a process of Chromium."""
         self.launches = 0
         """Number of times that Chromium was started."""
         self._thread = threading.Thread(target=self._serve, name="browser", daemon=True)
@@ -75,15 +75,15 @@ class BrowserThread:
 
     async def new_context(self, width: int, height: int, most: int | None) -> BrowserContext:
         """A context for one session, with a viewport of this size in CSS pixels. Raises
-        `CapacityError` if `most` are open."""
-        if most is not None and self.contexts >= most:
+        `CapacityError` if `most` that have a bound are open."""
+        if most is not None and self.bounded >= most:
             raise CapacityError(
                 f"browser: all {most} sessions are in use; raise the option sessions, with 100 MB "
                 "of memory for each, or lower rollout.concurrency"
             )
-        self.contexts += 1
+        self.bounded += most is not None
         with ExitStack() as on_error:
-            on_error.callback(self._forget_context)
+            on_error.callback(self._forget_context, most)
             context = await (await self.browser()).new_context(
                 viewport={"width": width, "height": height},
                 service_workers="block",
@@ -95,14 +95,14 @@ class BrowserThread:
             on_error.pop_all()
         return context
 
-    async def close_context(self, context: BrowserContext) -> None:
-        """Close a context of `new_context`, with its tabs."""
-        self._forget_context()
+    async def close_context(self, context: BrowserContext, most: int | None) -> None:
+        """Close a context of `new_context`, with its tabs; `most` as there."""
+        self._forget_context(most)
         with suppress(Error, TimeoutError):  # a page that hangs may not answer
             await asyncio.wait_for(context.close(), CLOSE_CONTEXT_S)
 
-    def _forget_context(self) -> None:
-        self.contexts -= 1
+    def _forget_context(self, most: int | None) -> None:
+        self.bounded -= most is not None
 
     def close(self) -> None:
         """Stop the browser and the thread. May be called twice."""

@@ -51,6 +51,7 @@ PAGES = {
     " a::before {content: '\\f007'}</style><p>$12</p><a href='/'></a><div>so <q>cheap</q></div>",
     "/frames": "<title>Frames</title><h1>Red mug</h1><iframe src='http://outside.example/'></iframe>"
     "<iframe src='/broken'></iframe>",
+    "/welcome": "<title>In</title>welcome<script>setInterval(() => fetch('/slow'), 50)</script>",
     "/login": "<title>Login</title><form method=post><input name=user aria-label=User>"
     "<input type=password name=password aria-label=Password><button>Sign in</button></form>",
 }
@@ -84,7 +85,7 @@ class Site:
                 form = parse_qs(self.rfile.read(length).decode())
                 site.logins += 1
                 if form.get("password") == ["secret"]:
-                    self.answer("<title>In</title>welcome", cookie=f"user={form['user'][0]}")
+                    self.answer(PAGES["/welcome"], cookie=f"user={form['user'][0]}")
                 else:
                     self.answer(PAGES["/login"])
 

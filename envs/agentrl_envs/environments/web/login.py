@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from playwright.async_api import Error, Page, StorageState
 
+from agentrl_envs.browser.session import BrowserSession
 from agentrl_envs.browser.thread import BrowserThread, first_line
 from agentrl_envs.environments.web.options import Account
 from agentrl_envs.environments.web.sites import Addresses
@@ -18,6 +19,8 @@ RENEWED_BEFORE_S = 900.0
 """A state is made again when a cookie of it expires within so many seconds."""
 
 FORM_TIMEOUT_S = 20.0
+
+VIEWPORT = (1280, 720)
 
 
 class Logins:
@@ -55,34 +58,35 @@ class Logins:
     async def _log_in(self, site: str) -> StorageState:
         account = self._accounts[site]
         url = f"{self._addresses.sites[site]}{account.path}"
-        context = await (await self._thread.browser()).new_context(service_workers="block")
-        context.set_default_timeout(FORM_TIMEOUT_S * 1e3)
+        session = BrowserSession(self._thread, *VIEWPORT)
         try:
-            page = await context.new_page()
             try:
-                await page.goto(url)
-                await _fill(page, account.username, password_of(site, account))
-            except Error as error:
+                await session.begin([url], None)
+                await _fill(session.page, account.username, password_of(site, account))
+                undone = await session.settle()
+            except (Error, SessionError) as error:
                 raise SessionError(f"{url}: cannot log in: {first_line(error)}") from None
-            if await page.locator("input[type=password]:visible").count():
+            if undone:
+                raise SessionError(f"{url}: cannot log in: {undone}")
+            if await session.page.locator("input[type=password]:visible").count():
                 raise TaskError(
                     f"accounts.{site}: {url} refused the account {account.username!r}; correct its "
                     "username or password"
                 )
-            return await context.storage_state()
+            return await session.page.context.storage_state()
         finally:
-            await context.close()
+            await session.end()
 
 
 async def _fill(page: Page, username: str, password: str) -> None:
     """Fill in the form with the page's first password field, and send it."""
+    page.set_default_timeout(FORM_TIMEOUT_S * 1e3)
     field = page.locator("input[type=password]").first
     form = page.locator("form", has=page.locator("input[type=password]")).first
     kinds = "input:not([type]), input[type=text], input[type=email]"
     await form.locator(kinds).first.fill(username)
     await field.fill(password)
     await field.press("Enter")
-    await page.wait_for_load_state("networkidle")
 
 
 def password_of(site: str, account: Account) -> str:

@@ -1,0 +1,52 @@
+"""Logging in by the form of a site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from web_pages import Site, needs_chromium, running_site
+
+from agentrl_envs.browser.thread import BrowserThread
+from agentrl_envs.environments.web.login import Logins
+from agentrl_envs.environments.web.options import Account
+from agentrl_envs.environments.web.sites import Addresses
+from agentrl_envs.errors import SessionError, TaskError
+
+pytestmark = needs_chromium
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with running_site() as running:
+        yield running
+
+
+@pytest.fixture
+def thread(site: Site) -> Iterator[BrowserThread]:
+    running = BrowserThread(frozenset({site.host}))
+    yield running
+    running.close()
+
+
+def cookies(thread: BrowserThread, site: Site, **account: str) -> list[tuple[str, str]]:
+    """Names and values of the cookies after a login to the site."""
+    accounts = {"shopping": Account(username="ann", **account)}
+    logins = Logins(thread, Addresses({"shopping": site.url}), accounts)
+    state = thread.run(logins.state(["shopping"]), 60)
+    return [(each["name"], each["value"]) for each in state["cookies"]]
+
+
+def test_a_page_after_the_login_that_asks_its_site_again_and_again_is_no_obstacle(thread, site):
+    assert cookies(thread, site, password="secret") == [("user", "ann")]
+    assert thread.bounded == 0
+
+
+def test_a_wrong_password_is_an_error_that_names_the_account(thread, site):
+    with pytest.raises(TaskError, match=r"accounts\.shopping: .*refused the account 'ann'"):
+        cookies(thread, site, password="wrong")
+
+
+def test_a_login_page_that_the_site_does_not_give_is_an_error_that_names_it(thread, site):
+    with pytest.raises(SessionError, match=r"/broken: cannot log in: .*the site answered 500"):
+        cookies(thread, site, password="secret", path="/broken")

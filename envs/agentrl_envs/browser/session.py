@@ -81,8 +81,8 @@ class BrowserSession:
             await self._restore(state)
         for index, url in enumerate(urls):
             if index == 0 and before and len(self._activity.origins) <= 1:
-                self.pages, self.current = [before.pop(0)], 0
-                await self._empty()
+                self.pages, self.current = [before.pop()], 0
+                await self._devtools.forget_history(self.page)
             else:
                 await self.open_tab()
             self._activity.origins.clear()
@@ -93,11 +93,6 @@ class BrowserSession:
         if self.current:
             self.current = 0
             await self.page.bring_to_front()
-
-    async def _empty(self) -> None:
-        """Leave the page of the last episode and forget the history."""
-        await self.page.goto(EMPTY)
-        await self._devtools.forget_history(self.page)
 
     async def _new_context(self) -> BrowserContext:
         context = await self._thread.new_context(self.width, self.height, self._most)
@@ -119,14 +114,18 @@ class BrowserSession:
             await self.page.evaluate(SET_STORAGE, values)
             await self.pages.pop().close()
 
-    async def _clear(self, before: Sequence[Page]) -> None:
-        """Delete cookies and storage. The session storage of a tab is deleted here for the site
-        that it shows, so a tab that has seen several is not used again."""
+    async def _clear(self, before: list[Page]) -> None:
+        """Leave the pages of the last episode, of which one tab is kept, and delete cookies and
+        storage. The session storage of a tab is deleted here for the site that it shows, so a tab
+        that has seen several is not used again."""
         assert self._context is not None
-        await self._context.clear_cookies()
+        origins = self._activity.origins | {origin_of(page.url) for page in before}
         with suppress(Error):  # a page without storage, such as an error page
             await before[0].evaluate("sessionStorage.clear(); window.name = ''")
-        origins = self._activity.origins | {origin_of(page.url) for page in before}
+        while len(before) > 1:
+            await before.pop().close()
+        await before[0].goto(EMPTY)  # a request under way would set its cookies afterwards
+        await self._context.clear_cookies()
         await self._devtools.clear_storage(before[0], origins)
 
     async def end(self) -> None:

@@ -65,6 +65,15 @@ def test_an_episode_with_several_start_pages_begins_on_the_first(run, site):
     assert run(play) == ((0, ("Home", "Mug")), "visible")
 
 
+def test_a_page_that_sets_cookies_again_and_again_leaves_none_to_the_next_episode(run, site):
+    async def play(session: BrowserSession):
+        await session.begin([f"{site.url}/again"], None)
+        await session.begin([f"{site.url}/mug"], None)
+        return await session.page.context.cookies()
+
+    assert run(play) == []
+
+
 def test_a_frame_without_its_document_leaves_the_page_around_it_as_it_is(run, site):
     async def play(session: BrowserSession):
         await session.begin([f"{site.url}/frames"], None)

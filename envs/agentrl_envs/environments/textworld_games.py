@@ -60,6 +60,8 @@ class TextWorldTasks(TaskList):
     """A task for each seed."""
 
     name = "textworld"
+    waits = True
+    """A game is compiled by another program, which takes seconds."""
 
     def __init__(self, options: TextWorldOptions | None = None) -> None:
         self.options = options or TextWorldOptions()

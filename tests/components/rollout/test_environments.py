@@ -46,13 +46,22 @@ def test_an_environment_that_waits_for_a_service_does_not_hold_up_the_others(tmp
     retriever = {"kind": "search-r1", "url": "http://127.0.0.1:9/retrieve"}
     options = {"questions": [file, other], "retriever": retriever}
 
-    async def runs_in_threads(options: dict[str, Any]) -> bool:
-        world = await open_world(Environment(name="s", builtin="search", options=options))
+    assert runs_in_threads("search", options)
+    assert not runs_in_threads("search", {})
+
+
+def test_a_game_of_textworld_that_is_compiled_does_not_hold_up_the_others():
+    pytest.importorskip("textworld", reason="pip install '.[textworld]'")
+    assert runs_in_threads("textworld", {})
+
+
+def runs_in_threads(builtin: str, options: dict[str, Any]) -> bool:
+    async def opened() -> bool:
+        world = await open_world(Environment(name="e", builtin=builtin, options=options))
         assert isinstance(world, LocalWorld)
         return world.in_threads
 
-    assert asyncio.run(runs_in_threads(options))
-    assert not asyncio.run(runs_in_threads({}))
+    return asyncio.run(opened())
 
 
 def test_a_program_that_does_not_start_is_an_error_of_the_manifest(monkeypatch, tmp_path):

@@ -49,7 +49,8 @@ class EnvironmentPool:
 
     def close(self) -> None:
         """Close every environment."""
-        for environment in (*self._in_use.values(), *self._free):
+        for session in list(self._in_use):
+            self.discard(session)
+        for environment in self._free:
             environment.close()
-        self._in_use.clear()
         self._free.clear()

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
 
 from agentrl_envs.env import Observation, Step, Task, TaskSet
+from agentrl_envs.errors import SessionError
 from agentrl_envs.server.execution.environment_pool import EnvironmentPool
 from agentrl_envs.server.execution.thread_pool import ThreadPool
 
@@ -51,7 +53,7 @@ class ThreadExecutor:
     def discard(self, session: str) -> None:
         last_call = self._last_call.pop(session, None)
         if last_call is not None:  # runs at once if the call is done, else when its thread returns
-            last_call.add_done_callback(lambda _: self._pool.discard(session))
+            last_call.add_done_callback(lambda _: self._close_in_thread(session))
             self._threads.abandon(last_call)
 
     @property
@@ -63,6 +65,11 @@ class ThreadExecutor:
     async def close(self) -> None:
         self._threads.close()
         self._pool.close()
+
+    def _close_in_thread(self, session: str) -> None:
+        """Close the environment, off the event loop: that may wait for another program."""
+        with suppress(SessionError):  # no thread serves calls any more: `close` does it
+            self._threads.submit(self._pool.discard, session)
 
     async def _run_in_thread(
         self, session: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs

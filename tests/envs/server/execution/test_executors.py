@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +28,8 @@ class CountingTasks(CorridorTasks):
     """Counts environments that are created and closed."""
 
     made = closed = 0
+    closed_in: str | None = None
+    """Name of the thread that closed the last one."""
 
     def environment(self) -> Environment:  # type: ignore[override]
         tasks = self
@@ -34,6 +37,7 @@ class CountingTasks(CorridorTasks):
 
         class Counted(CorridorEnvironment):
             def close(self) -> None:
+                tasks.closed_in = threading.current_thread().name
                 tasks.closed += 1
 
         return Counted()
@@ -61,8 +65,19 @@ async def test_discarded_environment_is_closed_and_not_reused():
     executor = ThreadExecutor(tasks)
     await executor.reset("a", red_left_2())
     executor.discard("a")
+    await until(lambda: tasks.closed == 1)
     await executor.reset("b", red_left_2())
-    assert (tasks.made, tasks.closed) == (2, 1)
+    assert tasks.made == 2
+    await executor.close()
+
+
+async def test_a_discarded_environment_is_closed_in_a_thread_because_that_may_take_long():
+    tasks = CountingTasks()
+    executor = ThreadExecutor(tasks)
+    await executor.reset("a", red_left_2())
+    executor.discard("a")
+    await until(lambda: tasks.closed == 1)
+    assert tasks.closed_in == "environment"
     await executor.close()
 
 

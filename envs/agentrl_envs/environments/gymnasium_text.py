@@ -55,7 +55,7 @@ class GymnasiumOptions(BaseModel):
 
     @model_validator(mode="after")
     def _names_actions_once(self) -> Self:
-        plain = [action_of(action) for action in self.actions]
+        plain = [_plain(action) for action in self.actions]
         if len(set(plain)) < len(plain) or "" in plain:
             raise ValueError("actions: give each action a different name")
         return self
@@ -192,15 +192,13 @@ class GymnasiumSession:
 
     def _parse(self, reply: str) -> Any:
         """The action in a reply, as the environment takes it; None: there is none."""
-        names = self._tasks.options.actions
-        text = action_of(reply)
-        if names:
-            plain = [action_of(name) for name in names]
-            return plain.index(text) if text in plain else None
+        if names := self._tasks.options.actions:
+            return _chosen(reply, names)
         admissible = self._seen.admissible
         if admissible is None:
             return reply.rpartition("Action:")[2].strip() or None
-        return next((each for each in admissible if action_of(each) == text), None)
+        index = _chosen(reply, admissible)
+        return None if index is None else admissible[index]
 
     def _observation(self, raw: Any, info: Mapping[str, Any]) -> Observation:
         """Raises `ContractError` for an observation that is no text."""
@@ -216,3 +214,18 @@ class GymnasiumSession:
             return Observation(text=text, admissible=())
         admissible = None if listed is None else tuple(dict.fromkeys(map(str, listed)))
         return Observation(text=text, admissible=admissible)
+
+
+def _chosen(reply: str, actions: Sequence[str]) -> int | None:
+    """Index of the action in a reply: as it is spelled, else the only one that differs in marks
+    around it. None: there is none."""
+    exact, said = [_plain(action) for action in actions], _plain(reply.rpartition("Action:")[2])
+    if said in exact:
+        return exact.index(said)
+    bare, meant = [action_of(action) for action in actions], action_of(reply)
+    return bare.index(meant) if meant and bare.count(meant) == 1 else None
+
+
+def _plain(text: str) -> str:
+    """In lower case, with single spaces."""
+    return " ".join(text.lower().split())

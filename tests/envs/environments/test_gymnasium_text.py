@@ -56,6 +56,24 @@ def test_named_actions_are_numbers_of_a_discrete_space():
     session.close()
 
 
+@pytest.mark.parametrize(
+    ("reply", "wellformed"),
+    [("Action: go", True), ("Action: go.", True), ("**Action:** `go`", False), ("", False)],
+)
+def test_marks_around_an_action_are_left_out_where_they_tell_no_two_apart(reply, wellformed):
+    options = GymnasiumOptions(id=NUMBERED.id, actions=("go", "go."), observation_key="said")
+    tasks = GymnasiumTasks(options)
+    session = tasks.environment()
+    session.reset(tasks.task("train", 0))
+    assert session.step(reply).wellformed is wellformed
+    session.close()
+    other = GymnasiumTasks(NUMBERED)
+    session = other.environment()
+    session.reset(other.task("train", 0))
+    assert session.step("**Action:** `up`.\nObservation: 1").wellformed
+    session.close()
+
+
 def test_a_task_is_a_seed_and_splits_are_disjoint():
     tasks = GymnasiumTasks(COUNT)
     train = {tasks.task("train", index).id for index in range(tasks.size("train"))}

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import keyword
 import re
-import sys
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 
 from agentrl_envs.errors import OptionError
+from agentrl_envs.extensions import installed
+from agentrl_envs.registry import names
 
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
@@ -106,7 +108,9 @@ def write_package(name: str, folder: Path) -> list[Path]:
             f"NAME: {name!r} is not the name of an environment; use lower-case letters, digits and "
             "hyphens, such as my-world"
         )
-    if module in sys.stdlib_module_names or module.startswith("agentrl"):
+    if name in names() or name in installed():
+        raise OptionError(f"NAME: {name} is the name of another environment; choose another")
+    if module.startswith("agentrl") or find_spec(module) is not None:
         raise OptionError(f"NAME: {module} is the name of another Python module; choose another")
     if folder.exists():
         raise OptionError(f"--folder: {folder} exists; choose another")

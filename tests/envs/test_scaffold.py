@@ -40,6 +40,9 @@ def test_the_test_of_a_new_environment_passes_and_it_is_clean(tmp_path: Path):
         ("class", "is not the name of an environment"),
         ("random", "random is the name of another Python module"),
         ("agentrl-envs", "is the name of another Python module"),
+        ("numpy", "numpy is the name of another Python module"),
+        ("babyai", "babyai is the name of another environment"),
+        ("corridor", "corridor is the name of another environment"),
     ],
 )
 def test_a_name_that_cannot_be_a_module_is_refused(tmp_path, name, message):

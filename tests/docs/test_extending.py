@@ -7,6 +7,8 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -27,32 +29,40 @@ def sections() -> dict[str, list[str]]:
 SECTIONS = sections()
 
 
-def module_of(blocks: list[str], folder: Path) -> ModuleType:
-    """The blocks of a section, imported as one module. Its annotations may refer to each other."""
-    future = "from __future__ import annotations\n"
-    path = folder / "example.py"
-    path.write_text(future + "".join(block.replace(future, "") for block in blocks))
-    spec = importlib.util.spec_from_file_location("example", path)
+@contextmanager
+def imported(block: str, path: Path) -> Iterator[ModuleType]:
+    """A block as the module that it names, which others can import meanwhile."""
+    place = WHERE.match(block)
+    assert place is not None, block
+    name = place.group(1).removesuffix(".py").replace("/", ".")
+    path.write_text(block, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["example"] = module
+    module, before = importlib.util.module_from_spec(spec), sys.modules.get(name)
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
+        yield module
     finally:
-        del sys.modules["example"]
-    return module
+        del sys.modules[name]
+        if before is not None:
+            sys.modules[name] = before
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_the_tests_of_an_example_pass(section: str, tmp_path: Path):
-    module = module_of(SECTIONS[section], tmp_path)
-    tests = [value for name, value in vars(module).items() if name.startswith("test_")]
-    assert tests, f"{section}: has no test"
-    for index, test in enumerate(tests):
-        folder = tmp_path / str(index)
-        folder.mkdir()
-        test(*[folder for _ in inspect.signature(test).parameters])
+def test_the_tests_of_an_example_pass_with_the_imports_that_it_shows(section: str, tmp_path: Path):
+    with ExitStack() as stack:
+        *_, module = (
+            stack.enter_context(imported(block, tmp_path / f"block_{number}.py"))
+            for number, block in enumerate(SECTIONS[section])
+        )
+        tests = [value for name, value in vars(module).items() if name.startswith("test_")]
+        assert tests, f"{section}: has no test"
+        for index, test in enumerate(tests):
+            folder = tmp_path / str(index)
+            folder.mkdir()
+            test(*[folder for _ in inspect.signature(test).parameters])
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -72,11 +82,9 @@ def test_the_page_covers_each_kind_of_extension():
 
 
 def test_the_examples_keep_to_the_style_of_the_repository(tmp_path: Path):
-    future = "from __future__ import annotations\n"
-    for index, blocks in enumerate(SECTIONS.values()):
-        product, *tests = blocks
-        whole = product + "".join(block.replace(future, "") for block in tests)
-        (tmp_path / f"test_{index}.py").write_text(whole)
+    for section, blocks in enumerate(SECTIONS.values()):
+        for number, block in enumerate(blocks):
+            (tmp_path / f"test_{section}_{number}.py").write_text(block)
     rules = ["--ignore", "E402,I001,ANN", "--config", str(ROOT / "pyproject.toml")]
     command = [sys.executable, "-m", "ruff", "check", *rules, "--no-cache", str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

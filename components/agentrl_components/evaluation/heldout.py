@@ -37,7 +37,6 @@ class HeldoutEvaluation:
     """Further turn limits to evaluate at (test-time scaling, arXiv 2509.08755, section 4.4)."""
     max_lost_share: float
     """Largest acceptable share of lost episodes."""
-    seed: int
 
     def run(
         self, name: str, play: Callable[[CollectRequest], Sequence[Trajectory]]
@@ -46,7 +45,7 @@ class HeldoutEvaluation:
 
         Raises `RunError` if too many episodes were lost."""
         episodes = self._episodes(name, play, self.max_turns, self.turn_limits)
-        result = heldout_result(name, episodes, self.samples, self.seed)
+        result = heldout_result(name, episodes, self.samples)
         if not self.turn_sweep:
             return result, episodes
         longest = episodes
@@ -68,8 +67,7 @@ class HeldoutEvaluation:
         """The success rate with `turns` turns. An agent is not told its limit and its seeds do not
         depend on it, so the episodes are the beginnings of those with a larger limit."""
         return success_rate(
-            [replace(e, success=e.success and len(e.turns) <= turns) for e in completed(episodes)],
-            self.seed,
+            [replace(e, success=e.success and len(e.turns) <= turns) for e in completed(episodes)]
         )
 
     def _episodes(
@@ -105,5 +103,4 @@ def heldout_evaluation(spec: RunSpec, tasks: Sequence[DrawnTask]) -> HeldoutEval
         temperature=evaluation.temperature,
         turn_sweep=evaluation.turn_sweep,
         max_lost_share=spec.rollout.max_lost_share,
-        seed=spec.seed,
     )

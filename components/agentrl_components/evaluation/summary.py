@@ -1,7 +1,7 @@
 """Metrics of an evaluation on held-out tasks.
 
 Each environment defines success. Intervals are 95 % confidence intervals: Wilson's if every task is
-tried once, a bootstrap over tasks otherwise.
+tried once, and otherwise Wilson's with the effective number of trials.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from agentrl_components.evaluation.intervals import Interval, bootstrap_mean, mean_pass_at_k, wilson
+from agentrl_components.evaluation.intervals import Interval, clustered_wilson, mean_pass_at_k
 from agentrl_components.trajectory.record import Ending, Trajectory
 
 
@@ -60,9 +60,7 @@ class HeldoutResult(SuccessRate):
     """The same by environment, if there are several."""
 
 
-def heldout_result(
-    name: str, episodes: Sequence[Trajectory], samples: int, seed: int
-) -> HeldoutResult:
+def heldout_result(name: str, episodes: Sequence[Trajectory], samples: int) -> HeldoutResult:
     """The result of an evaluation. Raises `ValueError` if every episode was lost."""
     played = [e for e in episodes if e.ending is not Ending.LOST]
     if not played:
@@ -74,7 +72,7 @@ def heldout_result(
     tries = by_task(played)
     powers = [2**i for i in range(1, samples.bit_length()) if 2**i <= samples]
     return HeldoutResult(
-        **success_rate(played, seed).model_dump(),
+        **success_rate(played).model_dump(),
         name=name,
         max_turns=played[0].max_turns,
         temperature=played[0].temperature,
@@ -86,21 +84,19 @@ def heldout_result(
         lost=len(episodes) - len(played),
         out_of_tokens=sum(e.out_of_tokens for e in played),
         pass_at={k: mean_pass_at(tries, k) for k in ([1, *powers] if samples > 1 else [])},
-        categories={name: success_rate(some, seed) for name, some in sorted(categories.items())},
-        environments=_by_environment(episodes, played, seed),
+        categories={name: success_rate(some) for name, some in sorted(categories.items())},
+        environments=_by_environment(episodes, played),
         turn_sweep={},
     )
 
 
 def _by_environment(
-    episodes: Sequence[Trajectory], played: Sequence[Trajectory], seed: int
+    episodes: Sequence[Trajectory], played: Sequence[Trajectory]
 ) -> dict[str, SuccessRate]:
     if len({e.environment for e in episodes}) == 1:
         return {}
     names = sorted({e.environment for e in played})
-    return {
-        name: success_rate([e for e in played if e.environment == name], seed) for name in names
-    }
+    return {name: success_rate([e for e in played if e.environment == name]) for name in names}
 
 
 def category(episode: Trajectory) -> str:
@@ -116,14 +112,9 @@ def by_task(episodes: Sequence[Trajectory]) -> list[tuple[int, int]]:
     return [(sum(some), len(some)) for some in tries.values()]
 
 
-def success_rate(episodes: Sequence[Trajectory], seed: int) -> SuccessRate:
+def success_rate(episodes: Sequence[Trajectory]) -> SuccessRate:
     """The success rate with its interval. The unit of observation is the task, not the episode."""
-    tries = by_task(episodes)
-    if all(n == 1 for _, n in tries):
-        interval = wilson(sum(s for s, _ in tries), len(tries))
-    else:
-        interval = bootstrap_mean([s / n for s, n in tries], seed=seed)
-    return from_interval(interval)
+    return from_interval(clustered_wilson([(n, s) for s, n in by_task(episodes)]))
 
 
 def from_interval(interval: Interval) -> SuccessRate:

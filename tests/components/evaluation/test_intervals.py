@@ -11,6 +11,7 @@ from agentrl_components.evaluation.intervals import (
     bootstrap_difference,
     bootstrap_mean,
     bootstrap_paired,
+    clustered_wilson,
     mean_pass_at_k,
     pass_at_k,
     wilson,
@@ -51,6 +52,60 @@ def test_counts_that_are_not_a_proportion_are_rejected(successes, n):
 def test_the_wilson_interval_contains_the_estimate_and_is_within_0_and_1(n, data):
     interval = wilson(data.draw(st.integers(0, n)), n)
     assert 0 <= interval.low <= interval.estimate <= interval.high <= 1
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60))
+def test_with_one_try_a_task_the_interval_of_tasks_is_wilsons(solved):
+    assert clustered_wilson([(1, int(one)) for one in solved]) == wilson(sum(solved), len(solved))
+
+
+@pytest.mark.parametrize(
+    ("results", "trials"),
+    [
+        ([(2, 0)] * 30, (0, 30)),  # nothing solved: as wide as with one try, not of zero width
+        ([(4, 4)] * 5, (5, 5)),
+        ([(3, 0)], (0, 1)),
+        ([(2, 2)] * 15 + [(2, 0)] * 15, (15, 30)),  # second tries repeat the first: 30 trials
+        ([(4, 1)] * 2, (2, 8)),  # tasks differ less than independent tries would: 8 trials
+    ],
+)
+def test_tries_of_a_task_count_at_least_as_one_trial_and_at_most_as_independent_ones(
+    results, trials
+):
+    found, expected = clustered_wilson(results), wilson(*trials)
+    assert (found.low, found.estimate, found.high) == pytest.approx(
+        (expected.low, expected.estimate, expected.high)
+    )
+    assert found.n == len(results)
+
+
+def test_between_them_the_number_of_trials_follows_from_the_variance_between_tasks():
+    # Shares 1, 1, 0, 0 and six times .5: variance 1 / 9, of the mean 1 / 90; .25 * 90 = 22.5.
+    # t with 9 degrees of freedom is 2.262157: 22.5 * (1.959964 / 2.262157)^2 = 16.8902 trials.
+    # (.5 + 1.920729 / n -+ 1.959964 sqrt(.25 / n + .9603647 / n^2)) / (1 + 3.841459 / n)
+    results = [(2, 2)] * 2 + [(2, 0)] * 2 + [(2, 1)] * 6
+    interval = clustered_wilson(results)
+    assert (interval.estimate, interval.n) == (0.5, 10)
+    assert (interval.low, interval.high) == pytest.approx((0.28477, 0.71523), abs=2e-4)
+
+
+@given(
+    st.lists(
+        st.integers(1, 5).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_the_interval_of_tasks_contains_the_estimate_and_has_a_width(results):
+    interval = clustered_wilson(results)
+    assert 0 <= interval.low <= interval.estimate <= interval.high <= 1
+    assert interval.high - interval.low > 0.02
+
+
+@pytest.mark.parametrize("results", [[], [(0, 0)], [(2, 3)]])
+def test_results_that_are_not_tries_of_tasks_are_rejected(results):
+    with pytest.raises(ValueError, match="are not successes of tasks"):
+        clustered_wilson(results)
 
 
 def test_the_bootstrap_of_a_mean_is_near_the_normal_interval_and_seeded():

@@ -198,4 +198,4 @@ def test_a_resumed_run_with_several_environments_equals_an_uninterrupted_one(alg
 def test_the_result_of_one_environment_has_no_part_by_environment():
     with at_work(run_of(("a",)), MemoryStore()) as (context, _):
         episodes = play_iteration(context, 0, 3, 0)
-    assert heldout_result("after", episodes, 2, 0).environments == {}
+    assert heldout_result("after", episodes, 2).environments == {}

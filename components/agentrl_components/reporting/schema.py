@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting.transcript import Replay
+from agentrl_components.schedule.history import silent_message
 from agentrl_components.schedule.record import IterationRecord
 
 
@@ -150,6 +151,12 @@ class Report(ReportPart):
             return False, not learned, -len(after.moves) if learned else 0
 
         return tuple(sorted(self.episodes, key=rank))
+
+    @property
+    def silence(self) -> str:
+        """How many iterations changed no weights, and what helps. Empty: none."""
+        silent = sum(one.silent for one in self.training)
+        return f"{silent_message(f'{silent} of {len(self.training)}')}." if silent else ""
 
     @property
     def headline(self) -> str:

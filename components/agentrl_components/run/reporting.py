@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from agentrl_components.rollout.metrics import mean
 from agentrl_components.run.context import RunContext
 from agentrl_components.run.progress import IterationProgress
+from agentrl_components.schedule.history import silent_at_the_end, silent_message
 from agentrl_components.schedule.horizon import total_iterations
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.storage import keys
@@ -18,6 +19,8 @@ from agentrl_components.trajectory import codec
 from agentrl_components.trajectory.record import Trajectory
 
 OUT_OF_TOKENS = "train/out_of_tokens"
+SILENT = 3
+"""Iterations in a row without an update after which a note is shown."""
 SMOOTHED = 10
 """Iterations that the displayed success is averaged over."""
 
@@ -44,6 +47,8 @@ def report_iteration(
     if decision.action != "continue":
         context.view.note(decision.reason)
     _warn_of_small_context(context, record)
+    if silent_at_the_end(context.history) == SILENT:
+        context.view.note(silent_message(f"the last {SILENT}"))
     for alarm in decision.alarms:
         context.view.note(f"alarm: {alarm.message}")
 

@@ -8,6 +8,21 @@ from statistics import fmean
 from agentrl_components.schedule.record import IterationRecord
 
 
+def silent_at_the_end(history: Sequence[IterationRecord]) -> int:
+    """How many of the last iterations in a row were silent."""
+    return next((n for n, one in enumerate(reversed(history)) if not one.silent), len(history))
+
+
+def silent_message(iterations: str) -> str:
+    """What `iterations` without an update mean, and what helps."""
+    return (
+        f"{iterations} iterations changed no weights: in each of their groups all episodes "
+        "earned the same reward (train/silent_groups). Where nothing is solved, larger groups "
+        "(rollout.groupSize), a warm start, a shorter horizon or easier tasks help; where "
+        "everything is solved, harder tasks"
+    )
+
+
 def since_rollback(history: Sequence[IterationRecord]) -> Sequence[IterationRecord]:
     """The records of the weights that are in training now: from the latest rollback on."""
     for index in range(len(history) - 1, -1, -1):

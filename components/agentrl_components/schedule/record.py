@@ -109,6 +109,12 @@ class IterationRecord(_Stored):
         return self.metrics.get("train/success") or 0.0
 
     @property
+    def silent(self) -> bool:
+        """Whether nothing was trained on, because in each group all episodes earned the same."""
+        metrics = self.metrics
+        return metrics.get("update/episodes") == 0 and bool(metrics.get("train/silent_groups"))
+
+    @property
     def wellformed(self) -> float | None:
         """Share of replies that contain exactly one valid action."""
         return self.metrics.get("train/wellformed")

@@ -123,8 +123,9 @@ class Learner:
         """Means per sampled token of the sums of all mini-batches, and what the gradient norms of
         the optimizer steps say."""
         sums = dict(sums)
-        tokens = max(1, self.spec.update.epochs * sum(len(e.sampled) for e in examples))
+        tokens = self.spec.update.epochs * sum(len(e.sampled) for e in examples)
         measured = sums.pop("measured", 0.0)
+        # There are no sums without an example, and each example has a sampled token.
         metrics = {f"update/{name}": value / tokens for name, value in sums.items()}
         if measured:
             metrics["update/mismatch_kl"] = sums["mismatch_kl"] / measured

@@ -44,6 +44,8 @@ def show(report: Report, root: Path, console: Console) -> None:
                 "yellow",
             )
         )
+    if report.silence:
+        console.print(Text(report.silence, "yellow"))
     if (pair := example_pair(report)) is not None:
         console.print(_example(pair, width))
     for alarm in report.alarms:

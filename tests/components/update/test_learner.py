@@ -154,6 +154,7 @@ def test_an_update_without_episodes_has_no_gradient_norm(folder):
         updated = bench.update([])
     assert updated.steps == 0
     assert not updated.metrics.keys() & {"update/grad_norm", "update/skipped_steps"}
+    assert (updated.metrics["update/episodes"], updated.metrics["update/tokens"]) == (0.0, 0.0)
 
 
 def test_lost_episodes_and_episodes_without_a_sampled_token_are_left_out(folder):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from math import isclose
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -58,6 +59,11 @@ class HeldoutResult(SuccessRate):
     """Success rate by turn limit, for `evaluation.turnSweep`."""
     environment_sweep: dict[str, dict[int, SuccessRate]] = {}
     """The same by environment, if there are several."""
+
+    @property
+    def graded_score(self) -> float | None:
+        """The mean score if it says more than the success, as with partial rewards."""
+        return None if isclose(self.score, self.success, abs_tol=1e-9) else self.score
 
 
 def heldout_result(name: str, episodes: Sequence[Trajectory], samples: int) -> HeldoutResult:

@@ -181,6 +181,7 @@ def _checkpoints(
             step.model_copy(
                 update={
                     "heldout": heldout.success if heldout else None,
+                    "heldout_score": heldout.graded_score if heldout else None,
                     "checkpointed": done in available,
                 }
             )

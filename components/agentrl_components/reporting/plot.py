@@ -1,5 +1,7 @@
 """Plot the learning curve of a run: training and held-out success over the phases.
 
+Where the mean score differs from success, as with partial rewards, it is drawn too.
+
 Training success is measured at the horizon of its phase, held-out success always at the horizon of
 the evaluation. The band of the random policy is the 95 % interval of its held-out success. The
 module does not use matplotlib's global state (pyplot), so figures can be drawn in any thread.
@@ -187,6 +189,16 @@ def _plot_success(axes: Axes, report: Report, span: int) -> None:
             linewidth=2.2,
             label="training, at the phase's horizon",
         )
+        if any(step.score != step.success for step in steps):
+            axes.plot(
+                x,
+                _smoothed(steps, [step.metrics.get("train/score") for step in steps]),
+                color=LEARNING,
+                linewidth=1.6,
+                linestyle=(0, (2, 1.5)),
+                label="training, mean score",
+            )
+            axes.set_ylabel("success, mean score", color=INK, fontsize=9.5)
         for number, name in enumerate(report.environments if len(report.environments) > 1 else ()):
             of_one = [step.metrics.get(f"train/{name}/success") for step in steps]
             color = OTHERS[number % len(OTHERS)]
@@ -210,13 +222,26 @@ def _plot_success(axes: Axes, report: Report, span: int) -> None:
             zorder=5,
             label=f"held-out at {turns} turns, 95 % interval",
         )
+    graded = [(x, score) for x, found in points if (score := found.graded_score) is not None]
+    if graded:
+        axes.plot(
+            [x for x, _ in graded],
+            [score for _, score in graded],
+            "o",
+            markerfacecolor="none",
+            color=HELDOUT,
+            markersize=6.5,
+            clip_on=False,
+            zorder=5,
+            label="held-out, mean score",
+        )
     _annotate(axes, report, span)
-    if axes.get_legend_handles_labels()[0]:
+    if drawn := axes.get_legend_handles_labels()[0]:
         axes.legend(
             loc="lower left",
             bbox_to_anchor=(-0.008, 1.07),
             borderaxespad=0,
-            ncols=3,
+            ncols=3 if len(drawn) <= 6 else 4,  # two rows; a third would touch the title
             frameon=False,
             fontsize=9.5,
             labelcolor=INK,

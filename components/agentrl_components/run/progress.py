@@ -27,6 +27,8 @@ class IterationProgress:
     """Training success, a moving mean."""
     tokens_per_s: float
     """Sampled tokens per second."""
+    score: float | None = None
+    """Mean score of the training episodes, a moving mean. None: the same as `success`."""
     seconds_left: float | None = None
     """Estimated seconds until training ends. None: not known yet."""
 

@@ -81,13 +81,16 @@ def _report_episodes(
 def _progress(context: RunContext, record: IterationRecord, seconds: float) -> IterationProgress:
     total = total_iterations(context.spec.horizon)
     done = record.iteration + 1
+    recent = context.history[-SMOOTHED:]
+    success, score = mean([r.success for r in recent]), mean([r.score for r in recent])
     return IterationProgress(
         iteration=done,
         iterations=total,
         phase=record.phase,
         phases=len(context.spec.horizon.phases),
         max_turns=record.max_turns,
-        success=mean([r.success for r in context.history[-SMOOTHED:]]),
+        success=success,
+        score=None if score == success else score,
         tokens_per_s=(record.metrics.get("train/tokens") or 0.0) / max(seconds, 1e-9),
         seconds_left=context.time_left.estimate(total - done, seconds),
     )

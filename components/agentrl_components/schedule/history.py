@@ -36,14 +36,19 @@ def best_checkpoint(history: Sequence[IterationRecord], window: int) -> Iteratio
 
     Held-out and training success are never compared with each other: if any checkpoint was
     evaluated, only evaluated ones are candidates. The training mean is over the last `window`
-    records up to the checkpoint. Of equal candidates the later one wins. A checkpoint that was
-    beaten once stays beaten, so only the best has to be kept. None: there is no checkpoint."""
+    records up to the checkpoint. Of candidates with equal success the one with the higher mean
+    score wins, and of equal ones the later. A checkpoint that was beaten once stays beaten, so
+    only the best has to be kept. None: there is no checkpoint."""
     saved = [index for index, record in enumerate(history) if record.checkpointed]
-    evaluated = [(h, index) for index in saved if (h := history[index].heldout) is not None]
-    if evaluated:
-        return history[max(evaluated)[1]]
     ranked = [
-        (fmean(r.success for r in history[max(0, index + 1 - window) : index + 1]), index)
+        (success, success if (score := history[index].heldout_score) is None else score, index)
         for index in saved
+        if (success := history[index].heldout) is not None
     ]
-    return history[max(ranked)[1]] if ranked else None
+    if not ranked:
+        recent = ((index, history[max(0, index + 1 - window) : index + 1]) for index in saved)
+        ranked = [
+            (fmean(r.success for r in some), fmean(r.score for r in some), index)
+            for index, some in recent
+        ]
+    return history[max(ranked)[2]] if ranked else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Action = Literal["continue", "advance", "hold", "rollback", "stop", "finish"]
 Signal = Literal[
@@ -91,6 +91,8 @@ class IterationRecord(_Stored):
     Where episodes stream, results depend on speed, and idle shares are among them."""
     heldout: float | None = None
     """Held-out success of the weights after this iteration. None: not evaluated."""
+    heldout_score: float | None = Field(default=None, exclude_if=lambda score: score is None)
+    """Mean held-out score. None: the same as `heldout`."""
     checkpointed: bool = False
     """The weights after this iteration are in a checkpoint."""
     restored: bool = False
@@ -107,6 +109,12 @@ class IterationRecord(_Stored):
     def success(self) -> float:
         """Share of its training episodes that were solved."""
         return self.metrics.get("train/success") or 0.0
+
+    @property
+    def score(self) -> float:
+        """Mean score of its training episodes; their success where it was not measured."""
+        score = self.metrics.get("train/score")
+        return self.success if score is None else score
 
     @property
     def silent(self) -> bool:

@@ -75,10 +75,11 @@ def with_heldout(context: RunContext, record: IterationRecord) -> IterationRecor
     done, total = record.iteration + 1, total_iterations(context.spec.horizon)
     if not every or done % every or done >= total:
         return record
-    success = evaluate(context, keys.evaluation_after(done)).success
+    found = evaluate(context, keys.evaluation_after(done))
     context.view.stage("train", total)
     context.view.advance(done)
-    return record.model_copy(update={"heldout": success})
+    update = {"heldout": found.success, "heldout_score": found.graded_score}
+    return record.model_copy(update=update)
 
 
 def heldout(context: RunContext) -> Sequence[DrawnTask]:

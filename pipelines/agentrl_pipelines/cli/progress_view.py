@@ -22,7 +22,7 @@ from agentrl_components.run.progress import IterationProgress, ProgressView
 
 Clock = Callable[[], float]
 
-NUMBERS_WIDTH = 74
+NUMBERS_WIDTH = 87
 """Columns of the live line besides the bar."""
 
 EVERY_ITERATIONS = 10
@@ -179,8 +179,9 @@ def clock_time(seconds: float) -> str:
 
 def _numbers(shown: IterationProgress) -> str:
     left = "" if shown.seconds_left is None else f" · {clock_time(shown.seconds_left)} left"
+    score = "" if shown.score is None else f" · score {shown.score:.2f}"
     return (
-        f"{shown.iteration}/{shown.iterations} · success {shown.success * 100:.0f} %"
+        f"{shown.iteration}/{shown.iterations} · success {shown.success * 100:.0f} %{score}"
         f" · {_short(shown.tokens_per_s)} tok/s{left}"
     )
 

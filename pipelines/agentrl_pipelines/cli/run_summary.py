@@ -74,6 +74,9 @@ def heldout_table(report: Report) -> Table:
         table.add_row(Text(shown), *map(_share, shares))
     table.add_section()
     table.add_row(Text("all"), *map(_share, columns), style="bold")
+    if any(one is not None and one.graded_score is not None for one in columns):
+        scores = [Text(f"{one.score * 100:.1f}" if one else "–") for one in columns]
+        table.add_row(Text("mean score"), *scores)
     replies = [Text(f"{one.wellformed * 100:.1f}" if one else "–") for one in columns]
     table.add_row(Text("well-formed"), *replies)
     return table

@@ -101,6 +101,24 @@ def test_heldout_points_have_their_intervals_and_iterations():
     assert_allclose(ends, [[0.26, 0.35], [0.45, 0.55], [0.75, 0.84]])
 
 
+def test_a_score_that_differs_from_success_has_a_line_and_points():
+    """Partial rewards: nothing is solved, but scores rise."""
+    after = heldout_result("after", 0.0, 0.0, 0.04, score=0.5)
+    graded = report(
+        steps=tuple(
+            iteration_record(iteration=i, phase=0, max_turns=3, success=0.0, score=score)
+            for i, score in enumerate((0.2, 0.4))
+        ),
+        phases=(phase(0, 3, 2),),
+        heldout=Heldout(before=heldout_result("before", 0.0, 0.0, 0.04, score=0.1), after=after),
+    )
+    lines = {line.get_label(): line for line in plot.draw(graded).axes[0].lines}
+    assert_allclose(lines["training, mean score"].get_ydata(), [0.3, 0.3])
+    assert_allclose(lines["held-out, mean score"].get_xydata(), [[0, 0.1], [2, 0.5]])
+    same = {line.get_label() for line in plot.draw(FULL).axes[0].lines}
+    assert not same & {"training, mean score", "held-out, mean score"}
+
+
 def test_every_phase_is_labelled_with_its_horizon():
     texts = [text.get_text() for text in plot.draw(FULL).axes[0].texts]
     assert texts[:2] == ["horizon: 3 turns", "horizon: 5 turns"]

@@ -4,6 +4,7 @@ import pytest
 from iteration_records import iteration_record
 
 from agentrl_components.schedule.decision import decide
+from agentrl_components.schedule.history import best_checkpoint
 from agentrl_components.spec.fields.horizon import Alarm, Horizon, Phase
 
 
@@ -106,6 +107,37 @@ def test_the_best_checkpoint_is_judged_by_heldout_success_where_it_was_measured(
         record(1, 0, success=0.2, heldout=0.5, checkpointed=True),
     ]
     assert decide(horizon(collapsing("rollback")), history).checkpoint == 1
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ((0.5, 0.2, None), 0),  # nothing is solved: a higher score is better
+        ((0.2, 0.5, None), 1),
+        ((0.5, 0.5, None), 1),  # equal: the later one
+        ((None, None, None), 2),  # the score says no more than the success
+    ],
+)
+def test_of_checkpoints_with_equal_heldout_success_the_one_with_the_best_score_is_best(
+    scores, best
+):
+    history = [
+        record(i, 0, heldout=0.0, heldout_score=score, checkpointed=True)
+        for i, score in enumerate(scores)
+    ]
+    assert best_checkpoint(history, 2) is history[best]
+
+
+def test_success_decides_before_the_score_and_training_score_breaks_ties_too():
+    solved = record(0, 0, heldout=0.1, heldout_score=0.1, checkpointed=True)
+    near = record(1, 0, heldout=0.0, heldout_score=0.9, checkpointed=True)
+    assert best_checkpoint([solved, near], 2) is solved
+    # Means over two iterations: .3, .45 and .35.
+    trained = [
+        record(i, 0, success=0.0, score=score, checkpointed=True)
+        for i, score in enumerate((0.3, 0.6, 0.1))
+    ]
+    assert best_checkpoint(trained, 2) is trained[1]
 
 
 def test_there_is_no_rollback_without_a_checkpoint_or_after_the_schedule():

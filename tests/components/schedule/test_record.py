@@ -64,3 +64,9 @@ def test_the_data_of_a_finite_record_has_the_numbers_that_the_record_has():
 def test_a_record_with_nan_as_earlier_versions_wrote_it_is_read():
     text = '{"iteration": 0, "phase": 0, "max_turns": 3, "metrics": {"update/grad_norm": NaN}}'
     assert math.isnan(IterationRecord.model_validate_json(text).grad_norm)
+
+
+def test_a_heldout_score_is_stored_only_where_it_says_more_than_the_success():
+    assert "heldout_score" not in record(1.0, heldout=0.5).json_data()
+    graded = record(1.0, heldout=0.0, heldout_score=0.5)
+    assert IterationRecord.model_validate(graded.json_data()) == graded

@@ -35,7 +35,7 @@ def written(where):
     return where.file.getvalue().splitlines()
 
 
-def shown(iteration, phase=0, max_turns=3):
+def shown(iteration, phase=0, max_turns=3, score=None):
     return IterationProgress(
         iteration=iteration,
         iterations=40,
@@ -43,6 +43,7 @@ def shown(iteration, phase=0, max_turns=3):
         phases=2,
         max_turns=max_turns,
         success=0.614,
+        score=score,
         tokens_per_s=15234.0,
         seconds_left=151.0,
     )
@@ -178,3 +179,12 @@ def test_a_silent_view_records_its_calls():
         ["the horizon grows"],
         True,
     )
+
+
+def test_a_score_that_differs_from_success_is_shown_beside_it():
+    view, where, _ = plain()
+    view.iteration(shown(1))
+    view.iteration(shown(40, score=0.705))
+    first, last = written(where)
+    assert "success 61 % · 15.2k tok/s" in first
+    assert "success 61 % · score 0.70 · 15.2k tok/s" in last

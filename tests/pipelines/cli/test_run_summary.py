@@ -99,6 +99,15 @@ def test_the_table_has_random_before_and_after_with_intervals():
     assert "% of 400 held-out tasks, 8 turns allowed, 95 % intervals" in text
 
 
+def test_the_mean_score_is_in_the_table_where_it_differs_from_success():
+    assert "mean score" not in printed(report())
+    before = heldout_result("before", 0.0, 0.0, 0.04, score=0.1)
+    after = heldout_result("after", 0.0, 0.0, 0.04, score=0.5)
+    lines = printed(report(heldout=Heldout(before=before, after=after))).splitlines()
+    (line,) = [line for line in lines if "mean score" in line]
+    assert line.split() == ["mean", "score", "–", "10.0", "50.0"]
+
+
 def test_a_missing_evaluation_is_a_dash():
     heldout = Heldout(
         before=heldout_result(

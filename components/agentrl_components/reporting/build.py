@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from agentrl_components.evaluation.heldout import RANDOM
 from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting.read import read
 from agentrl_components.reporting.schema import (
@@ -64,7 +65,11 @@ def build(store: Store, run: AgentRLRun, root: Path | None = None) -> Report:
         actions=spec.rollout.actions,
         seed=spec.seed,
         manifest=dump(run),
-        heldout=Heldout(**{name: found.get(name) for name in Heldout.model_fields}),
+        heldout=Heldout(
+            random=found.get(RANDOM),
+            before=found.get(keys.BEFORE),
+            after=found.get(records.final),
+        ),
         phases=_phases(spec.horizon, steps, records.state),
         by_environment=_by_environment(tuple(each.name for each in spec.environments), steps),
         wall_seconds=records.state.wall_seconds,

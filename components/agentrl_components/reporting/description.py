@@ -16,7 +16,7 @@ def run_description(report: Report) -> str:
         for name, found in (
             ("random policy", report.heldout.random),
             ("after the warm start" if report.warm_start else "before", report.heldout.before),
-            ("after training", report.heldout.after),
+            (report.after_name, report.heldout.after),
         )
         if found is not None
     ]

@@ -31,10 +31,12 @@ class Records:
     """Sorted by iteration."""
     evaluations: Mapping[str, HeldoutResult]
     """Keyed by name."""
+    final: str
+    """The name of the evaluation of the weights that training ended with."""
     before: Sequence[Replay]
     """Stored held-out episodes of the evaluation before training."""
     after: Sequence[Replay]
-    """Stored held-out episodes of the evaluation after training."""
+    """Stored held-out episodes of the evaluation `final`."""
     tracked: TrackerRecord
 
 
@@ -49,15 +51,25 @@ def read(store: Store) -> Records:
         name = keys.evaluation_name(key)
         if key == keys.evaluation(name):
             evaluations[name] = load_record(store, key, HeldoutResult)
-    iterations = [find_record(store, key, IterationRecord) for key in iteration_keys(store)]
+    found = [find_record(store, key, IterationRecord) for key in iteration_keys(store)]
+    iterations = [one for one in found if one is not None]
+    final = keys.AFTER
+    if iterations and final not in evaluations and _stopped(iterations[-1]):
+        final = keys.evaluation_after(iterations[-1].iteration + 1)
     return Records(
         state=read_state(store),
-        iterations=[one for one in iterations if one is not None],
+        iterations=iterations,
         evaluations=evaluations,
+        final=final,
         before=_replays(store, keys.episodes("before")),
-        after=_replays(store, keys.episodes("after")),
+        after=_replays(store, keys.episodes(final)),
         tracked=read_tracker(store),
     )
+
+
+def _stopped(last: IterationRecord) -> bool:
+    """Whether an alarm ended the run after its `last` iteration."""
+    return last.decision is not None and last.decision.action == "stop"
 
 
 def iteration_keys(store: Store) -> list[str]:

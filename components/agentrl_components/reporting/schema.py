@@ -8,6 +8,7 @@ from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting.transcript import Replay
 from agentrl_components.schedule.history import silent_message
 from agentrl_components.schedule.record import IterationRecord
+from agentrl_components.storage import keys
 
 
 class ReportPart(BaseModel):
@@ -25,7 +26,7 @@ class Heldout(ReportPart):
     before: HeldoutResult | None = None
     """Evaluation after the warm start, before reinforcement learning."""
     after: HeldoutResult | None = None
-    """Evaluation after training."""
+    """Evaluation after training. Of a run that an alarm stopped, that after its last iteration."""
 
 
 class IntermediateEvaluation(ReportPart):
@@ -153,6 +154,13 @@ class Report(ReportPart):
         return tuple(sorted(self.episodes, key=rank))
 
     @property
+    def after_name(self) -> str:
+        """When the evaluation `heldout.after` took place."""
+        after = self.heldout.after
+        number = -1 if after is None else keys.evaluation_number(after.name)
+        return "after training" if number < 0 else f"after iteration {number}"
+
+    @property
     def silence(self) -> str:
         """How many iterations changed no weights, and what helps. Empty: none."""
         silent = sum(one.silent for one in self.training)
@@ -165,7 +173,7 @@ class Report(ReportPart):
         if before is None and after is None:
             return "Nothing has been evaluated yet."
         if before is None or after is None:
-            when = "before training" if after is None else "after training"
+            when = "before training" if after is None else self.after_name
             shares = [_percent(one.success) for one in (before, after) if one is not None]
             return f"Held-out success is {shares[0]} {when}."
         change = f"from {_percent(before.success)} to {_percent(after.success)}"

@@ -64,7 +64,7 @@ def heldout_table(report: Report) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left", caption_style="dim")
     table.caption = _caption(report)
     table.add_column("", overflow="fold")
-    for name in ("random policy", started, "after training"):
+    for name in ("random policy", started, report.after_name):
         table.add_column(name, justify="right", no_wrap=True)
     names = sorted({name for one in columns if one for name in one.categories})
     single = len({name.split("/", 1)[0] for name in names}) == 1

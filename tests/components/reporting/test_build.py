@@ -198,6 +198,24 @@ def test_the_best_checkpoint_is_the_one_with_the_best_held_out_success(store):
     assert first.url == "memory:/checkpoints/000002/"
 
 
+@pytest.mark.parametrize(
+    ("action", "name", "after"),
+    [("stop", "after iteration 4", 0.9), ("hold", "after training", None)],
+)
+def test_of_a_run_that_an_alarm_stopped_the_evaluation_after_its_last_iteration_is_that_after(
+    store, action, name, after
+):
+    store.delete(keys.evaluation("after"))
+    put_evaluation(store, heldout_result("iteration-000004", 0.9, 0.8, 0.95))
+    store.put(keys.episodes("iteration-000004"), encode([episode("bb", "toggle", True)]))
+    store.delete(keys.iteration(3))
+    put_iteration(store, 3, 1, 5, 0.5, action)
+    report = build(store, RUN)
+    found = report.heldout.after
+    assert (report.after_name, found.success if found else None) == (name, after)
+    assert ("bb" in {pair.task for pair in report.episodes}) == (action == "stop")
+
+
 def test_the_headline_mentions_overlapping_intervals(store):
     assert build(store, RUN).headline == "Held-out success rose from 37.0 % to 50.0 %."
     store.replace(

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.options import option_seed, option_set
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command(short_help="Train on this machine.")
@@ -27,7 +31,7 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
     Run the same command again to resume a run that was stopped. The folder of the run holds
     report.json, report.html, curve.png, mlflow.db and store/ (checkpoints and records)."""
     with exit_on_error():
-        from agentrl_components.errors import SpecError
+        from agentrl_components.errors import CollapseError, SpecError
         from agentrl_components.spec.parsing.load import load
         from agentrl_components.spec.rules.validation import local_mistakes
 
@@ -52,5 +56,20 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
             view.stage("load")
             from agentrl_pipelines.local.run import run_local
 
-            report = run_local(manifest, folder, view)
+            try:
+                report = run_local(manifest, folder, view)
+            except CollapseError:
+                view.close()
+                show_stopped(folder, console)
+                raise
         show(report, folder, console)
+
+
+def show_stopped(folder: Path, console: Console) -> None:
+    """Print the summary of the run in `folder` that an alarm stopped."""
+    from agentrl_components.reporting.build import build
+    from agentrl_pipelines.cli.run_summary import show
+    from agentrl_pipelines.local.run_folder import open_run
+
+    store, run = open_run(folder)
+    show(build(store, run, folder), folder, console)

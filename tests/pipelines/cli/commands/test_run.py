@@ -1,0 +1,38 @@
+"""`agentrl run` shows the results of a run that an alarm stopped."""
+
+from pathlib import Path
+
+from click.testing import CliRunner
+from corridor_run import HEADER
+
+from agentrl_pipelines.cli.main import main
+
+MANIFEST = (
+    HEADER
+    + """\
+  horizon:
+    phases: [{maxTurns: 4, iterations: 5}]
+    alarms: [{action: stop, window: 2, rewardStdBelow: 1}]
+  rollout: {tasks: 2, groupSize: 2, actions: admissible, maxTokensPerTurn: 4}
+  evaluation: {tasks: 4, every: 0, randomPolicy: false}
+  tracking: {episodes: 0}
+"""
+)
+
+
+def test_a_run_that_an_alarm_stopped_prints_its_summary_before_the_error(tmp_path: Path):
+    """The evaluation after the last iteration, here the second, stands for that after training."""
+    file, root = tmp_path / "run.yaml", tmp_path / "root"
+    file.write_text(MANIFEST)
+    result = CliRunner().invoke(main, ["run", str(file), "--root", str(root)])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: stopped after iteration 2: reward deviation")
+    shown = " ".join(result.stdout.split())
+    assert "random policy before after iteration 2" in shown
+    assert "of 4 held-out tasks" in shown
+    assert "alarm at iteration 1:" in shown
+    assert str(root / "report.html") in shown
+    assert "best and last checkpoint file://" in shown
+    page = (root / "report.html").read_text(encoding="utf-8")
+    assert "after iteration 2" in page
+    assert "after training" not in page

@@ -8,6 +8,8 @@ and the conformance checker all use it.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from agentrl_envs.env import Observation, Step
 from agentrl_envs.errors import ContractError
@@ -22,26 +24,45 @@ MAX_VALUE_CHARS = 200
 class AnswerChecker:
     """Checks the answers of one session, episode after episode."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: str = "") -> None:
+        """`environment` is its name in errors. Empty: they do not name it."""
         self._score = 0.0
+        self._where = f"environment {environment}: " if environment else ""
 
     def reset(self, observation: Observation) -> Observation:
         """Check the first observation of a new episode and return it. Raises `ContractError`."""
         self._score = 0.0
-        _check_observation("reset", observation)
+        with self._violations_named():
+            _check_observation("reset", observation)
         return observation
 
     def step(self, step: Step) -> Step:
         """Check a step and return it. Raises `ContractError`."""
+        with self._violations_named():
+            self._check_step(step)
+        self._score += step.reward
+        return step
+
+    @contextmanager
+    def _violations_named(self) -> Iterator[None]:
+        try:
+            yield
+        except ContractError as error:
+            raise ContractError(f"{self._where}{error}") from None
+
+    def _check_step(self, step: Step) -> None:
+        if not isinstance(step, Step):
+            raise _violation("step", "the answer", step, "an agentrl_envs.env.Step")
         _check_observation("step", step.observation)
         _check_flags(step)
         _check_annotations(step)
         _check_reward(step.reward, self._score)
-        self._score += step.reward
-        return step
 
 
 def _check_observation(call: str, observation: Observation) -> None:
+    if not isinstance(observation, Observation):
+        field = "the answer" if call == "reset" else "observation"
+        raise _violation(call, field, observation, "an agentrl_envs.env.Observation")
     if not isinstance(observation.text, str):
         raise _violation(call, "observation.text", observation.text, "a string")
     admissible = observation.admissible
@@ -78,7 +99,9 @@ def _check_reward(reward: float, score: float) -> None:
         raise _violation("step", "reward", reward, "a finite number")
     if not -REWARD_TOLERANCE <= score + reward <= 1 + REWARD_TOLERANCE:
         expected = (
-            f"such that the rewards of the episode sum to [0, 1]; the sum is {score + reward}"
+            f"such that the rewards of the episode sum to [0, 1]; the sum is {score + reward}. Map "
+            "the scale of your game: (score - lowest) / (highest - lowest), with 0 for a step that "
+            "scores nothing"
         )
         raise _violation("step", "reward", reward, expected)
 

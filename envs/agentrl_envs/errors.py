@@ -3,6 +3,7 @@
     WorldError
     ├── TaskError             the task does not belong to this environment    the user's mistake
     ├── ContractError         the environment violates the contract           the author's mistake
+    ├── CodeError             the code of the environment raised an error     the author's mistake
     └── SessionError          the session was lost                            try another session
         ├── UnreachableError  no answer: the server is down or gone           try another server
         └── CapacityError     no session is free                              wait, then retry
@@ -26,6 +27,11 @@ class TaskError(WorldError):
 class ContractError(WorldError):
     """The environment gave an answer that the contract does not allow. The message names the call
     and the value."""
+
+
+class CodeError(WorldError):
+    """The code of an environment raised an error that the contract does not know. The message names
+    the environment, the error and where it was raised, and has the frames of that code."""
 
 
 class SessionError(WorldError):

@@ -23,6 +23,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 
+from agentrl_envs.code_errors import code_errors
 from agentrl_envs.env import TaskSet
 from agentrl_envs.errors import OptionError
 
@@ -75,15 +76,11 @@ class Extension:
 
     def task_set(self, options: BaseModel) -> TaskSet:
         """A task set with these options. Raises `OptionError` if the constructor refuses them with
-        a `ValueError`, or makes something that is no task set."""
+        a `ValueError`, or makes something that is no task set, and `CodeError` if it raises any
+        other error."""
         cls = self._load()
-        try:
-            if _model_parameter(cls) is None:
-                tasks = cls(**{name: getattr(options, name) for name in type(options).model_fields})
-            else:
-                tasks = cls(options)
-        except ValueError as error:
-            raise OptionError(f"{self.reference}: {error}") from error
+        with code_errors(self.reference):
+            tasks = self._constructed(cls, options)
         if not isinstance(tasks, TaskSet):
             missing = ", ".join(name for name in MEMBERS if not hasattr(tasks, name))
             raise OptionError(
@@ -91,15 +88,26 @@ class Extension:
             )
         return tasks
 
-    def _load(self) -> type[Any]:
-        module, _, name = self.reference.partition(":")
+    def _constructed(self, cls: type[Any], options: BaseModel) -> Any:
         try:
-            found = getattr(importlib.import_module(module), name, None)
-        except ImportError as error:
-            raise OptionError(
-                f"{self.reference}: cannot be imported ({error}); install its package with pip "
-                "where the environment runs"
-            ) from error
+            if _model_parameter(cls) is None:
+                return cls(**{name: getattr(options, name) for name in type(options).model_fields})
+            return cls(options)
+        except ValueError as error:
+            raise OptionError(f"{self.reference}: {error}") from error
+
+    def _load(self) -> type[Any]:
+        """Its class. Raises `OptionError` if it cannot be imported, and `CodeError` if its module
+        raises another error."""
+        module, _, name = self.reference.partition(":")
+        with code_errors(self.reference):
+            try:
+                found = getattr(importlib.import_module(module), name, None)
+            except ImportError as error:
+                raise OptionError(
+                    f"{self.reference}: cannot be imported ({error}); install its package with pip "
+                    "where the environment runs"
+                ) from error
         if not isinstance(found, type):
             raise OptionError(f"{self.reference}: {module} has no class {name}; check the name")
         return found

@@ -182,13 +182,18 @@ def task_set(name: str, options: Mapping[str, Any] | None = None) -> TaskSet:
 
 def option_errors(name: str, options: Mapping[str, Any]) -> list[str]:
     """One line per error in the options of an environment: option, reason, fix. Empty if the
-    environment's packages are not installed here: they are where it runs."""
+    environment's packages are not installed here: they are where it runs. Raises `OptionError` if
+    an installed module has no such class."""
     if name not in BUILT_IN and not is_installed(name):
         return []
     try:
         model = _lookup(name).options_model()
     except ModuleNotFoundError:
         return []
+    except OptionError as error:
+        if isinstance(error.__cause__, ModuleNotFoundError):  # a package that the module imports
+            return []
+        raise
     try:
         model.model_validate(dict(options))
     except ValidationError as error:

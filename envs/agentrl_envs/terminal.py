@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from agentrl_envs.env import Environment, Observation, Split, Step, TaskSet, split_exchange
+from agentrl_envs.answer_check import AnswerChecker
+from agentrl_envs.code_errors import code_errors
+from agentrl_envs.env import Environment, Observation, Split, Step, Task, TaskSet, split_exchange
 
 MAX_LISTED_ACTIONS = 40
 """Admissible actions that are listed with an observation; `help` lists all of them."""
@@ -56,28 +58,47 @@ def play(
 
     With a `partner`, an empty line plays its action and `auto` lets it play on alone; `watch` does
     so from the start. The episode is cut off after `max_turns`."""
-    task = task_set.task(split, index)
-    environment = task_set.environment()
+    with code_errors(task_set.name):
+        task = task_set.task(split, index)
+        environment = task_set.environment()
+        instructions, _ = split_exchange(task_set.instructions())
     console.print(f"[bold]{escape(task.id)}[/]  {escape(task.category)}")
-    instructions, _ = split_exchange(task_set.instructions())
     console.print(Text(instructions, style="dim"))
+    session = _Session(environment, task_set.name, task)
     try:
-        observation = environment.reset(task)
+        observation = session.reset()
         if not watch:
             console.print(Text(_usage(observation, partner), style="dim"))
         if partner is not None:
             partner.begin(task_set.instructions(), observation)
-        episode = _Episode(environment, instructions, console, ask, partner, watch)
+        episode = _Episode(session, instructions, console, ask, partner, watch)
         return episode.play(observation, max_turns)
     finally:
         environment.close()
+
+
+class _Session:
+    """A session of one task. Raises `CodeError` for errors of the environment's code and
+    `ContractError` for its wrong answers."""
+
+    def __init__(self, environment: Environment, name: str, task: Task) -> None:
+        self._environment, self._name, self._task = environment, name, task
+        self._checker = AnswerChecker(name)
+
+    def reset(self) -> Observation:
+        with code_errors(self._name, self._task):
+            return self._checker.reset(self._environment.reset(self._task))
+
+    def step(self, action: str) -> Step:
+        with code_errors(self._name, self._task):
+            return self._checker.step(self._environment.step(action))
 
 
 @dataclass(slots=True)
 class _Episode:
     """One episode on the screen."""
 
-    environment: Environment
+    session: _Session
     instructions: str
     console: Console
     ask: Ask
@@ -93,7 +114,7 @@ class _Episode:
             if action is None:
                 self.console.print("You quit.")
                 return last
-            last = self.environment.step(action)
+            last = self.session.step(action)
             observation, score, turns = last.observation, score + last.reward, turns + 1
             if self.partner is not None:
                 self.partner.played(action, observation)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from agentrl_envs.answer_check import AnswerChecker
+from agentrl_envs.code_errors import code_errors
 from agentrl_envs.env import Environment, Observation, Relabels, Split, Step, Task, TaskSet
 from agentrl_envs.errors import TaskError
 
@@ -86,14 +87,20 @@ class World(Protocol):
 
 
 class LocalSession:
-    """A session of an environment in this process. `in_threads`: its calls block."""
+    """A session of an environment in this process. `in_threads`: its calls block. `name` is that of
+    the environment in errors of its code (`CodeError`)."""
 
-    def __init__(self, environment: Environment, *, in_threads: bool = False) -> None:
+    def __init__(
+        self, environment: Environment, *, in_threads: bool = False, name: str = ""
+    ) -> None:
         self._environment = environment
         self.in_threads = in_threads
-        self._checker = AnswerChecker()
+        self._name = name
+        self._task: Task | None = None
+        self._checker = AnswerChecker(name)
 
     async def reset(self, task: Task) -> Observation:
+        self._task = task
         return self._checker.reset(await self._call(self._environment.reset, task))
 
     async def step(self, text: str) -> Step:
@@ -103,9 +110,10 @@ class LocalSession:
         await self._call(self._environment.close)
 
     async def _call(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        if self.in_threads:
-            return await asyncio.to_thread(call, *arguments, **named)
-        return call(*arguments, **named)
+        with code_errors(self._name, self._task):
+            if self.in_threads:
+                return await asyncio.to_thread(call, *arguments, **named)
+            return call(*arguments, **named)
 
 
 class LocalWorld:
@@ -123,19 +131,25 @@ class LocalWorld:
         return self.task_set.name
 
     def instructions(self) -> str:
-        return self.task_set.instructions()
+        with code_errors(self.name):
+            return self.task_set.instructions()
 
     def vocabulary(self) -> tuple[str, ...] | None:
-        return self.task_set.vocabulary()
+        with code_errors(self.name):
+            return self.task_set.vocabulary()
 
     def size(self, split: Split) -> int | None:
-        return self.task_set.size(split)
+        with code_errors(self.name):
+            return self.task_set.size(split)
 
     async def task(self, split: Split, index: int) -> Task:
-        return self.task_set.task(split, index)
+        with code_errors(self.name):
+            return self.task_set.task(split, index)
 
     def session(self) -> Session:
-        return LocalSession(self.task_set.environment(), in_threads=self.in_threads)
+        with code_errors(self.name):
+            environment = self.task_set.environment()
+        return LocalSession(environment, in_threads=self.in_threads, name=self.name)
 
     @property
     def relabels(self) -> bool:
@@ -144,7 +158,8 @@ class LocalWorld:
     async def relabel(self, openings: Sequence[tuple[str, str]]) -> list[str]:
         if not isinstance(self.task_set, Relabels):
             raise TaskError(f"{self.name}: this environment does not support relabeling")
-        return [self.task_set.relabel(observation, goal) for observation, goal in openings]
+        with code_errors(self.name):
+            return [self.task_set.relabel(observation, goal) for observation, goal in openings]
 
     async def close(self) -> None:
         """Does nothing: sessions are closed by those who opened them."""

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from agentrl_envs import extensions, registry
-from agentrl_envs.errors import OptionError
+from agentrl_envs.errors import CodeError, OptionError
 from agentrl_envs.scaffold import write_package
 from agentrl_envs.task_list import TaskList
 
@@ -19,6 +19,8 @@ class Sizes(TaskList):
     def __init__(self, most: int, words: list[str] = []) -> None:
         if most == 13:
             raise ValueError("most: 13 is unlucky; use 14")
+        if most == 14:
+            raise KeyError("fourteen")
         super().__init__({"size": size} for size in range(most))
     def instructions(self): return ""
     def environment(self): raise NotImplementedError
@@ -116,6 +118,24 @@ def test_an_option_that_the_constructor_refuses_is_the_users_mistake(place):
     place("own_sizes", OWN)
     with pytest.raises(OptionError, match="own_sizes:Sizes: most: 13 is unlucky; use 14"):
         registry.task_set("own_sizes:Sizes", {"most": 13})
+
+
+def test_a_constructor_that_fails_is_an_error_of_its_author(place):
+    place("own_sizes", OWN)
+    message = "environment own_sizes:Sizes: KeyError: 'fourteen' at own_sizes.py:11\n  File"
+    with pytest.raises(CodeError, match=message):
+        registry.task_set("own_sizes:Sizes", {"most": 14})
+
+
+def test_a_module_that_fails_is_an_error_of_its_author(place):
+    place("own_sizes", "size = 1 / 0")
+    with pytest.raises(CodeError, match=r"ZeroDivisionError: division by zero at own_sizes.py:1"):
+        registry.options("own_sizes:Sizes")
+
+
+def test_options_are_not_checked_where_a_package_that_the_module_imports_is_missing(place):
+    place("own_sizes", "import no_such_package")
+    assert registry.option_errors("own_sizes:Sizes", {"any": 1}) == []
 
 
 def test_two_packages_with_one_name_are_refused_and_both_are_named(place):

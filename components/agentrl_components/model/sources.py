@@ -51,8 +51,15 @@ def fetch_model(model: Model, vocabulary: Sequence[str], seed: int, folder: Path
 
 
 def make_tiny(model: Model, vocabulary: Sequence[str], seed: int, folder: Path) -> Path:
-    """Write a tiny Llama model with random weights and a word-level tokenizer to `folder`."""
-    tokenizer = word_tokenizer.word_tokenizer(vocabulary)
+    """Write a tiny Llama model with random weights and a word-level tokenizer to `folder`. Raises
+    `ModelError` for a vocabulary with items that are no words."""
+    try:
+        tokenizer = word_tokenizer.word_tokenizer(vocabulary)
+    except ValueError as error:
+        raise ModelError(
+            f"model.source: tiny has no tokenizer: {error}; vocabulary() of an environment must "
+            "list single words"
+        ) from error
     shape = model.tiny
     config = {
         "architectures": ["LlamaForCausalLM"],

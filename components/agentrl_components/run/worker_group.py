@@ -17,6 +17,7 @@ from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.samplers import Samplers
 from agentrl_components.rollout.tasks import DrawnTask, TaskSource
 from agentrl_components.spec import RunSpec
+from agentrl_components.spec.rules.environments.vocabulary import check_words
 from agentrl_components.update.trainers import Trainers
 from agentrl_components.workers.held_open import HeldOpen
 from agentrl_components.workers.local import device, open_pool
@@ -63,6 +64,7 @@ class WorkerGroup(HeldOpen):
             self.worlds: dict[str, World] = self.loop.run(open_worlds(spec.environments))
             for world in self.worlds.values():
                 opened.callback(partial(self._close_world, world))
+            check_words(spec, {name: world.vocabulary() for name, world in self.worlds.items()})
             words = vocabulary(self.worlds)
             self.folder = fetch_model(spec.model, words, spec.seed, scratch / "model")
             self.actors: Actors | None = None
@@ -137,6 +139,6 @@ class WorkerGroup(HeldOpen):
 
 
 def vocabulary(worlds: dict[str, World]) -> list[str]:
-    """All words of all environments, sorted; empty if one of them has no closed vocabulary."""
+    """All words of all environments that list theirs, sorted."""
     words = [world.vocabulary() for world in worlds.values()]
     return sorted({word for some in words for word in some or ()})

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agentrl_components.errors import SpecError
 from agentrl_components.run.journal import Journal
 from agentrl_components.spec import AgentRLRun
+from agentrl_components.spec.rules.environments.vocabulary import check_words
 from agentrl_components.storage import keys
 from agentrl_envs.env import Observation
+from agentrl_envs.errors import ContractError
 from agentrl_envs.world import World
 
 SAMPLE = 8
@@ -33,7 +35,9 @@ async def environment_lineage(
     run: AgentRLRun, worlds: Mapping[str, World]
 ) -> dict[str, dict[str, object]]:
     """The number of tasks of each environment and a hash that identifies them. Raises `SpecError`
-    for an environment that does not name admissible actions although the manifest needs them."""
+    for an environment that does not name admissible actions although the manifest needs them, or no
+    words although the model is tiny."""
+    check_words(run.spec, {name: world.vocabulary() for name, world in worlds.items()})
     lineage: dict[str, dict[str, object]] = {}
     for i, environment in enumerate(run.spec.environments):
         world = worlds[environment.name]
@@ -45,6 +49,8 @@ async def environment_lineage(
                     "not name its admissible actions; set it to free"
                 ]
             )
+        if run.spec.model.source == "tiny":
+            check_actions(environment.name, seen.admissible or (), world.vocabulary() or ())
         tasks = [await world.task("heldout", i) for i in range(SAMPLE)]
         lineage[environment.name] = {
             "name": world.name,
@@ -55,6 +61,24 @@ async def environment_lineage(
             "admissible": seen.admissible is not None,
         }
     return lineage
+
+
+def check_actions(name: str, actions: Sequence[str], words: Sequence[str]) -> None:
+    """Raise `ContractError` if a model that knows `words` cannot tell `actions` apart."""
+    known, first = set(words), dict[tuple[str, ...], str]()
+    for action in actions:
+        unknown = [word for word in action.split() if word not in known]
+        if unknown:
+            raise ContractError(
+                f"environment {name}: vocabulary() lacks {unknown[0]!r} of the admissible action "
+                f"{action!r}; add it there, `agentrl envs check` finds all"
+            )
+        same = first.setdefault(tuple(action.split()), action)
+        if same != action:
+            raise ContractError(
+                f"environment {name}: the admissible actions {same!r} and {action!r} are the same "
+                "words, which a tiny model cannot tell apart; name them differently"
+            )
 
 
 async def first_observation(world: World) -> Observation:

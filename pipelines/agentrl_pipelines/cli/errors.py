@@ -28,7 +28,7 @@ EXTRAS = {
 def exit_on_error() -> Iterator[None]:
     """Turn the errors that the packages raise for their callers into a message and an exit code."""
     from agentrl_components.errors import ModelError, RunError, SpecError, Stopped
-    from agentrl_envs.errors import TaskError, WorldError
+    from agentrl_envs.errors import OptionError, TaskError, WorldError
     from agentrl_envs.needs import install_extras
 
     try:
@@ -36,6 +36,10 @@ def exit_on_error() -> Iterator[None]:
     except SpecError as error:
         for mistake in error.mistakes:
             click.echo(mistake, err=True)
+        sys.exit(2)
+    except OptionError as error:
+        for line in str(error).splitlines():
+            click.echo(f"error: {line}", err=True)
         sys.exit(2)
     except (ModelError, TaskError) as error:
         click.echo(f"error: {error}", err=True)

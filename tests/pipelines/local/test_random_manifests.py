@@ -27,7 +27,14 @@ pytest.importorskip("ray")
 
 ALGORITHMS = ["ppo", "grpo", "rloo", "reinforce++", "reinforce++-baseline", "gspo", "gigpo"]
 CORRIDOR = {"name": "corridor", "builtin": "corridor", "replicas": 0}
-MAZE = {"name": "maze", "builtin": "maze", "replicas": 0, "weight": 0.5, "maxTurns": [2]}
+MAZE = {
+    "name": "maze",
+    "builtin": "maze",
+    "options": {"text": "terse"},
+    "replicas": 0,
+    "weight": 0.5,
+    "maxTurns": [2],
+}
 CHOICES = {
     "model": {
         "context": [512],

@@ -32,6 +32,7 @@ from agentrl_components.spec.parsing.normalise import normalised
 from agentrl_components.spec.parsing.override import apply
 from agentrl_components.spec.parsing.wording import mistake as mistake_of
 from agentrl_components.spec.rules.validation import mistakes
+from agentrl_envs.errors import OptionError
 from agentrl_envs.protocols.options import option_errors as protocol_errors
 from agentrl_envs.registry import option_errors
 
@@ -75,15 +76,20 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> AgentRLRun:
 
 
 def _option_errors(run: AgentRLRun) -> list[str]:
-    """The mistakes that environments and protocols find in their options."""
+    """The mistakes that environments and protocols find in their options, and classes of other
+    packages that are none."""
     found = []
     for index, environment in enumerate(run.spec.environments):
+        where = f"spec.environments[{index}]"
         lines = []
-        if environment.builtin is not None:
-            lines = option_errors(environment.builtin, environment.options)
-        elif environment.protocol != "agentrl":
-            lines = protocol_errors(environment.protocol, environment.options)
-        found += [f"spec.environments[{index}].options.{line}" for line in lines]
+        try:
+            if environment.builtin is not None:
+                lines = option_errors(environment.builtin, environment.options)
+            elif environment.protocol != "agentrl":
+                lines = protocol_errors(environment.protocol, environment.options)
+        except OptionError as error:
+            found += [f"{where}.builtin: {line}" for line in str(error).splitlines()]
+        found += [f"{where}.options.{line}" for line in lines]
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from agentrl_envs.answer_check import AnswerChecker
+from agentrl_envs.code_errors import code_errors
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import SessionError
 from agentrl_envs.server.execution.executor import Executor, TaskSetFactory
@@ -23,12 +24,16 @@ class ProcessSession:
     """A session in one of the processes. If that process dies, its sessions raise `SessionError`,
     and their next `reset` is in another process."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, name: str) -> None:
+        """`name` is that of the environment in errors of its code."""
         self._executor = executor
+        self._name = name
+        self._task: Task | None = None
         self._id = uuid4().hex
-        self._checker = AnswerChecker()
+        self._checker = AnswerChecker(name)
 
     async def reset(self, task: Task) -> Observation:
+        self._task = task
         return self._checker.reset(await self._answer(self._executor.reset(self._id, task)))
 
     async def step(self, text: str) -> Step:
@@ -42,7 +47,8 @@ class ProcessSession:
     async def _answer(self, call: Coroutine[Any, Any, T]) -> T:
         """Await a call of the executor. An environment that loses its session is not reused."""
         try:
-            return await call
+            with code_errors(self._name, self._task):
+                return await call
         except SessionError:
             self._executor.discard(self._id)
             raise
@@ -57,7 +63,7 @@ class ProcessWorld(LocalWorld):
         self._executor = ProcessExecutor(factory, workers=workers)
 
     def session(self) -> Session:
-        return ProcessSession(self._executor)
+        return ProcessSession(self._executor, self.name)
 
     async def close(self) -> None:
         """End the processes."""

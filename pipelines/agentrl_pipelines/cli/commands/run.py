@@ -33,6 +33,7 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
     with exit_on_error():
         from agentrl_components.errors import CollapseError, SpecError
         from agentrl_components.spec.parsing.load import load
+        from agentrl_components.spec.rules.environments.vocabulary import check_vocabularies
         from agentrl_components.spec.rules.validation import local_mistakes
 
         given = (*overrides, *([] if seed is None else [f"seed={seed}"]))
@@ -40,6 +41,7 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
         mistakes = [str(mistake) for mistake in local_mistakes(manifest)]
         if mistakes:
             raise SpecError(mistakes)
+        check_vocabularies(manifest.spec)
 
         for variable in manifest.spec.compute.env:
             os.environ.setdefault(variable.name, variable.value)

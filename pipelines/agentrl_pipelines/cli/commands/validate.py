@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.options import option_set
 
 if TYPE_CHECKING:
@@ -22,23 +22,20 @@ def validate(file: str, overrides: tuple[str, ...]) -> None:
     Prints a summary of the run, or one line per error: field, reason, fix. Exit code 2 if there are
     errors. Warns about turn limits that long replies do not reach, and about files, packages and
     devices that a local run would miss."""
-    from agentrl_components.errors import SpecError
-    from agentrl_components.spec import load
-    from agentrl_components.spec.rules.local import local_warnings
-    from agentrl_components.spec.rules.warnings import manifest_warnings
+    with exit_on_error():
+        from agentrl_components.spec import load
+        from agentrl_components.spec.rules.environments.vocabulary import check_vocabularies
+        from agentrl_components.spec.rules.local import local_warnings
+        from agentrl_components.spec.rules.warnings import manifest_warnings
 
-    try:
         run = load(file, overrides)
-    except SpecError as error:
-        for mistake in error.mistakes:
-            click.echo(mistake, err=True)
-        sys.exit(2)
-    click.echo(f"{file}: valid")
-    click.echo(summary(run))
-    for warning in manifest_warnings(run.spec):
-        click.echo(f"warning: {warning}", err=True)
-    for warning in local_warnings(run.spec):
-        click.echo(f"on this machine: {warning}", err=True)
+        check_vocabularies(run.spec)
+        click.echo(f"{file}: valid")
+        click.echo(summary(run))
+        for warning in manifest_warnings(run.spec):
+            click.echo(f"warning: {warning}", err=True)
+        for warning in local_warnings(run.spec):
+            click.echo(f"on this machine: {warning}", err=True)
 
 
 def summary(run: AgentRLRun) -> str:

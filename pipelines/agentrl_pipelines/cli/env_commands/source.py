@@ -91,13 +91,16 @@ def parse_options(given: tuple[str, ...]) -> dict[str, Any]:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Turn errors in the arguments into usage errors (exit code 2)."""
+    """Turn errors in the arguments into usage errors (exit code 2), and those of the environment's
+    author into a message (exit code 1)."""
     from pydantic import ValidationError
 
-    from agentrl_envs.errors import WorldError
+    from agentrl_envs.errors import CodeError, ContractError, WorldError
 
     try:
         yield
+    except (CodeError, ContractError) as error:
+        raise click.ClickException(str(error)) from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = "--" + str(first["loc"][0]).removesuffix("_s")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 from click.testing import CliRunner
 
@@ -77,3 +78,36 @@ def test_a_file_that_is_missing_on_this_machine_is_a_warning(tmp_path):
     code, out, err = _run(tmp_path, "--set", "model.source=file:///none")
     assert (code, out.splitlines()[0]) == (0, "run.yaml: valid")
     assert err == "on this machine: spec.model.source: /none does not exist; check the path\n"
+
+
+def test_a_class_that_its_module_lacks_is_a_mistake_of_builtin(tmp_path):
+    set_builtin = "environments[0].builtin=agentrl_envs.task_list:NoSuch"
+    assert _run(tmp_path, "--set", set_builtin) == (
+        2,
+        "",
+        "spec.environments[0].builtin: agentrl_envs.task_list:NoSuch: agentrl_envs.task_list has "
+        "no class NoSuch; check the name\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("builtin", "own"),
+    [
+        ("{builtin: maze}", ", or set spec.environments[0].options.text to terse"),
+        ("{builtin: maze, options: {text: terse}}", None),
+        ("{builtin: gymnasium, options: {id: 'x'}}", None),  # does not open here
+    ],
+)
+def test_a_tiny_model_needs_an_environment_that_lists_its_words(tmp_path, builtin, own):
+    changed = f"environments[0]={builtin.replace('{', '{name: way, ', 1)}"
+    code, _, err = _run(tmp_path, "--set", changed, "--set", "warmStart=null")
+    assert (code, err) == (
+        (0, err)
+        if own is None
+        else (
+            2,
+            "spec.model.source: is tiny, whose words are those of the environments, and "
+            "vocabulary() of environment way lists none: every word would be <unk>; use a "
+            f"pretrained model, such as hf://Qwen/Qwen3-0.6B{own}\n",
+        )
+    )

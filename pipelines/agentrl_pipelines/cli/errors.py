@@ -48,10 +48,9 @@ def exit_on_error() -> Iterator[None]:
         click.echo(f"stopped: {stopped}. Run the same command again to resume.", err=True)
         sys.exit(130)
     except KeyboardInterrupt:
-        click.echo(
-            "interrupted. Run the same command again to resume from the last checkpoint.", err=True
-        )
-        sys.exit(130)
+        from agentrl_pipelines.local.signals import exit_interrupted
+
+        exit_interrupted()
     except (RunError, WorldError) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)

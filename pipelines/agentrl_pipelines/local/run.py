@@ -6,13 +6,10 @@ cluster.
 
 from __future__ import annotations
 
-import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from types import FrameType
 
 from agentrl_components.errors import CollapseError, Stopped, TrackerError, WorkersLostError
 from agentrl_components.reporting import build
@@ -37,6 +34,7 @@ from agentrl_components.storage.open import DirectoryStore, open_store
 from agentrl_components.tracking.tracker import Tracker
 from agentrl_pipelines.local.root_lock import lock_root
 from agentrl_pipelines.local.run_folder import store_errors
+from agentrl_pipelines.local.signals import handle_signals
 from agentrl_pipelines.tracking import best_model, open_tracker
 
 LIVES = 3
@@ -67,19 +65,19 @@ def _run_locked(run: AgentRLRun, root: Path, view: ProgressView, tracker: Tracke
     store = open_store(run.spec.storage, root / "store")
     tracker = tracker or open_tracker(run, root, store)
     status = "FAILED"
-    try:
-        with handle_signals(run.spec.active_deadline_seconds, view) as should_stop:
+    with handle_signals(run.spec.active_deadline_seconds, view) as should_stop:
+        try:
             report = _run_until_done(
                 lambda: RunContext(run, store, tracker, view, should_stop), view, root
             )
-        status = "FINISHED"
-    except Stopped:
-        status = "KILLED"
-        raise
-    finally:
-        view.close()
-        for line in tracker.close(status):
-            view.note(f"tracking: {TrackerError(line)}")
+            status = "FINISHED"
+        except (Stopped, KeyboardInterrupt):
+            status = "KILLED"
+            raise
+        finally:
+            view.close()
+            for line in tracker.close(status):
+                view.note(f"tracking: {TrackerError(line)}")
     return report
 
 
@@ -159,34 +157,3 @@ def publish_report(context: RunContext, root: Path) -> Report:
         context.tracker.artifact(root / name)
     context.tracker.describe(run_description(report))
     return report
-
-
-@contextmanager
-def handle_signals(
-    deadline_s: int | None, view: ProgressView
-) -> Iterator[Callable[[], str | None]]:
-    """Handle SIGINT and SIGTERM, and watch the deadline.
-
-    Yields a function that returns the reason to stop, or None. The run asks it at the points from
-    which it can be resumed without losing work. A second signal raises `KeyboardInterrupt`."""
-    reasons: list[str] = []
-    started = time.monotonic()
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        del frame
-        if reasons:
-            raise KeyboardInterrupt
-        reasons.append("interrupted" if number == signal.SIGINT else "terminated")
-        view.note("stopping after the current step; press Ctrl-C again to stop at once")
-
-    def should_stop() -> str | None:
-        if deadline_s is not None and time.monotonic() - started > deadline_s:
-            return f"spec.activeDeadlineSeconds ({deadline_s}) has passed"
-        return reasons[0] if reasons else None
-
-    before = {n: signal.signal(n, on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield should_stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

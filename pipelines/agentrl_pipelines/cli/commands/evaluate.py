@@ -9,6 +9,7 @@ import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.options import option_set
+from agentrl_pipelines.local.signals import interrupt_at_once
 
 if TYPE_CHECKING:
     from agentrl_components.spec import AgentRLRun
@@ -89,7 +90,7 @@ def evaluate(
     }
     fields = [f"{field}={value}" for field, value in options.items() if value is not None]
     check_model_options(model, root, checkpoint, url, model_name, key_env)
-    with exit_on_error():
+    with exit_on_error(), interrupt_at_once():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
         from agentrl_components.spec.rules.validation import local_mistakes

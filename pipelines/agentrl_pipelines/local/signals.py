@@ -1,0 +1,135 @@
+"""What SIGINT and SIGTERM do to a run on this machine.
+
+The first signal stops a run at a point from which it can be resumed without losing work. The next
+one stops it at once: processes that may hang in an environment are killed, and so is this process
+if it does not end soon. A run that is killed is resumed from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from agentrl_components.run.progress import ProgressView
+
+INTERRUPTED = "interrupted. Run the same command again to resume from the last checkpoint."
+EXIT_CODE = 130
+
+UNWINDING_S = 3.0
+"""Seconds that this process is given to close what it has open when it is stopped at once."""
+
+
+@contextmanager
+def handle_signals(
+    deadline_s: int | None, view: ProgressView
+) -> Iterator[Callable[[], str | None]]:
+    """Handle SIGINT and SIGTERM, and watch the deadline.
+
+    Yields a function that returns the reason to stop, or None. The run asks it at the points from
+    which it can be resumed without losing work. A second signal raises `KeyboardInterrupt`, as
+    `Interruption` says."""
+    reasons: list[str] = []
+    started = time.monotonic()
+    interruption = Interruption()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del frame
+        if reasons:
+            interruption.begin()
+        reasons.append("interrupted" if number == signal.SIGINT else "terminated")
+        view.note("stopping after the current step; press Ctrl-C again to stop at once")
+
+    def should_stop() -> str | None:
+        if deadline_s is not None and time.monotonic() - started > deadline_s:
+            return f"spec.activeDeadlineSeconds ({deadline_s}) has passed"
+        return reasons[0] if reasons else None
+
+    with _handler(on_signal, signal.SIGINT, signal.SIGTERM), interruption.named():
+        yield should_stop
+
+
+@contextmanager
+def interrupt_at_once() -> Iterator[None]:
+    """Have SIGINT raise `KeyboardInterrupt` in the block, as `Interruption` says: for work that
+    keeps no state that a signal could damage."""
+    interruption = Interruption()
+    with (
+        _handler(lambda number, frame: interruption.begin(), signal.SIGINT),
+        interruption.named(),
+    ):
+        yield
+
+
+class Interruption:
+    """Stops this process at once, although an environment in it, or in a process that it started,
+    may hang."""
+
+    def __init__(self) -> None:
+        self._overdue: threading.Timer | None = None
+
+    def begin(self) -> None:
+        """Kill the processes that this one started, and raise `KeyboardInterrupt`. If the block
+        does not end soon, or if called again, exit."""
+        if self._overdue is not None:
+            _exit()
+        self._overdue = threading.Timer(UNWINDING_S, _exit)
+        self._overdue.daemon = True
+        self._overdue.start()
+        # Episodes that fail because their processes are killed are not reported one by one.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        for process in multiprocessing.active_children():
+            with suppress(ValueError):  # it is closed
+                process.kill()
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Raise `KeyboardInterrupt` in place of the errors that the killed processes cause."""
+        try:
+            yield
+        except BaseException:
+            if self._overdue is not None:
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            if self._overdue is not None:
+                self._overdue.cancel()
+
+
+def exit_interrupted() -> None:
+    """Exit with the message that an interrupted command ends with, without waiting for threads that
+    hang in a call."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    others = [one for one in threading.enumerate() if not one.daemon]
+    if len(others) > 1:
+        _exit()
+    print(INTERRUPTED, file=sys.stderr)
+    sys.exit(EXIT_CODE)
+
+
+def _exit() -> None:
+    """Exit now: `sys.exit` would wait for threads and run other handlers first."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    os.write(2, f"{INTERRUPTED}\n".encode())
+    os._exit(EXIT_CODE)
+
+
+@contextmanager
+def _handler(
+    handler: Callable[[int, FrameType | None], None], *numbers: signal.Signals
+) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, known in before.items():
+            signal.signal(number, known)

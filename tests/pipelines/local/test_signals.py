@@ -1,0 +1,155 @@
+"""The second Ctrl-C stops a run at once, wherever an environment hangs."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from corridor_run import HEADER
+
+AGENTRL = str(Path(sys.executable).with_name("agentrl"))
+
+STUCK = """\
+import os, time
+from pathlib import Path
+
+from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
+
+
+class StuckTasks(CorridorTasks):
+    def __init__(self, after: int = 0, swallows: bool = False, waits: bool = False) -> None:
+        super().__init__()
+        self.after, self.swallows, self.waits = after, swallows, waits
+
+    def environment(self):
+        return Stuck(self)
+
+
+class Stuck(CorridorEnvironment):
+    def __init__(self, tasks):
+        super().__init__()
+        self.tasks, self.steps = tasks, 0
+
+    def step(self, action):
+        self.steps += 1
+        while self.steps > self.tasks.after:
+            Path(os.environ["STUCK"]).touch()
+            try:
+                time.sleep(600)
+            except BaseException:
+                if not self.tasks.swallows:
+                    raise
+        return super().step(action)
+"""
+
+MANIFEST = """\
+  horizon: {phases: [{maxTurns: 4, iterations: 2}]}
+  rollout: {tasks: 2, groupSize: 2, actions: admissible, maxTokensPerTurn: 4}
+  evaluation: {tasks: 4}
+"""
+
+
+class StuckRun:
+    """A command in a session of its own, as in a terminal: signals go to all of its processes."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        (folder / "stuck.py").write_text(STUCK)
+        self.file, self._stuck = folder / "run.yaml", folder / "stuck"
+        environment = "name: corridor, builtin: 'stuck:StuckTasks', replicas: 0"
+        header = HEADER.replace("name: corridor, builtin: corridor", environment)
+        self.file.write_text(header + MANIFEST)
+        path = os.pathsep.join([str(folder), *filter(None, sys.path)])
+        self.process = subprocess.Popen(
+            [AGENTRL, arguments[0], str(self.file), *arguments[1:]],
+            env=os.environ | {"PYTHONPATH": path, "STUCK": str(self._stuck)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.output = ""
+
+    def wait_until_stuck(self) -> list[psutil.Process]:
+        """Wait until the environment hangs. Returns the processes of the command."""
+        main = psutil.Process(self.process.pid)
+        while not self._stuck.exists():
+            assert self.process.poll() is None, self.process.communicate()[0]
+            try:
+                main.wait(0.02)
+            except psutil.TimeoutExpired:
+                continue
+        return main.children(recursive=True)
+
+    def interrupt(self, *, until: str = "") -> None:
+        """Send SIGINT to all processes, and wait for a line with `until`."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        assert self.process.stdout is not None
+        while until and until not in self.output:
+            line = self.process.stdout.readline()
+            assert line, self.output
+            self.output += line
+
+    def end(self) -> int:
+        """Wait for the end. Returns the exit code."""
+        try:
+            self.output += self.process.communicate(timeout=60)[0]
+        finally:
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
+        return self.process.returncode
+
+
+@pytest.mark.parametrize(
+    ("workers", "options", "env_workers"),
+    [
+        (1, "{after: 1}", 0),
+        (2, "{after: 1}", 0),
+        (1, "{after: 1, swallows: true}", 0),
+        (1, "{after: 1, waits: true}", 0),  # hangs in a thread
+        (2, "{}", 0),  # hangs before there are workers
+        (1, "{after: 1}", 1),  # hangs in a process of the environment
+    ],
+)
+def test_the_second_ctrl_c_stops_a_run_whose_environment_hangs(
+    tmp_path, workers, options, env_workers
+):
+    run = StuckRun(
+        tmp_path,
+        *("run", "--root", str(tmp_path / "root"), "--set", f"compute.workers={workers}"),
+        *("--set", f"environments[0].options={options}"),
+        *("--set", f"environments[0].workers={env_workers}"),
+    )
+    processes = run.wait_until_stuck()
+    run.interrupt(until="press Ctrl-C again to stop at once")
+    run.interrupt()
+    assert run.end() == 130, run.output
+    assert "interrupted. Run the same command again to resume" in run.output
+    assert "Traceback" not in run.output
+    assert psutil.wait_procs(processes, timeout=60)[1] == []
+
+
+def test_further_signals_do_not_disturb_the_end(tmp_path):
+    swallows = "environments[0].options={after: 1, swallows: true}"
+    run = StuckRun(tmp_path, "run", "--root", str(tmp_path / "root"), "--set", swallows)
+    run.wait_until_stuck()
+    run.interrupt(until="press Ctrl-C again to stop at once")
+    for _ in range(3):
+        run.interrupt()
+    assert run.end() == 130, run.output
+    assert "interrupted. Run the same command again to resume" in run.output
+    assert "Traceback" not in run.output
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ctrl_c_stops_an_evaluation_whose_environment_hangs(tmp_path, workers):
+    options = ("environments[0].options={after: 1}", f"compute.workers={workers}")
+    sets = (part for option in options for part in ("--set", option))
+    run = StuckRun(tmp_path, "eval", "--out", str(tmp_path / "out"), *sets)
+    processes = run.wait_until_stuck()
+    run.interrupt()
+    assert run.end() == 130, run.output
+    assert "Traceback" not in run.output
+    assert psutil.wait_procs(processes, timeout=60)[1] == []

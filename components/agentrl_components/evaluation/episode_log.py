@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from agentrl_components.errors import AbsentError, SpecError
@@ -42,7 +42,7 @@ class FolderLog:
         self._description = json.dumps(description, sort_keys=True, indent=1).encode()
         self._store: DirectoryStore | None = None
         self.usage = Usage()
-        """What the episodes cost so far."""
+        """What the episodes cost so far, and how their replies ended."""
         self.resumed = 0
         """Episodes found in the folder."""
         if (folder / DESCRIPTION).exists():
@@ -75,11 +75,10 @@ class FolderLog:
         if self._store is None:
             self._store = DirectoryStore(self._folder)
             self._store.put(DESCRIPTION, self._description)
-        tokens = {
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
+        data = {
+            "usage": asdict(usage),
+            "episode": base64.b64encode(codec.encode([episode])).decode(),
         }
-        data = {"usage": tokens, "episode": base64.b64encode(codec.encode([episode])).decode()}
         self._store.replace(_key(job, rules), json.dumps(data).encode())
         self._count(episode, usage)
 

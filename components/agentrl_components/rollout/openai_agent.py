@@ -90,10 +90,15 @@ class OpenAIAgent:
             raise self._not_a_completion()
         if not completion.choices:
             raise EngineError(f"{self._url}: a completion without a choice")
-        used = completion.usage
+        used, choice = completion.usage, completion.choices[0]
+        # Without a content a model has used all tokens for its thoughts.
+        text = choice.message.content or ""
         return Reply(
-            text=completion.choices[0].message.content or "",
+            text=text,
             usage=Usage(
+                replies=1,
+                cut=int(choice.finish_reason == "length"),
+                empty=int(not text.strip()),
                 prompt_tokens=getattr(used, "prompt_tokens", None) or 0,
                 completion_tokens=getattr(used, "completion_tokens", None) or 0,
             ),

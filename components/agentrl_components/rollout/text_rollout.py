@@ -7,7 +7,7 @@ trajectory has turns and no tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, Protocol
 
 from agentrl_components.engines.random_policy import random_index
@@ -49,16 +49,21 @@ class ReplyRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens that replies cost, as the agent's server counts them; 0 if it does not."""
+    """What replies cost, and how they ended."""
 
     prompt_tokens: int = 0
+    """As the agent's server counts them; 0 if it does not."""
     completion_tokens: int = 0
+    """Likewise."""
+    replies: int = 0
+    cut: int = 0
+    """Replies that ended at the largest number of tokens."""
+    empty: int = 0
+    """Replies without text."""
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-        )
+        ours, theirs = asdict(self), asdict(other)
+        return Usage(**{name: ours[name] + theirs[name] for name in ours})
 
 
 NO_USAGE = Usage()

@@ -18,6 +18,9 @@ from agentrl_components.reporting.html import percent, templates
 from agentrl_components.reporting.transcript import Replay
 from agentrl_components.spec import RunSpec
 
+HIGH_SHARE = 0.05
+"""From this share of cut or empty replies on, a result says little about the model."""
+
 
 class ComparedRow(BaseModel):
     """A category, and the published results for it."""
@@ -44,7 +47,8 @@ class Comparison(BaseModel):
     rows: tuple[ComparedRow, ...]
     """The categories, then all tasks together."""
     conditions: tuple[str, ...]
-    """The model, prompt and turn limit of this evaluation and of the published one."""
+    """What is not compared; then the model, prompt and turn limit of this evaluation and of the
+    published one."""
 
 
 class EvaluationReport(BaseModel):
@@ -68,6 +72,12 @@ class EvaluationReport(BaseModel):
     """Tokens of the prompts of all episodes, as the endpoint counts them."""
     completion_tokens: int = 0
     """Tokens of the replies."""
+    replies: int = 0
+    """Replies of the endpoint; 0 for weights."""
+    cut_replies: int = 0
+    """Those that ended at `rollout.maxTokensPerTurn`."""
+    empty_replies: int = 0
+    """Those without text."""
     resumed: int = 0
     """Episodes that an earlier, interrupted evaluation had finished."""
     paper: Comparison | None = None
@@ -76,6 +86,25 @@ class EvaluationReport(BaseModel):
     def categories(self) -> list[str]:
         """The names of all categories, sorted."""
         return sorted(self.policy.categories)
+
+    @property
+    def incomplete_replies(self) -> str:
+        """The shares of replies that were cut or empty, with what helps if they are high. Empty:
+        there are none."""
+        if not self.cut_replies and not self.empty_replies:
+            return ""
+        cut, empty = self.cut_replies / self.replies, self.empty_replies / self.replies
+        shares = (
+            f"{percent(cut)} of {self.replies:,} replies ended at rollout.maxTokensPerTurn, and "
+            f"{percent(empty)} were empty"
+        )
+        if max(cut, empty) < HIGH_SHARE:
+            return shares
+        return (
+            f"{shares}: success is that of incomplete replies. Raise rollout.maxTokensPerTurn; a "
+            "model that thinks before it replies needs room for both, or to have its thoughts "
+            "switched off at the server"
+        )
 
 
 def write(report: EvaluationReport, folder: Path) -> None:
@@ -95,7 +124,13 @@ def comparison(family: str, spec: RunSpec, model: str, found: HeldoutResult) -> 
     published = PUBLISHED[family]
     ours = {row_name(name): share for name, share in found.categories.items()}
     # A row of the paper's table may be an environment: one for each data set.
-    ours |= {row_name(name): share for name, share in found.environments.items()}
+    whole = found.environments or {spec.environments[0].name: from_result(found)}
+    ours |= {row_name(name): share for name, share in whole.items()}
+    others = sum(
+        share.n
+        for name, share in found.categories.items()
+        if row_name(name) not in published.counts
+    )
     rows = [
         ComparedRow(
             category=name,
@@ -108,9 +143,9 @@ def comparison(family: str, spec: RunSpec, model: str, found: HeldoutResult) -> 
     ]
     overall = ComparedRow(
         category="all",
-        tasks=found.n,
+        tasks=found.n - others,
         published_tasks=sum(published.counts.values()),
-        found=from_result(found),
+        found=None if others else from_result(found),
         published=dict(published.overall),
     )
     options = {e.name: e.options for e in spec.environments}
@@ -119,7 +154,14 @@ def comparison(family: str, spec: RunSpec, model: str, found: HeldoutResult) -> 
         f"{found.samples} sample{'s' if found.samples > 1 else ''}; {found.n} tasks; options "
         f"{json.dumps(options, sort_keys=True)}."
     )
-    return Comparison(family=family, rows=(*rows, overall), conditions=(here, published.conditions))
+    conditions: tuple[str, ...] = (here, published.conditions)
+    if others:
+        different = (
+            f"{others} of {found.n} tasks are in none of the paper's categories, so success in all "
+            f"tasks is not compared; examples/evaluation/{family}.yaml has the paper's tasks."
+        )
+        conditions = (different, *conditions)
+    return Comparison(family=family, rows=(*rows, overall), conditions=conditions)
 
 
 def from_result(found: HeldoutResult) -> SuccessRate:
@@ -149,6 +191,8 @@ def show(report: EvaluationReport, folder: Path, console: Console) -> None:
                 "yellow",
             )
         )
+    if report.incomplete_replies:
+        console.print(Text(report.incomplete_replies, "yellow"))
     if found.lost:
         console.print(
             Text(

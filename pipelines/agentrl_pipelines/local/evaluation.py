@@ -55,7 +55,7 @@ class EvaluationResult:
     episodes: tuple[Replay, ...]
     """Replays of some episodes of `policy`."""
     usage: Usage = NO_USAGE
-    """Tokens that the endpoint counted for `policy`."""
+    """Tokens that the endpoint counted for `policy`, and how its replies ended."""
     resumed: int = 0
     """Episodes that an earlier process had finished."""
 

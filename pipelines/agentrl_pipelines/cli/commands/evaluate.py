@@ -93,10 +93,13 @@ def evaluate(
     with exit_on_error(), interrupt_at_once():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
+        from agentrl_components.spec.rules.environments.tasks import babyai_without_instructions
         from agentrl_components.spec.rules.validation import local_mistakes
 
         run = load(file, (*overrides, *fields))
         mistakes = [str(mistake) for mistake in local_mistakes(run)]
+        if url is not None:
+            mistakes += map(str, babyai_without_instructions(run.spec))
         if mistakes:
             raise SpecError(mistakes)
         folder = out or (root or Path("runs") / run.metadata.name) / "eval"
@@ -208,6 +211,9 @@ def report(
         episodes=result.episodes,
         prompt_tokens=result.usage.prompt_tokens,
         completion_tokens=result.usage.completion_tokens,
+        replies=result.usage.replies,
+        cut_replies=result.usage.cut,
+        empty_replies=result.usage.empty,
         resumed=result.resumed,
         paper=comparison(paper, run.spec, model, result.policy) if paper else None,
     )

@@ -45,11 +45,13 @@ class Endpoint:
         key: str | None = None,
         breaks_after: int | None = None,
         fails_on: str | None = None,
+        cut: bool = False,
     ) -> None:
-        """`fails_on`: each request whose last message contains it is answered with 503."""
+        """`fails_on`: each request whose last message contains it is answered with 503. `cut`:
+        replies end at the largest number of tokens, within the model's thoughts."""
         self.requests: list[dict] = []
         self.failed = 0
-        self._fails_on = fails_on
+        self._fails_on, self._cut = fails_on, cut
         self._breaks_after = breaks_after
         self._unavailable = unavailable
         self._key = key
@@ -71,8 +73,10 @@ class Endpoint:
             self.failed += 1
             return JSONResponse({"error": {"message": "overloaded"}}, 503, {"retry-after-ms": "1"})
         self.requests.append(body)
-        message = {"role": "assistant", "content": solution(body["messages"][-1]["content"])}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        content = None if self._cut else solution(body["messages"][-1]["content"])
+        message = {"role": "assistant", "content": content}
+        reason = "length" if self._cut else "stop"
+        choice = {"index": 0, "finish_reason": reason, "message": message}
         return JSONResponse(
             {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]}
             | {"choices": [choice]}
@@ -166,6 +170,29 @@ def test_upstreams_agent_retries_for_ever_and_here_an_episode_is_lost_and_report
     assert f"{lost} episodes lost to failures" in (tmp_path / "out" / "eval.html").read_text()
 
 
+def test_cut_and_empty_replies_are_counted_and_explained(tmp_path):
+    """A model that thinks uses all tokens for its thoughts: 2 tasks of 5 turns, 10 replies."""
+    with running(Endpoint(cut=True).app) as url:
+        options = ("--openai", f"{url}/v1", "--model-name", "thinker", "--tasks", "2")
+        options = (*options, "--samples", "1", "--set", "evaluation.turnSweep=[]")
+        result, again = run_eval(tmp_path, *options), run_eval(tmp_path, *options)
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "out" / "eval.json").read_text())
+    assert (found["replies"], found["cut_replies"], found["empty_replies"]) == (10, 10, 10)
+    note = "100.0 % of 10 replies ended at rollout.maxTokensPerTurn, and 100.0 % were empty"
+    for output in (result.output, again.output):  # the second from the log
+        assert f"{note}: success is that of incomplete replies. Raise" in " ".join(output.split())
+    assert note in (tmp_path / "out" / "eval.html").read_text()
+
+
+def test_an_endpoint_is_not_asked_about_text_without_instructions(tmp_path):
+    levels = "environments[0]={name: babyai, builtin: babyai}"
+    result = run_eval(tmp_path, "--openai", "http://h/v1", "--model-name", "m", "--set", levels)
+    assert result.exit_code == 2
+    assert "spec.environments[0].options.text: is missing: the default, terse" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_endpoint_that_never_answers_ends_the_evaluation_with_its_error(tmp_path):
     endpoint = Endpoint(fails_on="door")
     options = ("--tasks", "2", "--samples", "1", "--concurrency", "1")
@@ -229,6 +256,17 @@ def test_the_result_is_set_beside_the_papers_table(tmp_path):
     assert "5 turns" in here
     assert "20 turns in the released script" in there
     assert "Beside the paper" in (tmp_path / "out" / "eval.html").read_text()
+
+
+def test_other_tasks_than_the_papers_have_no_row_for_all_beside_it(tmp_path):
+    options = ("--model-name", "walker", "--tasks", "4", "--paper", "babyai", "--samples", "1")
+    with running(Endpoint().app) as url:
+        result = run_eval(tmp_path, "--openai", f"{url}/v1", *options)
+    assert result.exit_code == 0, result.output
+    paper = json.loads((tmp_path / "out" / "eval.json").read_text())["paper"]
+    assert {(row["tasks"], row["found"]) for row in paper["rows"]} == {(0, None)}
+    assert "4 of 4 tasks are in none of the paper's categories" in paper["conditions"][0]
+    assert "examples/evaluation/babyai.yaml" in paper["conditions"][0]
 
 
 def test_a_refused_key_is_reported_but_not_printed(tmp_path, monkeypatch):

@@ -5,10 +5,17 @@ import pytest
 from agentrl_components.evaluation.published import PUBLISHED, row_name
 from agentrl_components.rollout.tasks import shares
 from agentrl_components.spec.parsing.load import load
+from agentrl_components.spec.rules.environments.vocabulary import check_vocabularies
 from agentrl_envs.registry import task_set
 
-FOLDER = Path(__file__).parents[2] / "examples" / "evaluation"
-FILES = sorted(FOLDER.glob("*.yaml"))
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FILES = sorted((EXAMPLES / "evaluation").glob("*.yaml"))
+ALL = sorted(EXAMPLES.rglob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", ALL, ids=lambda file: str(file.relative_to(EXAMPLES)))
+def test_the_model_of_an_example_knows_the_words_of_its_environments(file):
+    check_vocabularies(load(file).spec)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -11,6 +11,7 @@ in processor seconds, children included, and its ratio to the product's.
     tokenizer        our word tokenizer beside transformers' AutoTokenizer
     workers          worker processes forked, from the fork server, and spawned
     adamw            our AdamW beside torch's, importing and stepping
+    garbage          playing with garbage collected as seldom as in workers, and as Python does
     mlflow-process   what recording costs a run: in MLflow's own process, and in the run's
 """
 
@@ -170,6 +171,42 @@ def adamw(folder: Path) -> Mapping[str, Way]:
         "torch, fused": in_this_process(theirs(fused=True)),
         "ours, import and first step": in_new_process(own),
         "torch, import and construct": in_new_process(construct),
+    }
+
+
+@part
+def garbage(folder: Path) -> Mapping[str, Way]:
+    """160 episodes of `examples/babyai.yaml` by random weights, in this process."""
+    import gc
+
+    from agentrl_components.rollout.request import CollectRequest
+    from agentrl_components.run.worker_group import WorkerGroup
+    from agentrl_components.spec.parsing.load import load
+
+    spec = load("examples/babyai.yaml", ("compute.workers=1", "rollout.tasks=20")).spec
+    group = WorkerGroup(spec, folder, note=print)  # ends with this process
+    seldom = gc.get_threshold()
+    request = CollectRequest(
+        tasks=group.draw("train", 20),
+        samples=8,
+        max_turns=8,
+        temperature=1.0,
+        iteration=0,
+        purpose="train",
+    )
+
+    def play(*threshold: int) -> Callable[[], None]:
+        def run() -> None:
+            gc.set_threshold(*threshold)
+            group.collector.collect(request, 0)
+            gc.set_threshold(*seldom)
+
+        return run
+
+    play(*seldom)()  # generates the worlds
+    return {
+        "as in workers": in_this_process(play(*seldom)),
+        "Python's threshold": in_this_process(play(700, 10, 10)),
     }
 
 

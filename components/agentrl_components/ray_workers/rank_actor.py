@@ -20,7 +20,7 @@ from agentrl_components.sharded.hand_over.shared_memory import SharedBucket, Sha
 from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.storage.files import StoredFile
 from agentrl_components.storage.scratch import ScratchFolder
-from agentrl_components.workers.pool import keep_freed_memory
+from agentrl_components.workers.memory import set_up_memory
 
 
 class RankActor(Rank):
@@ -30,7 +30,7 @@ class RankActor(Rank):
 
     def __init__(self, setup: RankSetup, model: ModelFolder) -> None:
         use_assigned_gpus()
-        keep_freed_memory()
+        set_up_memory()
         super().__init__(setup)
         self._model = model
         self._sender: Sender | None = None

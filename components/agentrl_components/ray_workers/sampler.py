@@ -30,8 +30,8 @@ from agentrl_components.storage.scratch import ScratchFolder
 from agentrl_components.streaming.samplers import SamplerLoad
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.workers.loop_thread import LoopThread
+from agentrl_components.workers.memory import set_up_memory
 from agentrl_components.workers.player import Player, sampler_options
-from agentrl_components.workers.pool import keep_freed_memory
 from agentrl_envs.errors import SessionError
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Sampler:
         if seat is not None and seat.gpu:
             os.environ["CUDA_VISIBLE_DEVICES"] = seat.gpu
         self._seat, self._device = seat, torch.device(device)
-        keep_freed_memory()
+        set_up_memory()
         self._loop = LoopThread()
         if device == "cpu":
             torch.set_num_threads(1)  # as in `workers.worker`

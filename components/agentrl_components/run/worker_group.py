@@ -22,7 +22,8 @@ from agentrl_components.update.trainers import Trainers
 from agentrl_components.workers.held_open import HeldOpen
 from agentrl_components.workers.local import device, open_pool
 from agentrl_components.workers.loop_thread import LoopThread
-from agentrl_components.workers.pool import PendingWorkers, WorkerPool, keep_freed_memory
+from agentrl_components.workers.memory import set_up_memory
+from agentrl_components.workers.pool import PendingWorkers, WorkerPool
 from agentrl_components.workers.samplers import PoolSamplers
 from agentrl_components.workers.trainers import PoolTrainers
 from agentrl_components.workers.worker import Setup, Worker
@@ -57,7 +58,7 @@ class WorkerGroup(HeldOpen):
         false for an evaluation, which needs no trainers. `note` gets what people should know about
         the workers. Raises what opening an environment or a model raises, and then closes
         everything but `pending`."""
-        keep_freed_memory()
+        set_up_memory()
         self.loop = LoopThread()
         with ExitStack() as opened:
             opened.callback(self.loop.close)

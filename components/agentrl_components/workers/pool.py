@@ -6,7 +6,6 @@ result of a part depends on the part alone.
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import threading
@@ -24,6 +23,7 @@ import torch.multiprocessing  # noqa: F401  shares the tensors of a setup instea
 
 from agentrl_components.errors import RunError
 from agentrl_components.workers.fork_server import group_signals_blocked
+from agentrl_components.workers.memory import set_up_memory
 from agentrl_components.workers.worker import Setup, Worker
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ def _start(setups: SimpleQueue[Setup | None]) -> None:
     """Create the worker of this process once its setup arrives."""
     global _worker
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    keep_freed_memory()
+    set_up_memory()
     setup = setups.get()
     if setup is not None:
         _worker = Worker(setup)
@@ -146,15 +146,3 @@ def _exit_with_parent() -> None:
     assert parent is not None
     wait([parent.sentinel])
     os._exit(1)
-
-
-def keep_freed_memory() -> None:
-    """Make glibc keep freed memory: passes of varying shapes would otherwise return it to the
-    kernel and request it again, page by page. Saves a few per cent; a no-op without glibc."""
-    try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except OSError:
-        return
-    trim_threshold, mmap_threshold = -1, -3
-    mallopt(trim_threshold, 1 << 30)
-    mallopt(mmap_threshold, 1 << 30)

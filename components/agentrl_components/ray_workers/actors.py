@@ -59,25 +59,25 @@ class Actors(HeldOpen):
                 spec, model, reserved, device, transfer, lifetime, placement, seats
             )
             opened.push(self._leave_samplers)
-            self._open(shared=reserved.shared)
+            self._open(note, shared=reserved.shared)
             self.groups = RayGroupSamplers(self.samplers)
             for text in self._notes():
                 note(text)
             self._opened = opened.pop_all()
 
-    def _open(self, *, shared: bool) -> None:
+    def _open(self, note: Callable[[str], None], *, shared: bool) -> None:
         """Wait until the actors are of use. All have been started, and open at the same time; but
         vLLM measures the memory that is free on its GPU, so trainers that share it open later."""
         if self.trainers is not None and shared:
-            self.samplers.open()
+            self.samplers.open(note)
             self.samplers.sleep()
-            self.trainers.open()
+            self.trainers.open(note)
             self.trainers.take_gpus = self.samplers.sleep
             self.samplers.take_gpus = self.trainers.rest
             return
         if self.trainers is not None:
-            self.trainers.open()
-        self.samplers.open()
+            self.trainers.open(note)
+        self.samplers.open(note)
 
     @property
     def taken_over(self) -> str:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 from agentrl_components.errors import RunError, WorkersLostError
+from agentrl_components.ray_workers.calls.opening import OpeningNotes
 from agentrl_components.ray_workers.calls.results import check_ray, outcomes, results
 from agentrl_components.ray_workers.calls.silence import SilenceWatch
 from agentrl_components.ray_workers.calls.under_way import ATTEMPTS, CallsUnderWay, LostActor
@@ -73,13 +74,14 @@ class RaySamplers:
         """Whether `open` has returned."""
         self._opening = [actor.open.remote() for actor in self.actors]
 
-    def open(self) -> Self:
-        """Wait until the samplers can play. Ends them and raises `ModelError` or `EngineError` if
+    def open(self, note: Callable[[str], None] = lambda _: None) -> Self:
+        """Wait until the samplers can play. `note` is told how many can, if that takes minutes.
+        Ends them and raises `ModelError` or `EngineError` if
         an engine cannot run the model, and `WorkersLostError` if a sampler dies or an environment
         does not answer."""
         with ExitStack() as failed:
             failed.callback(self.close)
-            results(self._opening)
+            results(self._opening, OpeningNotes("samplers", self.size, note))
             failed.pop_all()
         self.opened = True
         return self

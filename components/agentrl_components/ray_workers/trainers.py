@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from agentrl_components.errors import StoreError
+from agentrl_components.ray_workers.calls.opening import OpeningNotes
 from agentrl_components.ray_workers.calls.results import call_all, results
 from agentrl_components.ray_workers.checkpoints.store_shards import FOLDERS, StoreShards
 from agentrl_components.ray_workers.hand_over.rank_source import RankSource
@@ -78,17 +79,18 @@ class RayTrainers:
         self.source = RankSource(self._actors)
         """The weights, for hand-overs to samplers."""
 
-    def open(self) -> Self:
-        """Wait until each rank has its shard of the model in the folder. Ends the ranks and raises
-        `ModelError` if the model cannot be opened, and `WorkersLostError` if a rank dies."""
+    def open(self, note: Callable[[str], None] = lambda _: None) -> Self:
+        """Wait until each rank has its shard of the model in the folder. `note` is told how many
+        have, if that takes minutes. Ends the ranks and raises `ModelError` if the model cannot be
+        opened, and `WorkersLostError` if a rank dies."""
         with ExitStack() as failed:
             failed.callback(self.close)
             if not self.taken_over:
                 # Before `join`, in which they wait for each other for a limited time.
-                self._all("open_folder")
+                self._open_all("open_folder", note)
                 address, *_ = self._all("meeting_point")
                 self._all("join", address)
-            self._all("open_models")
+            self._open_all("open_models", note)
             self.shards = self._shards()
             failed.pop_all()
         return self
@@ -214,6 +216,11 @@ class RayTrainers:
     def _all(self, method: str, *arguments: object, **named: object) -> list[Any]:
         """Call a method of every rank with the same arguments."""
         return call_all(self._actors, method, *arguments, **named)
+
+    def _open_all(self, method: str, note: Callable[[str], None]) -> None:
+        """As `_all`, with notes."""
+        calls = [getattr(actor, method).remote() for actor in self._actors]
+        results(calls, OpeningNotes("trainers", self._ranks, note))
 
     def _each(self, method: str, first: object, shares: Sequence[Share]) -> list[Any]:
         """Call a method of every rank with its share."""

@@ -17,11 +17,10 @@ from agentrl_components.spec.rules import (
     horizon,
     model,
     placement,
-    pods,
     storage,
     warmstart,
 )
-from agentrl_components.spec.rules.compute import engines, hand_over, on_ray, shared_gpus
+from agentrl_components.spec.rules.compute import engines, hand_over, on_ray, pods, shared_gpus
 from agentrl_components.spec.rules.environments import replicas, scaling, servers, tasks
 from agentrl_components.spec.rules.rule import Mistake, Rule
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from agentrl_components.spec.fields.environments import Environment
 from agentrl_components.spec.rules.environments.each import environment_rule
 from agentrl_components.spec.rules.rule import Mistake, Rule
+from agentrl_components.spec.rules.variables import free_names, name_mistakes
 
 RESERVED_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})
 """Environment variables that the operator sets in every environment server."""
@@ -50,32 +51,16 @@ def fields_of_servers_need_servers(environment: Environment, where: str) -> Iter
 @environment_rule(
     "secretEnv",
     "env",
-    cel=f"e.secretEnv.all(v, !(v.name in {sorted(RESERVED_VARIABLES)})"
-    " && e.secretEnv.exists_one(same, same.name == v.name))"
-    f" && e.env.all(v, !(v.name in {sorted(RESERVED_VARIABLES)})"
-    " && e.env.exists_one(same, same.name == v.name)"
-    " && !e.secretEnv.exists(secret, secret.name == v.name))",
+    cel=free_names("e.secretEnv", RESERVED_VARIABLES)
+    + " && "
+    + free_names("e.env", RESERVED_VARIABLES, "e.secretEnv"),
 )
 def names_of_variables_are_free(environment: Environment, where: str) -> Iterator[Mistake]:
     """Names in an environment's secretEnv and env must be unique and not reserved:
     AGENTRL_ENV_TOKEN, HOME and PORT are set by the operator."""
-    secret = [variable.name for variable in environment.secret_env]
-    plain = [variable.name for variable in environment.env]
-    for field, names, others in (("secretEnv", secret, []), ("env", plain, secret)):
-        for position, name in enumerate(names):
-            if name in RESERVED_VARIABLES:
-                reason = f"{name} is set by the operator in every server"
-            elif name in names[:position]:
-                reason = f"{name} is a duplicate"
-            elif name in others:
-                reason = f"{name} is in secretEnv too"
-            else:
-                continue
-            yield Mistake(
-                field=f"{where}.{field}[{position}].name",
-                reason=reason,
-                fix="choose another name",
-            )
+    why, secrets = "is set by the operator in every server", environment.secret_env
+    yield from name_mistakes(f"{where}.secretEnv", secrets, RESERVED_VARIABLES, why)
+    yield from name_mistakes(f"{where}.env", environment.env, RESERVED_VARIABLES, why, secrets)
 
 
 @environment_rule("builtin", "tokenEnv", cel="!has(e.tokenEnv) || !has(e.builtin)")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, Samplers, Trainers
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
+from agentrl_components.spec.rules.variables import free_names, name_mistakes
 
 RESERVED_VARIABLES = frozenset(
     {
@@ -123,32 +124,15 @@ def _overlap(one: str, other: str) -> bool:
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
-@rule(
-    "compute",
-    cel=f"self.compute.env.all(v, !(v.name in {sorted(RESERVED_VARIABLES)})"
-    " && self.compute.env.exists_one(same, same.name == v.name)"
-    " && !self.compute.secretEnv.exists(secret, secret.name == v.name))",
-)
+@rule("compute", cel=free_names("self.compute.env", RESERVED_VARIABLES, "self.compute.secretEnv"))
 def env_names_are_free(spec: RunSpec) -> Iterator[Mistake]:
     """Names in compute.env must be unique, not in compute.secretEnv, and not reserved:
     AGENTRL_ENV_TOKEN, HOME, RAY_ADDRESS, RAY_AUTH_MODE and RAY_AUTH_TOKEN are set by the operator,
     AWS_ENDPOINT_URL_STS and AWS_CONTAINER_CREDENTIALS_FULL_URI by the platform."""
-    names = [variable.name for variable in spec.compute.env]
-    secret = {variable.name for variable in spec.compute.secret_env}
-    for position, name in enumerate(names):
-        if name in RESERVED_VARIABLES:
-            reason = f"{name} is reserved"
-        elif name in names[:position]:
-            reason = f"{name} is a duplicate"
-        elif name in secret:
-            reason = f"{name} is in compute.secretEnv too"
-        else:
-            continue
-        yield Mistake(
-            field=f"spec.compute.env[{position}].name",
-            reason=reason,
-            fix="choose another name, or leave it out",
-        )
+    compute = spec.compute
+    yield from name_mistakes(
+        "spec.compute.env", compute.env, RESERVED_VARIABLES, "is reserved", compute.secret_env
+    )
 
 
 RULES: tuple[Rule, ...] = (

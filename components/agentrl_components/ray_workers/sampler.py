@@ -123,9 +123,8 @@ class Sampler:
         await self._on_loop(self._player.sleep())
         self._version = -1
 
-    async def rank(self, hand_over: str) -> int:
+    async def rank(self) -> int:
         """The trainer that uses the same GPU."""
-        del hand_over
         assert self._seat is not None
         return self._seat.rank
 

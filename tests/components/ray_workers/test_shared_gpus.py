@@ -97,4 +97,4 @@ def test_a_sampler_that_dies_gets_the_device_of_its_trainer_again(expected, acto
     both = samplers.play([jobs(4), jobs(4)], RULES, 2)  # while it was asleep
     for played in both:
         assert_equal(played, before)
-    assert results([actor.rank.remote("") for actor in samplers.actors]) == [0, 1]
+    assert results([actor.rank.remote() for actor in samplers.actors]) == [0, 1]

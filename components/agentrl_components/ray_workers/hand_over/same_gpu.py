@@ -45,7 +45,7 @@ class SameGpuTransfer:
         """As `WeightTransfer.send`."""
         began = time.monotonic()
         receivers = Receivers(samplers, self._watch)
-        ranks = receivers.results(receivers.call("rank"))
+        ranks = receivers.results({n: one.rank.remote() for n, one in enumerate(samplers)})
         receivers.results(receivers.call("start_update"))
         self._source.start_sharing()
         loading: deque[Mapping[int, Any]] = deque()

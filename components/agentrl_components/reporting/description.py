@@ -13,12 +13,8 @@ def run_description(report: Report) -> str:
     """Goal, result, files and the command that reproduces the run."""
     rows = [
         f"| {name} | {percent(found.success)} | {interval(found)} |"
-        for name, found in (
-            ("random policy", report.heldout.random),
-            ("after the warm start" if report.warm_start else "before", report.heldout.before),
-            (report.after_name, report.heldout.after),
-        )
-        if found is not None
+        for field, name in report.heldout_names.items()
+        if (found := getattr(report.heldout, field)) is not None
     ]
     checkpoints = [
         f"- {label} checkpoint: `{one.url}`"

@@ -61,7 +61,7 @@ def read(store: Store) -> Records:
         iterations=iterations,
         evaluations=evaluations,
         final=final,
-        before=_replays(store, keys.episodes("before")),
+        before=_replays(store, keys.episodes(keys.BEFORE)),
         after=_replays(store, keys.episodes(final)),
         tracked=read_tracker(store),
     )

@@ -161,6 +161,12 @@ class Report(ReportPart):
         return "after training" if number < 0 else f"after iteration {number}"
 
     @property
+    def heldout_names(self) -> dict[str, str]:
+        """What each evaluation of `heldout` is called, by its field."""
+        before = "after the warm start" if self.warm_start else "before"
+        return {"random": "random policy", "before": before, "after": self.after_name}
+
+    @property
     def silence(self) -> str:
         """How many iterations changed no weights, and what helps. Empty: none."""
         silent = sum(one.silent for one in self.training)

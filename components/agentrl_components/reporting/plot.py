@@ -13,7 +13,7 @@ import io
 from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -176,65 +176,10 @@ def _plot_success(axes: Axes, report: Report, span: int) -> None:
         axes.axhline(
             random.success, color=QUIET, linewidth=1.2, linestyle=(0, (4, 3)), label="random policy"
         )
-    steps = report.training
-    if steps:
-        x = [step.iteration + 0.5 for step in steps]
-        success = [step.metrics.get("train/success") for step in steps]
-        raw = [np.nan if value is None else value for value in success]
-        axes.plot(x, raw, color=LEARNING, alpha=0.35, linewidth=0.9)
-        axes.plot(
-            x,
-            _smoothed(steps, success),
-            color=LEARNING,
-            linewidth=2.2,
-            label="training, at the phase's horizon",
-        )
-        if any(step.score != step.success for step in steps):
-            axes.plot(
-                x,
-                _smoothed(steps, [step.metrics.get("train/score") for step in steps]),
-                color=LEARNING,
-                linewidth=1.6,
-                linestyle=(0, (2, 1.5)),
-                label="training, mean score",
-            )
-            axes.set_ylabel("success, mean score", color=INK, fontsize=9.5)
-        for number, name in enumerate(report.environments if len(report.environments) > 1 else ()):
-            of_one = [step.metrics.get(f"train/{name}/success") for step in steps]
-            color = OTHERS[number % len(OTHERS)]
-            axes.plot(x, _smoothed(steps, of_one), color=color, linewidth=1.2, label=name)
-    points = _heldout_points(report, len(steps))
-    if points:
-        turns = points[0][1].max_turns
-        axes.errorbar(
-            [x for x, _ in points],
-            [found.success for _, found in points],
-            yerr=[
-                [found.success - found.low for _, found in points],
-                [found.high - found.success for _, found in points],
-            ],
-            fmt="o",
-            color=HELDOUT,
-            markersize=6.5,
-            capsize=3.5,
-            elinewidth=1.5,
-            clip_on=False,
-            zorder=5,
-            label=f"held-out at {turns} turns, 95 % interval",
-        )
-    graded = [(x, score) for x, found in points if (score := found.graded_score) is not None]
-    if graded:
-        axes.plot(
-            [x for x, _ in graded],
-            [score for _, score in graded],
-            "o",
-            markerfacecolor="none",
-            color=HELDOUT,
-            markersize=6.5,
-            clip_on=False,
-            zorder=5,
-            label="held-out, mean score",
-        )
+    if report.training:
+        _plot_training(axes, report)
+    if points := _heldout_points(report):
+        _plot_heldout(axes, points)
     _annotate(axes, report, span)
     if drawn := axes.get_legend_handles_labels()[0]:
         axes.legend(
@@ -249,7 +194,67 @@ def _plot_success(axes: Axes, report: Report, span: int) -> None:
         )
 
 
-def _heldout_points(report: Report, done: int) -> list[tuple[int, HeldoutResult]]:
+def _plot_training(axes: Axes, report: Report) -> None:
+    """Plot training success, the mean score if it differs, and the success of each environment."""
+    steps = report.training
+    x = [step.iteration + 0.5 for step in steps]
+    success = [step.metrics.get("train/success") for step in steps]
+    raw = [np.nan if value is None else value for value in success]
+    axes.plot(x, raw, color=LEARNING, alpha=0.35, linewidth=0.9)
+    axes.plot(
+        x,
+        _smoothed(steps, success),
+        color=LEARNING,
+        linewidth=2.2,
+        label="training, at the phase's horizon",
+    )
+    if any(step.score != step.success for step in steps):
+        axes.plot(
+            x,
+            _smoothed(steps, [step.metrics.get("train/score") for step in steps]),
+            color=LEARNING,
+            linewidth=1.6,
+            linestyle=(0, (2, 1.5)),
+            label="training, mean score",
+        )
+        axes.set_ylabel("success, mean score", color=INK, fontsize=9.5)
+    for number, name in enumerate(report.environments if len(report.environments) > 1 else ()):
+        of_one = [step.metrics.get(f"train/{name}/success") for step in steps]
+        color = OTHERS[number % len(OTHERS)]
+        axes.plot(x, _smoothed(steps, of_one), color=color, linewidth=1.2, label=name)
+
+
+def _plot_heldout(axes: Axes, points: Sequence[tuple[int, HeldoutResult]]) -> None:
+    """Plot held-out success with its intervals, and the mean score where it differs."""
+    marks: dict[str, Any] = {"color": HELDOUT, "markersize": 6.5, "clip_on": False, "zorder": 5}
+    axes.errorbar(
+        [x for x, _ in points],
+        [found.success for _, found in points],
+        yerr=[
+            [found.success - found.low for _, found in points],
+            [found.high - found.success for _, found in points],
+        ],
+        fmt="o",
+        capsize=3.5,
+        elinewidth=1.5,
+        label=f"held-out at {points[0][1].max_turns} turns, 95 % interval",
+        **marks,
+    )
+    graded = [(x, score) for x, found in points if (score := found.graded_score) is not None]
+    if graded:
+        axes.plot(
+            [x for x, _ in graded],
+            [score for _, score in graded],
+            "o",
+            markerfacecolor="none",
+            label="held-out, mean score",
+            **marks,
+        )
+
+
+def _heldout_points(report: Report) -> list[tuple[int, HeldoutResult]]:
+    """Evaluations by the number of iterations that were done before them."""
+    done = len(report.training)
     points = [(one.iterations, one.found) for one in report.evaluations]
     if report.heldout.before is not None:
         points.insert(0, (0, report.heldout.before))

@@ -54,7 +54,7 @@ def open_decoder(
         ModelError: a file is missing or damaged, or the weights do not fit config.json.
     """
     if chosen_implementation(folder, implementation) == "transformers":
-        from agentrl_components.model.foreign import open_foreign
+        from agentrl_components.model.foreign.open import open_foreign
 
         return open_foreign(folder, dtype, device)
     with torch.device("meta"):

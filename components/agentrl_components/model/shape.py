@@ -41,7 +41,7 @@ def read_shape(folder: Path, implementation: Implementation) -> Architecture:
             if implementation == "native":
                 raise
     try:
-        from agentrl_components.model.foreign import counted
+        from agentrl_components.model.foreign.open import counted
     except ImportError as error:
         raise ModelError(
             f"{folder / 'config.json'}: only transformers has this architecture, and it is not "

@@ -39,7 +39,7 @@ def describe(folder: Path, spec: RunSpec) -> CausalModel:
     config.json is not that of a model, or the model cannot compute episodes of the context."""
     decoder: CausalModel
     if chosen_implementation(folder, spec.model.implementation) == "transformers":
-        from agentrl_components.model.foreign import describe_foreign
+        from agentrl_components.model.foreign.open import describe_foreign
 
         decoder = describe_foreign(folder)
     else:

@@ -33,7 +33,7 @@ from agentrl_components.engines.torch_engine.slot_passes import SlotPasses
 from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.errors import EngineError
 from agentrl_components.model.causal_model import CausalModel
-from agentrl_components.model.foreign import ForeignModel
+from agentrl_components.model.foreign.model import ForeignModel
 from agentrl_components.spec.fields.rollout import Interrupt
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from agentrl_components.engines.torch_engine.reply import Session
-from agentrl_components.model.foreign import ForeignModel
+from agentrl_components.model.foreign.model import ForeignModel
 
 
 @dataclass(slots=True)

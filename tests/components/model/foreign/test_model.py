@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from agentrl_components.errors import ArchitectureError, ModelError
 from agentrl_components.model import lora
-from agentrl_components.model.foreign import ForeignModel
+from agentrl_components.model.foreign.model import ForeignModel
 from agentrl_components.model.load import WEIGHTS, export_weights, open_decoder
 from agentrl_components.model.shape import read_shape
 from agentrl_components.spec import Lora

@@ -111,16 +111,16 @@ def category(episode: Trajectory) -> str:
 
 
 def by_task(episodes: Sequence[Trajectory]) -> list[tuple[int, int]]:
-    """(successes, tries) of each task."""
+    """(tries, successes) of each task."""
     tries: dict[tuple[str, int], list[bool]] = defaultdict(list)
     for episode in episodes:
         tries[episode.environment, episode.group].append(episode.success)
-    return [(sum(some), len(some)) for some in tries.values()]
+    return [(len(some), sum(some)) for some in tries.values()]
 
 
 def success_rate(episodes: Sequence[Trajectory]) -> SuccessRate:
     """The success rate with its interval. The unit of observation is the task, not the episode."""
-    return from_interval(clustered_wilson([(n, s) for s, n in by_task(episodes)]))
+    return from_interval(clustered_wilson(by_task(episodes)))
 
 
 def from_interval(interval: Interval) -> SuccessRate:
@@ -132,5 +132,5 @@ def from_interval(interval: Interval) -> SuccessRate:
 
 def mean_pass_at(tries: Sequence[tuple[int, int]], k: int) -> float:
     """Mean pass@k over the tasks with at least k tries."""
-    enough = [(s, n) for s, n in tries if n >= k]
-    return mean_pass_at_k([(n, s) for s, n in enough], k) if enough else 0.0
+    enough = [(n, successes) for n, successes in tries if n >= k]
+    return mean_pass_at_k(enough, k) if enough else 0.0

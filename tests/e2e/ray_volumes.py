@@ -15,7 +15,7 @@ from installed import Installed
 
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.rollout.environments import open_worlds
-from agentrl_components.run.worker_group import vocabulary
+from agentrl_components.run.worker_group import all_words
 from agentrl_components.spec import parse
 
 STORAGE_CLASS = "ray-files"
@@ -54,7 +54,7 @@ def _write_model(manifest: dict[str, Any], folder: Path) -> None:
     async def words() -> list[str]:
         worlds = await open_worlds(spec.environments)
         try:
-            return vocabulary(worlds)
+            return all_words(world.vocabulary() for world in worlds.values())
         finally:
             for world in worlds.values():
                 await world.close()

@@ -3,7 +3,7 @@ both use it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -65,8 +65,9 @@ class WorkerGroup(HeldOpen):
             self.worlds: dict[str, World] = self.loop.run(open_worlds(spec.environments))
             for world in self.worlds.values():
                 opened.callback(partial(self._close_world, world))
-            check_words(spec, {name: world.vocabulary() for name, world in self.worlds.items()})
-            words = vocabulary(self.worlds)
+            vocabularies = {name: world.vocabulary() for name, world in self.worlds.items()}
+            check_words(spec, vocabularies)
+            words = all_words(vocabularies.values())
             self.folder = fetch_model(spec.model, words, spec.seed, scratch / "model")
             self.actors: Actors | None = None
             if spec.compute.ray is None:
@@ -139,7 +140,6 @@ class WorkerGroup(HeldOpen):
         self.loop.run(world.close())
 
 
-def vocabulary(worlds: dict[str, World]) -> list[str]:
-    """All words of all environments that list theirs, sorted."""
-    words = [world.vocabulary() for world in worlds.values()]
-    return sorted({word for some in words for word in some or ()})
+def all_words(vocabularies: Iterable[Sequence[str] | None]) -> list[str]:
+    """The words of all environments that list theirs, sorted."""
+    return sorted({word for words in vocabularies for word in words or ()})

@@ -37,7 +37,8 @@ async def environment_lineage(
     """The number of tasks of each environment and a hash that identifies them. Raises `SpecError`
     for an environment that does not name admissible actions although the manifest needs them, or no
     words although the model is tiny."""
-    check_words(run.spec, {name: world.vocabulary() for name, world in worlds.items()})
+    vocabularies = {name: world.vocabulary() for name, world in worlds.items()}
+    check_words(run.spec, vocabularies)
     lineage: dict[str, dict[str, object]] = {}
     for i, environment in enumerate(run.spec.environments):
         world = worlds[environment.name]
@@ -50,7 +51,8 @@ async def environment_lineage(
                 ]
             )
         if run.spec.model.source == "tiny":
-            check_actions(environment.name, seen.admissible or (), world.vocabulary() or ())
+            words = vocabularies[environment.name] or ()
+            check_actions(environment.name, seen.admissible or (), words)
         tasks = [await world.task("heldout", i) for i in range(SAMPLE)]
         lineage[environment.name] = {
             "name": world.name,

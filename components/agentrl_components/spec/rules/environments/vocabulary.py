@@ -72,5 +72,5 @@ def _words(environment: Environment, options: Mapping[str, Any]) -> Words:
     try:
         with code_errors(environment.name):
             return task_set(environment.builtin, options).vocabulary()
-    except (OptionError, ModuleNotFoundError):
+    except OptionError:
         return UNOPENED

@@ -20,14 +20,13 @@ from pathlib import Path
 from agentrl_envs.env import Task
 from agentrl_envs.errors import CodeError, OptionError, WorldError
 
-ENVIRONMENTS = str(Path(__file__).parent / "environments")
-"""The code of the built-in environments."""
+PACKAGE = str(Path(__file__).parent)
+"""The code of this package."""
 
-AROUND = (
-    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")),
-    str(Path(__file__).parent),
-    "<frozen ",
-)
+ENVIRONMENTS = str(Path(__file__).parent / "environments")
+"""That of the built-in environments in it."""
+
+AROUND = (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")), PACKAGE, "<frozen ")
 """Where the code is that calls environments, and what it calls them by."""
 
 REMOTE_FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
@@ -36,8 +35,8 @@ REMOTE_FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 
 @contextmanager
 def code_errors(environment: str, task: Task | None = None) -> Iterator[None]:
-    """Raise an error of the block that is no `WorldError` and no `OptionError` as a `CodeError`.
-    `environment` is the name that the message gives it."""
+    """Raise an error of the block that is no `WorldError` and no `OptionError`, of any class, as a
+    `CodeError`. `environment` is the name that the message gives it."""
     try:
         yield
     except (WorldError, OptionError):
@@ -70,6 +69,6 @@ def _frames(error: Exception) -> list[traceback.FrameSummary]:
 def _is_around(frame: traceback.FrameSummary) -> bool:
     """Whether a frame is of the code around that of an environment."""
     file = frame.filename
-    if file.startswith(ENVIRONMENTS) or "site-packages" in file.removeprefix(AROUND[2]):
+    if file.startswith(ENVIRONMENTS) or "site-packages" in file.removeprefix(PACKAGE):
         return False
     return file.startswith(AROUND)

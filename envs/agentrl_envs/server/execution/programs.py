@@ -43,7 +43,7 @@ class Programs:
             except (OptionError, SessionError) as error:
                 self.problem = str(error)
                 LOG.warning("not ready: %s", error)
-            except Exception as error:
+            except Exception as error:  # the environment's code may raise any class
                 self.problem = f"the programs of the environment did not start: {error!r}"
                 LOG.exception("not ready")
             self._tried.set()

@@ -15,15 +15,14 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from http_server import serving
 
-AUDIENCE = "sts.agentrl.test"
-ROLE = "arn:minio:iam:::role/" + base64.urlsafe_b64encode(
-    hashlib.sha1(AUDIENCE.encode()).digest()
-).decode().rstrip("=")
-"""The name that MinIO gives to the role of this provider's tokens: a hash of their audience."""
-
 
 def _encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+AUDIENCE = "sts.agentrl.test"
+ROLE = f"arn:minio:iam:::role/{_encoded(hashlib.sha1(AUDIENCE.encode()).digest())}"
+"""The name that MinIO gives to the role of this provider's tokens: a hash of their audience."""
 
 
 class IdentityProvider:
@@ -38,15 +37,15 @@ class IdentityProvider:
         """The address of the provider's description."""
         return f"{self.url}/.well-known/openid-configuration"
 
-    def token(self, audience: str = AUDIENCE, seconds: float = 3600.0) -> str:
-        """A token of the service account `trainer` that is valid for so long."""
-        now = time.time()
+    def token(self, audience: str = AUDIENCE) -> str:
+        """A token of the service account `trainer` that is valid for an hour."""
+        now = int(time.time())
         claims = {
             "iss": self.url,
             "aud": audience,
             "sub": "system:serviceaccount:kubeflow:trainer",
-            "iat": int(now),
-            "exp": int(now + seconds),
+            "iat": now,
+            "exp": now + 3600,
         }
         header = {"alg": "RS256", "kid": "key", "typ": "JWT"}
         content = ".".join(_encoded(json.dumps(part).encode()) for part in (header, claims))

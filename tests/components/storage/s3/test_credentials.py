@@ -1,7 +1,7 @@
 """Credentials of `S3Store`: keys from the environment, and keys that an identity obtains."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -245,18 +245,30 @@ def trusting_minio(
             yield endpoint, provider
 
 
-def test_minio_gives_keys_for_a_token_and_accepts_them(
+@pytest.fixture
+def trusted_store(
     trusting_minio: tuple[str, IdentityProvider], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+) -> Callable[..., S3Store]:
+    """Makes a store at this MinIO for a process with a token for `audience`."""
     endpoint, provider = trusting_minio
-    (tmp_path / "token").write_text(provider.token())
-    set_env(
-        monkeypatch,
-        AWS_WEB_IDENTITY_TOKEN_FILE=str(tmp_path / "token"),
-        AWS_ROLE_ARN=ROLE,
-        AWS_ENDPOINT_URL_STS=endpoint,
-    )
-    store = store_at(endpoint, find_credentials(*KEYS, None))
+
+    def store(audience: str = AUDIENCE) -> S3Store:
+        (tmp_path / "token").write_text(provider.token(audience))
+        set_env(
+            monkeypatch,
+            AWS_WEB_IDENTITY_TOKEN_FILE=str(tmp_path / "token"),
+            AWS_ROLE_ARN=ROLE,
+            AWS_ENDPOINT_URL_STS=endpoint,
+        )
+        return store_at(endpoint, find_credentials(*KEYS, None))
+
+    return store
+
+
+def test_minio_gives_keys_for_a_token_and_accepts_them(
+    trusted_store: Callable[..., S3Store], tmp_path: Path
+) -> None:
+    store = trusted_store()
     with (tmp_path / "large").open("wb") as file:
         file.truncate((64 << 20) + 1)  # two parts
     store.put("a", b"1")
@@ -265,17 +277,7 @@ def test_minio_gives_keys_for_a_token_and_accepts_them(
     assert list(store.list("")) == ["a", "large"]
 
 
-def test_minio_refuses_a_token_for_somebody_else(
-    trusting_minio: tuple[str, IdentityProvider], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    endpoint, provider = trusting_minio
-    (tmp_path / "token").write_text(provider.token(audience="another service"))
-    set_env(
-        monkeypatch,
-        AWS_WEB_IDENTITY_TOKEN_FILE=str(tmp_path / "token"),
-        AWS_ROLE_ARN=ROLE,
-        AWS_ENDPOINT_URL_STS=endpoint,
-    )
-    store = store_at(endpoint, find_credentials(*KEYS, None))
+def test_minio_refuses_a_token_for_somebody_else(trusted_store: Callable[..., S3Store]) -> None:
+    store = trusted_store(audience="another service")
     with pytest.raises(StoreError, match="gives no keys to the identity of this process: 400"):
         store.put("a", b"1")

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import pytest
-from web_pages import Site, needs_chromium, running_site
+from web_pages import needs_chromium
 
 from agentrl_envs.browser.session import UNREPEATABLE, BrowserSession
 from agentrl_envs.browser.thread import BrowserThread
@@ -15,12 +15,6 @@ from agentrl_envs.errors import SessionError
 pytestmark = needs_chromium
 
 T = TypeVar("T")
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with running_site() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

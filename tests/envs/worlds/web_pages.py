@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from http_server import serving
 
 from agentrl_envs.needs import CHROMIUM
 
@@ -59,9 +59,11 @@ PAGES = {
 
 
 class Site:
-    """A running site. `requests` are the paths that were asked for, `logins` the login forms."""
+    """A site, which runs at `url`. `requests` are the paths that were asked for, `logins` the login
+    forms."""
 
     def __init__(self) -> None:
+        self.url = ""
         self.requests: list[str] = []
         self.logins = 0
         site = self
@@ -105,19 +107,16 @@ class Site:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.host = f"127.0.0.1:{self.server.server_address[1]}"
-        self.url = f"http://{self.host}"
+        self.handler = Handler
+
+    @property
+    def host(self) -> str:
+        """Address and port."""
+        return urlsplit(self.url).netloc
 
 
 @contextmanager
 def running_site() -> Iterator[Site]:
     site = Site()
-    thread = threading.Thread(target=site.server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with serving(site.handler) as site.url:
         yield site
-    finally:
-        site.server.shutdown()
-        site.server.server_close()
-        thread.join()

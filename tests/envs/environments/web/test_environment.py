@@ -1,5 +1,4 @@
 import re
-from collections.abc import Iterator
 
 import pytest
 from web_pages import Site, needs_chromium, running_site
@@ -11,12 +10,6 @@ from agentrl_envs.environments.web import WebEnvironment
 from agentrl_envs.errors import CapacityError, SessionError, TaskError
 
 pytestmark = needs_chromium
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with running_site() as running:
-        yield running
 
 
 @pytest.fixture

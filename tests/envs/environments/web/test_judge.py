@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
+from http_server import serving
 
 from agentrl_envs.environments.web import options
 from agentrl_envs.environments.web.judge import ModelJudge, judge_of
@@ -32,17 +32,10 @@ def endpoint(*verdicts: str) -> Iterator[tuple[ModelJudge, list[str]]]:
 
         def log_message(self, *_: object) -> None: ...
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        url = f"http://127.0.0.1:{server.server_port}/v1"
-        judge = judge_of(options.Judge(url=url, model="judge"))
+    with serving(Handler) as url:
+        judge = judge_of(options.Judge(url=f"{url}/v1", model="judge"))
         assert judge is not None
-        try:
-            yield judge, questions
-        finally:
-            server.shutdown()
-            thread.join()
+        yield judge, questions
 
 
 async def test_two_answers_are_compared():

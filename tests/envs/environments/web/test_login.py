@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from web_pages import Site, needs_chromium, running_site
+from web_pages import Site, needs_chromium
 
 from agentrl_envs.browser.thread import BrowserThread
 from agentrl_envs.environments.web.login import Logins
@@ -14,12 +14,6 @@ from agentrl_envs.environments.web.sites import Addresses
 from agentrl_envs.errors import SessionError, TaskError
 
 pytestmark = needs_chromium
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with running_site() as running:
-        yield running
 
 
 @pytest.fixture

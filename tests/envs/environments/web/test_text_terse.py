@@ -1,7 +1,4 @@
-from collections.abc import Iterator
-
-import pytest
-from web_pages import Site, needs_chromium, running_site
+from web_pages import Site, needs_chromium
 from web_tasks import config, task, task_set
 
 from agentrl_envs.conformance.check import check
@@ -9,12 +6,6 @@ from agentrl_envs.env import split_of
 from agentrl_envs.environments.web.task_config import task_of
 
 pytestmark = needs_chromium
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with running_site() as running:
-        yield running
 
 
 def terse(folder, site: Site, tasks=None, **options):

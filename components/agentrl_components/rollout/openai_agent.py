@@ -17,7 +17,7 @@ from agentrl_components.errors import ContextFullError, EngineError, RunError, S
 from agentrl_components.rollout.text_rollout import Reply, ReplyRequest, Usage
 
 if TYPE_CHECKING:
-    from openai.types.chat import ChatCompletionMessageParam
+    from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
 KEY = "OPENAI_API_KEY"
 """Environment variable with the key, if no other is named."""
@@ -85,6 +85,15 @@ class OpenAIAgent:
             raise self._not_a_completion() from error
         except openai.OpenAIError as error:
             raise EngineError(f"{self._url}: {error_text(error)}") from error
+        return self._reply(completion)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    def _reply(self, completion: ChatCompletion) -> Reply:
+        """The reply in an answer of the endpoint. Raises `RunError` if that is no completion, and
+        `EngineError` if it has no reply."""
         # A page of HTML with status 200 is returned as text, and any JSON object is accepted.
         if not isinstance(getattr(completion, "choices", None), list):
             raise self._not_a_completion()
@@ -109,10 +118,6 @@ class OpenAIAgent:
             f"--openai: {self._url} did not answer with a chat completion; check the URL, which "
             "usually ends in /v1"
         )
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
 
 
 def error_text(error: openai.OpenAIError) -> str:

@@ -90,9 +90,7 @@ class LocalSession:
     """A session of an environment in this process. `in_threads`: its calls block. `name` is that of
     the environment in errors of its code (`CodeError`)."""
 
-    def __init__(
-        self, environment: Environment, *, in_threads: bool = False, name: str = ""
-    ) -> None:
+    def __init__(self, environment: Environment, name: str, *, in_threads: bool) -> None:
         self._environment = environment
         self.in_threads = in_threads
         self._name = name
@@ -149,7 +147,7 @@ class LocalWorld:
     def session(self) -> Session:
         with code_errors(self.name):
             environment = self.task_set.environment()
-        return LocalSession(environment, in_threads=self.in_threads, name=self.name)
+        return LocalSession(environment, self.name, in_threads=self.in_threads)
 
     @property
     def relabels(self) -> bool:

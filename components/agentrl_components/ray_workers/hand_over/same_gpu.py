@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from agentrl_components.ray_workers.calls.silence import SilenceWatch
 from agentrl_components.ray_workers.hand_over.receivers import Receivers
 from agentrl_components.ray_workers.hand_over.transfer import HandOver
 from agentrl_components.sharded.hand_over.shared_memory import BUFFERS, SharedBucket
@@ -37,14 +36,13 @@ class SameGpuTransfer:
     that uses the same GPU copies them from there: they are not copied to the host, and no two GPUs
     exchange them but for what FSDP2 gathers. A bucket is gathered while the one before is read."""
 
-    def __init__(self, source: SharingSource, watch: SilenceWatch | None = None) -> None:
-        """`watch` says which samplers are silent."""
-        self._source, self._watch = source, watch
+    def __init__(self, source: SharingSource) -> None:
+        self._source = source
 
     def send(self, samplers: Sequence[Any], version: int) -> HandOver:
         """As `WeightTransfer.send`."""
         began = time.monotonic()
-        receivers = Receivers(samplers, self._watch)
+        receivers = Receivers(samplers)
         ranks = receivers.results({n: one.rank.remote() for n, one in enumerate(samplers)})
         receivers.results(receivers.call("start_update"))
         self._source.start_sharing()

@@ -27,7 +27,7 @@ ENVIRONMENTS = str(Path(__file__).parent / "environments")
 """That of the built-in environments in it."""
 
 AROUND = (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")), PACKAGE, "<frozen ")
-"""Where the code is that calls environments, and what it calls them by."""
+"""Paths of the code that calls environments: the standard library and this package."""
 
 REMOTE_FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 """A frame in the traceback that another process has sent as text."""

@@ -24,7 +24,7 @@ class ActionCache(Generic[V]):
     def __init__(self, make: Callable[[Actions, int], V], limit: int = CACHED_TOKENS) -> None:
         self._make, self._limit = make, limit
         self._made: OrderedDict[tuple[Actions, int], V] = OrderedDict()
-        """Used last: last."""
+        """From the least to the most recently used."""
         self._tokens = 0
 
     def __call__(self, actions: Actions, stop: int) -> V:

@@ -87,9 +87,9 @@ async def _answers(world: World) -> bool:
 
 
 def in_place_of_others(drawn: Sequence[DrawnTask], useful: Counter[str]) -> list[DrawnTask]:
-    """The tasks of a batch that are played in the place of groups without use. `useful`: how many
-    groups of the iteration are of use, by environment. So many of `drawn` are left out; what is
-    left follows the weights together with them, as `drawn` does alone."""
+    """The tasks of the batch `drawn` that replace groups without a learning signal. `useful`: the
+    number of groups with one, by environment. Together with them, the result has the shares of the
+    environments that `drawn` has."""
     lacking = Counter(one.environment for one in drawn)
     wanted = lacking.total() - useful.total()
     lacking -= useful  # an environment may have more than its share: one that was up is down now

@@ -65,8 +65,8 @@ class ColocatedRollouts:
 
 def recover_window(context: RunContext, queue: TrajectoryQueue, channel: WeightChannel) -> None:
     """Restart the lag at 0, as at the start of a phase, if damaged checkpoints made the run resume
-    from before the episodes or policies that are kept. The policies after that checkpoint become
-    others then, so their episodes are deleted."""
+    from before the episodes or policies that are kept. The policies after that checkpoint are then
+    trained again, with other weights, so their episodes are deleted."""
     window, newest = context.play_window(), channel.newest()
     number, policy = window.number, window.policy(window.number)
     if queue.has(number, policy):

@@ -77,9 +77,9 @@ class SilenceWatch:
 
     def silent(self, actors: Mapping[int, Any], began: Mapping[int, float]) -> list[int]:
         """The places of the actors that work on calls and have got no further, or have not
-        answered, for `silent_s`. Asks them, unless that was done in the last `ask_s`. `began`: when
-        the oldest of its calls was made, for the place of each that works. Before, it had nothing
-        to do."""
+        answered, for `silent_s`. Asks them, unless that was done in the last `ask_s`. `began`: the
+        places of these actors, and when the oldest call of each was made. The time before it does
+        not count."""
         now = time.monotonic()
         if not began or now - self._asked_at < self.ask_s:
             return []

@@ -1,9 +1,9 @@
 """Credentials of an object store: keys from the environment, or the identity of a pod.
 
 A pod has an identity if its service account has a role of AWS IAM. Amazon EKS then sets environment
-variables in the pod, and the pod exchanges the token of its service account for keys that end
-after some time: by `AssumeRoleWithWebIdentity` of the Security Token Service ("IAM roles for
-service accounts"), or at an agent on its node ("EKS Pod Identity").
+variables in the pod, and the pod exchanges the token of its service account for keys that expire:
+by `AssumeRoleWithWebIdentity` of the Security Token Service ("IAM roles for service accounts"), or
+at an agent on its node ("EKS Pod Identity").
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def has_identity() -> bool:
 
 
 def identity_keys(region: str | None) -> Provider:
-    """Keys that this process obtains by its identity, and renews before they end. `region`: of the
-    Security Token Service, if `AWS_REGION` is not set. `AWS_ENDPOINT_URL_STS` is the address of
-    another one, such as MinIO's.
+    """Keys that this process obtains by its identity, and renews before they expire. `region`: that
+    of the Security Token Service, if `AWS_REGION` is not set. `AWS_ENDPOINT_URL_STS` is the address
+    of another service, such as MinIO.
 
     Raises:
         StoreError: the process has no identity, or the region is not valid. It is part of the host

@@ -12,10 +12,10 @@ affects the value only. The gradient is always d * grad(log policy), whose expec
 gradient of KL(policy || reference) (Liu et al., Rethinking KL Regularization in RLHF, arXiv
 2510.01555). Differentiating k1 would give zero in expectation, and differentiating k3 the gradient
 of KL(reference || policy). d is clamped in the gradient too, so that a token with a large d has a
-bounded gradient towards the reference. To get value and gradient for a policy
-that has changed since the tokens were sampled, multiply by the detached ratio of the token
-(`policy.token_ratios`), bounded by `KL_RATIO_CAP`, and if another policy sampled them, by
-`importance.ImportanceWeights` too.
+bounded gradient towards the reference. To get value and gradient for a policy that has changed
+since the tokens were sampled, multiply by the detached ratio of the token (`policy.token_ratios`),
+bounded by `KL_RATIO_CAP`, and if another policy sampled them, by `importance.ImportanceWeights`
+too.
 
 Legend: S sampled tokens of the micro-batch.
 """

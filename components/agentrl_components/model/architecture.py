@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 from agentrl_components.errors import ModelError
 
@@ -103,3 +104,13 @@ class Architecture:
     def divisors(self) -> list[int]:
         """The numbers of devices over which tensor parallelism can divide the model."""
         return [parts for parts in range(1, self.heads + 1) if not self.undivided(parts)]
+
+
+def check_causal(path: Path, is_causal: object) -> None:
+    """Raise `ModelError` if the field `is_causal` of the config.json at `path` says that tokens
+    attend to later ones, as in models of embeddings: they cannot be sampled from token by token."""
+    if not is_causal:
+        raise ModelError(
+            f"{path}: is_causal is {is_causal!r}, so tokens attend to later ones; use a model "
+            "that generates text"
+        )

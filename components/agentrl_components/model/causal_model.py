@@ -6,6 +6,7 @@ query heads, K key heads, D head width, V vocabulary.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -50,6 +51,9 @@ class CausalModel(nn.Module):
     """Whether torch.compile computes what is not attention. Set by `compile_parts`."""
     tied_names: frozenset[str] = frozenset()
     """Names in the state dict of weights that are another one's weight as well."""
+    unread: tuple[str, ...] = (r"rotary_emb\.inv_freq$",)
+    """Regular expressions of names in files that are not read: constants, such as frequencies and
+    masks, that earlier versions of transformers saved."""
     transposed: frozenset[str] = frozenset()
     """Names of the weights of linear layers that are [inputs, outputs] (`Conv1D` of GPT-2)."""
     body_name: str = "model"
@@ -90,6 +94,10 @@ class CausalModel(nn.Module):
         """The name in files of transformers of the parameter `name`. Raises `ArchitectureError` if
         it is saved in another form."""
         return name
+
+    def is_unread(self, name: str) -> bool:
+        """Whether files may hold `name`, which is not read."""
+        return any(re.search(pattern, name) for pattern in self.unread)
 
     def saved_buffers(self) -> dict[str, Tensor]:
         """The buffers that are in the files of a model, by name. They are not trained."""

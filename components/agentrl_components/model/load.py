@@ -64,8 +64,8 @@ def open_decoder(
         missing, unknown = decoder.load_state_dict(weights, strict=False, assign=True)
     except RuntimeError as error:  # a shape differs from config.json
         raise ModelError(f"{folder}: weights do not fit config.json: {error}") from error
-    if decoder.shape.tied:
-        unknown = [name for name in unknown if name != TIED_HEAD]
+    copies = {TIED_HEAD} if decoder.shape.tied else set()
+    unknown = [one for one in unknown if one not in copies and not decoder.is_unread(one)]
     if missing or unknown:
         raise ModelError(
             f"{folder}: weights do not fit config.json; "

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from agentrl_components.errors import ArchitectureError, ModelError
-from agentrl_components.model.architecture import Architecture, Rope
+from agentrl_components.model.architecture import Architecture, Rope, check_causal
 from agentrl_components.spec.fields.model import Implementation, Tiny
 from agentrl_envs.needs import install_extras
 
@@ -85,6 +85,7 @@ def read_native(folder: Path) -> Architecture:
         raise ModelError(f"{path}: cannot be read: {error}") from error
     if not isinstance(config, dict):
         raise ModelError(f"{path}: is not a JSON object; use a folder saved by transformers")
+    check_causal(path, config.get("is_causal", True))
     family = config.get("model_type")
     if family not in FAMILIES:
         raise ArchitectureError(

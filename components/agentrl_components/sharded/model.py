@@ -104,7 +104,7 @@ def load_rows(decoder: CausalModel, files: WeightFiles, mesh: DeviceMesh, seed: 
     shapes = {stored: tuple(held[name].shape) for name, stored in names.items()}
     tied = {decoder.saved_name(name) for name in decoder.tied_names}
     tied |= {TIED_HEAD} if decoder.shape.tied else set()
-    files.check(shapes, tied=tied)
+    files.check(shapes, tied=tied, is_unread=decoder.is_unread)
     for name, parameter in parameters.items():
         rows = rows_of(parameter.shape[0], mesh.get_local_rank(), mesh.size())
         if name in names:

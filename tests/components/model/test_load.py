@@ -120,6 +120,13 @@ def test_missing_and_unknown_tensors_are_named(folder):
     assert "missing ['model.norm.weight'], unknown ['model.extra']" in str(error.value)
 
 
+def test_frequencies_that_earlier_versions_of_transformers_saved_are_not_read(folder):
+    weights = read_weights(folder)
+    frequencies = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
+    (folder / WEIGHTS).write_bytes(save(weights | frequencies))
+    assert opened(folder).state_dict().keys() == weights.keys()
+
+
 def test_an_untied_model_needs_a_head_of_its_own(folder):
     config = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": False}
     (folder / "config.json").write_text(json.dumps(config))

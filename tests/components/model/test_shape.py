@@ -180,6 +180,7 @@ def test_what_only_transformers_computes_is_left_to_it(changes, tmp_path):
         ({"model_type": "mistral", "sliding_window": 64}, "sliding-window attention"),
         ({"model_type": "mistral"}, "sliding-window attention"),  # its default is 4096
         ({"model_type": "qwen2", "use_sliding_window": True}, "sliding-window attention"),
+        ({"is_causal": False}, "is_causal is False, so tokens attend to later ones"),
     ],
 )
 def test_an_unsupported_config_is_refused_with_its_reason(tmp_path, changes, told):
@@ -187,6 +188,15 @@ def test_an_unsupported_config_is_refused_with_its_reason(tmp_path, changes, tol
         read_native(written(tmp_path, LLAMA | changes))
     assert told in str(error.value)
     assert "config.json" in str(error.value)
+
+
+@pytest.mark.parametrize("implementation", ["auto", "native", "transformers"])
+def test_a_model_whose_tokens_attend_to_later_ones_is_refused_by_each_implementation(
+    implementation, tmp_path
+):
+    folder = written(tmp_path, LLAMA | {"is_causal": False})
+    with pytest.raises(ModelError, match="is_causal is False"):
+        read_shape(folder, implementation)
 
 
 def test_a_missing_key_of_the_config_is_named(tmp_path):

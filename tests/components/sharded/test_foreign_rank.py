@@ -6,6 +6,7 @@ from foreign_models import save_model
 from learner_bench import episode
 from safetensors.torch import load_file, save_file
 
+from agentrl_components.errors import ModelError
 from agentrl_components.model.load import WEIGHTS, export_weights, open_decoder
 from agentrl_components.sharded.adapters import AdapterMerge
 from agentrl_components.sharded.rounds import deal
@@ -158,3 +159,19 @@ def test_a_critic_learns_and_takes_the_policy_as_its_trunk(open_rank, tmp_path):
     trunk = dict(rank.critic.decoder.named_parameters())
     policy = dict(rank.policy.named_parameters())
     assert all(torch.equal(trunk[n].full_tensor(), p.full_tensor()) for n, p in policy.items())
+
+
+def test_masks_that_earlier_versions_of_transformers_saved_are_not_read(open_rank, tmp_path):
+    save_model("gpt2", tmp_path)
+    saved = load_file(tmp_path / WEIGHTS)
+    masks = {f"transformer.h.{layer}.attn.bias": torch.ones(1, 1, 128, 128) for layer in range(2)}
+    save_file(saved | masks, tmp_path / WEIGHTS, metadata={"format": "pt"})
+    assert weights(open_rank(tmp_path)).keys() == saved.keys()
+
+
+def test_weights_that_the_model_does_not_have_are_refused(open_rank, tmp_path):
+    save_model("gpt2", tmp_path)
+    saved = load_file(tmp_path / WEIGHTS) | {"more.bias": torch.ones(1)}
+    save_file(saved, tmp_path / WEIGHTS, metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"unknown \['more.bias'\]"):
+        open_rank(tmp_path)

@@ -43,6 +43,7 @@ class ForeignModel(CausalModel):
                 f"model type {model.config.model_type!r}: has no part {self.body_name!r} before "
                 "its language-model head"
             )
+        self.unread += tuple(model._keys_to_ignore_on_load_unexpected or ())
         self._saved_names: dict[str, str] = {}
         self._ties = _ties(self)
         self.tied_names = frozenset(name for name, _ in self._ties)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from agentrl_components.errors import ArchitectureError, ModelError, model_errors
-from agentrl_components.model.architecture import Architecture, Counted
+from agentrl_components.model.architecture import Architecture, Counted, check_causal
 from agentrl_components.model.foreign.model import ForeignModel, parameter_count
 
 
@@ -93,4 +93,5 @@ def _config(folder: Path) -> Any:
             f"{folder / 'config.json'}: model type {config.model_type!r} is not a causal language "
             "model that transformers knows; use one that AutoModelForCausalLM opens"
         )
+    check_causal(folder / "config.json", getattr(config, "is_causal", True))
     return config

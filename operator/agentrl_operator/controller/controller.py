@@ -32,12 +32,7 @@ from agentrl_operator.controller.observer import Observer
 from agentrl_operator.controller.run_cache import CachedRun, ResourceParser
 from agentrl_operator.controller.work_queue import WorkQueue
 from agentrl_operator.errors import DependencyError, KubernetesError
-from agentrl_operator.planning.actions import (
-    Action,
-    AddFinalizer,
-    DeleteRunData,
-    RemoveFinalizer,
-)
+from agentrl_operator.planning.actions import Action, AddFinalizer, RemoveFinalizer
 from agentrl_operator.planning.observation import Servers
 from agentrl_operator.planning.plan import Plan
 from agentrl_operator.planning.reconcile import reconcile
@@ -52,8 +47,7 @@ MAX_POLLS_PER_SECOND = 20.0
 """Limit on the reconciliations of runs that are working: the more runs, the longer the interval."""
 MAX_RETRY_DELAY_S = 60.0
 MAX_DELETED = 10_000
-NEEDED_FOR_DELETION = (DeleteRunData, RemoveFinalizer)
-"""Actions without which the deletion of a run is not complete."""
+"""Deleted runs whose uids are kept."""
 RETRIES_BEFORE_STATUS = 3
 """Retries of a failed observation, after which the status says what fails."""
 
@@ -224,10 +218,10 @@ class Controller:
     async def _execute(
         self, key: Key, uid: str, plan: Plan
     ) -> tuple[Status, DependencyError | None]:
-        """Execute the plan's actions on the run with this uid until one fails. Returns the status
-        to write, and the error of the first action that failed."""
+        """Execute the plan's actions on the run with this uid, as far as the plan says if one
+        fails. Returns the status to write, and the error of the first action that failed."""
         status, failure = plan.status, None
-        for action in plan.actions:
+        for number, action in enumerate((*plan.best_effort, *plan.actions)):
             run = self._runs.get(key)
             if run is None or run.uid != uid:
                 return status, failure
@@ -241,9 +235,9 @@ class Controller:
                 self._report(key, error)
                 failure = failure or error
                 status = plan.status_on_failure or status
-                if not plan.skips_failures or isinstance(action, NEEDED_FOR_DELETION):
-                    return status, failure
-                continue
+                if number < len(plan.best_effort):
+                    continue
+                return status, failure
             if caught.error is None:
                 self.metrics.actions.labels(action.label).inc()
         return status, failure

@@ -197,7 +197,7 @@ class Observer:
             kfp=kfp,
             others={one: run for one, run in runs.items() if one != own and one not in lost},
             workflow="lost" if own in lost else "unknown",
-            pods=working(own_pods or ()),
+            pods=working(own_pods) if own_pods is not None else None,
             pods_unread=own_pods is None,
             stuck_pods=stuck_summary(own_pods or ()),
         )

@@ -47,11 +47,10 @@ class Situation:
 class Plan:
     """The output of `reconcile`."""
 
+    best_effort: tuple[Action, ...] = ()
+    """Executed first, in order. If one fails, the rest is executed nevertheless."""
     actions: tuple[Action, ...] = ()
     """Executed in order. If one fails, the rest is not executed."""
-    skips_failures: bool = False
-    """Whether the rest is executed nevertheless, unless an action without which a deletion is not
-    complete failed: the time for trying again is over."""
     status: Status
     """The status after all actions succeeded."""
     status_on_failure: Status | None = None

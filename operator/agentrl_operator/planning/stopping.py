@@ -149,7 +149,7 @@ def deletion_plan(situation: Situation, status: Status) -> Plan:
         own, others = situation.run_id(status), _alive_runs(situation, status) if late else ()
         deletions = [DeleteWorkflow(run_id=one) for one in dict.fromkeys((own, *others))]
         actions = (*deletions, *(() if late else remaining.actions))
-    no_pods = late and kfp_unknown and observation.pods == 0 and not observation.pods_unread
+    no_pods = late and kfp_unknown and observation.pods == 0
     if no_pods or waited_s >= PODS_TIMEOUT_S:
         return _cleanup_plan(situation, status, actions, waited_s)
     message = f"deleting: {remaining.message}"
@@ -166,15 +166,15 @@ def _cleanup_plan(
     last += workload_deletion(situation, status)
     if status.mlflow_run is not None and not status.finished:
         last.append(FinishMlflowRun(run_id=status.mlflow_run, status="KILLED"))
+    needed: list[Action] = [RemoveFinalizer()]
     delete_data = run is not None and run.spec.storage.on_delete == "delete"
     if delete_data and waited_s < DATA_TIMEOUT_S:
-        last += [DeleteKfpRuns(), DeleteRunData()]
-    return Plan(
-        actions=(*last, RemoveFinalizer()),
-        skips_failures=waited_s >= PODS_TIMEOUT_S,  # Kubernetes deletes what the run owns
-        status=status,
-        requeue_s=POLL_S,
-    )
+        last.append(DeleteKfpRuns())
+        needed.insert(0, DeleteRunData())
+    if waited_s < PODS_TIMEOUT_S:
+        return Plan(actions=(*last, *needed), status=status, requeue_s=POLL_S)
+    # Kubernetes deletes what the run owns, so a call that still fails does not keep the run.
+    return Plan(best_effort=tuple(last), actions=tuple(needed), status=status, requeue_s=POLL_S)
 
 
 def remaining_work_plan(

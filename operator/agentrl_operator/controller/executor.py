@@ -43,15 +43,14 @@ class Executor:
     async def execute(
         self, action: Action, resource: Resource, metadata: Mapping[str, Any], status: Status
     ) -> Status:
-        """Execute an action. Returns `status` with what became known by it.
+        """Execute an action other than `AddFinalizer`, whose result the controller caches. Returns
+        `status` with what became known by it.
 
         Raises:
             DependencyError: The action failed.
         """
         cluster, pipelines = self.clients.cluster, self.clients.pipelines
         match action:
-            case actions.AddFinalizer():
-                await cluster.add_finalizer(metadata)
             case actions.RemoveFinalizer():
                 await cluster.remove_finalizer(metadata)
             case actions.CreateTokenSecret(servers=servers):

@@ -122,11 +122,9 @@ def _scaling_updates(
     for environment in environments:
         name, scaling = resource.child(environment.name), environment.scaling
         servers = observation.servers.get(name)
-        if servers is None:
+        if servers is None or scaling is None:
             continue
         fleet = observation.fleets.get(environment.name, FleetLoad())
-        if scaling is None:
-            continue
         if fleet.autoscaler != "none":
             if fleet.autoscaler == "due" or environment in changed:
                 actions.append(ApplyAutoscaler(environment=environment.name))

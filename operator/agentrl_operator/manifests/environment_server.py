@@ -10,22 +10,24 @@ from __future__ import annotations
 import base64
 import json
 
-from agentrl_components.spec import AgentRLRun, Environment, SecretVariable
+from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_envs import registry
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
 from agentrl_operator.manifests import server_fingerprint
 from agentrl_operator.manifests.labels import ENVIRONMENT, FINGERPRINT, NO_SIDECAR, RUN_UID
 from agentrl_operator.manifests.metadata import Manifest, common_labels, metadata
+from agentrl_operator.manifests.pod_fields import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    plain_variables,
+    secret_variable,
+)
 from agentrl_pipelines.labels import ENVIRONMENT_PORT, TOKEN_KEY, TOKEN_SECRET, TOKEN_VARIABLE
 from agentrl_pipelines.platform import kueue_pods, resolve
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
 from agentrl_pipelines.platform.pod_sets import server_requests
-
-USER = 65532
-"""User id of distroless images; a number, because `runAsNonRoot` cannot check a name."""
-
 
 SHUTDOWN_S = 15
 """Seconds from the end of the last session to the end of the process, at most."""
@@ -137,13 +139,7 @@ def pod_template(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": SHUTDOWN_S + _drain_s(environment),
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": POD_SECURITY,
         "containers": [_container(resource, environment, platform)],
         "volumes": [{"name": "tmp", "emptyDir": {}}],
         **_node_fields(environment, nodes),
@@ -155,27 +151,24 @@ def pod_template(
 
 
 def _node_fields(environment: Environment, nodes: PodSetInfo) -> Manifest:
-    own = [one.model_dump(exclude_none=True) for one in environment.tolerations]
     fields = {
         "nodeSelector": kueue_pods.node_selector(environment.node_selector, nodes),
-        "tolerations": kueue_pods.tolerations(own, nodes),
+        "tolerations": kueue_pods.tolerations(environment, nodes),
     }
     return {name: value for name, value in fields.items() if value}
 
 
 def _container(resource: Resource, environment: Environment, platform: Platform) -> Manifest:
-    secret = resource.child(TOKEN_SECRET)
-    token = SecretVariable(name=TOKEN_VARIABLE, secret=secret, key=TOKEN_KEY)
     container: Manifest = {
         "name": "environment",
         "image": image(environment, platform),
         "imagePullPolicy": platform.images.pull_policy,
         "env": [
-            _from_secret(token),
+            secret_variable(TOKEN_VARIABLE, resource.child(TOKEN_SECRET), TOKEN_KEY),
             {"name": "PORT", "value": str(ENVIRONMENT_PORT)},
             {"name": "HOME", "value": "/tmp"},
-            *(_from_secret(variable) for variable in environment.secret_env),
-            *({"name": one.name, "value": one.value} for one in environment.env),
+            *(secret_variable(one.name, one.secret, one.key) for one in environment.secret_env),
+            *plain_variables(environment.env),
         ],
         "ports": [{"name": "http", "containerPort": ENVIRONMENT_PORT}],
         "startupProbe": _probe("/healthz", periodSeconds=1, failureThreshold=300),
@@ -185,21 +178,12 @@ def _container(resource: Resource, environment: Environment, platform: Platform)
             "requests": server_requests(environment),
             "limits": {"memory": server_requests(environment)["memory"]},
         },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }
     if environment.builtin is not None:
         container["command"] = _serve_command(environment.builtin, environment)
     return container
-
-
-def _from_secret(variable: SecretVariable) -> Manifest:
-    source = {"secretKeyRef": {"name": variable.secret, "key": variable.key}}
-    return {"name": variable.name, "valueFrom": source}
 
 
 def _serve_command(builtin: str, environment: Environment) -> list[str]:

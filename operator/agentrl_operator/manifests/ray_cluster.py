@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from agentrl_components.spec import AgentRLRun, Compute
 from agentrl_components.spec.fields.compute import whole_cpus
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
-from agentrl_operator.manifests.environment_server import USER
 from agentrl_operator.manifests.labels import FINGERPRINT, NO_SIDECAR
 from agentrl_operator.manifests.metadata import Manifest, common_labels, metadata
+from agentrl_operator.manifests.pod_fields import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    plain_variables,
+    secret_variable,
+)
 from agentrl_pipelines.kfp_pipeline.pipeline_spec import secret_variables
 from agentrl_pipelines.labels import RAY_CLUSTER, RAY_LABEL
 from agentrl_pipelines.platform import kueue_pods, resolve
@@ -170,15 +174,35 @@ def _pod(
     """A pod of `group`. `files`: the source of the volume for its temporary files."""
     compute = run.spec.compute
     queue = kueue_pods.pod_labels(compute, platform, resource.priority_class)
-    own = [one.model_dump(exclude_none=True) for one in compute.tolerations]
+    labels = common_labels(resource) | NO_SIDECAR | {RAY_LABEL: group} | queue
+    return {
+        "metadata": kueue_pods.pod_metadata(compute, labels, info),
+        "spec": {
+            **({"serviceAccountName": compute.service_account} if compute.service_account else {}),
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": 15,
+            "securityContext": POD_SECURITY,
+            "containers": [_container(resource, run, platform, requests)],
+            "volumes": [{"name": "tmp", **files}, *_claims(compute)],
+            "nodeSelector": kueue_pods.node_selector(compute.node_selector, info),
+            "tolerations": kueue_pods.tolerations(compute, info),
+        },
+    }
+
+
+def _container(
+    resource: Resource, run: AgentRLRun, platform: Platform, requests: Mapping[str, str]
+) -> Manifest:
+    compute = run.spec.compute
     limits = {name: value for name, value in requests.items() if name != "cpu"}
-    container: Manifest = {
+    return {
         "name": "ray",
         "image": compute.image or platform.images.stage,
         "imagePullPolicy": platform.images.pull_policy,
         "env": [
             *PLAIN_ENV,
-            *_own_env(run),
+            *plain_variables(compute.env),
             *_secret_env(run, resource, platform),
         ],
         "resources": {"requests": dict(requests), "limits": limits},
@@ -189,36 +213,11 @@ def _pod(
             "timeoutSeconds": 5,
             "failureThreshold": 300,
         },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [
             {"name": "tmp", "mountPath": "/tmp"},
             *({"name": one.claim, "mountPath": one.path} for one in compute.volumes),
         ],
-    }
-    labels = common_labels(resource) | NO_SIDECAR | {RAY_LABEL: group} | queue
-    return {
-        "metadata": kueue_pods.pod_metadata(compute, labels, info),
-        "spec": {
-            **({"serviceAccountName": compute.service_account} if compute.service_account else {}),
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": 15,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": USER,
-                "runAsGroup": USER,
-                "fsGroup": USER,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [container],
-            "volumes": [{"name": "tmp", **files}, *_claims(compute)],
-            "nodeSelector": kueue_pods.node_selector(compute.node_selector, info),
-            "tolerations": kueue_pods.tolerations(own, info),
-        },
     }
 
 
@@ -228,15 +227,8 @@ def _claims(compute: Compute) -> Iterator[Manifest]:
         yield {"name": volume.claim, "persistentVolumeClaim": {"claimName": volume.claim}}
 
 
-def _own_env(run: AgentRLRun) -> Iterator[Manifest]:
-    """The variables of the manifest."""
-    for variable in run.spec.compute.env:
-        yield {"name": variable.name, "value": variable.value}
-
-
 def _secret_env(run: AgentRLRun, resource: Resource, platform: Platform) -> Iterator[Manifest]:
     """The variables from Secrets that the stages have: actors read models and play episodes."""
     for secret in secret_variables(run, resource.uid, platform):
         for one in secret["keyToEnv"]:
-            source: dict[str, Any] = {"name": secret["secretName"], "key": one["secretKey"]}
-            yield {"name": one["envVar"], "valueFrom": {"secretKeyRef": source}}
+            yield secret_variable(one["envVar"], secret["secretName"], one["secretKey"])

@@ -12,7 +12,7 @@ from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
 from agentrl_operator.manifests.labels import FINGERPRINT
 from agentrl_operator.manifests.metadata import Manifest, metadata
-from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo
+from agentrl_pipelines.platform.kueue_pods import UNCONSTRAINED, PodSetInfo, own_tolerations
 from agentrl_pipelines.platform.pod_sets import PodSet, pod_sets, shared_pod_sets
 
 GROUP, VERSION, PLURAL = "kueue.x-k8s.io", "v1beta2", "workloads"
@@ -104,9 +104,10 @@ def _pod_set(pods: PodSet) -> Manifest:
     # The two fields of a pod by which Kueue chooses flavors.
     placement: Manifest = {
         "nodeSelector": dict(pods.owner.node_selector),
-        "tolerations": [one.model_dump(exclude_none=True) for one in pods.owner.tolerations],
+        "tolerations": own_tolerations(pods.owner),
     }
-    if not isinstance(pods.owner, Compute):  # an environment: as an earlier operator wrote it
+    if not isinstance(pods.owner, Compute):
+        # Without empty fields, as earlier operators wrote it: the fingerprint stays the same.
         placement = {name: value for name, value in placement.items() if value}
     containers = [{"name": "main", "resources": {"requests": dict(pods.requests)}}]
     template = {"spec": {"containers": containers, **placement}}

@@ -186,8 +186,7 @@ def secret_variables(run: AgentRLRun, uid: str, platform: Platform) -> list[Data
 def node_options(compute: Compute, info: PodSetInfo) -> Data:
     """Node selector and tolerations of a stage's pod: the manifest's and Kueue's."""
     labels = kueue_pods.node_selector(compute.node_selector, info)
-    own = [one.model_dump(exclude_none=True) for one in compute.tolerations]
-    tolerations = kueue_pods.tolerations(own, info)
+    tolerations = kueue_pods.tolerations(compute, info)
     out: Data = {"nodeSelector": {"labels": labels}} if labels else {}
     return out | ({"tolerations": tolerations} if tolerations else {})
 

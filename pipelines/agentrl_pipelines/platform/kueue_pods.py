@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from agentrl_components.spec import Compute
+from agentrl_components.spec import Compute, Environment
 from agentrl_pipelines.labels import PRIORITY_LABEL, QUEUE_LABEL
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.pod_sets import STAGES
@@ -38,7 +38,7 @@ class PodSetInfo:
         """Both constraints together. Where they set the same key, the value of `other` is used."""
         return PodSetInfo(
             node_selector=node_selector(self.node_selector, other),
-            tolerations=tuple(tolerations(self.tolerations, other)),
+            tolerations=tuple(_distinct((*self.tolerations, *other.tolerations))),
             pod_labels={**self.pod_labels, **other.pod_labels},
             pod_annotations={**self.pod_annotations, **other.pod_annotations},
         )
@@ -92,10 +92,20 @@ def pod_metadata(compute: Compute, labels: Mapping[str, str], info: PodSetInfo) 
     return metadata | ({"annotations": annotations} if annotations else {})
 
 
-def tolerations(own: Iterable[Toleration], info: PodSetInfo) -> list[dict[str, Any]]:
-    """The tolerations of pods whose manifest sets `own`, without duplicates."""
+def tolerations(owner: Compute | Environment, info: PodSetInfo) -> list[dict[str, Any]]:
+    """The tolerations of pods with those of the manifest and of `info`, without duplicates."""
+    return _distinct((*own_tolerations(owner), *info.tolerations))
+
+
+def own_tolerations(owner: Compute | Environment) -> list[dict[str, Any]]:
+    """The tolerations that the manifest sets, as in the Kubernetes API."""
+    return [one.model_dump(exclude_none=True) for one in owner.tolerations]
+
+
+def _distinct(tolerations: Iterable[Toleration]) -> list[dict[str, Any]]:
+    """Each of `tolerations` once."""
     found: list[dict[str, Any]] = []
-    for one in (*own, *info.tolerations):
+    for one in tolerations:
         full = {"operator": "Equal", **one}
         if full not in found:
             found.append(full)

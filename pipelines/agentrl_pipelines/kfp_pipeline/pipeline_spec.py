@@ -9,13 +9,14 @@ KFP backend 2.14 knows are used.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import yaml
 
-from agentrl_components.spec import AgentRLRun, Compute, Volume
+from agentrl_components.spec import AgentRLRun, Compute, RunSpec, Volume
 from agentrl_pipelines.labels import (
     GPU_RESOURCE,
     RAY_LABEL,
@@ -120,10 +121,18 @@ def pod_options(
     compute = run.spec.compute
     labels = {RUN_LABEL: run.metadata.name, STAGE_LABEL: stage}
     labels |= kueue_pods.pod_labels(compute, platform, kueue.priority_class)
+    info = UNCONSTRAINED
+    if stage in MODEL_STAGES:
+        info = kueue.pod_sets.get(kueue_pods.pod_set(stage, compute), UNCONSTRAINED)
+    secrets = secret_variables(run, uid, platform)
+    if drives_ray(run, stage):
+        labels[RAY_LABEL] = "driver"
+        name = ray_cluster_name(run.metadata.name, uid)
+        secrets.append(secret_as_env(name, {RAY_TOKEN_KEY: "RAY_AUTH_TOKEN"}))
     options: Data = {
         "imagePullPolicy": platform.images.pull_policy,
-        "podMetadata": kueue_pods.pod_metadata(compute, labels, UNCONSTRAINED),
-        "secretAsEnv": secret_variables(run, uid, platform),
+        "podMetadata": kueue_pods.pod_metadata(compute, labels, info),
+        "secretAsEnv": secrets,
         "emptyDirMounts": [{"volumeName": "scratch", "mountPath": "/tmp"}],
     }
     if stage not in MODEL_STAGES:
@@ -134,13 +143,7 @@ def pod_options(
     options["emptyDirMounts"].append(shared)
     if compute.volumes:
         options["pvcMount"] = [claim_mount(one) for one in compute.volumes]
-    if drives_ray(run, stage):
-        name = ray_cluster_name(run.metadata.name, uid)
-        labels[RAY_LABEL] = "driver"
-        options["secretAsEnv"].append(secret_as_env(name, {RAY_TOKEN_KEY: "RAY_AUTH_TOKEN"}))
-    info = kueue.pod_sets.get(kueue_pods.pod_set(stage, compute), UNCONSTRAINED)
-    metadata = {"podMetadata": kueue_pods.pod_metadata(compute, labels, info)}
-    return options | node_options(compute, info) | metadata
+    return options | node_options(compute, info)
 
 
 def drives_ray(run: AgentRLRun, stage: str) -> bool:
@@ -160,27 +163,35 @@ def secret_variables(run: AgentRLRun, uid: str, platform: Platform) -> list[Data
 
     The credentials are those that the platform has for the run's store. A store that the platform
     does not list gets none of them, and one without a Secret is opened by the pod's identity. Those
-    of the platform's MLflow are for runs that log there."""
-    spec = run.spec
-    secret_env = spec.compute.secret_env
-    secrets = []
-    access = store_access(spec.storage, platform)
-    secret = access.store.secret if access is not None else None
-    if secret is not None:
-        keys = {
-            secret.access_key: spec.storage.access_key_env,
-            secret.secret_key: spec.storage.secret_key_env,
-        }
-        if {one.name for one in secret_env}.isdisjoint(keys.values()):
-            secrets.append(secret_as_env(secret.name, keys))
-    login, own = platform.tracking.secret, {one.name for one in secret_env}
-    logs_there = spec.tracking.uri in (None, platform.tracking.uri)
-    if login is not None and logs_there and own.isdisjoint(login.variables.values()):
-        secrets.append(secret_as_env(login.name, login.variables))
-    if any(is_managed(environment) for environment in spec.environments):
+    of the platform's MLflow are for runs that log there. A manifest that sets one of their
+    variables replaces all of that Secret."""
+    secret_env = run.spec.compute.secret_env
+    own = {one.name for one in secret_env}
+    secrets = [
+        secret_as_env(name, variables)
+        for name, variables in _platform_secrets(run.spec, platform)
+        if own.isdisjoint(variables.values())
+    ]
+    if any(is_managed(environment) for environment in run.spec.environments):
         name = child_name(run.metadata.name, uid, TOKEN_SECRET)
         secrets.append(secret_as_env(name, {TOKEN_KEY: TOKEN_VARIABLE}))
     return secrets + [secret_as_env(one.secret, {one.key: one.name}) for one in secret_env]
+
+
+def _platform_secrets(spec: RunSpec, platform: Platform) -> Iterator[tuple[str, dict[str, str]]]:
+    """The Secrets of the platform that a run needs, each with its environment variables by key."""
+    access = store_access(spec.storage, platform)
+    secret = access.store.secret if access is not None else None
+    if secret is not None:
+        storage = spec.storage
+        variables = {
+            secret.access_key: storage.access_key_env,
+            secret.secret_key: storage.secret_key_env,
+        }
+        yield secret.name, variables
+    login = platform.tracking.secret
+    if login is not None and spec.tracking.uri in (None, platform.tracking.uri):
+        yield login.name, login.variables
 
 
 def node_options(compute: Compute, info: PodSetInfo) -> Data:

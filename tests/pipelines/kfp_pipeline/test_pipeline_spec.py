@@ -161,15 +161,18 @@ def test_all_stages_have_the_environment_variables_of_the_manifest():
     assert not any("env" in one["container"] for one in containers.values())
 
 
-def test_secrets_are_referenced_by_name_only():
-    bound = phase_pipeline(manifest(), UID, Platform())
-    _, pods = executors(bound)
-    named = {
+def secrets_of_rollout(run, platform):
+    """(Secret, key, variable) of each variable from a Secret of the stage rollout."""
+    _, pods = executors(phase_pipeline(run, UID, platform))
+    return {
         (one["secretName"], pair["secretKey"], pair["envVar"])
         for one in pods["exec-rollout"]["secretAsEnv"]
         for pair in one["keyToEnv"]
     }
-    assert named == {
+
+
+def test_secrets_are_referenced_by_name_only():
+    assert secrets_of_rollout(manifest(), Platform()) == {
         ("mlpipeline-minio-artifact", "accesskey", "AWS_ACCESS_KEY_ID"),
         ("mlpipeline-minio-artifact", "secretkey", "AWS_SECRET_ACCESS_KEY"),
         ("walk-6f1e2d3c-token", "token", "AGENTRL_ENV_TOKEN"),
@@ -195,27 +198,16 @@ def test_stages_get_the_platforms_credentials_for_the_store_of_the_run():
         "secretKeyEnv": "TEAM_SECRET",
     }
 
-    def variables(platform):
-        _, pods = executors(phase_pipeline(parse(read), UID, platform))
-        return {
-            (one["secretName"], pair["secretKey"]): pair["envVar"]
-            for one in pods["exec-rollout"]["secretAsEnv"]
-            for pair in one["keyToEnv"]
-        }
-
-    listed = variables(Platform(storage={"others": [other]}))
-    assert listed["team-keys", "id"] == "AWS_ACCESS_KEY_ID"
-    assert listed["team-keys", "key"] == "AWS_SECRET_ACCESS_KEY"
-    for found in (listed, variables(Platform())):
-        assert "mlpipeline-minio-artifact" not in {secret for secret, _ in found}
+    listed = secrets_of_rollout(parse(read), Platform(storage={"others": [other]}))
+    assert ("team-keys", "id", "AWS_ACCESS_KEY_ID") in listed
+    assert ("team-keys", "key", "AWS_SECRET_ACCESS_KEY") in listed
+    for found in (listed, secrets_of_rollout(parse(read), Platform())):
+        assert "mlpipeline-minio-artifact" not in {secret for secret, _, _ in found}
 
 
 def test_stages_that_open_the_store_by_their_identity_get_no_keys():
-    _, pods = executors(phase_pipeline(manifest(), UID, Platform(storage={"secret": None})))
-    variables = {
-        pair["envVar"] for one in pods["exec-rollout"]["secretAsEnv"] for pair in one["keyToEnv"]
-    }
-    assert variables == {"AGENTRL_ENV_TOKEN", "WEB_TOKEN"}
+    found = secrets_of_rollout(manifest(), Platform(storage={"secret": None}))
+    assert {variable for _, _, variable in found} == {"AGENTRL_ENV_TOKEN", "WEB_TOKEN"}
 
 
 def test_stages_get_credentials_for_the_mlflow_of_the_platform_and_for_no_other():
@@ -223,20 +215,15 @@ def test_stages_get_credentials_for_the_mlflow_of_the_platform_and_for_no_other(
         tracking={"uri": "https://mlflow.test", "secret": {"name": "mlflow", "tokenKey": "token"}}
     )
 
-    def variables(**spec):
+    def found(**spec):
         read = yaml.safe_load(MANIFEST)
         read["spec"] |= spec
-        _, pods = executors(phase_pipeline(parse(read), UID, platform))
-        return {
-            (one["secretName"], pair["envVar"])
-            for one in pods["exec-rollout"]["secretAsEnv"]
-            for pair in one["keyToEnv"]
-        }
+        return secrets_of_rollout(parse(read), platform)
 
-    login = ("mlflow", "MLFLOW_TRACKING_TOKEN")
-    assert login in variables()
-    assert login in variables(tracking={"uri": "https://mlflow.test"})
-    assert login not in variables(tracking={"uri": "https://other.test"})
+    login = ("mlflow", "token", "MLFLOW_TRACKING_TOKEN")
+    assert login in found()
+    assert login in found(tracking={"uri": "https://mlflow.test"})
+    assert login not in found(tracking={"uri": "https://other.test"})
 
 
 def test_pods_of_stages_have_the_labels_and_annotations_of_the_run():

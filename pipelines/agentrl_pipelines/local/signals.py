@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import NoReturn
 
 from agentrl_components.run.progress import ProgressView
 
@@ -52,7 +53,7 @@ def handle_signals(
             return f"spec.activeDeadlineSeconds ({deadline_s}) has passed"
         return reasons[0] if reasons else None
 
-    with _handler(on_signal, signal.SIGINT, signal.SIGTERM), interruption.named():
+    with _handler(on_signal, signal.SIGINT, signal.SIGTERM), interruption.replacing_errors():
         yield should_stop
 
 
@@ -63,7 +64,7 @@ def interrupt_at_once() -> Iterator[None]:
     interruption = Interruption()
     with (
         _handler(lambda number, frame: interruption.begin(), signal.SIGINT),
-        interruption.named(),
+        interruption.replacing_errors(),
     ):
         yield
 
@@ -75,7 +76,7 @@ class Interruption:
     def __init__(self) -> None:
         self._overdue: threading.Timer | None = None
 
-    def begin(self) -> None:
+    def begin(self) -> NoReturn:
         """Kill the processes that this one started, and raise `KeyboardInterrupt`. If the block
         does not end soon, or if called again, exit."""
         if self._overdue is not None:
@@ -91,11 +92,11 @@ class Interruption:
         raise KeyboardInterrupt
 
     @contextmanager
-    def named(self) -> Iterator[None]:
-        """Raise `KeyboardInterrupt` in place of the errors that the killed processes cause."""
+    def replacing_errors(self) -> Iterator[None]:
+        """Once it has begun, raise `KeyboardInterrupt` in place of any error of the block."""
         try:
             yield
-        except BaseException:
+        except BaseException:  # killed processes also cause asyncio's CancelledError
             if self._overdue is not None:
                 raise KeyboardInterrupt from None
             raise
@@ -104,7 +105,7 @@ class Interruption:
                 self._overdue.cancel()
 
 
-def exit_interrupted() -> None:
+def exit_interrupted() -> NoReturn:
     """Exit with the message that an interrupted command ends with, without waiting for threads that
     hang in a call."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -115,7 +116,7 @@ def exit_interrupted() -> None:
     sys.exit(EXIT_CODE)
 
 
-def _exit() -> None:
+def _exit() -> NoReturn:
     """Exit now: `sys.exit` would wait for threads and run other handlers first."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()

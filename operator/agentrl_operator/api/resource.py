@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from agentrl_components.errors import SpecError
-from agentrl_components.spec import GROUP, AgentRLRun, parse
+from agentrl_components.spec import GROUP, AgentRLRun, Storage, parse
 from agentrl_pipelines.labels import PRIORITY_LABEL
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
@@ -121,21 +121,9 @@ def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:
             "metadata.namespace: Kubeflow Pipelines runs all pods in the namespace "
             f"{namespace}; create the run there"
         )
-    if run.spec.storage.url is not None and not run.spec.storage.url.startswith("s3://"):
-        yield "spec.storage.url: pods do not share a folder; use an s3:// URL, or omit the field"
-    elif store_access(run.spec.storage, platform) is None:
-        service = run.spec.storage.endpoint or "AWS S3"
-        if run.spec.storage.url is None:
-            yield (
-                f"spec.storage.endpoint: {service} is not the object store of this platform, in "
-                "which a run without spec.storage.url is stored; set spec.storage.url to a bucket "
-                f"of {service}, or leave spec.storage.endpoint out"
-            )
-        else:
-            yield (
-                f"spec.storage.endpoint: {service} is not an object store of this platform; use "
-                "another one, or let an administrator add it to storage.others"
-            )
+    mistake = _storage_mistake(run.spec.storage, platform)
+    if mistake is not None:
+        yield mistake
     else:
         yield from _mistakes_of_stages(run, platform)
     needed, limit = len(shared_pod_sets(run)), platform.kueue.max_pod_sets
@@ -145,6 +133,24 @@ def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:
             "allowed; give more environments the same cpu and memory, so that they share a pod "
             "set, or let an administrator raise kueue.maxPodSets, if this Kueue allows more"
         )
+
+
+def _storage_mistake(storage: Storage, platform: Platform) -> str | None:
+    if storage.url is not None and not storage.url.startswith("s3://"):
+        return "spec.storage.url: pods do not share a folder; use an s3:// URL, or omit the field"
+    if store_access(storage, platform) is not None:
+        return None
+    service = storage.endpoint or "AWS S3"
+    if storage.url is None:
+        return (
+            f"spec.storage.endpoint: {service} is not the object store of this platform, in "
+            "which a run without spec.storage.url is stored; set spec.storage.url to a bucket "
+            f"of {service}, or leave spec.storage.endpoint out"
+        )
+    return (
+        f"spec.storage.endpoint: {service} is not an object store of this platform; use "
+        "another one, or let an administrator add it to storage.others"
+    )
 
 
 def _mistakes_of_stages(run: AgentRLRun, platform: Platform) -> Iterator[str]:

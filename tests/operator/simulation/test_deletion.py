@@ -9,12 +9,19 @@ from agentrl_operator.errors import KubernetesError
 
 WEBHOOK_DOWN = KubernetesError("Kubernetes: 500: conversion webhook failed", status=500)
 RAY = {"ray": "cluster", "trainers": {"count": 2}, "samplers": {"count": 3}}
-KUBERNETES = [
-    (client, method)
+FAILING = [
+    (client, method, error)
     for client, methods in READS.items()
     for method in methods
+    for error in (WEBHOOK_DOWN, REFUSED)
     if client in ("cluster", "kueue", "kuberay", "agent_sandbox")
+] + [
+    ("kueue", "delete_workload", REFUSED),
+    ("kuberay", "delete_ray_cluster", REFUSED),
+    ("cluster", "delete_deployment", REFUSED),
+    ("agent_sandbox", "delete_sandboxes", REFUSED),
 ]
+"""Calls of Kubernetes, and how they fail."""
 
 
 class OwningWorld(QueuedWorld):
@@ -36,31 +43,11 @@ class OwningWorld(QueuedWorld):
         assert self.kfp.working
 
 
-@pytest.mark.parametrize("error", [WEBHOOK_DOWN, REFUSED], ids=["down", "refused"])
-@pytest.mark.parametrize(("client", "method"), KUBERNETES)
-async def test_a_read_that_always_fails_does_not_keep_a_deleted_run(client, method, error):
+@pytest.mark.parametrize(("client", "method", "error"), FAILING)
+async def test_a_call_that_always_fails_does_not_keep_a_deleted_run(client, method, error):
     world = OwningWorld()
     await world.work()
     world.broken[client, method] = error
-    await world.delete_and_wait()
-
-    assert world.key not in world.cluster.resources
-    assert not world.kfp.working
-
-
-@pytest.mark.parametrize(
-    ("client", "method"),
-    [
-        ("kueue", "delete_workload"),
-        ("kuberay", "delete_ray_cluster"),
-        ("cluster", "delete_deployment"),
-        ("agent_sandbox", "delete_sandboxes"),
-    ],
-)
-async def test_a_refused_clean_up_does_not_keep_a_deleted_run(client, method):
-    world = OwningWorld()
-    await world.work()
-    world.broken[client, method] = REFUSED
     await world.delete_and_wait()
 
     assert world.key not in world.cluster.resources

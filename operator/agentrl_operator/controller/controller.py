@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -29,7 +28,7 @@ from agentrl_operator.controller.error_conditions import (
 )
 from agentrl_operator.controller.executor import Executor
 from agentrl_operator.controller.observer import Observer
-from agentrl_operator.controller.run_cache import CachedRun, ResourceParser
+from agentrl_operator.controller.run_cache import CachedRun, Key, ResourceParser, RunCache, key_of
 from agentrl_operator.controller.work_queue import WorkQueue
 from agentrl_operator.errors import DependencyError, KubernetesError
 from agentrl_operator.planning.actions import Action, AddFinalizer, RemoveFinalizer
@@ -41,13 +40,9 @@ from agentrl_pipelines.platform.config import Platform
 
 logger = logging.getLogger(__name__)
 
-Key = tuple[str, str]
-"""Namespace and name of a run."""
 MAX_POLLS_PER_SECOND = 20.0
 """Limit on the reconciliations of runs that are working: the more runs, the longer the interval."""
 MAX_RETRY_DELAY_S = 60.0
-MAX_DELETED = 10_000
-"""Deleted runs whose uids are kept."""
 RETRIES_BEFORE_STATUS = 3
 """Retries of a failed observation, after which the status says what fails."""
 
@@ -72,77 +67,71 @@ class Controller:
         self._now = now
         self._clock = clock
         self._workers = workers
-        self._runs: dict[Key, CachedRun] = {}
-        self._keys: dict[str, Key] = {}
-        self._deleted: OrderedDict[str, None] = OrderedDict()
-        """Uids of runs that were deleted lately. No other run will have them."""
+        self._runs = RunCache()
         self._parser = ResourceParser(platform)
         self._servers: dict[str, dict[str, Servers]] = {}
         self._queue: WorkQueue[Key] = WorkQueue()
         self._retries: dict[Key, int] = {}
         self._observer = Observer(clients, platform, self._servers_of, clock)
         self._executor = Executor(clients=clients, platform=platform)
-        self.metrics.runs_by_state(self._states)
+        self.metrics.runs_by_state(self._runs.states)
         self.metrics.workqueue_depth.set_function(lambda: len(self._queue))
         self.metrics.last_event_age.set_function(lambda: clock() - self.last_event)
 
     def run_changed(self, body: Mapping[str, Any]) -> None:
-        """Take in an AgentRLRun that was created or changed. A list of many pages may still show
-        one that was deleted meanwhile, which is ignored."""
+        """Take in an AgentRLRun that was created or changed."""
         self.last_event = self._clock()
-        if body["metadata"]["uid"] in self._deleted:
-            return
-        key = (body["metadata"]["namespace"], body["metadata"]["name"])
+        key = key_of(body)
         before = self._runs.get(key)
-        if not self._store(key, body):
+        after = self._store(body)
+        if after is None:
             return
-        if before is None or not before.same_content(self._runs[key]):
+        if before is None or not before.same_content(after):
             self._retries.pop(key, None)
             self._queue.add(key)
 
-    def run_deleted(self, namespace: str, name: str, uid: str) -> None:
-        """Drop an AgentRLRun that no longer exists. Another one of the same name stays."""
+    def run_deleted(self, uid: str) -> None:
+        """Drop the AgentRLRun with this uid, which no longer exists."""
         self.last_event = self._clock()
-        self._deleted[uid] = None
-        while len(self._deleted) > MAX_DELETED:
-            self._deleted.popitem(last=False)
+        key = self._runs.delete(uid)
         self._forget(uid)
-        key = (namespace, name)
-        if key in self._runs and self._runs[key].uid == uid:
-            del self._runs[key]
+        if key is not None:
             self._queue.cancel(key)
             self._retries.pop(key, None)
 
     def _forget(self, uid: str) -> None:
         """Drop what is kept of a run beside its manifest and status."""
-        self._keys.pop(uid, None)
         self._servers.pop(uid, None)
         self._observer.forget(uid)
 
     def servers_changed(self, uid: str, name: str, servers: Servers | None) -> None:
         """Take in a Deployment of the run with this uid. None: it no longer exists."""
         self.last_event = self._clock()
-        of_run = self._servers.setdefault(uid, {})
-        before = of_run.get(name)
+        before = self._servers.get(uid, {}).get(name)
         if before == servers:
             return
+        of_run = self._servers.setdefault(uid, {})
         if servers is None:
             del of_run[name]
         else:
             of_run[name] = servers
         just_created = before is None and servers is not None and servers.ready == 0
-        if uid in self._keys and not just_created:
-            self._queue.add(self._keys[uid])
+        if not just_created:
+            self._add_to_queue(uid)
 
     def workload_changed(self, uid: str) -> None:
         """Reconcile the run with this uid: its Kueue Workload changed."""
         self.last_event = self._clock()
-        if uid in self._keys:
-            self._queue.add(self._keys[uid])
+        self._add_to_queue(uid)
 
-    def runs(self) -> dict[Key, str]:
+    def _add_to_queue(self, uid: str) -> None:
+        key = self._runs.key(uid)
+        if key is not None:
+            self._queue.add(key)
+
+    def runs(self) -> frozenset[str]:
         """The uids of all cached runs."""
-        return {key: run.uid for key, run in self._runs.items()}
+        return self._runs.uids()
 
     def servers(self) -> frozenset[tuple[str, str]]:
         """All cached Deployments: the uid of the run, and the Deployment's name."""
@@ -249,9 +238,9 @@ class Controller:
         if isinstance(action, AddFinalizer):
             body = await self._clients.cluster.add_finalizer(metadata)
             if body:  # the next patch needs the new resourceVersion
-                self._store(key, body)
+                self._store(body)
             else:  # it was deleted before it had the finalizer: nothing may be started for it
-                self.run_deleted(*key, run.uid)
+                self.run_deleted(run.uid)
             return status
         return await self._executor.execute(action, self._parser.parse(run), metadata, status)
 
@@ -265,8 +254,7 @@ class Controller:
         body = await self._clients.cluster.patch_status(resource, change)
         if body is None:
             return
-        if key in self._runs:
-            self._store(key, body)
+        self._store(body)
         for transition in transitions(before, after):
             logger.info("%s/%s: %s: %s", *key, transition.reason, transition.message)
             try:
@@ -276,17 +264,13 @@ class Controller:
             except KubernetesError as error:
                 logger.warning("no Event was created: %s", error)
 
-    def _store(self, key: Key, body: Mapping[str, Any]) -> bool:
-        """Cache an AgentRLRun. Returns False if the cached version is at least as new."""
-        metadata, before = body["metadata"], self._runs.get(key)
-        version, uid = int(metadata["resourceVersion"]), metadata["uid"]
-        if before is not None and before.uid == uid and before.version >= version:
-            return False
-        if before is not None and before.uid != uid:
+    def _store(self, body: Mapping[str, Any]) -> CachedRun | None:
+        """Cache an AgentRLRun, as `RunCache.store` does, and forget another run of its name."""
+        before = self._runs.get(key_of(body))
+        after = self._runs.store(body)
+        if before is not None and after is not None and before.uid != after.uid:
             self._forget(before.uid)
-        self._runs[key] = CachedRun.from_object(body)
-        self._keys[uid] = key
-        return True
+        return after
 
     def _schedule(self, key: Key, plan: Plan, status: Status) -> None:
         if plan.requeue_s is None or key not in self._runs:
@@ -309,6 +293,3 @@ class Controller:
 
     def _servers_of(self, uid: str) -> Mapping[str, Servers]:
         return dict(self._servers.get(uid, {}))
-
-    def _states(self) -> Iterator[str]:
-        return (run.state for run in list(self._runs.values()))

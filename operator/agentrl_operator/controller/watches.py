@@ -59,9 +59,8 @@ def handlers(
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def run_event(event: kopf.RawEvent, **_: Any) -> None:
         body = event["object"]
-        metadata = body["metadata"]
         if event["type"] == "DELETED":
-            controller.run_deleted(metadata["namespace"], metadata["name"], metadata["uid"])
+            controller.run_deleted(body["metadata"]["uid"])
         else:
             controller.run_changed(body)
 
@@ -153,9 +152,8 @@ class Relist:
             async for body in self.cluster.list_runs(namespace):
                 found.add(body["metadata"]["uid"])
                 self.controller.run_changed(body)
-        for key, uid in before.items():
-            if uid not in found:
-                self.controller.run_deleted(*key, uid)
+        for uid in before - found:
+            self.controller.run_deleted(uid)
 
     async def deployments(self) -> None:
         """Pass all Deployments to the controller, and drop those that no longer exist."""

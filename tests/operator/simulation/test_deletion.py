@@ -83,7 +83,7 @@ async def test_data_that_cannot_be_deleted_keeps_the_run_for_ten_minutes():
 
 
 class Interrupted:
-    """A client during whose first call of `method` something happens."""
+    """A client: something happens between the first call of `method` and its answer."""
 
     def __init__(self, client, method, event):
         self._client = client
@@ -97,8 +97,9 @@ class Interrupted:
         event, self._event = self._event, None
 
         async def interrupted(*args):
+            answer = await call(*args)
             event()
-            return await call(*args)
+            return answer
 
         return interrupted
 
@@ -106,22 +107,33 @@ class Interrupted:
 OTHER = "7b1b2c3d-0000-4000-8000-000000000002"
 
 
+def replace(world):
+    """Let another run of the same name take the place of the run."""
+    spec = world.cluster.resources.pop(world.key)["spec"]
+    world.controller.run_deleted(UID)
+    world.cluster.add("demo", "kubeflow", OTHER, spec)
+    world.controller.run_changed(world.cluster.body(world.key))
+
+
 async def test_a_plan_is_not_executed_on_another_run_of_the_same_name():
     world = World()
-
-    def replace():
-        spec = world.cluster.resources.pop(world.key)["spec"]
-        world.cluster.add("demo", "kubeflow", OTHER, spec)
-        world.controller.run_changed(world.cluster.body(world.key))
-
-    world.kfp = Interrupted(world.kfp, "get_run", replace)
+    world.kfp = Interrupted(world.kfp, "get_run", lambda: replace(world))
     world.restart()
     await world.reconcile()
     assert world.kfp.submitted == []
-    assert world.controller.runs() == {world.key: OTHER}
+    assert world.controller.runs() == {OTHER}
 
     await world.reconcile(2)
     assert [one.experiment for one in world.kfp.submitted] == ["demo-7b1b2c3d"]
+
+
+async def test_a_late_answer_does_not_put_a_deleted_run_in_place_of_the_next_of_its_name():
+    world = World()
+    world.cluster = Interrupted(world.cluster, "patch_status", lambda: replace(world))
+    world.restart()
+    await world.reconcile()
+
+    assert world.controller.runs() == {OTHER}
 
 
 async def test_a_deleted_run_that_an_older_list_still_shows_is_not_started_again():
@@ -129,11 +141,11 @@ async def test_a_deleted_run_that_an_older_list_still_shows_is_not_started_again
     await world.reconcile(2)
     shown = world.cluster.body(world.key)
     await world.delete_and_wait()
-    world.controller.run_deleted(*world.key, UID)
+    world.controller.run_deleted(UID)
     world.controller.run_changed(shown)
     await world.controller.reconcile(world.key)
 
-    assert world.controller.runs() == {}
+    assert world.controller.runs() == set()
     assert not world.kfp.working
 
 

@@ -7,7 +7,7 @@ from world import PLATFORM, SPEC, UID
 
 from agentrl_components.spec import GROUP, KIND, VERSION
 from agentrl_operator.api.resource import FINALIZER
-from agentrl_operator.controller.run_cache import CachedRun, ResourceParser
+from agentrl_operator.controller.run_cache import CachedRun, ResourceParser, RunCache
 
 
 def body(version="7", **metadata):
@@ -63,6 +63,37 @@ def test_the_resource_version_alone_makes_no_difference():
     assert not same(body(version="8", deletionTimestamp="2026-01-01T00:00:00Z"))
     assert not same(body() | {"status": {"state": "Succeeded"}})
     assert not same(body() | {"spec": SPEC | {"suspend": True}})
+
+
+KEY = ("kubeflow", "demo")
+OTHER = "7b1b2c3d-0000-4000-8000-000000000002"
+
+
+def test_an_older_version_of_a_run_is_not_cached():
+    cache = RunCache()
+    assert cache.store(body(version="8")) is cache.get(KEY)
+    assert cache.store(body(version="7")) is None
+    assert cache.store(body(version="10")) is cache.get(KEY)
+    assert (cache.get(KEY).version, cache.states()) == (10, ["Running"])
+
+
+def test_a_run_takes_the_place_of_an_earlier_one_of_its_name():
+    cache = RunCache()
+    cache.store(body(version="8"))
+    assert cache.store(body(version="3", uid=OTHER)) is cache.get(KEY)
+    assert (cache.uids(), cache.key(UID), cache.key(OTHER)) == ({OTHER}, None, KEY)
+
+    assert cache.delete(UID) is None
+    assert cache.get(KEY).uid == OTHER
+
+
+def test_a_deleted_run_is_not_cached_again():
+    cache = RunCache()
+    cache.store(body())
+    assert cache.delete(UID) == KEY
+    assert (KEY in cache, len(cache), cache.key(UID)) == (False, 0, None)
+    assert cache.store(body(version="9")) is None
+    assert cache.uids() == set()
 
 
 def test_a_manifest_is_parsed_once():

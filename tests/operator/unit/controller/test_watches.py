@@ -17,7 +17,7 @@ async def test_a_relist_adds_a_run_that_no_watch_showed():
     world = World()
     await relist(world).runs()
 
-    assert world.controller.runs() == {("kubeflow", "demo"): UID}
+    assert world.controller.runs() == {UID}
 
 
 async def test_a_relist_drops_a_run_that_no_longer_exists():
@@ -26,7 +26,7 @@ async def test_a_relist_drops_a_run_that_no_longer_exists():
     del world.cluster.resources[world.key]
     await relist(world).runs()
 
-    assert world.controller.runs() == {}
+    assert world.controller.runs() == set()
 
 
 async def test_a_failed_relist_drops_nothing():
@@ -36,7 +36,7 @@ async def test_a_failed_relist_drops_nothing():
     with pytest.raises(KubernetesError):
         await relist(world).runs()
 
-    assert world.controller.runs() == {("kubeflow", "demo"): UID}
+    assert world.controller.runs() == {UID}
 
 
 async def test_a_relist_adds_existing_deployments():

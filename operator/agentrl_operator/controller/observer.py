@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from agentrl_components.schedule.record import Decision
@@ -179,17 +179,8 @@ class Observer:
             # Nothing was started. It may be in a namespace whose pods the operator may not list.
             return replace(observation, attempt=attempt, pods=0)
         if isinstance(kfp, Unknown):
-            pods = await read(cluster.list_pods(namespace, RUN_LABEL, (resource.name,)), None)
-            run_ids = {pod.run_id for pod in pods or () if pod.run_id and not pod.ended}
-            runs = dict.fromkeys(run_ids, KfpRun(state="RUNTIME_STATE_UNSPECIFIED"))
-        # KFP reports a run whose Workflow is gone as CANCELING for ever.
-        canceling = [run_id for run_id, run in runs.items() if run.state == "CANCELING"]
-        there: Sequence[str] = ("unread",)
-        lost = [
-            run_id
-            for run_id in canceling
-            if not await read(cluster.workflow_phases(namespace, run_id), there)
-        ]
+            runs = await self._runs_with_pods(resource)
+        lost = await self._lost_runs(resource, runs)
         own_pods = await read(cluster.list_pods(namespace, KFP_RUN_LABEL, {own, *runs}), None)
         return replace(
             observation,
@@ -201,6 +192,25 @@ class Observer:
             pods_unread=own_pods is None,
             stuck_pods=stuck_summary(own_pods or ()),
         )
+
+    async def _runs_with_pods(self, resource: Resource) -> dict[str, KfpRun]:
+        """The KFP runs of a deleted run that have a pod, by ID."""
+        cluster, read = self._clients.cluster, _guard(resource).read
+        pods = await read(cluster.list_pods(resource.namespace, RUN_LABEL, (resource.name,)), ())
+        run_ids = {pod.run_id for pod in pods if pod.run_id and not pod.ended}
+        return dict.fromkeys(run_ids, KfpRun(state="RUNTIME_STATE_UNSPECIFIED"))
+
+    async def _lost_runs(self, resource: Resource, runs: Mapping[str, KfpRun]) -> list[str]:
+        """Those of the KFP runs of a deleted run that KFP reports as CANCELING for ever, because
+        their Workflow is gone. One that Kubernetes does not show may be there."""
+        cluster, read = self._clients.cluster, _guard(resource).read
+        canceling = [run_id for run_id, run in runs.items() if run.state == "CANCELING"]
+        lost = []
+        for run_id in canceling:
+            phases = await read(cluster.workflow_phases(resource.namespace, run_id), None)
+            if phases is not None and not phases:
+                lost.append(run_id)
+        return lost
 
     def _deleting_s(self, resource: Resource) -> float:
         """Seconds since the deletion of the run was first observed; 0 if it is not deleted."""

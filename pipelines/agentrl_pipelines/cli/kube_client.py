@@ -102,6 +102,7 @@ class Cluster:
                 f"kubeconfig: {error}; set KUBECONFIG, or choose one of its contexts with --context"
             ) from None
         except (OSError, yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
+            # The client checks neither the syntax nor the types of the file.
             reason = " ".join(str(error).split())
             raise ClusterError(
                 f"kubeconfig: {file} cannot be read: {reason}; correct it, or set KUBECONFIG"

@@ -23,7 +23,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 
-from agentrl_envs.code_errors import code_errors
+from agentrl_envs.calls.code_errors import code_errors
 from agentrl_envs.env import TaskSet
 from agentrl_envs.errors import OptionError
 

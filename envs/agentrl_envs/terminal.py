@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from agentrl_envs.answer_check import AnswerChecker
-from agentrl_envs.code_errors import code_errors
+from agentrl_envs.calls.answer_check import AnswerChecker
+from agentrl_envs.calls.code_errors import code_errors
 from agentrl_envs.env import Environment, Observation, Split, Step, Task, TaskSet, split_exchange
 
 MAX_LISTED_ACTIONS = 40

@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
-from agentrl_envs.answer_check import AnswerChecker
-from agentrl_envs.code_errors import code_errors
+from agentrl_envs.calls.answer_check import AnswerChecker
+from agentrl_envs.calls.code_errors import code_errors
 from agentrl_envs.env import Environment, Observation, Relabels, Split, Step, Task, TaskSet
 from agentrl_envs.errors import TaskError
 

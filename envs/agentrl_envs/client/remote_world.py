@@ -23,7 +23,7 @@ from functools import partial
 from typing import Self
 
 from agentrl_envs import protocol
-from agentrl_envs.answer_check import AnswerChecker
+from agentrl_envs.calls.answer_check import AnswerChecker
 from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.client.relabeling import relabel, relabel_batches
 from agentrl_envs.client.servers import Discovery, Member, ServerPool, StaticServers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentrl_envs.answer_check import REWARD_TOLERANCE
+from agentrl_envs.calls.answer_check import REWARD_TOLERANCE
 from agentrl_envs.conformance.play import (
     FEW,
     MAX_ACTIONS_TO_END,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentrl_envs.answer_check import AnswerChecker
+from agentrl_envs.calls.answer_check import AnswerChecker
 from agentrl_envs.conformance.play import (
     FEW,
     MAX_ACTIONS,

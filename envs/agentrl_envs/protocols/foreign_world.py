@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentrl_envs.answer_check import AnswerChecker
+from agentrl_envs.calls.answer_check import AnswerChecker
 from agentrl_envs.env import Observation, Split, Step, Task
 from agentrl_envs.errors import SessionError, TaskError
 from agentrl_envs.protocols.numbered_tasks import NumberedTasks

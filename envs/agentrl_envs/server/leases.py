@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from agentrl_envs.answer_check import AnswerChecker
+from agentrl_envs.calls.answer_check import AnswerChecker
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import CapacityError, SessionError
 

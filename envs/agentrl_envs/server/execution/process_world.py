@@ -9,8 +9,8 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from agentrl_envs.answer_check import AnswerChecker
-from agentrl_envs.code_errors import code_errors
+from agentrl_envs.calls.answer_check import AnswerChecker
+from agentrl_envs.calls.code_errors import code_errors
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import SessionError
 from agentrl_envs.server.execution.executor import Executor, TaskSetFactory

@@ -13,7 +13,7 @@ from agentrl_components.errors import SpecError
 from agentrl_components.spec.fields.environments import Environment
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
-from agentrl_envs.code_errors import code_errors
+from agentrl_envs.calls.code_errors import code_errors
 from agentrl_envs.errors import OptionError
 from agentrl_envs.registry import BUILT_IN, is_installed, task_set
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from agentrl_envs.env import Task
 from agentrl_envs.errors import CodeError, OptionError, WorldError
 
-PACKAGE = str(Path(__file__).parent)
+PACKAGE = str(Path(__file__).parents[1])
 """The code of this package."""
 
-ENVIRONMENTS = str(Path(__file__).parent / "environments")
+ENVIRONMENTS = str(Path(PACKAGE) / "environments")
 """That of the built-in environments in it."""
 
 AROUND = (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")), PACKAGE, "<frozen ")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrl_envs.code_errors import code_errors
+from agentrl_envs.calls.code_errors import code_errors
 from agentrl_envs.env import Observation, Task
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.errors import CodeError, ContractError, OptionError, TaskError

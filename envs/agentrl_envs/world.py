@@ -9,15 +9,17 @@ that wait for another program, such as a JVM or a browser, in threads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Protocol, TypeVar, runtime_checkable
 
 from agentrl_envs.calls.answer_check import AnswerChecker
 from agentrl_envs.calls.code_errors import code_errors
+from agentrl_envs.calls.watch import WATCH, CallWatch
 from agentrl_envs.env import Environment, Observation, Relabels, Split, Step, Task, TaskSet
 from agentrl_envs.errors import TaskError
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -88,30 +90,45 @@ class World(Protocol):
 
 class LocalSession:
     """A session of an environment in this process. `in_threads`: its calls block. `name` is that of
-    the environment in errors of its code (`CodeError`)."""
+    the environment in errors of its code (`CodeError`) and in notes of `watch`."""
 
-    def __init__(self, environment: Environment, name: str, *, in_threads: bool) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        name: str,
+        *,
+        in_threads: bool,
+        watch: CallWatch = WATCH,
+    ) -> None:
         self._environment = environment
         self.in_threads = in_threads
         self._name = name
+        self._watch = watch
         self._task: Task | None = None
         self._checker = AnswerChecker(name)
 
     async def reset(self, task: Task) -> Observation:
         self._task = task
-        return self._checker.reset(await self._call(self._environment.reset, task))
+        return self._checker.reset(
+            await self._call("reset", partial(self._environment.reset, task))
+        )
 
     async def step(self, text: str) -> Step:
-        return self._checker.step(await self._call(self._environment.step, text))
+        return self._checker.step(await self._call("step", partial(self._environment.step, text)))
 
     async def close(self) -> None:
-        await self._call(self._environment.close)
+        await self._call("close", self._environment.close)
 
-    async def _call(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    async def _call(self, name: str, call: Callable[[], T]) -> T:
         with code_errors(self._name, self._task):
             if self.in_threads:
-                return await asyncio.to_thread(call, *arguments, **named)
-            return call(*arguments, **named)
+                return await asyncio.to_thread(self._watched, name, call)
+            return self._watched(name, call)
+
+    def _watched(self, name: str, call: Callable[[], T]) -> T:
+        """Call it. A call that waits for a thread has not begun."""
+        with self._watch.call(self._name, name, self._task):
+            return call()
 
 
 class LocalWorld:
@@ -120,34 +137,39 @@ class LocalWorld:
     waiting = 0
     shared = False
 
-    def __init__(self, task_set: TaskSet, *, in_threads: bool = False) -> None:
+    def __init__(
+        self, task_set: TaskSet, *, in_threads: bool = False, watch: CallWatch = WATCH
+    ) -> None:
         self.task_set = task_set
         self.in_threads = in_threads
+        self.watch = watch
 
     @property
     def name(self) -> str:
         return self.task_set.name
 
     def instructions(self) -> str:
-        with code_errors(self.name):
+        with self._call("instructions"):
             return self.task_set.instructions()
 
     def vocabulary(self) -> tuple[str, ...] | None:
-        with code_errors(self.name):
+        with self._call("vocabulary"):
             return self.task_set.vocabulary()
 
     def size(self, split: Split) -> int | None:
-        with code_errors(self.name):
+        with self._call("size"):
             return self.task_set.size(split)
 
     async def task(self, split: Split, index: int) -> Task:
-        with code_errors(self.name):
+        with self._call(f"task({split!r}, {index})"):
             return self.task_set.task(split, index)
 
     def session(self) -> Session:
-        with code_errors(self.name):
+        with self._call("environment"):
             environment = self.task_set.environment()
-        return LocalSession(environment, self.name, in_threads=self.in_threads)
+        return LocalSession(
+            environment, self.name, in_threads=self.in_threads, watch=self.watch
+        )
 
     @property
     def relabels(self) -> bool:
@@ -156,8 +178,14 @@ class LocalWorld:
     async def relabel(self, openings: Sequence[tuple[str, str]]) -> list[str]:
         if not isinstance(self.task_set, Relabels):
             raise TaskError(f"{self.name}: this environment does not support relabeling")
-        with code_errors(self.name):
+        with self._call("relabel"):
             return [self.task_set.relabel(observation, goal) for observation, goal in openings]
 
     async def close(self) -> None:
         """Does nothing: sessions are closed by those who opened them."""
+
+    @contextmanager
+    def _call(self, name: str) -> Iterator[None]:
+        """A call of the task set: watched, with errors of its code named."""
+        with code_errors(self.name), self.watch.call(self.name, name):
+            yield

@@ -14,6 +14,7 @@ from agentrl_components.spec.fields.environments import Environment
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
 from agentrl_envs.calls.code_errors import code_errors
+from agentrl_envs.calls.watch import WATCH
 from agentrl_envs.errors import OptionError
 from agentrl_envs.registry import BUILT_IN, is_installed, task_set
 
@@ -70,7 +71,10 @@ def _words(environment: Environment, options: Mapping[str, Any]) -> Words:
     """The words of a task set of this machine, `UNOPENED` if it cannot be opened."""
     assert environment.builtin is not None
     try:
-        with code_errors(environment.name):
+        with (
+            code_errors(environment.name),
+            WATCH.call(environment.name, "construction of its task set"),
+        ):
             return task_set(environment.builtin, options).vocabulary()
     except OptionError:
         return UNOPENED

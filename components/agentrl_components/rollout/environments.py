@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import Environment
+from agentrl_envs.calls.watch import WATCH, CallWatch
 from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.env import Waits, start_programs
@@ -27,18 +28,28 @@ async def open_worlds(environments: Sequence[Environment]) -> dict[str, World]:
     return {e.name: await open_world(e, i) for i, e in enumerate(environments)}
 
 
-async def open_world(environment: Environment, index: int = 0) -> World:
-    """The `World` of one environment; `index` is its position in `spec.environments`."""
+async def open_world(environment: Environment, index: int = 0, watch: CallWatch = WATCH) -> World:
+    """The `World` of one environment; `index` is its position in `spec.environments`. `watch`
+    reports calls in this process and its worker processes that take long."""
     if environment.builtin is not None:
         try:
             factory = partial(task_set, environment.builtin, environment.options)
+            construction = watch.call(environment.name, "construction of its task set")
             if environment.workers:
-                return ProcessWorld(factory, workers=environment.workers)
-            tasks = factory()
+                with construction:
+                    return ProcessWorld(
+                        factory,
+                        workers=environment.workers,
+                        timeout_s=environment.timeout_s,
+                        watch=watch,
+                    )
+            with construction:
+                tasks = factory()
             waits = isinstance(tasks, Waits) and tasks.waits
-            await asyncio.to_thread(start_programs, tasks)
+            with watch.call(tasks.name, "start of its programs"):
+                await asyncio.to_thread(start_programs, tasks)
             in_threads = waits or bool(needs(environment.builtin).programs)
-            return LocalWorld(tasks, in_threads=in_threads)
+            return LocalWorld(tasks, in_threads=in_threads, watch=watch)
         except OptionError as error:
             where = f"spec.environments[{index}]"
             raise SpecError([f"{where}: {line}" for line in str(error).splitlines()]) from error

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from agentrl_components.rollout.environments import open_world, open_worlds, ser
 from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.spec import Environment
 from agentrl_components.trajectory.record import Trajectory
+from agentrl_envs.calls.watch import CallWatch
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import SessionError
 from agentrl_envs.server.app import ServerOptions, create_app
@@ -210,3 +212,48 @@ def test_a_server_is_found_after_its_name_resolves_to_another_address(replicas, 
         loop = runner.get_loop()
         assert isinstance(loop, Names)
         runner.run(played(int(url.rpartition(":")[2]), loop))
+
+
+def test_the_timeout_of_the_manifest_ends_a_call_in_a_worker_process(tmp_path):
+    async def hang() -> None:
+        world = await open_world(
+            Environment(
+                name="e",
+                builtin="blocking_tasks:HangingTasks",
+                options={"file": str(tmp_path / "hangs")},
+                replicas=0,
+                workers=1,
+                timeout_s=0.5,
+            )
+        )
+        session = world.session()
+        try:
+            await session.reset(await world.task("train", 0))
+            await session.step("hang")
+        finally:
+            await session.close()
+            await world.close()
+
+    with pytest.raises(SessionError, match=r"step of task \S+ took longer than 0\.5 s"):
+        asyncio.run(hang())
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_task_set_whose_construction_hangs_is_reported(tmp_path, workers):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    lines: list[str] = []
+
+    def report(line: str) -> None:
+        lines.append(line)
+        pipe.write_text("go on")
+
+    environment = Environment(
+        name="lights",
+        builtin="blocking_tasks:WaitingConstruction",
+        options={"pipe": str(pipe)},
+        replicas=0,
+        workers=workers,
+    )
+    asyncio.run(open_world(environment, watch=CallWatch(report, first_s=0.1)))
+    assert lines == ["environment lights: construction of its task set has been running for 0 s"]

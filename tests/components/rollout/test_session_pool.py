@@ -1,8 +1,10 @@
 """Episodes and rollouts: limits, endings, retries, order."""
 
 import asyncio
+from functools import partial
 
 import pytest
+from blocking_tasks import HangingTasks
 from corridor_server import PATIENT, served
 from scripted_engine import ScriptedEngine
 
@@ -20,6 +22,7 @@ from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Step
 from agentrl_envs.environments.corridor import CorridorOptions, CorridorTasks
 from agentrl_envs.errors import ContractError
+from agentrl_envs.server.execution.process_world import ProcessWorld
 from agentrl_envs.world import LocalWorld
 
 TASKS = CorridorTasks()
@@ -290,3 +293,33 @@ async def test_a_session_is_used_for_one_episode_after_another():
             rollout = TokenRollout({"corridor": world}, DIALOGUE, 2, concurrency=2)
             await rollout.play(jobs, limits, CheckedEngine(RandomEngine()))
     assert len(opened) == 2
+
+
+async def played_where_hang_hangs(file, replies: list[str], retries: int):
+    """An episode in a process whose calls may take 0.5 s, and whose action `hang` hangs."""
+    dialogue = PlainDialogue(word_tokenizer((*TASKS.vocabulary(), "hang")).get_vocab())
+    end = dialogue.stop[0]
+    engine = ScriptedEngine([(*dialogue.encode_action(word), end) for word in replies])
+    world = ProcessWorld(partial(HangingTasks, file), workers=1, timeout_s=0.5)
+    playing = TokenRollout({"corridor": world}, dialogue, retries, 1)
+    try:
+        (one,) = await playing.play([job()], rules(), CheckedEngine(engine))
+    finally:
+        await playing.close()
+        await world.close()
+    return one
+
+
+async def test_an_episode_whose_step_takes_longer_than_the_timeout_is_played_again(tmp_path):
+    words = solution(TASKS.task("train", 0))
+    one = await played_where_hang_hangs(tmp_path / "hangs", ["hang", *words], retries=1)
+    assert (one.ending, one.score) == (Ending.TERMINATED, 1.0)
+    assert [turn.action for turn in one.turns] == words
+
+
+async def test_an_episode_whose_steps_always_take_longer_than_the_timeout_is_lost(tmp_path):
+    one = await played_where_hang_hangs(tmp_path / "hangs", ["hang", "hang"], retries=1)
+    assert (one.ending, one.score, len(one.turns)) == (Ending.LOST, 0.0, 0)
+    assert one.note.endswith(
+        f"was ended: step of task {one.task} took longer than 0.5 s (tried 2 times)"
+    )

@@ -1,6 +1,7 @@
 """Corridor tasks whose calls block until a test releases them, or for ever."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,6 +71,14 @@ class PausingTasks(CorridorTasks):
         return PausingEnvironment()
 
 
+class WaitingConstruction(CorridorTasks):
+    """Its construction takes until somebody has written to the named pipe `pipe`."""
+
+    def __init__(self, pipe: Path) -> None:
+        super().__init__()
+        pipe.read_bytes()
+
+
 class HangingTasks(CorridorTasks):
     """The action `hang` creates `file` and never returns."""
 
@@ -88,3 +97,22 @@ class HangingTasks(CorridorTasks):
                 return super().step(action)
 
         return HangingEnvironment()
+
+
+class NappingTasks(CorridorTasks):
+    """The action `nap` takes `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def environment(self):
+        seconds = self.seconds
+
+        class NappingEnvironment(CorridorEnvironment):
+            def step(self, action: str) -> Step:
+                if action == "nap":
+                    time.sleep(seconds)
+                return super().step(action)
+
+        return NappingEnvironment()

@@ -83,7 +83,9 @@ class Environment(SpecModel):
     """Turn limits of this environment by phase, in place of `horizon.phases[].maxTurns`. The last
     one holds for all further phases. Empty: those of the schedule."""
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
-    """Timeout of one reset or step, in seconds, after which the session counts as lost."""
+    """Timeout of one reset or step, in seconds, after which the session counts as lost. With
+    `replicas: 0` it requires `workers`: a call is ended with its process. `agentrl run` without
+    `workers` does not end calls of a `builtin`; it reports those that take more than 60 s."""
     replicas: int = Field(default=1, ge=0, le=1000)
     """On Kubernetes: number of servers of a `builtin` or an `image`. 0: a `builtin` runs inside the
     stages, without a server."""

@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from typing import Any, ParamSpec, TypeVar
 
+from agentrl_envs.calls.watch import WATCH, Call, CallWatch
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import SessionError
+from agentrl_envs.server.execution.call_queue import CallQueue
 from agentrl_envs.server.execution.environment_pool import EnvironmentPool
 from agentrl_envs.server.execution.executor import TaskSetFactory
 
@@ -35,21 +37,39 @@ WORKER_STOP_TIMEOUT_S = 5.0
 @dataclass(slots=True, eq=False)
 class _Worker:
     executor: ProcessPoolExecutor
+    calls: CallQueue
     pid: int | None = None
     """None until the process has started."""
+    end: str = "its worker process died"
+    """How its sessions were lost, if they were."""
 
 
 class ProcessExecutor:
     """Runs environments in worker processes. A session is assigned to the worker with the fewest
     sessions when it opens, and stays there.
 
-    A worker that dies takes its sessions with it (`SessionError`) and is replaced. A worker that
-    hangs in an abandoned call is killed, because it blocks its other sessions too."""
+    A worker that dies takes its sessions with it (`SessionError`) and is replaced. So is one that
+    makes a call for longer than `timeout_s`, and one that hangs in an abandoned call: they are
+    killed, because they block their other sessions too."""
 
-    def __init__(self, factory: TaskSetFactory, *, workers: int) -> None:
+    def __init__(
+        self,
+        factory: TaskSetFactory,
+        *,
+        workers: int,
+        name: str = "",
+        timeout_s: float | None = None,
+        watch: CallWatch = WATCH,
+    ) -> None:
+        """`name` is that of the environment in notes of `watch`. `timeout_s`: seconds that a call
+        may take once the worker makes it. None: callers abandon the calls that take too long."""
         self._factory = factory
+        self._name = name
+        self._timeout_s = timeout_s
+        self._watch = watch
         self._workers = [self._new_worker() for _ in range(workers)]
         self._worker_of: dict[str, _Worker] = {}
+        self._task_of: dict[str, Task] = {}
         self._last_call: dict[str, Future[Any]] = {}
 
     async def start_programs(self) -> None:
@@ -59,20 +79,22 @@ class ProcessExecutor:
         if session not in self._worker_of:
             load = Counter(id(worker) for worker in self._worker_of.values())
             self._worker_of[session] = min(self._workers, key=lambda worker: load[id(worker)])
-        return await self._run_in_worker(session, _reset, session, task)
+        self._task_of[session] = task
+        return await self._run_in_worker("reset", session, _reset, session, task)
 
     async def step(self, session: str, action: str) -> Step:
-        return await self._run_in_worker(session, _step, session, action)
+        return await self._run_in_worker("step", session, _step, session, action)
 
     async def release(self, session: str) -> None:
         try:
-            await self._run_in_worker(session, _release, session)
+            await self._run_in_worker("release", session, _release, session)
         except SessionError:
             return  # its worker has died, so nothing is held
         self._forget(session)
 
     def discard(self, session: str) -> None:
         worker, last_call = self._worker_of.get(session), self._last_call.get(session)
+        close = self._call("close", session)
         self._forget(session)
         if worker is None:
             return
@@ -80,7 +102,7 @@ class ProcessExecutor:
             _kill(worker)
             self._replace(worker)
         else:
-            worker.executor.submit(_discard, session)
+            worker.calls.add(worker.executor.submit(_discard, session), close)
 
     async def close(self) -> None:
         await asyncio.gather(*(self._stop(worker) for worker in self._workers))
@@ -95,26 +117,43 @@ class ProcessExecutor:
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
     async def _run_in_worker(
-        self, session: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+        self, name: str, session: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         worker = self._worker_of.get(session)
         if worker is None:
             raise SessionError(f"session {session!r} was lost when its worker process died")
         try:
-            await _started(worker)
+            await self._started(worker)
             if worker not in self._workers:  # another call has replaced it meanwhile
                 raise BrokenProcessPool
             future = worker.executor.submit(call, *args, **kwargs)
+            worker.calls.add(future, self._call(name, session))
             self._last_call[session] = future
             return await asyncio.wrap_future(future)
         except BrokenProcessPool:
             self._replace(worker)
-            message = f"session {session!r} was lost when its worker process died"
-            raise SessionError(message) from None
+            raise SessionError(f"session {session!r} was lost when {worker.end}") from None
+
+    def _call(self, name: str, session: str) -> Call:
+        return self._watch.call(self._name, name, self._task_of.get(session))
+
+    async def _started(self, worker: _Worker) -> None:
+        """Returns when the process has started. Raises `BrokenProcessPool` if it dies before."""
+        if worker.pid is None:
+            future = worker.executor.submit(os.getpid)
+            start = self._watch.call(self._name, "start of a worker process")
+            worker.calls.add(future, start, limited=False)
+            worker.pid = await asyncio.wrap_future(future)
+
+    def _end(self, worker: _Worker, call: Call) -> None:
+        """End a worker because of a call that takes too long."""
+        worker.end = f"its worker process was ended: {call} took longer than {self._timeout_s:g} s"
+        _kill(worker)
+        self._replace(worker)
 
     async def _start_programs_of(self, worker: _Worker) -> None:
         try:
-            await _started(worker)
+            await self._started(worker)
             await asyncio.wrap_future(worker.executor.submit(_start_programs))
         except BrokenProcessPool:
             self._replace(worker)
@@ -130,6 +169,7 @@ class ProcessExecutor:
 
     def _forget(self, session: str) -> None:
         self._worker_of.pop(session, None)
+        self._task_of.pop(session, None)
         self._last_call.pop(session, None)
 
     async def _stop(self, worker: _Worker) -> None:
@@ -142,20 +182,15 @@ class ProcessExecutor:
         await asyncio.to_thread(worker.executor.shutdown, wait=True, cancel_futures=True)
 
     def _new_worker(self) -> _Worker:
-        return _Worker(
-            ProcessPoolExecutor(
-                1,
-                mp_context=get_context("spawn"),
-                initializer=_initialize_worker,
-                initargs=(self._factory,),
-            )
+        executor = ProcessPoolExecutor(
+            1,
+            mp_context=get_context("spawn"),
+            initializer=_initialize_worker,
+            initargs=(self._factory,),
         )
-
-
-async def _started(worker: _Worker) -> None:
-    """Returns when the process has started. Raises `BrokenProcessPool` if it dies before."""
-    if worker.pid is None:
-        worker.pid = await asyncio.wrap_future(worker.executor.submit(os.getpid))
+        calls = CallQueue(self._watch, self._timeout_s, lambda call: self._end(worker, call))
+        worker = _Worker(executor, calls)
+        return worker
 
 
 def _kill(worker: _Worker) -> None:

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from agentrl_envs.calls.answer_check import AnswerChecker
 from agentrl_envs.calls.code_errors import code_errors
+from agentrl_envs.calls.watch import WATCH, CallWatch
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import SessionError
 from agentrl_envs.server.execution.executor import Executor, TaskSetFactory
@@ -21,8 +22,8 @@ T = TypeVar("T")
 
 
 class ProcessSession:
-    """A session in one of the processes. If that process dies, its sessions raise `SessionError`,
-    and their next `reset` is in another process."""
+    """A session in one of the processes. If that process dies or is ended, its sessions raise
+    `SessionError`, and their next `reset` is in another process."""
 
     def __init__(self, executor: Executor, name: str) -> None:
         """`name` is that of the environment in errors of its code."""
@@ -56,11 +57,20 @@ class ProcessSession:
 
 class ProcessWorld(LocalWorld):
     """Sessions in `workers` processes, which start with the first session. Tasks are dealt in this
-    process."""
+    process. A process in which a call takes longer than `timeout_s` is ended."""
 
-    def __init__(self, factory: TaskSetFactory, *, workers: int) -> None:
-        super().__init__(factory())
-        self._executor = ProcessExecutor(factory, workers=workers)
+    def __init__(
+        self,
+        factory: TaskSetFactory,
+        *,
+        workers: int,
+        timeout_s: float | None = None,
+        watch: CallWatch = WATCH,
+    ) -> None:
+        super().__init__(factory(), watch=watch)
+        self._executor = ProcessExecutor(
+            factory, workers=workers, name=self.name, timeout_s=timeout_s, watch=watch
+        )
 
     def session(self) -> Session:
         return ProcessSession(self._executor, self.name)

@@ -1,14 +1,17 @@
 """Sessions in worker processes beside the client."""
 
 import asyncio
+import multiprocessing
 import os
 import signal
+import threading
 from functools import partial
 
 import pytest
-from blocking_tasks import PausingTasks
+from blocking_tasks import HangingTasks, NappingTasks, PausingTasks
 from spawned_processes import spawned
 
+from agentrl_envs.calls.watch import CallWatch
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import SessionError
 from agentrl_envs.server.execution.process_world import ProcessWorld
@@ -84,3 +87,96 @@ async def test_a_session_that_is_closed_in_the_middle_of_a_step_spares_the_other
         assert (await other.step("left")).wellformed
     finally:
         await world.close()
+
+
+async def test_a_call_that_takes_longer_than_the_timeout_ends_its_process_and_no_other(tmp_path):
+    before = spawned()
+    hanging = partial(HangingTasks, tmp_path / "hangs")
+    world = ProcessWorld(hanging, workers=2, timeout_s=0.5)
+    try:
+        task = await world.task("train", 0)
+        hangs, kept, beside = world.session(), world.session(), world.session()
+        await hangs.reset(task)
+        (process,) = spawned(but=before)
+        await kept.reset(task)
+        await beside.reset(task)  # in the process of `hangs`
+        step = asyncio.create_task(hangs.step("hang"))
+        await asyncio.sleep(0)
+        lost = (
+            rf"was lost when its worker process was ended: step of task {task.id} took longer "
+            r"than 0\.5 s"
+        )
+        with pytest.raises(SessionError, match=lost):
+            await beside.step("left")
+        with pytest.raises(SessionError, match=lost):
+            await step
+        assert not process.is_running() or process.status() == "zombie"
+        assert (await kept.step("left")).wellformed
+        assert (await hangs.reset(task)).text == (await kept.reset(task)).text
+        assert len(spawned(but=before)) == 2
+    finally:
+        await world.close()
+
+
+async def test_the_time_that_a_call_waits_for_others_in_its_process_does_not_count():
+    world = ProcessWorld(partial(NappingTasks, 0.4), workers=1, timeout_s=0.9)
+    try:
+        task = await world.task("train", 0)
+        sessions = [world.session() for _ in range(4)]
+        await asyncio.gather(*(session.reset(task) for session in sessions))
+        steps = await asyncio.gather(*(session.step("nap") for session in sessions))
+        assert len(steps) == 4
+    finally:
+        await world.close()
+
+
+async def test_a_call_that_hangs_in_a_process_is_reported_and_those_that_wait_for_it_are_not(
+    tmp_path,
+):
+    lines: list[str] = []
+    watch = CallWatch(lines.append, first_s=0.3)
+    hanging = partial(HangingTasks, tmp_path / "hangs")
+    world = ProcessWorld(hanging, workers=1, timeout_s=0.55, watch=watch)
+    try:
+        task = await world.task("train", 0)
+        hangs, waits = world.session(), world.session()
+        await asyncio.gather(hangs.reset(task), waits.reset(task))
+        lines.clear()  # the start of the process
+        waiting = [hangs.step("hang"), waits.step("left")]
+        lost = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(one) for one in lost] == [SessionError, SessionError]
+        assert lines == [f"environment corridor: step of task {task.id} has been running for 0 s"]
+    finally:
+        await world.close()
+
+
+class EndlessTasks(CorridorTasks):
+    """Its construction hangs in other processes than the first."""
+
+    def __init__(self) -> None:
+        if multiprocessing.parent_process() is not None:
+            threading.Event().wait()
+        super().__init__()
+
+
+async def test_a_process_that_does_not_start_is_reported():
+    reported = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    lines: list[str] = []
+
+    def report(line: str) -> None:
+        lines.append(line)
+        loop.call_soon_threadsafe(reported.set)
+
+    before = spawned()
+    world = ProcessWorld(EndlessTasks, workers=1, watch=CallWatch(report, first_s=0.2))
+    reset = asyncio.create_task(world.session().reset(await world.task("train", 0)))
+    await reported.wait()
+    assert lines[0].startswith(
+        "environment corridor: start of a worker process has been running for "
+    )
+    for process in spawned(but=before):
+        process.kill()
+    with pytest.raises(SessionError, match="was lost when its worker process died"):
+        await reset
+    await world.close()

@@ -12,6 +12,8 @@ from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 from agentrl_envs.needs import PYTHON_ONLY
 from agentrl_envs.registry import needs
 
+DEFAULT_TIMEOUT_S = Environment.model_fields["timeout_s"].default
+
 
 @environment_rule(
     "builtin",
@@ -90,6 +92,29 @@ def workers_run_python(environment: Environment, where: str) -> Iterator[Mistake
         )
 
 
+@environment_rule(
+    "builtin",
+    "replicas",
+    "workers",
+    "timeoutS",
+    cel=f"e.replicas > 0 || e.workers > 0 || e.timeoutS == {DEFAULT_TIMEOUT_S}",
+)
+def timeouts_need_processes(environment: Environment, where: str) -> Iterator[Mistake]:
+    """environments[].timeoutS requires servers, or workers with replicas 0: a call inside the
+    stages' own process cannot be ended."""
+    if environment.replicas == 0 == environment.workers and (
+        environment.timeout_s != DEFAULT_TIMEOUT_S
+    ):
+        own_program = bool(needs(environment.builtin or "").programs)
+        yield Mistake(
+            field=f"{where}.timeoutS",
+            reason="with replicas 0 and no workers the environment runs in the process of the "
+            "stage, where a call cannot be ended",
+            fix="leave it out, or set "
+            + ("replicas to 1 or more" if own_program else "workers or replicas to 1 or more"),
+        )
+
+
 @environment_rule("builtin", "memory")
 def memory_fits_builtin(environment: Environment, where: str) -> Iterator[Mistake]:
     """environments[].memory may not be less than a builtin needs."""
@@ -112,5 +137,6 @@ RULES: tuple[Rule, ...] = (
     zero_replicas_need_the_packages,
     workers_need_no_server,
     workers_run_python,
+    timeouts_need_processes,
     memory_fits_builtin,
 )

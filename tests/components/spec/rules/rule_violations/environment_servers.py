@@ -115,6 +115,11 @@ VIOLATIONS: list[Violation] = [
         ["spec.environments[0].workers"],
     ),
     (
+        "timeouts_need_processes",
+        ("environments[0]={name: maze, builtin: maze, replicas: 0, timeoutS: 90}",),
+        ["spec.environments[0].timeoutS"],
+    ),
+    (
         "memory_fits_builtin",
         ("environments[0]={name: lab, builtin: sciworld, memory: 1.4Gi}",),
         ["spec.environments[0].memory"],

@@ -51,8 +51,10 @@ def chosen(folder: Path) -> str:
     return action
 
 
-def test_transformers_with_the_mask_chooses_the_same_action(folder: Path, chosen: str):
-    assert examples()["reply"](folder, TASKS.instructions(), SEEN.text, ACTIONS) == chosen
+@pytest.mark.parametrize("kind", [Path, str])
+def test_transformers_with_the_mask_chooses_the_same_action(folder: Path, chosen: str, kind: type):
+    reply = examples()["reply"]
+    assert reply(kind(folder), TASKS.instructions(), SEEN.text, ACTIONS) == chosen
 
 
 def test_one_allowed_token_at_a_time_chooses_the_same_action(folder: Path, chosen: str):

@@ -7,6 +7,7 @@ without a chat template, `chat` uses the tokenizer's own chat template.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -37,13 +38,14 @@ def dialogue_of(model: Model, folder: Path) -> Dialogue:
 
 
 def open_dialogue(
-    folder: Path, template: Template, tiny: bool, *, thinking: bool = False
+    folder: str | os.PathLike[str], template: Template, tiny: bool, *, thinking: bool = False
 ) -> Dialogue:
     """The dialogue of the model in `folder`. `thinking` is `model.thinking`, for a chat template.
 
     Raises:
         ModelError, DriftError: as `open_tokenizer` and `dialogue_for` do.
     """
+    folder = Path(folder)
     if template in ("auto", "plain"):
         ids = word_tokenizer.word_ids(folder)
         if ids is not None:

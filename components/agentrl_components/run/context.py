@@ -24,6 +24,7 @@ from agentrl_components.storage.scratch import ScratchFolder
 from agentrl_components.storage.store import Store
 from agentrl_components.tracking.tracker import Tracker
 from agentrl_components.update.learner import Learner
+from agentrl_components.warmstart.conversations import Conversation, given_conversations
 from agentrl_components.workers.held_open import HeldOpen
 from agentrl_components.workers.pool import PendingWorkers
 from agentrl_components.workers.worker import Worker
@@ -59,6 +60,8 @@ class RunContext(HeldOpen):
         """A checkpoint was found when the run was opened."""
         self.restart_lag = False
         """Episodes played ahead for the next iteration are gone: the lag restarts at 0."""
+        self.conversations: Sequence[Conversation] = ()
+        """Those that the warm start of a new run imitates, until it has made examples of them."""
         self.heldout: Sequence[DrawnTask] | None = None
         """Held-out tasks, once drawn."""
         self.time_left = TimeLeft()
@@ -72,6 +75,9 @@ class RunContext(HeldOpen):
         with contextlib.ExitStack() as opened:
             opened.enter_context(self._scratch)
             self.journal.check(self.run)
+            if self._learns and not checkpoint.complete(self.store):
+                # Before the model is fetched and opened: a file that cannot be used ends the run.
+                self.conversations = given_conversations(self.spec)
             note = self.view.note
             workers = WorkerGroup(self.spec, self.scratch, self._pending, note=note)
             self.workers = opened.enter_context(workers)

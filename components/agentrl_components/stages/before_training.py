@@ -7,7 +7,7 @@ from pydantic import RootModel
 from agentrl_components.evaluation.heldout import RANDOM
 from agentrl_components.run.context import RunContext
 from agentrl_components.stages.evaluate import evaluate
-from agentrl_components.stages.warm_start import warm_start
+from agentrl_components.stages.warm_start import open_source, warm_start
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import StoredModel, load_record
 
@@ -25,10 +25,13 @@ class Lineage(RootModel[dict[str, EnvironmentLineage]]):
 
 def prepare(context: RunContext) -> None:
     """Evaluate the random policy, run the warm start, and evaluate its result. What the store holds
-    already is not repeated."""
+    already is not repeated.
+
+    What the warm start cannot learn from is refused first: the evaluation may take hours."""
+    source = open_source(context)
     lineage = load_record(context.store, keys.phase(0, keys.LINEAGE), Lineage).root.values()
     if context.spec.evaluation.random_policy and all(one.admissible for one in lineage):
         evaluate(context, RANDOM)
-    warm_start(context)
+    warm_start(context, source)
     if not context.history:
         evaluate(context, keys.BEFORE)

@@ -14,7 +14,7 @@ from agentrl_components.spec import WarmStart
 from agentrl_components.spec.rules.warmstart import cannot_rewrite_goals
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.update.packing import Example
-from agentrl_components.warmstart.conversations import conversations
+from agentrl_components.warmstart.conversations import conversation_examples
 from agentrl_components.warmstart.hindsight import hindsight_episode, reached_goal
 from agentrl_components.warmstart.imitation import imitation_example, shuffled_batches
 from agentrl_envs.world import World
@@ -23,15 +23,27 @@ Openings = Sequence[tuple[str, str]]
 """Pairs of a first observation and the goal that replaces the one in it."""
 
 
-def warm_start(context: RunContext) -> None:
-    """Train the policy as `warmStart` says, and save the result as checkpoint 0. Does nothing if
-    the run was resumed from a checkpoint."""
+Source = Callable[[int], Sequence[Example]]
+"""The examples of a round."""
+
+
+def open_source(context: RunContext) -> Source | None:
+    """Where the examples of the run's warm start come from. None: it has no warm start, or the run
+    was resumed from a checkpoint. Raises `SpecError` for what cannot be imitated; nothing was
+    played until then."""
+    warm = context.spec.warm_start
+    return None if warm is None or context.resumed else SOURCES[warm.algorithm](context, warm)
+
+
+def warm_start(context: RunContext, source: Source | None) -> None:
+    """Train the policy as `warmStart` says on examples of `source`, if there is one, and save the
+    result as checkpoint 0. Does nothing if the run was resumed from a checkpoint."""
     if context.resumed:
         return
     warm = context.spec.warm_start
-    if warm is not None:
+    if warm is not None and source is not None:
         for number in range(warm.rounds if warm.algorithm == "filtered-imitation" else 1):
-            learn(context, warm, SOURCES[warm.algorithm](context, warm, number))
+            learn(context, warm, source(number))
             context.training.version += 1
         # Also resets the optimizer: moments of imitation say nothing about policy gradients.
         context.learner.set_start()
@@ -64,52 +76,59 @@ def play(context: RunContext, warm: WarmStart, number: int, version: int) -> lis
         return completed(context.collector.collect(request, version))
 
 
-def from_hindsight(context: RunContext, warm: WarmStart, number: int) -> list[Example]:
+def from_hindsight(context: RunContext, warm: WarmStart) -> Source:
     """Random play, relabelled with goals that it happened to reach (hindsight experience replay,
     arXiv 1707.01495)."""
     relabel = relabellers(context)
-    episodes = play(context, warm, number, RANDOM_POLICY)
-    reached: dict[str, set[tuple[str, str]]] = {}
-    for episode in episodes:
-        if (goal := reached_goal(episode, context.spec.seed)) is not None:
-            opening = (episode.turns[0].observation, goal.phrase)
-            reached.setdefault(episode.environment, set()).add(opening)
-    reworded = {name: relabel[name](sorted(openings)) for name, openings in reached.items()}
 
-    def reword(episode: Trajectory, goal: str) -> Sequence[int]:
-        seen = reworded[episode.environment][episode.turns[0].observation, goal]
-        return context.workers.dialogue.opening(
-            context.workers.instructions[episode.environment], seen
-        )
+    def examples(number: int) -> list[Example]:
+        episodes = play(context, warm, number, RANDOM_POLICY)
+        reached: dict[str, set[tuple[str, str]]] = {}
+        for episode in episodes:
+            if (goal := reached_goal(episode, context.spec.seed)) is not None:
+                opening = (episode.turns[0].observation, goal.phrase)
+                reached.setdefault(episode.environment, set()).add(opening)
+        reworded = {name: relabel[name](sorted(openings)) for name, openings in reached.items()}
 
-    relabelled = [hindsight_episode(e, context.spec.seed, reword) for e in episodes]
-    weights = (warm.observation_weight, warm.path_weight)
-    return [imitation_example(e, *weights) for e in relabelled if e is not None]
+        def reword(episode: Trajectory, goal: str) -> Sequence[int]:
+            seen = reworded[episode.environment][episode.turns[0].observation, goal]
+            return context.workers.dialogue.opening(
+                context.workers.instructions[episode.environment], seen
+            )
+
+        relabelled = [hindsight_episode(e, context.spec.seed, reword) for e in episodes]
+        weights = (warm.observation_weight, warm.path_weight)
+        return [imitation_example(e, *weights) for e in relabelled if e is not None]
+
+    return examples
 
 
-def from_own_successes(context: RunContext, warm: WarmStart, number: int) -> list[Example]:
+def from_own_successes(context: RunContext, warm: WarmStart) -> Source:
     """The policy's own successful episodes (AgentEvol, arXiv 2406.04151)."""
-    episodes = play(context, warm, number, context.training.version)
-    successes = [e for e in episodes if e.success]
-    context.view.note(f"warm start: {len(successes)} of {len(episodes)} episodes succeeded")
-    return [imitation_example(e, warm.observation_weight) for e in successes]
+
+    def examples(number: int) -> list[Example]:
+        episodes = play(context, warm, number, context.training.version)
+        successes = [e for e in episodes if e.success]
+        context.view.note(f"warm start: {len(successes)} of {len(episodes)} episodes succeeded")
+        return [imitation_example(e, warm.observation_weight) for e in successes]
+
+    return examples
 
 
-def from_file(context: RunContext, warm: WarmStart, number: int) -> list[Example]:
-    """Conversations from the file `warmStart.trajectories`."""
-    del number
-    assert warm.trajectories is not None  # a rule of the manifest
-    return conversations(
-        warm.trajectories, context.workers.dialogue, context.spec, warm.observation_weight
-    )
+def from_file(context: RunContext, warm: WarmStart) -> Source:
+    """Conversations from the file `warmStart.trajectories`, which the run has read."""
+    read, context.conversations = context.conversations, ()
+    dialogue, longest = context.workers.dialogue, context.spec.model.context
+    examples = conversation_examples(read, dialogue, longest, warm.observation_weight)
+    return lambda _: examples
 
 
-SOURCES: dict[str, Callable[[RunContext, WarmStart, int], list[Example]]] = {
+SOURCES: dict[str, Callable[[RunContext, WarmStart], Source]] = {
     "hindsight": from_hindsight,
     "filtered-imitation": from_own_successes,
     "sft": from_file,
 }
-"""Where the examples of a round come from, by `warmStart.algorithm`."""
+"""Opens the source of a warm start, by `warmStart.algorithm`."""
 
 
 def relabellers(context: RunContext) -> dict[str, Callable[[Openings], dict[tuple[str, str], str]]]:

@@ -11,7 +11,7 @@ AgentGym marks those that it put there itself, is not imitated.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -38,32 +38,67 @@ class Message(NamedTuple):
     """Whether the loss covers it, if it is the assistant's."""
 
 
-def conversations(
-    url: str, dialogue: Dialogue, spec: RunSpec, observation_weight: float
-) -> list[Example]:
-    """All conversations in the file at `url` as training examples.
+class Conversation(NamedTuple):
+    """A line of the file."""
 
-    Raises `SpecError` with the line numbers of invalid conversations, which includes those longer
-    than `model.context`."""
-    examples: list[Example] = []
+    line: int
+    """Its number, from 1."""
+    instructions: str
+    turns: Sequence[tuple[str, Message]]
+    """What the user said, and the assistant's reply."""
+
+
+def given_conversations(spec: RunSpec) -> list[Conversation]:
+    """All conversations in the file `warmStart.trajectories`; none without it. Needs no tokenizer,
+    so a file that cannot be used is refused before the model is fetched.
+
+    Raises `SpecError` with the line numbers of invalid conversations."""
+    url = spec.warm_start.trajectories if spec.warm_start else None
+    if url is None:
+        return []
+    found: list[Conversation] = []
     mistakes: list[str] = []
     for number, line in enumerate(_text(url, spec.storage).splitlines(), 1):
         if not line.strip():
             continue
         try:
-            found = conversation_example(_messages(json.loads(line)), dialogue, observation_weight)
-            if len(found.ids) > spec.model.context:
-                raise ValueError(f"{len(found.ids)} tokens do not fit spec.model.context")
-            examples.append(found)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            mistakes.append(
-                f"{FIELD}: line {number}: {error}; for the format see docs/warm-start.md"
-            )
-    if not examples and not mistakes:
+            found.append(_conversation(number, _messages(json.loads(line))))
+        except (ValueError, KeyError, TypeError) as error:
+            mistakes.append(_mistake(number, error))
+    if not found and not mistakes:
         mistakes.append(f"{FIELD}: {url} contains no conversation; write one per line")
     if mistakes:
         raise SpecError(mistakes)
+    return found
+
+
+def conversation_examples(
+    conversations: Iterable[Conversation],
+    dialogue: Dialogue,
+    context: int,
+    observation_weight: float,
+) -> list[Example]:
+    """The conversations as training examples.
+
+    Raises `SpecError` with the line numbers of those that are longer than `context`
+    (`model.context`) or have nothing to imitate."""
+    examples: list[Example] = []
+    mistakes: list[str] = []
+    for one in conversations:
+        try:
+            example = conversation_example(one, dialogue, observation_weight)
+            if len(example.ids) > context:
+                raise ValueError(f"{len(example.ids)} tokens do not fit spec.model.context")
+            examples.append(example)
+        except ValueError as error:
+            mistakes.append(_mistake(one.line, error))
+    if mistakes:
+        raise SpecError(mistakes)
     return examples
+
+
+def _mistake(line: int, error: Exception) -> str:
+    return f"{FIELD}: line {line}: {error}; for the format see docs/warm-start.md"
 
 
 def _text(url: str, storage: Storage) -> str:
@@ -91,7 +126,9 @@ def _messages(line: Mapping[str, Any]) -> list[Message]:
     ]
 
 
-def _message(role: str, content: str, fields: Mapping[str, Any]) -> Message:
+def _message(role: str, content: object, fields: Mapping[str, Any]) -> Message:
+    if not isinstance(content, str):
+        raise ValueError(f"a message of {role} is {json.dumps(content)}, which is no text")
     return Message(role, content, imitated=fields.get("loss") is not False)
 
 
@@ -115,32 +152,38 @@ def conversation_line(episode: Trajectory, instructions: str = "") -> str:
     return json.dumps({"messages": messages} | result)
 
 
+def _conversation(line: int, messages: Sequence[Message]) -> Conversation:
+    """The messages of a line as turns. Raises `ValueError` if user and assistant do not
+    alternate."""
+    instructions = ""
+    if messages and messages[0].role == "system":
+        instructions, messages = messages[0].content, messages[1:]
+    turns = [
+        (user.content, answer)
+        for user, answer in zip(messages[::2], messages[1::2], strict=False)
+        if (user.role, answer.role) == ("user", "assistant")
+    ]
+    if not turns or len(turns) != len(messages) // 2:
+        raise ValueError("user and assistant must alternate, starting with the user")
+    return Conversation(line, instructions, turns)
+
+
 def conversation_example(
-    messages: Sequence[Message], dialogue: Dialogue, observation_weight: float
+    conversation: Conversation, dialogue: Dialogue, observation_weight: float
 ) -> Example:
     """One conversation as a training example. The loss weight is 1 on the tokens of replies that
     are imitated, including stop tokens, 0 on those of other replies, and `observation_weight` on
     all others.
 
-    Raises `ValueError` if user and assistant do not alternate, or all weights are 0."""
-    instructions = ""
-    if messages and messages[0].role == "system":
-        instructions, messages = messages[0].content, messages[1:]
-    pairs = [
-        (user.content, answer)
-        for user, answer in zip(messages[::2], messages[1::2], strict=False)
-        if (user.role, answer.role) == ("user", "assistant")
-    ]
-    if not pairs or len(pairs) != len(messages) // 2:
-        raise ValueError("user and assistant must alternate, starting with the user")
+    Raises `ValueError` if all weights are 0."""
     ids: list[int] = []
     weights: list[float] = []
     reply: list[int] = []
-    for turn, (observation, answer) in enumerate(pairs):
+    for turn, (observation, answer) in enumerate(conversation.turns):
         seen = (
             dialogue.following(reply, observation)
             if turn
-            else dialogue.opening(instructions, observation)
+            else dialogue.opening(conversation.instructions, observation)
         )
         reply = [*dialogue.encode_action(answer.content), dialogue.stop[0]]
         ids += [*seen, *reply]

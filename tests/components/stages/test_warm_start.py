@@ -1,3 +1,4 @@
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,10 @@ from agentrl_components.errors import SpecError
 from agentrl_components.run.context import RunContext
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import parse
-from agentrl_components.stages.warm_start import from_hindsight, warm_start
+from agentrl_components.stages.before_training import prepare
+from agentrl_components.stages.provision import provision
+from agentrl_components.stages.warm_start import from_hindsight, open_source, warm_start
+from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.tracking.tracker import MemoryTracker
 from agentrl_components.update.packing import Example
@@ -58,7 +62,7 @@ def told(where: str, folder: Path) -> list[Example]:
     assert warm is not None
     store = DirectoryStore(folder)
     with RunContext(run, store, MemoryTracker(), SilentProgressView(), lambda: None) as context:
-        return from_hindsight(context, warm, 0)
+        return from_hindsight(context, warm)(0)
 
 
 def test_hindsight_gives_the_same_examples_from_a_server_and_in_process(tmp_path):
@@ -78,6 +82,70 @@ def test_an_environment_that_cannot_rewrite_goals_is_named(tmp_path):
         told("builtin: 'agentrl_envs.environments.corridor:CorridorTasks'", tmp_path)
 
 
+def imitating(lines: Path, **model: object) -> RunContext:
+    """A new run that imitates the conversations in a file next to its store."""
+    manifest = yaml.safe_load(MANIFEST.replace("WHERE", "builtin: corridor"))
+    warm = {"algorithm": "sft", "trajectories": f"file://{lines}"}
+    manifest["spec"] |= {"warmStart": warm, "evaluation": {"tasks": 4}}
+    manifest["spec"]["model"] |= model
+    store, tracker = DirectoryStore(lines.parent / "store"), MemoryTracker()
+    return RunContext(parse(manifest), store, tracker, SilentProgressView(), lambda: None)
+
+
+def provisioned(context: RunContext) -> None:
+    workers = context.workers
+    workers.loop.run(provision(context.run, workers.worlds, context.journal))
+
+
+def line(observation: str) -> str:
+    messages = [("user", observation), ("assistant", "go left")]
+    return json.dumps({"messages": [{"role": r, "content": c} for r, c in messages]}) + "\n"
+
+
+def test_a_file_that_is_no_conversation_is_refused_before_the_model_is_opened(tmp_path):
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text(line("at 1") + "{")
+    mistake = r"spec\.warmStart\.trajectories: line 2: .*; for the format see docs/warm-start\.md"
+    with pytest.raises(SpecError, match=mistake), imitating(lines, source="file:///none"):
+        pass
+    lines.unlink()
+    with pytest.raises(SpecError, match="cannot be read"), imitating(lines, source="file:///none"):
+        pass
+
+
+def test_a_conversation_that_is_too_long_is_refused_before_the_first_evaluation(tmp_path):
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text(line("at 1 ") + line("1 " * 600))
+    with imitating(lines) as context:
+        provisioned(context)
+        with pytest.raises(SpecError, match=r"line 2: .* tokens do not fit spec\.model\.context"):
+            prepare(context)
+        assert list(context.store.list(keys.EVALUATIONS)) == []
+
+
+def test_the_file_of_a_warm_start_is_read_once(tmp_path):
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text(line("at 1"))
+    with imitating(lines) as context:
+        provisioned(context)
+        lines.unlink()
+        prepare(context)
+        assert (context.training.version, len(context.conversations)) == (1, 0)
+    with imitating(lines) as resumed:
+        assert resumed.resumed
+
+
+def test_goals_that_cannot_be_rewritten_are_refused_before_the_first_evaluation(tmp_path):
+    where = "builtin: 'agentrl_envs.environments.corridor:CorridorTasks'"
+    run = parse(yaml.safe_load(MANIFEST.replace("WHERE", where)))
+    store, tracker = DirectoryStore(tmp_path), MemoryTracker()
+    with RunContext(run, store, tracker, SilentProgressView(), lambda: None) as context:
+        provisioned(context)
+        with pytest.raises(SpecError, match=r"spec\.environments\[0\] \(rooms\) cannot"):
+            prepare(context)
+        assert list(store.list(keys.EVALUATIONS)) == []
+
+
 def test_a_resumed_run_has_the_reference_policy_of_the_warm_start(tmp_path):
     manifest = yaml.safe_load(MANIFEST.replace("WHERE", "builtin: babyai"))
     manifest["spec"]["algorithm"] = {"kl": {"coefficient": 0.1}}
@@ -89,7 +157,7 @@ def test_a_resumed_run_has_the_reference_policy_of_the_warm_start(tmp_path):
 
     with opened() as context:
         initial = context.lead.policy.shared.vector.clone()
-        warm_start(context)
+        warm_start(context, open_source(context))
         trained = context.lead.policy.shared.vector.clone()
         assert torch.equal(context.lead.policy.shared.reference, trained)
         context.lead.policy.shared.vector.add_(1.0)  # an update

@@ -9,7 +9,11 @@ from agentrl_components.dialogue.plain import PlainDialogue
 from agentrl_components.dialogue.word_tokenizer import word_tokenizer
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import RunSpec
-from agentrl_components.warmstart.conversations import conversation_line, conversations
+from agentrl_components.warmstart.conversations import (
+    conversation_examples,
+    conversation_line,
+    given_conversations,
+)
 
 WORDS = word_tokenizer(("look", "door", "left", "push", "walk"))
 DIALOGUE = PlainDialogue(WORDS.get_vocab())
@@ -28,14 +32,20 @@ def read(tmp_path, *lines, observation_weight=0.5):
     path.write_text(
         "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     )
-    return conversations(f"file://{path}", DIALOGUE, SPEC, observation_weight)
+    context = SPEC.model.context
+    return conversation_examples(given(path), DIALOGUE, context, observation_weight)
+
+
+def given(path):
+    warm = {"algorithm": "sft", "trajectories": f"file://{path}"}
+    return given_conversations(RunSpec.model_validate(SPEC.model_dump() | {"warm_start": warm}))
 
 
 def test_an_episode_becomes_an_imitation_example(tmp_path):
     episode = text_episode.episode(("door left", "left", 0.0, True), ("door", "push", 1.0, True))
     (imitated,) = read(tmp_path, conversation_line(episode))
-    given = {"messages": [{"role": role, "content": text} for role, text in MESSAGES]}
-    (expected,) = read(tmp_path, given)
+    written = {"messages": [{"role": role, "content": text} for role, text in MESSAGES]}
+    (expected,) = read(tmp_path, written)
     assert list(imitated.ids) == list(expected.ids)
 
 
@@ -93,22 +103,32 @@ def test_a_conversation_without_anything_to_imitate_is_an_error(tmp_path):
 
 
 def test_every_invalid_line_is_named(tmp_path):
+    number = {"messages": [{"role": "user", "content": 3}]}
+    with pytest.raises(SpecError) as error:
+        read(tmp_path, "{", {"messages": []}, {"other": 1}, [], 7, number)
+    mistakes = error.value.mistakes
+    assert [line.split(": ")[1] for line in mistakes] == [f"line {n}" for n in range(1, 7)]
+    assert "user and assistant must alternate" in mistakes[1]
+    assert "a message of user is 3, which is no text; for the format see docs" in mistakes[5]
+
+
+def test_every_conversation_that_does_not_fit_is_named(tmp_path):
     long = {
         "messages": [
             {"role": "user", "content": "door " * 80},
             {"role": "assistant", "content": "left"},
         ]
     }
+    fits = {"messages": [{"role": role, "content": text} for role, text in MESSAGES]}
     with pytest.raises(SpecError) as error:
-        read(tmp_path, "{", {"messages": []}, {"other": 1}, long)
+        read(tmp_path, long, fits, "", long)
     mistakes = error.value.mistakes
-    assert [line.split(": ")[1] for line in mistakes] == ["line 1", "line 2", "line 3", "line 4"]
-    assert "user and assistant must alternate" in mistakes[1]
-    assert "do not fit spec.model.context" in mistakes[3]
+    assert [line.split(": ")[1] for line in mistakes] == ["line 1", "line 4"]
+    assert all("do not fit spec.model.context" in line for line in mistakes)
 
 
 def test_an_empty_or_missing_file_is_an_error(tmp_path):
     with pytest.raises(SpecError, match="contains no conversation"):
         read(tmp_path)
     with pytest.raises(SpecError, match="cannot be read"):
-        conversations(f"file://{tmp_path}/none.jsonl", DIALOGUE, SPEC, 0.5)
+        given(tmp_path / "none.jsonl")

@@ -18,10 +18,17 @@ from agentrl_components.model.load import WEIGHTS, export_weights
 from agentrl_components.model.shape import read_native
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import Model, Storage
+from agentrl_components.storage import keys
 from agentrl_components.storage.open import open_store
 
 
-def fetch_model(model: Model, vocabulary: Sequence[str], seed: int, folder: Path) -> Path:
+def fetch_model(
+    model: Model,
+    vocabulary: Sequence[str],
+    seed: int,
+    folder: Path,
+    storage: Storage | None = None,
+) -> Path:
     """A local folder with the model.
 
     `tiny`, `s3://` and `models:/` are written to `folder`; `file://` and `hf://` are returned where
@@ -30,6 +37,7 @@ def fetch_model(model: Model, vocabulary: Sequence[str], seed: int, folder: Path
     Args:
         vocabulary: words of the environments, for a tiny model.
         seed: of the run, for the weights of a tiny model.
+        storage: of the run, whose service and keys an `s3://` source has too.
 
     Raises:
         ModelError: the source does not exist or cannot be downloaded.
@@ -46,7 +54,7 @@ def fetch_model(model: Model, vocabulary: Sequence[str], seed: int, folder: Path
     if scheme == "hf":
         return download_from_hub(model, rest)
     if scheme == "s3":
-        return download_from_bucket(model, folder)
+        return download_from_bucket(model, storage or Storage(), folder)
     return download_from_registry(model, folder)
 
 
@@ -102,12 +110,17 @@ def download_from_hub(model: Model, name: str) -> Path:
         raise ModelError(f"{model.source}: cannot be downloaded: {error}") from error
 
 
-def download_from_bucket(model: Model, folder: Path) -> Path:
-    """Copy a prefix of a bucket to `folder`. Endpoint and keys come from environment variables."""
-    endpoint = os.environ.get("AWS_ENDPOINT_URL")
-    store = open_store(Storage(url=model.source, endpoint=endpoint), folder)
+def download_from_bucket(model: Model, storage: Storage, folder: Path) -> Path:
+    """Copy a prefix of a bucket to `folder`. Endpoint, region and keys are those of `storage`;
+    without either of the first two, AWS_ENDPOINT_URL is the endpoint."""
+    there = {"url": model.source}
+    if storage.endpoint is None and storage.region is None:
+        there |= {"endpoint": os.environ.get("AWS_ENDPOINT_URL")}
+    store = open_store(storage.model_copy(update=there), folder)
     found = False
     for key in store.list(""):
+        if key.startswith(keys.TRAINER):
+            continue  # of a run's checkpoint: three times the size of the model, and not needed
         target = folder / key
         target.parent.mkdir(parents=True, exist_ok=True)
         store.get_file(key, target)

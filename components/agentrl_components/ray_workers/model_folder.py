@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -40,13 +41,14 @@ class ModelFolder:
         return cls(path=path, vocabulary=vocabulary, content=content)
 
     def open(
-        self, spec: RunSpec, temporary: Path | None = None, fetch: Fetch = fetch_model
+        self, spec: RunSpec, temporary: Path | None = None, fetch: Fetch | None = None
     ) -> Path:
         """The model folder on this machine. A copy is in a folder of this user in `temporary`, by
         default that of Python's `tempfile`. Raises `ModelError` if the model cannot be fetched, or
         is another one by now."""
         if (self.path / "config.json").is_file():
             return self.path
+        fetch = fetch or partial(fetch_model, storage=spec.storage)
         if _scheme(spec.model) in IN_PLACE:
             return fetch(spec.model, self.vocabulary, spec.seed, self.path)
 

@@ -67,8 +67,8 @@ class WorkerGroup(HeldOpen):
                 opened.callback(partial(self._close_world, world))
             vocabularies = {name: world.vocabulary() for name, world in self.worlds.items()}
             check_words(spec, vocabularies)
-            words = all_words(vocabularies.values())
-            self.folder = fetch_model(spec.model, words, spec.seed, scratch / "model")
+            words, folder = all_words(vocabularies.values()), scratch / "model"
+            self.folder = fetch_model(spec.model, words, spec.seed, folder, spec.storage)
             self.actors: Actors | None = None
             if spec.compute.ray is None:
                 self._open_processes(spec, pending, opened)

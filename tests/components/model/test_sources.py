@@ -1,0 +1,88 @@
+"""Models from a bucket: which service they come from, and which files."""
+
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from http_server import serving
+
+from agentrl_components.model.sources import fetch_model
+from agentrl_components.spec import Model, Storage
+
+MODEL = Model(source="s3://models/runs/walk/checkpoints/000010")
+FILES = ("config.json", "model.safetensors", "trainer/optimizer.safetensors")
+LISTED = "".join(
+    f"<Contents><Key>runs/walk/checkpoints/000010/{name}</Key><Size>2</Size></Contents>"
+    for name in FILES
+)
+
+
+class Bucket(BaseHTTPRequestHandler):
+    """An S3 service with a checkpoint in the bucket `models`."""
+
+    fetched: ClassVar[list[str]] = []
+    keys: ClassVar[set[str]] = set()
+
+    def do_GET(self) -> None:
+        self.keys.add(self.headers["Authorization"].partition("Credential=")[2].split("/")[0])
+        url = urlsplit(self.path)
+        if "location" in parse_qs(url.query, keep_blank_values=True):
+            body = b"<LocationConstraint>us-east-1</LocationConstraint>"
+        elif "list-type" in parse_qs(url.query):
+            assert (url.path, parse_qs(url.query)["prefix"]) == (
+                "/models",
+                ["runs/walk/checkpoints/000010/"],
+            )
+            body = f"<ListBucketResult><Name>models</Name>{LISTED}</ListBucketResult>".encode()
+        else:
+            self.fetched.append(url.path.removeprefix("/models/runs/walk/checkpoints/000010/"))
+            body = b"{}"
+        self.send_response(200)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        del format, args
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL_KEY", "own")
+    monkeypatch.setenv("MODEL_SECRET", "a-secret")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "other")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret")
+
+
+@pytest.mark.usefixtures("keys")
+def test_a_model_from_a_bucket_comes_from_the_service_of_the_run_without_its_optimizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    Bucket.fetched.clear()
+    Bucket.keys.clear()
+    with serving(Bucket) as url:
+        storage = Storage(
+            endpoint=url,
+            region="us-east-1",
+            access_key_env="MODEL_KEY",
+            secret_key_env="MODEL_SECRET",
+        )
+        folder = fetch_model(MODEL, (), 0, tmp_path, storage)
+    assert sorted(Bucket.fetched) == ["config.json", "model.safetensors"]
+    assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors"}
+    assert Bucket.keys == {"own"}
+
+
+@pytest.mark.usefixtures("keys")
+def test_without_a_service_of_the_run_the_environment_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    Bucket.keys.clear()
+    with serving(Bucket) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        assert (fetch_model(MODEL, (), 0, tmp_path) / "config.json").is_file()
+    assert Bucket.keys == {"other"}

@@ -35,6 +35,9 @@ class HeldoutResult(SuccessRate):
     name: str
     """random, before, after, or the name for an iteration."""
     max_turns: int
+    """Turn limit of an episode; the largest one, if environments differ."""
+    turn_limits: dict[str, int] = {}
+    """Turn limit by environment, if they differ."""
     temperature: float
     samples: int
     """Episodes per task."""
@@ -61,6 +64,20 @@ class HeldoutResult(SuccessRate):
     """The same by environment, if there are several."""
 
     @property
+    def limit(self) -> str:
+        """The turn limit for display: `8`, or `3 in rooms, 8 in crafting`."""
+        each = [f"{turns} in {name}" for name, turns in self.turn_limits.items()]
+        return ", ".join(each) or str(self.max_turns)
+
+    @property
+    def turns_allowed(self) -> str:
+        """The turn limit in words: `8 turns allowed`, or `turns allowed: 3 in rooms, 8 in
+        crafting`."""
+        if self.turn_limits:
+            return f"turns allowed: {self.limit}"
+        return f"{self.limit} turns allowed"
+
+    @property
     def graded_score(self) -> float | None:
         """The mean score if it says more than the success, as with partial rewards."""
         return None if isclose(self.score, self.success, abs_tol=1e-9) else self.score
@@ -80,7 +97,8 @@ def heldout_result(name: str, episodes: Sequence[Trajectory], samples: int) -> H
     return HeldoutResult(
         **success_rate(played).model_dump(),
         name=name,
-        max_turns=played[0].max_turns,
+        max_turns=max(e.max_turns for e in played),
+        turn_limits=_turn_limits(played),
         temperature=played[0].temperature,
         samples=samples,
         wellformed=float(np.mean(replies)) if replies else 0.0,
@@ -94,6 +112,11 @@ def heldout_result(name: str, episodes: Sequence[Trajectory], samples: int) -> H
         environments=_by_environment(episodes, played),
         turn_sweep={},
     )
+
+
+def _turn_limits(played: Sequence[Trajectory]) -> dict[str, int]:
+    limits = {e.environment: e.max_turns for e in played}
+    return limits if len(set(limits.values())) > 1 else {}
 
 
 def _by_environment(

@@ -29,7 +29,8 @@ from agentrl_components.reporting.schema import (
 from agentrl_components.reporting.transcript import Replay
 from agentrl_components.schedule.history import best_checkpoint
 from agentrl_components.schedule.record import IterationRecord
-from agentrl_components.spec import AgentRLRun, Horizon, dump
+from agentrl_components.schedule.turn_limits import all_turn_limits, turn_limits
+from agentrl_components.spec import AgentRLRun, RunSpec, dump
 from agentrl_components.storage import checkpoint, keys
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.storage.records import RunState, TrackerRecord
@@ -70,7 +71,7 @@ def build(store: Store, run: AgentRLRun, root: Path | None = None) -> Report:
             before=found.get(keys.BEFORE),
             after=found.get(records.final),
         ),
-        phases=_phases(spec.horizon, steps, records.state),
+        phases=_phases(spec, steps, records.state),
         by_environment=_by_environment(tuple(each.name for each in spec.environments), steps),
         wall_seconds=records.state.wall_seconds,
         alarms=_alarms(steps),
@@ -107,17 +108,18 @@ def _intermediate(found: Mapping[str, HeldoutResult]) -> tuple[IntermediateEvalu
 
 
 def _phases(
-    horizon: Horizon, steps: Sequence[IterationRecord], state: RunState
+    spec: RunSpec, steps: Sequence[IterationRecord], state: RunState
 ) -> tuple[PhaseSummary, ...]:
     current = steps[-1].phase if steps else 0
     summaries = []
-    for number, phase in enumerate(horizon.phases):
+    for number, phase in enumerate(spec.horizon.phases):
         done = [one for one in steps if one.phase == number]
         success = [s.success for s in done if s.metrics.get("train/success") is not None]
         summaries.append(
             PhaseSummary(
                 phase=number,
                 horizon=phase.max_turns,
+                turn_limits=all_turn_limits(spec, number) if turn_limits(spec, number) else {},
                 iterations=len(done),
                 planned=phase.iterations,
                 success_first=fmean(success[:EDGE_ITERATIONS]) if success else None,

@@ -83,6 +83,7 @@ def model_metadata(spec: RunSpec) -> dict[str, Any]:
             "max_turns": spec.horizon.phases[-1].max_turns,
             "environments": [
                 {"name": one.name, "builtin": one.builtin, "options": one.options}
+                | ({"max_turns": one.max_turns[-1]} if one.max_turns else {})
                 for one in spec.environments
             ],
         }
@@ -91,7 +92,7 @@ def model_metadata(spec: RunSpec) -> dict[str, Any]:
 
 def _goal(report: Report) -> str:
     after = f" after {report.warm_start}" if report.warm_start else ""
-    horizon = ", ".join(str(phase.horizon) for phase in report.phases)
+    horizon = ", ".join(phase.turns for phase in report.phases)
     return (
         f"`{report.model}` trained in {', '.join(report.environments)} by {report.algorithm}"
         f"{after}; horizon {horizon} turns; seed {report.seed}."

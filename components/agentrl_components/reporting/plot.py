@@ -21,6 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from agentrl_components.schedule.turn_limits import range_of
+
 if TYPE_CHECKING:
     from agentrl_components.evaluation.summary import HeldoutResult
     from agentrl_components.reporting.schema import PhaseSummary, Report
@@ -60,17 +62,18 @@ def draw(report: Report) -> Figure:
         _shade_phases(axes, report.phases, span, labelled=axes is top)
     _plot_success(top, report, span)
     steps = report.training
+    limits = _limits(report)
     _plot_metric(
         below[0], steps, [step.turns for step in steps], "Turns per episode; dashed: maximum"
     )
-    _plot_horizon(below[0], steps)
+    _plot_horizon(below[0], steps, limits)
     _plot_metric(
         below[1], steps, [step.entropy for step in steps], "Entropy, nats per sampled token"
     )
     _plot_metric(below[2], steps, [step.wellformed for step in steps], "Well-formed replies")
     below[2].yaxis.set_major_formatter(_PERCENT)
     below[2].set_ylim(0, 1.04)
-    for axes, maximum in zip(below, _maxima(steps), strict=False):
+    for axes, maximum in zip(below, _maxima(steps, limits), strict=False):
         axes.set_ylim(0, 1.08 * maximum)
     top.set_title(report.headline, loc="left", color=INK, fontsize=13, fontweight="bold", pad=50)
     return figure
@@ -150,8 +153,8 @@ def _shade_phases(axes: Axes, phases: Sequence[PhaseSummary], span: int, *, labe
         shade = 0.03 + 0.09 * place / max(len(played) - 1, 1)
         axes.axvspan(start, end, color=LEARNING, alpha=shade, linewidth=0, zorder=0)
         if labelled and phase.iterations >= 0.05 * span:
-            turns = f"{phase.horizon} turn{'' if phase.horizon == 1 else 's'}"
-            text = f"horizon: {turns}" if phase.iterations > 0.15 * span else str(phase.horizon)
+            turns = f"{phase.turns} turn{'' if phase.turns == '1' else 's'}"
+            text = f"horizon: {turns}" if phase.iterations > 0.15 * span else phase.turns
             axes.annotate(
                 text,
                 ((start + end) / 2, 1),
@@ -226,6 +229,7 @@ def _plot_training(axes: Axes, report: Report) -> None:
 
 def _plot_heldout(axes: Axes, points: Sequence[tuple[int, HeldoutResult]]) -> None:
     """Plot held-out success with its intervals, and the mean score where it differs."""
+    limits = {t for _, one in points for t in one.turn_limits.values() or [one.max_turns]}
     marks: dict[str, Any] = {"color": HELDOUT, "markersize": 6.5, "clip_on": False, "zorder": 5}
     axes.errorbar(
         [x for x, _ in points],
@@ -237,7 +241,7 @@ def _plot_heldout(axes: Axes, points: Sequence[tuple[int, HeldoutResult]]) -> No
         fmt="o",
         capsize=3.5,
         elinewidth=1.5,
-        label=f"held-out at {points[0][1].max_turns} turns, 95 % interval",
+        label=f"held-out at {range_of(limits)} turns, 95 % interval",
         **marks,
     )
     graded = [(x, score) for x, found in points if (score := found.graded_score) is not None]
@@ -282,9 +286,15 @@ def _annotate(axes: Axes, report: Report, span: int) -> None:
             )
 
 
-def _maxima(steps: Sequence[IterationRecord]) -> tuple[float, float]:
+def _limits(report: Report) -> list[int]:
+    """The largest turn limit of an environment in each iteration."""
+    own = {phase.phase: max(phase.turn_limits.values(), default=0) for phase in report.phases}
+    return [own.get(step.phase) or step.max_turns for step in report.training]
+
+
+def _maxima(steps: Sequence[IterationRecord], limits: Sequence[int]) -> tuple[float, float]:
     """The maxima of turns and entropy; 1 if nothing was measured."""
-    turns = max((step.max_turns for step in steps), default=1)
+    turns = max(limits, default=1)
     entropy = max((step.entropy for step in steps if step.entropy), default=1.0)
     return float(turns), entropy
 
@@ -299,9 +309,8 @@ def _plot_metric(
     axes.plot(x, _smoothed(steps, values), color=LEARNING, linewidth=1.6)
 
 
-def _plot_horizon(axes: Axes, steps: Sequence[IterationRecord]) -> None:
-    """Plot the maximum turns as a stepped line."""
+def _plot_horizon(axes: Axes, steps: Sequence[IterationRecord], limits: Sequence[int]) -> None:
+    """Plot the maximum turns, `limits`, as a stepped line."""
     if steps:
         edges = [step.iteration for step in steps] + [steps[-1].iteration + 1]
-        caps = [step.max_turns for step in steps]
-        axes.stairs(caps, edges, baseline=None, color=INK, linewidth=1.1, linestyle=(0, (4, 2)))
+        axes.stairs(limits, edges, baseline=None, color=INK, linewidth=1.1, linestyle=(0, (4, 2)))

@@ -8,6 +8,7 @@ from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting.transcript import Replay
 from agentrl_components.schedule.history import silent_message
 from agentrl_components.schedule.record import IterationRecord
+from agentrl_components.schedule.turn_limits import range_of
 from agentrl_components.storage import keys
 
 
@@ -43,7 +44,9 @@ class PhaseSummary(ReportPart):
     phase: int
     """Number of the phase, from 0."""
     horizon: int
-    """Maximum turns of an episode."""
+    """Maximum turns of an episode, in environments without limits of their own."""
+    turn_limits: dict[str, int] = {}
+    """Turn limit by environment, if one has limits of its own."""
     iterations: int
     """Iterations completed."""
     planned: int
@@ -54,6 +57,11 @@ class PhaseSummary(ReportPart):
     """Mean training success of its last iterations."""
     ended: str
     """Why the phase ended; for a phase that has not ended, its state."""
+
+    @property
+    def turns(self) -> str:
+        """The turn limit for display: `8`, or `3 to 8` if environments differ."""
+        return range_of(self.turn_limits.values() or [self.horizon])
 
 
 class EnvironmentSummary(ReportPart):

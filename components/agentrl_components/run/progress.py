@@ -21,8 +21,8 @@ class IterationProgress:
     phase: int
     """Counted from 0."""
     phases: int
-    max_turns: int
-    """The horizon."""
+    turns: str
+    """The turn limit: `8`, or `3 to 8` if environments differ."""
     success: float
     """Training success, a moving mean."""
     tokens_per_s: float

@@ -13,6 +13,7 @@ from agentrl_components.run.progress import IterationProgress
 from agentrl_components.schedule.history import silent_at_the_end, silent_message
 from agentrl_components.schedule.horizon import total_iterations
 from agentrl_components.schedule.record import IterationRecord
+from agentrl_components.schedule.turn_limits import all_turn_limits, range_of
 from agentrl_components.storage import keys
 from agentrl_components.tracking import backfill
 from agentrl_components.trajectory import codec
@@ -88,7 +89,7 @@ def _progress(context: RunContext, record: IterationRecord, seconds: float) -> I
         iterations=total,
         phase=record.phase,
         phases=len(context.spec.horizon.phases),
-        max_turns=record.max_turns,
+        turns=range_of(all_turn_limits(context.spec, record.phase).values()),
         success=success,
         score=None if score == success else score,
         tokens_per_s=(record.metrics.get("train/tokens") or 0.0) / max(seconds, 1e-9),

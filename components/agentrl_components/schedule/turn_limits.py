@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from agentrl_components.spec.fields.run import RunSpec
 
 
@@ -13,3 +15,15 @@ def turn_limits(spec: RunSpec, phase: int) -> dict[str, int]:
         for each in spec.environments
         if each.max_turns
     }
+
+
+def all_turn_limits(spec: RunSpec, phase: int) -> dict[str, int]:
+    """The turn limit in `phase` of every environment, by name."""
+    scheduled = {each.name: spec.horizon.phases[phase].max_turns for each in spec.environments}
+    return scheduled | turn_limits(spec, phase)
+
+
+def range_of(limits: Collection[int]) -> str:
+    """Turn limits for display: `8` if they agree, else the range `3 to 8`."""
+    low, high = min(limits), max(limits)
+    return f"{low}" if low == high else f"{low} to {high}"

@@ -150,7 +150,7 @@ def comparison(family: str, spec: RunSpec, model: str, found: HeldoutResult) -> 
     )
     options = {e.name: e.options for e in spec.environments}
     here = (
-        f"This evaluation: {model}; {found.max_turns} turns; temperature {found.temperature:g}; "
+        f"This evaluation: {model}; {found.turns_allowed}; temperature {found.temperature:g}; "
         f"{found.samples} sample{'s' if found.samples > 1 else ''}; {found.n} tasks; options "
         f"{json.dumps(options, sort_keys=True)}."
     )
@@ -213,7 +213,7 @@ def table(report: EvaluationReport) -> Table:
     out = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
     tries = f", {found.samples} tries each" if found.samples > 1 else ""
     out.caption = Text(
-        f"95 % intervals; {found.n} held-out tasks{tries}; {found.max_turns} turns allowed; "
+        f"95 % intervals; {found.n} held-out tasks{tries}; {found.turns_allowed}; "
         f"temperature {found.temperature:g}"
     )
     out.add_column("held-out success, %", overflow="fold")

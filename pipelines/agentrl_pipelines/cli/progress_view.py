@@ -75,7 +75,7 @@ class RichView:
         assert self._task is not None
         self._progress.update(
             self._task,
-            description=f"phase {shown.phase + 1}/{shown.phases} · {shown.max_turns} turns",
+            description=f"phase {shown.phase + 1}/{shown.phases} · {shown.turns} turns",
             completed=shown.iteration,
             total=shown.iterations,
             numbers=_numbers(shown),
@@ -155,7 +155,7 @@ class PlainView:
             self._shown, self._training = shown, self._name or "train"
             self._print(
                 f"{self._training}: phase {shown.phase + 1}/{shown.phases}, "
-                f"{shown.max_turns} turns, iteration {_numbers(shown)}"
+                f"{shown.turns} turns, iteration {_numbers(shown)}"
             )
 
     def note(self, text: str) -> None:

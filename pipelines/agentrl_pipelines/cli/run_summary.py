@@ -105,7 +105,7 @@ def _caption(report: Report) -> str:
     found = report.heldout.after or report.heldout.before
     if found is None:
         return ""
-    return f"% of {found.n} held-out tasks, {found.max_turns} turns allowed, 95 % intervals"
+    return f"% of {found.n} held-out tasks, {found.turns_allowed}, 95 % intervals"
 
 
 def _share(share: SuccessRate | None) -> Text:

@@ -369,3 +369,27 @@ def test_a_damaged_record_is_named(store, key):
 
 def test_durations_are_formatted_in_fitting_units():
     assert [duration(s) for s in (8.04, 83.4, 3725)] == ["8.0 s", "1 min 23 s", "1 h 02 min"]
+
+
+def test_the_report_has_the_turn_limits_of_environments(tmp_path):
+    rooms = {"name": "rooms", "builtin": "babyai"}
+    crafting = {"name": "crafting", "builtin": "textcraft", "maxTurns": [4, 16]}
+    manifest = RUN.model_dump(mode="json", by_alias=True)
+    manifest["spec"]["environments"] = [rooms, crafting]
+    run = parse(manifest)
+    store = MemoryStore()
+    limits = {"rooms": 8, "crafting": 16}
+    put_evaluation(store, heldout_result("after", 0.5, max_turns=16, turn_limits=limits))
+    report = build(store, run, tmp_path)
+    assert [one.turn_limits for one in report.phases] == [
+        {"rooms": 3, "crafting": 4},
+        {"rooms": 5, "crafting": 16},
+        {"rooms": 8, "crafting": 16},
+    ]
+    assert "horizon 3 to 4, 5 to 16, 8 to 16 turns" in run_description(report)
+    write(report, tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "of 8 in rooms, 16 in crafting" in page
+    assert "5 to 16 turns" in page
+    acting = model_metadata(run.spec)["agentrl"]["environments"]
+    assert [one.get("max_turns") for one in acting] == [None, 16]

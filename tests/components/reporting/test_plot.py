@@ -150,3 +150,29 @@ def test_the_svg_uses_the_text_colour_of_the_page():
 )
 def test_a_run_with_few_records_has_a_curve(few_records):
     assert plot.png(plot.draw(few_records))
+
+
+def test_limits_of_environments_are_shown_as_a_range():
+    """One environment has 2 turns in all phases, the others those of the schedule."""
+    phases = tuple(
+        one.model_copy(update={"turn_limits": {"rooms": 2, "others": one.horizon}})
+        for one in FULL.phases
+    )
+    after = heldout_result("after", 0.8, turn_limits={"rooms": 2, "others": 8})
+    top, turns, *_ = plot.draw(
+        FULL.model_copy(update={"phases": phases, "heldout": Heldout(after=after)})
+    ).axes
+    labels = [text.get_text() for text in top.texts]
+    assert labels[:2] == ["horizon: 2 to 3 turns", "horizon: 2 to 5 turns"]
+    assert "held-out at 2 to 8 turns, 95 % interval" in top.get_legend_handles_labels()[1]
+    (stairs,) = turns.patches[len(turns.patches) - 1 :]
+    assert stairs.get_data().values.tolist() == [3, 3, 5, 5]
+
+
+def test_the_limit_of_the_only_environment_replaces_that_of_the_schedule():
+    phases = tuple(one.model_copy(update={"turn_limits": {"rooms": 2}}) for one in FULL.phases)
+    top, turns, *_ = plot.draw(FULL.model_copy(update={"phases": phases})).axes
+    labels = [text.get_text() for text in top.texts]
+    assert labels[:2] == ["horizon: 2 turns", "horizon: 2 turns"]
+    (stairs,) = turns.patches[len(turns.patches) - 1 :]
+    assert stairs.get_data().values.tolist() == [2, 2, 2, 2]

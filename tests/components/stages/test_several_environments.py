@@ -109,6 +109,7 @@ def test_episodes_are_played_to_the_limit_of_their_environment():
     assert {(e.environment, e.max_turns) for e in episodes} == {("a", 3), ("b", 1)}
     assert max(len(e.turns) for e in episodes if e.environment == "b") == 1
     assert set(result.environments) == {"a", "b"}
+    assert result.turn_limits == {"a": 3, "b": 1}
 
 
 def test_an_evaluation_with_a_limit_of_its_own_uses_it_everywhere():

@@ -35,13 +35,13 @@ def written(where):
     return where.file.getvalue().splitlines()
 
 
-def shown(iteration, phase=0, max_turns=3, score=None):
+def shown(iteration, phase=0, turns=3, score=None):
     return IterationProgress(
         iteration=iteration,
         iterations=40,
         phase=phase,
         phases=2,
-        max_turns=max_turns,
+        turns=str(turns),
         success=0.614,
         score=score,
         tokens_per_s=15234.0,
@@ -91,7 +91,7 @@ def test_the_plain_view_prints_every_tenth_the_last_and_a_phases_first_iteration
     view.stage("train", 40)
     for iteration in range(1, 41):
         late = iteration > 25
-        view.iteration(shown(iteration, phase=int(late), max_turns=5 if late else 3))
+        view.iteration(shown(iteration, phase=int(late), turns=5 if late else 3))
     iterations = [line.split("iteration ")[1].split("/")[0] for line in written(where)[1:]]
     assert iterations == ["1", "11", "21", "26", "36", "40"]
     assert written(where)[1] == (
@@ -120,7 +120,7 @@ def test_the_live_view_shows_phase_horizon_iteration_success_speed_and_time_left
     where = console(True)
     view = RichView(where, Clock())
     view.stage("train", 40)
-    view.iteration(shown(12, phase=1, max_turns=5))
+    view.iteration(shown(12, phase=1, turns=5))
     view.close()
     text = where.file.getvalue()
     assert "phase 2/2 · 5 turns" in text

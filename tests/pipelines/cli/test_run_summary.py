@@ -195,3 +195,9 @@ def test_the_mlflow_command_is_from_this_python_environment():
 def test_a_path_below_the_current_folder_is_relative():
     assert short_path(Path.cwd() / ".venv" / "bin" / "mlflow") == ".venv/bin/mlflow"
     assert short_path(Path("/elsewhere/mlflow")) == "/elsewhere/mlflow"
+
+
+def test_the_turn_limit_of_each_environment_is_named_where_they_differ():
+    after = heldout_result("after", 0.8, turn_limits={"rooms": 3, "crafting": 16})
+    text = " ".join(printed(report(heldout=Heldout(after=after)), width=200).split())
+    assert "% of 400 held-out tasks, turns allowed: 3 in rooms, 16 in crafting, 95 %" in text

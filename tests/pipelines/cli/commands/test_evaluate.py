@@ -347,3 +347,17 @@ def test_the_evaluation_of_a_checkpoint_equals_that_of_the_run(tmp_path):
     result = run_eval(tmp_path, "--root", str(root), "--checkpoint", "77")
     assert result.exit_code == 1
     assert "has no checkpoint 77; give best, last or one of 0, " in result.stderr
+
+
+def test_the_turn_limits_of_environments_are_shown_where_they_differ(tmp_path):
+    short = "{name: short, builtin: corridor, maxTurns: [2]}"
+    both = f"environments=[{{name: corridor, builtin: corridor}}, {short}]"
+    with running(Endpoint().app) as url:
+        options = ("--openai", f"{url}/v1", "--model-name", "walker", "--samples", "1")
+        result = run_eval(tmp_path, *options, "--tasks", "6", "--set", both)
+    assert result.exit_code == 0, result.output
+    assert "turns allowed: 5 in corridor, 2 in short" in " ".join(result.stdout.split())
+    policy = json.loads((tmp_path / "out" / "eval.json").read_text())["policy"]
+    assert policy["turn_limits"] == {"corridor": 5, "short": 2}
+    page = (tmp_path / "out" / "eval.html").read_text()
+    assert "turns allowed: 5 in corridor, 2 in short" in page

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentrl_components.sharded.pass_memory import Recomputation
-from agentrl_components.spec import AgentRLRun
+from agentrl_components.spec import AgentRLRun, Compute
 from agentrl_pipelines.cli.pod_report import pod_sums, pod_table, pods_as_json
 from agentrl_pipelines.platform.pod_sets import pod_sets, ray_set
 from agentrl_pipelines.sizing.devices import GIB, in_gib
@@ -82,10 +82,27 @@ def _print_pods(run: AgentRLRun, plan: Plan, console: Console) -> None:
         disk = {ray_set(group): needed for group, needed in plan.pod_disk.items()}
         console.print(pod_table(pods, disk))
         return
-    cpus, memory, _ = pod_sums(pods)
+    cpus, memory, gpus = pod_sums(pods)
     count = sum(one.count for one in pods)
     some = f"{count} pod{'s' if count > 1 else ''}"
-    _print(console, f"On Kubernetes: {some}, with {cpus:g} CPUs and {in_gib(int(memory))}.")
+    amounts = [f"{cpus:g} CPUs", *([f"{gpus:g} GPUs"] if gpus else []), in_gib(int(memory))]
+    line = f"On Kubernetes: {some}, with {', '.join(amounts[:-1])} and {amounts[-1]}."
+    _print(console, line + _ray_place(run.spec.compute))
+
+
+def _ray_place(compute: Compute) -> str:
+    """Where the trainers and samplers of a run on Ray are, if it has no Ray cluster of its own."""
+    if compute.ray is None:
+        return ""
+    if compute.ray != "embedded":
+        return f" Trainers and samplers are not in them, but on the Ray cluster at {compute.ray}."
+    requested = f"{compute.cpu} CPU and {compute.memory}"
+    if compute.gpus:
+        requested = f"{compute.cpu} CPU, {compute.gpus} GPU and {compute.memory}"
+    return (
+        f" Trainers and samplers have no pods: they are processes in the stage's, which requests "
+        f"{requested} (compute.cpu, gpus, memory)."
+    )
 
 
 def _devices(plan: Plan) -> str:

@@ -12,6 +12,10 @@ from agentrl_components.spec.rules.rule import Mistake
 from agentrl_envs.protocol import DEFAULT_CAPACITY
 from agentrl_envs.registry import needs
 from agentrl_pipelines.platform.pod_sets import server_requests
+from agentrl_pipelines.sizing.devices import GIB, in_gib
+
+MACHINE_GPUS = 8
+"""The most GPUs that a machine usually has."""
 
 
 def server_warnings(spec: RunSpec, at_once: int) -> Iterator[Mistake]:
@@ -74,6 +78,37 @@ def pod_warnings(spec: RunSpec) -> Iterator[Mistake]:
             reason=f"is 1; the gradients of {trainers.count} trainers then go over the pods' "
             "network, also between GPUs of one machine",
             fix="set it to the GPUs of a machine, which NVLink connects",
+        )
+
+
+def embedded_warnings(spec: RunSpec, taken: int | None) -> Iterator[Mistake]:
+    """An embedded Ray that needs more than one machine or one pod usually has: all of its trainers
+    and samplers are processes of the stage's pod. `taken`: bytes that all processes take without
+    GPUs; None: they have GPUs."""
+    compute = spec.compute
+    if compute.ray != "embedded":
+        return
+    needed, given = compute.devices, compute.gpus
+    if needed > MACHINE_GPUS:
+        yield Mistake(
+            field="spec.compute.ray",
+            reason=f"is embedded, so that trainers and samplers need {needed} GPUs in one machine, "
+            f"which usually has at most {MACHINE_GPUS}",
+            fix="set it to cluster on Kubernetes, or to the address of a Ray cluster",
+        )
+    elif needed > given:
+        yield Mistake(
+            field="spec.compute.ray",
+            reason=f"is embedded; on Kubernetes all trainers and samplers are then in one pod, "
+            f"which has {given} of the {needed} GPUs that they need (compute.gpus, at most 1)",
+            fix="set it to cluster there, which has pods for trainers and for samplers",
+        )
+    if taken is not None and taken > quantity_value(compute.memory):
+        yield Mistake(
+            field="spec.compute.memory",
+            reason=f"is {compute.memory}; on Kubernetes all trainers and samplers of an embedded "
+            f"Ray are in one pod, and take about {in_gib(taken)}",
+            fix=f"set it to {math.ceil(taken / GIB)}Gi",
         )
 
 

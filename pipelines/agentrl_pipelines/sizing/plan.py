@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.spec import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
-from agentrl_pipelines.sizing.cluster_warnings import pod_warnings, server_warnings
+from agentrl_pipelines.sizing.cluster_warnings import (
+    embedded_warnings,
+    pod_warnings,
+    server_warnings,
+)
 from agentrl_pipelines.sizing.devices import Device
 from agentrl_pipelines.sizing.disk import checkpoint_bytes, disk_warnings, pod_disk
 from agentrl_pipelines.sizing.duration import Duration, Estimate, Throughput
@@ -71,10 +75,7 @@ class Plan:
     @property
     def machine(self) -> int | None:
         """Bytes that all processes of the run take on a machine without GPUs. None: it has GPUs."""
-        placed = self.layout
-        if not placed.one_machine:
-            return None
-        return placed.ranks * self.trainer.total + placed.engines * self.engine.total + MACHINE
+        return _machine(self.layout, self.trainer, self.engine)
 
     @property
     def stored(self) -> int:
@@ -132,7 +133,14 @@ def make_plan(
         warnings=(
             *server_warnings(spec, max(phase.at_once for phase in phases)),
             *pod_warnings(spec),
+            *embedded_warnings(spec, _machine(placed, trainer, engine)),
             *disk_warnings(spec, disk),
             *context_warnings(spec, shape),
         ),
     )
+
+
+def _machine(placed: Layout, trainer: TrainerMemory, engine: SamplerMemory) -> int | None:
+    if not placed.one_machine:
+        return None
+    return placed.ranks * trainer.total + placed.engines * engine.total + MACHINE

@@ -9,7 +9,11 @@ from agentrl_components.spec import RunSpec
 from agentrl_envs.protocol import DEFAULT_CAPACITY
 from agentrl_envs.server.app import ServerOptions
 from agentrl_pipelines.cli.env_commands.serve import serve
-from agentrl_pipelines.sizing.cluster_warnings import pod_warnings, server_warnings
+from agentrl_pipelines.sizing.cluster_warnings import (
+    embedded_warnings,
+    pod_warnings,
+    server_warnings,
+)
 
 
 def warnings(*environments: dict[str, object], at_once: int = 100_000) -> list[str]:
@@ -99,3 +103,43 @@ def test_trainers_on_gpus_with_a_pod_each_are_a_warning(compute, warned):
     spec = run(compute=compute, environments=[{"name": "e", "builtin": "corridor"}])
     fields = [one.field for one in pod_warnings(spec)]
     assert fields == (["spec.compute.trainers.perPod"] if warned else [])
+
+
+def embedded(taken: int | None = None, **compute: object) -> list[str]:
+    spec = run(
+        compute={"ray": "embedded"} | compute, environments=[{"name": "e", "builtin": "corridor"}]
+    )
+    return [str(one) for one in embedded_warnings(spec, taken)]
+
+
+def gpus(trainers: int, samplers: int) -> dict[str, object]:
+    return {
+        "trainers": {"count": trainers, "gpus": 1},
+        "samplers": {"count": samplers, "gpus": 1},
+    }
+
+
+def test_an_embedded_ray_with_more_gpus_than_the_pod_of_a_stage_is_a_warning():
+    assert embedded(gpus=1, **gpus(2, 1)) == [
+        "spec.compute.ray: is embedded; on Kubernetes all trainers and samplers are then in one "
+        "pod, which has 1 of the 3 GPUs that they need (compute.gpus, at most 1); set it to "
+        "cluster there, which has pods for trainers and for samplers"
+    ]
+    assert embedded(gpus=1, trainers={"gpus": 1}) == embedded() == []
+    assert embedded(ray="cluster", **gpus(2, 1)) == []
+
+
+def test_an_embedded_ray_with_more_gpus_than_a_machine_usually_has_is_a_warning():
+    (warning,) = embedded(**gpus(8, 1))
+    assert "need 9 GPUs in one machine, which usually has at most 8; set it to cluster" in warning
+    assert "in one pod" in embedded(**gpus(7, 1))[0]
+
+
+def test_an_embedded_ray_that_takes_more_memory_than_the_pod_of_a_stage_is_a_warning():
+    # 2Gi by default.
+    assert embedded(taken=2 << 30) == []
+    assert embedded(taken=(2 << 30) + 1) == [
+        "spec.compute.memory: is 2Gi; on Kubernetes all trainers and samplers of an embedded Ray "
+        "are in one pod, and take about 2.0 GiB; set it to 3Gi"
+    ]
+    assert embedded(taken=3 << 30, memory="3Gi") == []

@@ -183,3 +183,26 @@ def test_without_the_hub_the_config_that_was_downloaded_before_is_read(tmp_path)
     done = _plan_without_a_hub(tmp_path)
     assert "7.62 B parameters" in done.stdout
     assert done.stderr == ""
+
+
+def test_trainers_of_an_embedded_ray_are_processes_of_the_stages_pod(tmp_path):
+    on_ray = "compute={ray: embedded, cpu: '3', memory: 6Gi, trainers: {count: 2}}"
+    tiny = ["--set", "model.source=tiny", "--set", "model.context=2048", "--device", "l40s"]
+    done = _plan(tmp_path, *tiny, "--set", on_ray)
+    # The stage that trains, and a server of the environment with 250m and 256Mi.
+    assert (
+        "On Kubernetes: 2 pods, with 3.25 CPUs and 6.2 GiB. Trainers and samplers have no pods: "
+        "they are processes in the stage's, which requests 3 CPU and 6Gi (compute.cpu, gpus, "
+        "memory)."
+    ) in done.stdout
+    there = _plan(tmp_path, *tiny, "--set", "compute={ray: '10.0.0.1:6379'}").stdout
+    assert (
+        "Trainers and samplers are not in them, but on the Ray cluster at 10.0.0.1:6379." in there
+    )
+
+
+def test_a_plan_warns_of_an_embedded_ray_whose_pod_has_too_little_memory(tmp_path):
+    on_ray = "compute={ray: embedded, memory: 1Gi, trainers: {count: 3}}"
+    tiny = ["--set", "model.source=tiny", "--set", "model.context=2048", "--device", "cpu"]
+    done = _plan(tmp_path, *tiny, "--set", on_ray)
+    assert "warning: spec.compute.memory: is 1Gi; on Kubernetes all trainers and" in done.stdout

@@ -21,12 +21,13 @@ from agentrl_components.spec.rules import (
     warmstart,
 )
 from agentrl_components.spec.rules.compute import engines, hand_over, on_ray, pods, shared_gpus
-from agentrl_components.spec.rules.environments import replicas, scaling, servers, tasks
+from agentrl_components.spec.rules.environments import replicas, scaling, servers, tasks, text
 from agentrl_components.spec.rules.rule import Mistake, Rule
 
 RULES: tuple[Rule, ...] = (
     *model.RULES,
     *tasks.RULES,
+    *text.RULES,
     *replicas.RULES,
     *servers.RULES,
     *scaling.RULES,

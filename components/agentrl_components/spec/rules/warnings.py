@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 
 from agentrl_components.spec.fields.run import RunSpec
+from agentrl_components.spec.rules.environments.text import LOADED, default_terse_texts
 from agentrl_components.spec.rules.rule import Mistake
 
 
 def manifest_warnings(spec: RunSpec) -> Iterator[Mistake]:
+    """What the author of a valid manifest should know."""
+    yield from _turns_beyond_context(spec)
+    yield from _evaluated_without_checkpoint(spec)
+    if spec.model.source.startswith(LOADED):
+        yield from default_terse_texts(spec)
+
+
+def _turns_beyond_context(spec: RunSpec) -> Iterator[Mistake]:
     """Turn limits that an episode cannot reach if all of its replies are as long as they may be:
     `model.context` ends it before. Replies are often shorter, so this is no mistake."""
     phases = spec.horizon.phases
@@ -29,3 +39,26 @@ def manifest_warnings(spec: RunSpec) -> Iterator[Mistake]:
                 fix="raise spec.model.context, or lower maxTurns or spec.rollout.maxTokensPerTurn, "
                 "unless replies are much shorter",
             )
+
+
+def _evaluated_without_checkpoint(spec: RunSpec) -> Iterator[Mistake]:
+    """Evaluations of weights that are not kept: the best checkpoint is chosen among those that were
+    evaluated, so these weights cannot be chosen however good they are."""
+    every, interval = spec.evaluation.every, spec.update.checkpoint_every
+    if not every or every % interval == 0:
+        return
+    *ends, total = accumulate(phase.iterations for phase in spec.horizon.phases)
+    # The last iteration of a phase has a checkpoint. Which one it is, is known only without
+    # an early end.
+    saved = set(ends) if spec.horizon.advance == "iterations" else set()
+    evaluated = (done for done in range(every, total, every) if done % interval)
+    lost = next((done for done in evaluated if done not in saved), None)
+    if lost is not None:
+        yield Mistake(
+            field="spec.evaluation.every",
+            reason=f"is {every}, and spec.update.checkpointEvery is {interval}: there is no "
+            f"checkpoint of the weights that are evaluated after iteration {lost}, so they cannot "
+            "be kept as the best ones",
+            fix=f"set checkpointEvery to {every} or a number that divides it, or every to a "
+            f"multiple of {interval}",
+        )

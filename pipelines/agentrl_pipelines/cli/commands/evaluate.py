@@ -93,13 +93,13 @@ def evaluate(
     with exit_on_error(), interrupt_at_once():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
-        from agentrl_components.spec.rules.environments.tasks import babyai_without_instructions
+        from agentrl_components.spec.rules.environments.text import default_terse_texts
         from agentrl_components.spec.rules.validation import local_mistakes
 
         run = load(file, (*overrides, *fields))
         mistakes = [str(mistake) for mistake in local_mistakes(run)]
         if url is not None:
-            mistakes += map(str, babyai_without_instructions(run.spec))
+            mistakes += map(str, default_terse_texts(run.spec))
         if mistakes:
             raise SpecError(mistakes)
         folder = out or (root or Path("runs") / run.metadata.name) / "eval"

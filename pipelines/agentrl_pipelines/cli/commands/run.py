@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
+from agentrl_pipelines.cli.manifest_warnings import print_warnings
 from agentrl_pipelines.cli.options import option_seed, option_set
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
         if mistakes:
             raise SpecError(mistakes)
         check_vocabularies(manifest.spec)
+        print_warnings(manifest.spec)
 
         for variable in manifest.spec.compute.env:
             os.environ.setdefault(variable.name, variable.value)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
+from agentrl_pipelines.cli.manifest_warnings import print_warnings
 from agentrl_pipelines.cli.options import option_context, option_seed, option_set
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def submit(
             raise SpecError(
                 [f"metadata.namespace: is {own}, but -n is {namespace}; give only one of them"]
             )
+        print_warnings(run.spec)
         from agentrl_pipelines.cli.kube_client import Cluster
 
         cluster = Cluster.open(context=context, namespace=namespace or own)

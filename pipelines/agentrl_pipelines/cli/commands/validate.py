@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
+from agentrl_pipelines.cli.manifest_warnings import print_warnings
 from agentrl_pipelines.cli.options import option_set
 
 if TYPE_CHECKING:
@@ -20,29 +21,31 @@ def validate(file: str, overrides: tuple[str, ...]) -> None:
     """Check the manifest FILE without starting anything.
 
     Prints a summary of the run, or one line per error: field, reason, fix. Exit code 2 if there are
-    errors. Warns about turn limits that long replies do not reach, and about files, packages and
-    devices that a local run would miss."""
+    errors. Warns about turn limits that long replies do not reach, evaluated weights without a
+    checkpoint and text that a model may not know, and about files, packages and devices that a
+    local run would miss."""
     with exit_on_error():
         from agentrl_components.spec import load
         from agentrl_components.spec.rules.environments.vocabulary import check_vocabularies
         from agentrl_components.spec.rules.local import local_warnings
-        from agentrl_components.spec.rules.warnings import manifest_warnings
 
         run = load(file, overrides)
         check_vocabularies(run.spec)
         click.echo(f"{file}: valid")
         click.echo(summary(run))
-        for warning in manifest_warnings(run.spec):
-            click.echo(f"warning: {warning}", err=True)
+        print_warnings(run.spec)
         for warning in local_warnings(run.spec):
             click.echo(f"on this machine: {warning}", err=True)
 
 
 def summary(run: AgentRLRun) -> str:
     """A one-line summary: model, environments, algorithm, horizon, iterations, episodes."""
+    from agentrl_components.schedule.turn_limits import all_turn_limits, range_of
+
     spec = run.spec
     iterations = sum(phase.iterations for phase in spec.horizon.phases)
-    turns = " -> ".join(str(phase.max_turns) for phase in spec.horizon.phases)
+    limits = (all_turn_limits(spec, phase) for phase in range(len(spec.horizon.phases)))
+    turns = " -> ".join(range_of(one.values()) for one in limits)
     most = "" if spec.horizon.advance == "iterations" else "at most "
     group = spec.rollout.group_size
     compared = " compared" if spec.algorithm.traits.needs_group else ""

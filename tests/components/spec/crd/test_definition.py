@@ -128,7 +128,7 @@ def test_every_rule_with_a_cel_expression_is_in_the_schema():
         "hindsight_needs_goals_that_can_be_rewritten",  # nor what it can do
         "workers_run_python",
         "memory_fits_builtin",
-        "babyai_text_fits_model",
+        "text_fits_model",
     }
 
 

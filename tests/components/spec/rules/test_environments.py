@@ -27,3 +27,19 @@ def test_a_plain_name_that_is_not_built_in_needs_an_image(tmp_path):
         "spec.environments[0].builtin: there is no built-in environment babiai; did you mean "
         "babyai?"
     ]
+
+
+@pytest.mark.parametrize("builtin", ["babyai", "miniwob", "sciworld"])
+def test_a_pretrained_model_needs_the_text_of_an_environment_that_is_terse_by_default(
+    tmp_path, builtin
+):
+    def found(options):
+        own = f"environments[0]={{name: own, builtin: {builtin}, options: {options}}}"
+        return mistakes(tmp_path, (own, "model.source=hf://org/name", "warmStart=null"))
+
+    assert found("{}") == [
+        "spec.environments[0].options.text: is missing: the default, terse, has no instructions, "
+        "which a pretrained model needs; set it to agentgym, or to terse for a model that was "
+        "trained with it"
+    ]
+    assert found("{text: agentgym}") == found("{text: terse}") == []

@@ -1,4 +1,4 @@
-"""Valid manifests with turn limits that long replies do not reach."""
+"""Valid manifests that may not do what their author wants."""
 
 import pytest
 
@@ -49,3 +49,54 @@ def test_episodes_relabelled_with_hindsight_have_no_replies():
     short = {"phases": [{"maxTurns": 3, "iterations": 2}]}
     relabelled = {"algorithm": "hindsight", "maxTurns": 40}
     assert warnings(warmStart=relabelled, horizon=short) == []
+
+
+def interval(every, checkpoint_every, phases, **horizon):
+    """The warnings about an evaluation after every `every` iterations."""
+    return warnings(
+        evaluation={"every": every},
+        update={"checkpointEvery": checkpoint_every},
+        horizon={"phases": [{"maxTurns": 3, "iterations": n} for n in phases]} | horizon,
+    )
+
+
+def test_weights_that_are_evaluated_without_a_checkpoint_are_warned_of():
+    # 10, 20 and 30 are evaluated; checkpoints are 4, 8, 12, ..., so that only 20 has both.
+    assert interval(10, 4, [35]) == [
+        "spec.evaluation.every: is 10, and spec.update.checkpointEvery is 4: there is no "
+        "checkpoint of the weights that are evaluated after iteration 10, so they cannot be kept "
+        "as the best ones; set checkpointEvery to 10 or a number that divides it, or every to "
+        "a multiple of 4"
+    ]
+    assert interval(10, 5, [35]) == interval(10, 10, [35]) == interval(0, 4, [35]) == []
+
+
+def test_the_last_iteration_of_a_phase_has_a_checkpoint():
+    assert interval(10, 15, [10, 5]) == []
+    assert "after iteration 20" in interval(10, 15, [10, 20])[0]
+    # The run ends after iteration 10: it is evaluated and saved there in any case.
+    assert interval(10, 4, [10]) == []
+
+
+def test_a_phase_that_may_end_early_has_no_known_last_iteration():
+    assert len(interval(10, 15, [10, 10], advance="success")) == 1
+
+
+def loaded(source, **options):
+    rooms = {"name": "rooms", "builtin": "babyai", "options": options}
+    return warnings(
+        environments=[rooms],
+        model={"source": source, "context": 10752},
+        horizon={"phases": [{"maxTurns": 3, "iterations": 2}]},
+    )
+
+
+@pytest.mark.parametrize("source", ["file:///models/qwen", "s3://models/qwen", "models:/agent/1"])
+def test_a_model_that_may_be_pretrained_is_warned_of_the_default_terse_text(source):
+    (warning,) = loaded(source)
+    assert warning.startswith("spec.environments[0].options.text: is missing: the default, terse")
+    assert loaded(source, text="terse") == loaded(source, text="agentgym") == []
+
+
+def test_a_tiny_model_reads_terse_text():
+    assert loaded("tiny") == []

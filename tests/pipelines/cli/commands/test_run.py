@@ -1,4 +1,4 @@
-"""`agentrl run` shows the results of a run that an alarm stopped."""
+"""`agentrl run` prints warnings, and shows the results of a run that an alarm stopped."""
 
 from pathlib import Path
 
@@ -36,3 +36,16 @@ def test_a_run_that_an_alarm_stopped_prints_its_summary_before_the_error(tmp_pat
     page = (root / "report.html").read_text(encoding="utf-8")
     assert "after iteration 2" in page
     assert "after training" not in page
+
+
+def test_warnings_about_the_manifest_are_printed_before_the_run_starts(tmp_path: Path):
+    file, missing = tmp_path / "run.yaml", tmp_path / "file"
+    file.write_text(MANIFEST)
+    missing.write_text("")  # a file in place of the folder: nothing starts
+    fields = ("--set", "evaluation.every=3", "--set", "update.checkpointEvery=2")
+    result = CliRunner().invoke(main, ["run", str(file), "--root", str(missing / "x"), *fields])
+    assert result.exit_code == 1
+    assert result.stderr.startswith(
+        "warning: spec.evaluation.every: is 3, and spec.update.checkpointEvery is 2: there is no "
+        "checkpoint of the weights that are evaluated after iteration 3,"
+    )

@@ -24,6 +24,17 @@ def test_submit_creates_the_run_and_prints_the_next_commands(tmp_path, monkeypat
     assert "algorithm" not in created["spec"]  # defaults are the API server's
 
 
+def test_submit_prints_warnings_about_the_manifest(tmp_path, monkeypatch, manifest):
+    api = Api()
+    fields = ("--set", "evaluation.every=3", "--set", "update.checkpointEvery=2")
+    with cluster(tmp_path, monkeypatch, api):
+        done = agentrl("submit", manifest, *fields)
+    assert done.exit_code == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("warning: spec.evaluation.every: is 3, and spec.update.checkpointEvery")
+    assert ("lab", "first-try") in api.runs
+
+
 def test_submit_reports_every_manifest_error_without_a_request(tmp_path, monkeypatch, manifest):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     done = agentrl("submit", manifest, "--set", "rollout.tasks=0", "--set", "seed=-1")

@@ -75,9 +75,18 @@ def test_the_reference_is_printed():
 
 
 def test_a_file_that_is_missing_on_this_machine_is_a_warning(tmp_path):
-    code, out, err = _run(tmp_path, "--set", "model.source=file:///none")
+    terse = "environments[0].options.text=terse"
+    code, out, err = _run(tmp_path, "--set", "model.source=file:///none", "--set", terse)
     assert (code, out.splitlines()[0]) == (0, "run.yaml: valid")
     assert err == "on this machine: spec.model.source: /none does not exist; check the path\n"
+
+
+def test_evaluations_without_a_checkpoint_are_a_warning(tmp_path):
+    code, out, err = _run(
+        tmp_path, "--set", "evaluation.every=3", "--set", "update.checkpointEvery=2"
+    )
+    assert (code, out.splitlines()[0]) == (0, "run.yaml: valid")
+    assert err.startswith("warning: spec.evaluation.every: is 3, and spec.update.checkpointEvery")
 
 
 def test_a_class_that_its_module_lacks_is_a_mistake_of_builtin(tmp_path):
@@ -113,3 +122,11 @@ def test_an_environment_that_lists_its_words_or_cannot_be_asked_is_valid(tmp_pat
     changed = f"environments[0]={{name: way, {builtin}}}"
     code, out, _ = _run(tmp_path, "--set", changed, "--set", "warmStart=null")
     assert (code, out.splitlines()[0]) == (0, "run.yaml: valid")
+
+
+def test_the_summary_has_the_turn_limits_of_environments(tmp_path):
+    """Two environments: one has the schedule's 3 and 8 turns, the other 5 in both phases."""
+    other = "{name: crafting, builtin: textcraft, maxTurns: [5], options: {text: terse}}"
+    both = f"environments=[{{name: rooms, builtin: babyai}}, {other}]"
+    _, out, _ = _run(tmp_path, "--set", both)
+    assert "horizon 3 to 5 -> 5 to 8 turns" in out

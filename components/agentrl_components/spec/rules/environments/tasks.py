@@ -104,26 +104,6 @@ def options_need_builtin(environment: Environment, where: str) -> Iterator[Mista
         )
 
 
-@rule("environments.*.builtin", "environments.*.options", "model.source")
-def babyai_text_fits_model(spec: RunSpec) -> Iterator[Mistake]:
-    """An hf:// model in babyai requires options.text, whose default has no instructions."""
-    if spec.model.source.startswith("hf://"):
-        yield from babyai_without_instructions(spec)
-
-
-def babyai_without_instructions(spec: RunSpec) -> Iterator[Mistake]:
-    """Environments whose default text a pretrained model, or one behind an endpoint, cannot know
-    how to answer."""
-    for index, environment in enumerate(spec.environments):
-        if environment.builtin == "babyai" and "text" not in environment.options:
-            yield Mistake(
-                field=f"spec.environments[{index}].options.text",
-                reason="is missing: the default, terse, has no instructions, which a pretrained "
-                "model needs",
-                fix="set it to agentgym, or to terse for a model that was trained with it",
-            )
-
-
 @rule(
     "environments.*.weight",
     "rollout.tasks",
@@ -190,7 +170,6 @@ RULES: tuple[Rule, ...] = (
     environment_names_are_unique,
     environment_urls_have_no_credentials,
     options_need_builtin,
-    babyai_text_fits_model,
     weights_give_every_environment_a_task,
     rollout_tasks_cover_environments,
     evaluation_tasks_cover_environments,

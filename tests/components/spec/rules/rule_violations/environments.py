@@ -29,7 +29,7 @@ VIOLATIONS: list[Violation] = [
         ["spec.environments[1].options"],
     ),
     (
-        "babyai_text_fits_model",
+        "text_fits_model",
         ("model.source=hf://org/name",),
         ["spec.environments[0].options.text"],
     ),

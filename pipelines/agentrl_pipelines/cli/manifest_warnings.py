@@ -1,0 +1,18 @@
+"""Warnings about a valid manifest, printed by the commands that check or start it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from agentrl_components.spec import RunSpec
+
+
+def print_warnings(spec: RunSpec) -> None:
+    """Print a line to stderr for each warning about the manifest."""
+    from agentrl_components.spec.rules.warnings import manifest_warnings
+
+    for warning in manifest_warnings(spec):
+        click.echo(f"warning: {warning}", err=True)

@@ -167,9 +167,7 @@ class LocalWorld:
     def session(self) -> Session:
         with self._call("environment"):
             environment = self.task_set.environment()
-        return LocalSession(
-            environment, self.name, in_threads=self.in_threads, watch=self.watch
-        )
+        return LocalSession(environment, self.name, in_threads=self.in_threads, watch=self.watch)
 
     @property
     def relabels(self) -> bool:

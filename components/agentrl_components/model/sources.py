@@ -113,7 +113,7 @@ def download_from_hub(model: Model, name: str) -> Path:
 def download_from_bucket(model: Model, storage: Storage, folder: Path) -> Path:
     """Copy a prefix of a bucket to `folder`. Endpoint, region and keys are those of `storage`;
     without either of the first two, AWS_ENDPOINT_URL is the endpoint."""
-    there = {"url": model.source}
+    there: dict[str, str | None] = {"url": model.source}
     if storage.endpoint is None and storage.region is None:
         there |= {"endpoint": os.environ.get("AWS_ENDPOINT_URL")}
     store = open_store(storage.model_copy(update=there), folder)

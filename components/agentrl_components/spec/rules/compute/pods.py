@@ -21,6 +21,8 @@ RESERVED_VARIABLES = frozenset(
     }
 )
 """What the operator sets, and the addresses to which a pod would send the token of its identity."""
+RESERVED_SECRETS = frozenset(name for name in RESERVED_VARIABLES if not name.startswith("RAY_"))
+"""Of secretEnv: a Ray cluster whose address is in compute.ray may ask for a token."""
 MOUNTED = ("/tmp", "/dev/shm")
 """Where pods of the stages and of Ray have volumes already."""
 TAKEN_NAMES = ("scratch", "shared-mem", "shared-memory", "tmp")
@@ -124,15 +126,19 @@ def _overlap(one: str, other: str) -> bool:
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
-@rule("compute", cel=free_names("self.compute.env", RESERVED_VARIABLES, "self.compute.secretEnv"))
+@rule(
+    "compute",
+    cel=free_names("self.compute.secretEnv", RESERVED_SECRETS)
+    + " && "
+    + free_names("self.compute.env", RESERVED_VARIABLES, "self.compute.secretEnv"),
+)
 def env_names_are_free(spec: RunSpec) -> Iterator[Mistake]:
-    """Names in compute.env must be unique, not in compute.secretEnv, and not reserved:
-    AGENTRL_ENV_TOKEN, HOME, RAY_ADDRESS, RAY_AUTH_MODE and RAY_AUTH_TOKEN are set by the operator,
+    """Names in compute.secretEnv and env must be unique and not reserved: AGENTRL_ENV_TOKEN, HOME
+    and, in env, RAY_ADDRESS, RAY_AUTH_MODE and RAY_AUTH_TOKEN are set by the operator,
     AWS_ENDPOINT_URL_STS and AWS_CONTAINER_CREDENTIALS_FULL_URI by the platform."""
-    compute = spec.compute
-    yield from name_mistakes(
-        "spec.compute.env", compute.env, RESERVED_VARIABLES, "is reserved", compute.secret_env
-    )
+    why, secrets = "is reserved", spec.compute.secret_env
+    yield from name_mistakes("spec.compute.secretEnv", secrets, RESERVED_SECRETS, why)
+    yield from name_mistakes("spec.compute.env", spec.compute.env, RESERVED_VARIABLES, why, secrets)
 
 
 RULES: tuple[Rule, ...] = (

@@ -23,6 +23,15 @@ VIOLATIONS: list[Violation] = [
         [f"spec.compute.env[{index}].name" for index in (1, 2, 3, 4)],
     ),
     (
+        "env_names_are_free",
+        (
+            "compute.secretEnv=[{name: A, secret: s, key: a}, {name: A, secret: s, key: b},"
+            " {name: RAY_AUTH_TOKEN, secret: s, key: t},"
+            " {name: AWS_ENDPOINT_URL_STS, secret: s, key: h}]",
+        ),
+        [f"spec.compute.secretEnv[{index}].name" for index in (1, 3)],
+    ),
+    (
         "disk_is_for_pods_of_ray",
         ("compute={ray: embedded, trainers: {disk: 50Gi}, samplers: {disk: 20Gi}}",),
         ["spec.compute.trainers.disk", "spec.compute.samplers.disk"],

@@ -9,7 +9,6 @@ import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.options import option_set
-from agentrl_pipelines.local.signals import interrupt_at_once
 
 if TYPE_CHECKING:
     from agentrl_components.spec import AgentRLRun
@@ -90,25 +89,27 @@ def evaluate(
     }
     fields = [f"{field}={value}" for field, value in options.items() if value is not None]
     check_model_options(model, root, checkpoint, url, model_name, key_env)
-    with exit_on_error(), interrupt_at_once():
+    with exit_on_error():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
         from agentrl_components.spec.rules.environments.text import default_terse_texts
         from agentrl_components.spec.rules.validation import local_mistakes
+        from agentrl_pipelines.local.signals import interrupt_at_once
 
-        run = load(file, (*overrides, *fields))
-        mistakes = [str(mistake) for mistake in local_mistakes(run)]
-        if url is not None:
-            mistakes += map(str, default_terse_texts(run.spec))
-        if mistakes:
-            raise SpecError(mistakes)
-        folder = out or (root or Path("runs") / run.metadata.name) / "eval"
-        if url is not None and model_name is not None:
-            evaluate_openai(run, url, model_name, key_env, folder, paper)
-        elif root is not None:
-            evaluate_checkpoint(run, root, checkpoint or "best", folder, paper)
-        else:
-            evaluate_weights(run, run.spec.model.source, folder, paper)
+        with interrupt_at_once():
+            run = load(file, (*overrides, *fields))
+            mistakes = [str(mistake) for mistake in local_mistakes(run)]
+            if url is not None:
+                mistakes += map(str, default_terse_texts(run.spec))
+            if mistakes:
+                raise SpecError(mistakes)
+            folder = out or (root or Path("runs") / run.metadata.name) / "eval"
+            if url is not None and model_name is not None:
+                evaluate_openai(run, url, model_name, key_env, folder, paper)
+            elif root is not None:
+                evaluate_checkpoint(run, root, checkpoint or "best", folder, paper)
+            else:
+                evaluate_weights(run, run.spec.model.source, folder, paper)
 
 
 def check_model_options(

@@ -76,9 +76,8 @@ class RaySamplers:
 
     def open(self, note: Callable[[str], None] = lambda _: None) -> Self:
         """Wait until the samplers can play. `note` is told how many can, if that takes minutes.
-        Ends them and raises `ModelError` or `EngineError` if
-        an engine cannot run the model, and `WorkersLostError` if a sampler dies or an environment
-        does not answer."""
+        Ends them and raises `ModelError` or `EngineError` if an engine cannot run the model, and
+        `WorkersLostError` if a sampler dies or an environment does not answer."""
         with ExitStack() as failed:
             failed.callback(self.close)
             results(self._opening, OpeningNotes("samplers", self.size, note))

@@ -6,8 +6,9 @@ import ctypes
 import gc
 
 GARBAGE_AFTER = 20_000
-"""Objects that a process creates, less those that it deletes, between two collections of garbage.
-Python's 700 are created in each turn of a batch of episodes, whose objects are no garbage."""
+"""Number of objects that a process creates, less those that it deletes, between two collections of
+garbage. Each turn of a batch of episodes reaches Python's default of 700, with objects that are
+still in use."""
 
 
 def set_up_memory() -> None:

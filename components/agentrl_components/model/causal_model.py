@@ -16,6 +16,10 @@ from torch import Tensor, nn
 from agentrl_components.errors import ArchitectureError
 from agentrl_components.model.architecture import Architecture
 
+TIED_HEAD = "lm_head.weight"
+"""Transformers' name of an output head that may be tied to the embedding. The files of such a model
+may hold it all the same."""
+
 
 class Attend(Protocol):
     """Attention of the new queries over all keys."""
@@ -95,9 +99,14 @@ class CausalModel(nn.Module):
         it is saved in another form."""
         return name
 
+    def tied_copies(self) -> frozenset[str]:
+        """Names in files of weights that are another one's weight as well. Files may hold them."""
+        names = map(self.saved_name, self.tied_names)
+        return frozenset([*names, TIED_HEAD] if self.shape.tied else names)
+
     def is_unread(self, name: str) -> bool:
-        """Whether files may hold `name`, which is not read."""
-        return any(re.search(pattern, name) for pattern in self.unread)
+        """Whether files may hold `name`, which is not read: a copy or a constant."""
+        return name in self.tied_copies() or any(re.search(one, name) for one in self.unread)
 
     def saved_buffers(self) -> dict[str, Tensor]:
         """The buffers that are in the files of a model, by name. They are not trained."""

@@ -23,9 +23,6 @@ from agentrl_components.spec.fields.model import Implementation
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-TIED_HEAD = "lm_head.weight"
-"""Transformers' name of an output head that may be tied to the embedding. The files of such a model
-may hold it all the same."""
 
 
 def chosen_implementation(
@@ -64,8 +61,7 @@ def open_decoder(
         missing, unknown = decoder.load_state_dict(weights, strict=False, assign=True)
     except RuntimeError as error:  # a shape differs from config.json
         raise ModelError(f"{folder}: weights do not fit config.json: {error}") from error
-    copies = {TIED_HEAD} if decoder.shape.tied else set()
-    unknown = [one for one in unknown if one not in copies and not decoder.is_unread(one)]
+    unknown = [name for name in unknown if not decoder.is_unread(name)]
     if missing or unknown:
         raise ModelError(
             f"{folder}: weights do not fit config.json; "

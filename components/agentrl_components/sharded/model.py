@@ -23,7 +23,7 @@ from agentrl_components.errors import ModelError
 from agentrl_components.model import lora
 from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.decoder import Decoder
-from agentrl_components.model.load import TIED_HEAD, chosen_implementation
+from agentrl_components.model.load import chosen_implementation
 from agentrl_components.model.shape import read_native
 from agentrl_components.model.value_model import Critic
 from agentrl_components.schedule.seeds import derive
@@ -102,9 +102,7 @@ def load_rows(decoder: CausalModel, files: WeightFiles, mesh: DeviceMesh, seed: 
     }
     held = parameters | buffers
     shapes = {stored: tuple(held[name].shape) for name, stored in names.items()}
-    tied = {decoder.saved_name(name) for name in decoder.tied_names}
-    tied |= {TIED_HEAD} if decoder.shape.tied else set()
-    files.check(shapes, tied=tied, is_unread=decoder.is_unread)
+    files.check(shapes, decoder.is_unread)
     for name, parameter in parameters.items():
         rows = rows_of(parameter.shape[0], mesh.get_local_rank(), mesh.size())
         if name in names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +29,13 @@ class WeightFiles:
             raise ModelError(f"{folder}: weights cannot be read: {error}") from error
 
     def check(
-        self,
-        shapes: Mapping[str, tuple[int, ...]],
-        *,
-        tied: Collection[str],
-        is_unread: Callable[[str], bool],
+        self, shapes: Mapping[str, tuple[int, ...]], is_unread: Callable[[str], bool]
     ) -> None:
         """Raise `ModelError` unless the files hold exactly the weights `shapes`. They may also hold
-        copies of other weights, named `tied`, and what `is_unread` is true for."""
+        names that `is_unread` is true for."""
         found = {name: tuple(f.get_slice(name).get_shape()) for name, f in self._files.items()}
         missing = sorted(shapes.keys() - found.keys())
-        unknown = sorted(
-            name for name in found.keys() - shapes.keys() - set(tied) if not is_unread(name)
-        )
+        unknown = sorted(name for name in found.keys() - shapes.keys() if not is_unread(name))
         if missing or unknown:
             raise ModelError(
                 f"{self._folder}: weights do not fit config.json; "

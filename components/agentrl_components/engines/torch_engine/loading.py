@@ -11,7 +11,6 @@ from torch import Tensor
 from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.errors import EngineError
 from agentrl_components.model.causal_model import CausalModel
-from agentrl_components.model.load import TIED_HEAD
 from agentrl_components.spec.fields.rollout import Interrupt
 
 
@@ -25,9 +24,8 @@ class Loading:
         self.ended = asyncio.Event()
         """Set when the new weights are in use, or have been refused."""
         self._own = {decoder.saved_name(n): tensor for n, tensor in decoder.state_dict().items()}
-        tied = {decoder.saved_name(name) for name in decoder.tied_names}
-        self._missing = set() if partial else self._own.keys() - tied
-        self._extra = {TIED_HEAD} if decoder.shape.tied else set()
+        self._copies = decoder.tied_copies()
+        self._missing = set() if partial else self._own.keys() - self._copies
 
     @torch.no_grad()
     def copy(self, weights: Mapping[str, Tensor]) -> None:
@@ -51,7 +49,7 @@ class Loading:
 
     def _check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Raise `EngineError` if weights of these names and shapes do not fit the model."""
-        unknown = sorted(shapes.keys() - self._own.keys() - self._extra)
+        unknown = sorted(shapes.keys() - self._own.keys() - self._copies)
         if unknown:
             raise EngineError(f"the new weights do not fit the model: unknown {unknown[:3]}")
         for name, shape in shapes.items():

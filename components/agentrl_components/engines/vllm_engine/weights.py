@@ -11,7 +11,8 @@ from safetensors import SafetensorError, safe_open
 
 from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.errors import EngineError, ModelError
-from agentrl_components.model.load import TIED_HEAD, has_tied_head, weight_files
+from agentrl_components.model.causal_model import TIED_HEAD
+from agentrl_components.model.load import has_tied_head, weight_files
 
 MISFITS = (EngineError, ValueError, KeyError, AssertionError)
 """Exceptions of weights that do not fit the model: every engine would raise them."""

@@ -20,12 +20,13 @@ MODULES = (
     agentrl_operator.errors,
     agentrl_pipelines.cli.kube_client,
 )
-PLAIN = {
-    kind("gone: the reason; the fix")
+# In one order: pytest-xdist needs the same order of tests in all workers.
+KINDS = dict.fromkeys(
+    kind
     for module in MODULES
     for _, kind in inspect.getmembers(module, inspect.isclass)
     if issubclass(kind, Exception) and kind is not SpecError
-}
+)
 OTHERS = (
     SpecError(["spec.seed: must be 0 or more", "spec.model: is missing"]),
     CapacityError("full", 3.0),
@@ -34,7 +35,11 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize("error", [*PLAIN, *OTHERS], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    "error",
+    [*(kind("gone: the reason; the fix") for kind in KINDS), *OTHERS],
+    ids=lambda error: type(error).__name__,
+)
 def test_an_error_is_the_same_after_it_was_sent_to_another_process(error):
     found = pickle.loads(pickle.dumps(error))
     assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))

@@ -5,6 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # One pytest worker per core, at most 8.
 SPREAD := -n auto --maxprocesses 8
+# Load tests take longer than the limit that ends a test that hangs.
+NO_TIME_LIMIT := -o faulthandler_timeout=0
 # uv uses the same additional locations of wheels as pip.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -96,16 +98,16 @@ e2e: cluster images kueue ## Run the end-to-end tests on the test cluster, with 
 	  tests/cluster tests/e2e tests/operator
 
 load: cluster images ## Run the load test on the test cluster: 30 concurrent runs, 20 minutes on two cores
-	OMP_NUM_THREADS=1 $(BIN)/pytest --maxfail 1 -m load tests/e2e/test_load.py
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(NO_TIME_LIMIT) --maxfail 1 -m load tests/e2e/test_load.py
 
 .PHONY: sandboxes
 sandboxes: cluster images ## Run the end-to-end test with the real agent-sandbox, which is built first
 	$(BIN)/python hack/cluster build agent-sandbox
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m load tests/e2e/test_sandboxes.py
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(NO_TIME_LIMIT) -m load tests/e2e/test_sandboxes.py
 
 .PHONY: kills
 kills: $(VENV)/.installed ## Load test of faults: kill processes of runs on Ray and of random manifests, an hour on two cores
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m load tests/pipelines
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(NO_TIME_LIMIT) -m load tests/pipelines
 	$(BIN)/python benchmarks/kills.py
 
 # Kueue and KubeRay for the tests with a real one.

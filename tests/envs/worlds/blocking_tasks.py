@@ -1,5 +1,6 @@
 """Corridor tasks whose calls block until a test releases them, or for ever."""
 
+import multiprocessing
 import threading
 import time
 from collections.abc import Iterator
@@ -77,6 +78,15 @@ class WaitingConstruction(CorridorTasks):
     def __init__(self, pipe: Path) -> None:
         super().__init__()
         pipe.read_bytes()
+
+
+class EndlessTasks(CorridorTasks):
+    """Its construction hangs in other processes than the first."""
+
+    def __init__(self) -> None:
+        if multiprocessing.parent_process() is not None:
+            threading.Event().wait()
+        super().__init__()
 
 
 class HangingTasks(CorridorTasks):

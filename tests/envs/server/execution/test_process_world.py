@@ -1,15 +1,13 @@
 """Sessions in worker processes beside the client."""
 
 import asyncio
-import multiprocessing
 import os
 import signal
-import threading
 from functools import partial
 
 import psutil
 import pytest
-from blocking_tasks import HangingTasks, NappingTasks, PausingTasks
+from blocking_tasks import EndlessTasks, HangingTasks, NappingTasks, PausingTasks
 from spawned_processes import spawned
 
 from agentrl_envs.calls.watch import CallWatch
@@ -153,15 +151,6 @@ async def test_a_call_that_hangs_in_a_process_is_reported_and_those_that_wait_fo
         await world.close()
 
 
-class EndlessTasks(CorridorTasks):
-    """Its construction hangs in other processes than the first."""
-
-    def __init__(self) -> None:
-        if multiprocessing.parent_process() is not None:
-            threading.Event().wait()
-        super().__init__()
-
-
 async def test_a_process_that_does_not_start_is_reported():
     reported = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -174,7 +163,9 @@ async def test_a_process_that_does_not_start_is_reported():
     before = spawned()
     world = ProcessWorld(EndlessTasks, workers=1, watch=CallWatch(report, first_s=0.2))
     reset = asyncio.create_task(world.session().reset(await world.task("train", 0)))
-    await reported.wait()
+    waiting = asyncio.create_task(reported.wait())
+    await asyncio.wait([reset, waiting], return_when=asyncio.FIRST_COMPLETED)
+    assert waiting.done()
     assert lines[0].startswith(
         "environment corridor: start of a worker process has been running for "
     )

@@ -7,6 +7,7 @@ import pytest
 from rendered import Manifest, Render, settings, the
 
 from agentrl_pipelines.platform import config
+from agentrl_pipelines.platform.outbound import CA_FOLDER, outbound_variables
 
 
 def test_the_defaults_match_the_manifests_of_kubeflow_pipelines(
@@ -254,3 +255,35 @@ def test_with_multi_user_kfp_the_operator_has_a_projected_token(
     told = settings(objects, tmp_path)
     assert told.kfp.multi_user
     assert str(told.kfp.token_file) == f"{mount['mountPath']}/{token['path']}"
+
+
+def test_the_operator_connects_as_the_pods_of_runs_do(render: Render, tmp_path: Path) -> None:
+    values = {
+        "caBundle": {"configMap": "corporate", "key": "bundle.pem"},
+        "proxy": {"https": "http://proxy.corp.test:3128", "noProxy": [".corp.test"]},
+        "kfp": {"namespace": "pipelines"},
+        "operator": {"extraEnv": [{"name": "AWS_CA_BUNDLE", "value": "/own.pem"}]},
+    }
+    objects = render(values)
+    told = settings(objects, tmp_path)
+    assert told.ca_bundle == config.CaBundle(config_map="corporate", key="bundle.pem")
+    assert told.proxy.http is None
+    inside = ("localhost", "127.0.0.1", ".svc", ".cluster.local", ".pipelines", ".kubeflow")
+    assert told.proxy.no_proxy == (*inside, "169.254.170.23", ".corp.test")
+    pod = the(objects, "Deployment", "agentrl")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    env = [(one["name"], one.get("value")) for one in container["env"]]
+    shared = outbound_variables(told, ["AWS_CA_BUNDLE"])
+    assert len(shared) == 6
+    assert set(shared) <= set(env)
+    assert [value for name, value in env if name == "AWS_CA_BUNDLE"] == ["/own.pem"]
+    assert {"name": "corporate", "configMap": {"name": "corporate"}} in pod["volumes"]
+    mount = {"name": "corporate", "mountPath": CA_FOLDER, "readOnly": True}
+    assert mount in container["volumeMounts"]
+
+
+def test_the_operator_may_reach_the_proxy(render: Render) -> None:
+    policy = the(
+        render({"proxy": {"http": "http://proxy.corp.test:3128"}}), "NetworkPolicy", "agentrl"
+    )
+    assert {"ports": [{"protocol": "TCP", "port": 3128}]} in policy["spec"]["egress"]

@@ -159,6 +159,48 @@ secret: {{ merge (dict "name" (default "mlpipeline-minio-artifact" $own.existing
 {{- end }}
 {{- end }}
 
+{{/* Hosts that pods connect to without the proxy, as JSON: those inside the cluster, the agent of EKS Pod Identity, and
+     those of proxy.noProxy. */}}
+{{- define "agentrl.noProxy" -}}
+{{- $inside := list "localhost" "127.0.0.1" ".svc" ".cluster.local" (printf ".%s" .Values.kfp.namespace) (printf ".%s" .Release.Namespace) "169.254.170.23" -}}
+{{- concat $inside .Values.proxy.noProxy | uniq | toJson }}
+{{- end }}
+
+{{/* Environment variables of the operator for connections to other services: those that agentrl_pipelines.platform
+     gives to the pods of runs. */}}
+{{- define "agentrl.outboundEnv" -}}
+{{- $variables := dict }}
+{{- with .Values.caBundle }}
+{{- if .configMap }}
+{{- range list "SSL_CERT_FILE" "REQUESTS_CA_BUNDLE" "AWS_CA_BUNDLE" }}
+{{- $_ := set $variables . (printf "%s/%s" (include "agentrl.caFolder" $) $.Values.caBundle.key) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with .Values.proxy }}
+{{- if or .http .https }}
+{{- $addresses := dict "http_proxy" .http "https_proxy" .https "no_proxy" (include "agentrl.noProxy" $ | fromJsonArray | join ",") }}
+{{- range $name, $value := $addresses }}
+{{- if $value }}
+{{- $_ := set $variables $name $value }}
+{{- $_ := set $variables (upper $name) $value }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $own := list }}
+{{- range .Values.operator.extraEnv }}{{ $own = append $own (lower .name) }}{{ end }}
+{{- range $name, $value := $variables }}
+{{- if not (has (lower $name) $own) }}
+- {name: {{ $name }}, value: {{ $value | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "agentrl.caFolder" -}}
+/etc/agentrl-ca
+{{- end }}
+
 {{/* platform.yaml, the configuration that agentrl_pipelines.platform reads. */}}
 {{- define "agentrl.platform" -}}
 kfp:
@@ -196,6 +238,19 @@ images:
   environmentScience: {{ include "agentrl.image" (list . .Values.images.environmentScience) | quote }}
   environmentWeb: {{ include "agentrl.image" (list . .Values.images.environmentWeb) | quote }}
   pullPolicy: {{ .Values.images.pullPolicy }}
+{{- with .Values.caBundle }}
+{{- if .configMap }}
+caBundle: {{ . | toJson }}
+{{- end }}
+{{- end }}
+{{- with .Values.proxy }}
+{{- if or .http .https }}
+proxy:
+  http: {{ if .http }}{{ .http | quote }}{{ else }}null{{ end }}
+  https: {{ if .https }}{{ .https | quote }}{{ else }}null{{ end }}
+  noProxy: {{ include "agentrl.noProxy" $ }}
+{{- end }}
+{{- end }}
 kueue:
   admission: {{ .Values.kueue.admission }}
   maxPodSets: {{ .Values.kueue.maxPodSets }}

@@ -9,10 +9,12 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from agentrl_components.errors import SpecError
-from agentrl_components.spec import GROUP, AgentRLRun, Storage, parse
+from agentrl_components.spec import GROUP, AgentRLRun, Compute, Storage, parse
+from agentrl_components.spec.rules.compute.pods import overlap
 from agentrl_pipelines.labels import PRIORITY_LABEL
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
+from agentrl_pipelines.platform.outbound import CA_FOLDER
 from agentrl_pipelines.platform.pod_sets import shared_pod_sets
 from agentrl_pipelines.platform.store_access import store_access
 
@@ -126,6 +128,7 @@ def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:
         yield mistake
     else:
         yield from _mistakes_of_stages(run, platform)
+    yield from _volume_mistakes(run.spec.compute, platform)
     needed, limit = len(shared_pod_sets(run)), platform.kueue.max_pod_sets
     if platform.kueue.admission == "run" and run.spec.compute.queue is not None and needed > limit:
         yield (
@@ -133,6 +136,25 @@ def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:
             "allowed; give more environments the same cpu and memory, so that they share a pod "
             "set, or let an administrator raise kueue.maxPodSets, if this Kueue allows more"
         )
+
+
+def _volume_mistakes(compute: Compute, platform: Platform) -> Iterator[str]:
+    """Volumes of the manifest with the name or the path of the one with the platform's
+    certificates."""
+    if platform.ca_bundle is None:
+        return
+    for number, volume in enumerate(compute.volumes):
+        where = f"spec.compute.volumes[{number}]"
+        if volume.claim == platform.ca_bundle.config_map:
+            yield (
+                f"{where}.claim: {volume.claim} is the name of the volume with the certificates "
+                "of this platform; use another claim"
+            )
+        if overlap(volume.path, CA_FOLDER):
+            yield (
+                f"{where}.path: {volume.path} is where pods have the certificates of this "
+                "platform; choose another path, such as /models"
+            )
 
 
 def _storage_mistake(storage: Storage, platform: Platform) -> str | None:

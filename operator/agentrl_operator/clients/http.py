@@ -160,4 +160,6 @@ class HttpClient:
         return self._gate.write(what) if write else nullcontext()
 
     def _plain_session(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=self._connections))
+        # trust_env: through the proxy of the environment, if it has one
+        connector = aiohttp.TCPConnector(limit=self._connections)
+        return aiohttp.ClientSession(connector=connector, trust_env=True)

@@ -20,6 +20,9 @@ from agentrl_operator.manifests.metadata import Manifest, common_labels, metadat
 from agentrl_operator.manifests.pod_fields import (
     CONTAINER_SECURITY,
     POD_SECURITY,
+    ca_mounts,
+    ca_volumes,
+    outbound_env,
     plain_variables,
     secret_variable,
 )
@@ -141,7 +144,7 @@ def pod_template(
         "terminationGracePeriodSeconds": SHUTDOWN_S + _drain_s(environment),
         "securityContext": POD_SECURITY,
         "containers": [_container(resource, environment, platform)],
-        "volumes": [{"name": "tmp", "emptyDir": {}}],
+        "volumes": [{"name": "tmp", "emptyDir": {}}, *ca_volumes(platform)],
         **_node_fields(environment, nodes),
     }
     if environment.runtime_class_name is not None:
@@ -167,6 +170,7 @@ def _container(resource: Resource, environment: Environment, platform: Platform)
             secret_variable(TOKEN_VARIABLE, resource.child(TOKEN_SECRET), TOKEN_KEY),
             {"name": "PORT", "value": str(ENVIRONMENT_PORT)},
             {"name": "HOME", "value": "/tmp"},
+            *outbound_env(platform, environment.secret_env, environment.env),
             *(secret_variable(one.name, one.secret, one.key) for one in environment.secret_env),
             *plain_variables(environment.env),
         ],
@@ -179,7 +183,7 @@ def _container(resource: Resource, environment: Environment, platform: Platform)
             "limits": {"memory": server_requests(environment)["memory"]},
         },
         "securityContext": CONTAINER_SECURITY,
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *ca_mounts(platform)],
     }
     if environment.builtin is not None:
         container["command"] = _serve_command(environment.builtin, environment)

@@ -19,6 +19,9 @@ from agentrl_operator.manifests.metadata import Manifest, common_labels, metadat
 from agentrl_operator.manifests.pod_fields import (
     CONTAINER_SECURITY,
     POD_SECURITY,
+    ca_mounts,
+    ca_volumes,
+    outbound_env,
     plain_variables,
     secret_variable,
 )
@@ -184,7 +187,7 @@ def _pod(
             "terminationGracePeriodSeconds": 15,
             "securityContext": POD_SECURITY,
             "containers": [_container(resource, run, platform, requests)],
-            "volumes": [{"name": "tmp", **files}, *_claims(compute)],
+            "volumes": [{"name": "tmp", **files}, *_claims(compute), *ca_volumes(platform)],
             "nodeSelector": kueue_pods.node_selector(compute.node_selector, info),
             "tolerations": kueue_pods.tolerations(compute, info),
         },
@@ -202,6 +205,7 @@ def _container(
         "imagePullPolicy": platform.images.pull_policy,
         "env": [
             *PLAIN_ENV,
+            *outbound_env(platform, compute.secret_env, compute.env),
             *plain_variables(compute.env),
             *_secret_env(run, resource, platform),
         ],
@@ -217,6 +221,7 @@ def _container(
         "volumeMounts": [
             {"name": "tmp", "mountPath": "/tmp"},
             *({"name": one.claim, "mountPath": one.path} for one in compute.volumes),
+            *ca_mounts(platform),
         ],
     }
 

@@ -36,6 +36,7 @@ from agentrl_pipelines.platform.kueue_pods import (
     KueueAdmission,
     PodSetInfo,
 )
+from agentrl_pipelines.platform.outbound import CA_FOLDER, outbound_variables
 from agentrl_pipelines.platform.resolve import (
     child_name,
     is_managed,
@@ -82,7 +83,7 @@ def phase_pipeline(
         container = definition["container"]
         container["image"] = compute.image or platform.images.stage
         container["resources"] = stage_resources(compute, stage)
-        env = [(variable.name, variable.value) for variable in compute.env]
+        env = stage_env(compute, platform)
         if drives_ray(run, stage):
             env += driver_env(run, uid, platform)
         if env:
@@ -97,6 +98,13 @@ def phase_pipeline(
         }
     platforms = {"kubernetes": {"deploymentSpec": {"executors": pods}}}
     return {"pipeline_spec": spec, "platform_spec": {"platforms": platforms}}
+
+
+def stage_env(compute: Compute, platform: Platform) -> list[tuple[str, str]]:
+    """Environment variables of the platform and of the manifest, which takes precedence."""
+    own = [(variable.name, variable.value) for variable in compute.env]
+    names = [*dict(own), *(variable.name for variable in compute.secret_env)]
+    return [*outbound_variables(platform, names), *own]
 
 
 def stage_resources(compute: Compute, stage: str) -> Data:
@@ -135,6 +143,8 @@ def pod_options(
         "secretAsEnv": secrets,
         "emptyDirMounts": [{"volumeName": "scratch", "mountPath": "/tmp"}],
     }
+    if platform.ca_bundle is not None:
+        options["configMapAsVolume"] = [config_map_mount(platform.ca_bundle.config_map, CA_FOLDER)]
     if stage not in MODEL_STAGES:
         return options
     # Containers have 64 MB of shared memory, in which a stage keeps the weights and gradients that
@@ -220,6 +230,16 @@ def claim_mount(volume: Volume) -> Data:
         "constant": volume.claim,
         "pvcNameParameter": {"runtimeValue": {"constant": volume.claim}},
         "mountPath": volume.path,
+    }
+
+
+def config_map_mount(name: str, path: str) -> Data:
+    """The `configMapAsVolume` entry of a ConfigMap, whose name is written twice like that of a
+    Secret."""
+    return {
+        "configMapName": name,
+        "configMapNameParameter": {"runtimeValue": {"constant": name}},
+        "mountPath": path,
     }
 
 

@@ -14,6 +14,7 @@ from agentrl_components.errors import SpecError
 from agentrl_components.spec.addresses import BUCKET, INVALID_BUCKET, HttpUrl
 from agentrl_components.spec.fields.base import SpecModel
 from agentrl_components.spec.fields.storage import EnvironmentVariable
+from agentrl_components.spec.rules.compute.pods import TAKEN_NAMES
 from agentrl_envs.needs import ImageTarget
 
 ADDRESS = Path("/etc/agentrl/platform.yaml")
@@ -32,8 +33,17 @@ def _without_credentials(uri: str) -> str:
     return uri
 
 
+def _not_taken(name: str) -> str:
+    if name in TAKEN_NAMES:
+        raise ValueError("is the name of another volume of the pods")
+    return name
+
+
 TrackingUri = Annotated[HttpUrl, AfterValidator(_without_credentials)]
 """The URL of an MLflow server."""
+ProxyUrl = Annotated[HttpUrl, AfterValidator(_without_credentials)]
+LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+"""A label of a host name, which names of volumes are."""
 
 
 class Kfp(SpecModel):
@@ -177,6 +187,27 @@ class Kueue(SpecModel):
     """Pod sets that a Workload may have. Kueue up to 0.17 takes 8, 0.19 takes 18."""
 
 
+class CaBundle(SpecModel):
+    """Certificate authorities that all pods trust in place of those of their images."""
+
+    config_map: Annotated[str, Field(pattern=LABEL, max_length=63), AfterValidator(_not_taken)]
+    """Name of a ConfigMap with PEM certificates, in every namespace with pods of runs. The volume
+    of the pods has this name too, so it has no dots."""
+    key: str = "ca.crt"
+    """Key of the ConfigMap that holds the certificates."""
+
+
+class Proxy(SpecModel):
+    """The proxy for connections to hosts outside of the cluster."""
+
+    http: ProxyUrl | None = None
+    """URL of the proxy for http:// URLs. None: no proxy."""
+    https: ProxyUrl | None = None
+    """URL of the proxy for https:// URLs. None: no proxy."""
+    no_proxy: tuple[str, ...] = ()
+    """Hosts, and domains that begin with a dot, to which pods connect without the proxy."""
+
+
 class Platform(SpecModel):
     """The whole configuration. The defaults fit Kubeflow Pipelines installed from its manifests."""
 
@@ -185,6 +216,9 @@ class Platform(SpecModel):
     tracking: Mlflow = Mlflow()
     images: Images = Images()
     kueue: Kueue = Kueue()
+    ca_bundle: CaBundle | None = None
+    """None: pods trust the certificate authorities of their images."""
+    proxy: Proxy = Proxy()
     poll_seconds: float = Field(default=5.0, gt=0, le=3600)
     """Seconds between two reconciliations of an active run."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import time
 import urllib.request
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
+import urllib3
 from minio import Minio
 from minio.credentials import StaticProvider
 
@@ -44,13 +46,22 @@ def free_port() -> int:
 
 @contextmanager
 def running_server(
-    program: str, folder: Path, options: Mapping[str, str] = MappingProxyType({})
+    program: str,
+    folder: Path,
+    options: Mapping[str, str] = MappingProxyType({}),
+    certificates: Path | None = None,
 ) -> Iterator[str]:
     """Run the server with an empty bucket. `options`: environment variables that configure it.
+    `certificates`: the folder with its certificate, which is its own authority; None: no TLS.
     Yields its URL."""
     address = f"127.0.0.1:{free_port()}"
+    endpoint = f"{'http' if certificates is None else 'https'}://{address}"
+    trusted = None if certificates is None else str(certificates / "public.crt")
+    arguments = ["server", "--quiet", "--address", address, str(folder)]
+    if certificates is not None:
+        arguments += ["--certs-dir", str(certificates)]
     server = subprocess.Popen(
-        [program, "server", "--quiet", "--address", address, str(folder)],
+        [program, *arguments],
         env={
             **os.environ,
             "MINIO_ROOT_USER": ACCESS_KEY,
@@ -63,30 +74,34 @@ def running_server(
     )
     try:
         deadline = time.monotonic() + 300
-        while not ready(address):
+        while not ready(endpoint, trusted):
             assert time.monotonic() < deadline, "MinIO does not start"
             time.sleep(0.05)
-        endpoint = f"http://{address}"
-        client(endpoint).make_bucket(BUCKET)
+        client(endpoint, trusted).make_bucket(BUCKET)
         yield endpoint
     finally:
         server.kill()
         server.wait()
 
 
-def ready(address: str) -> bool:
+def ready(endpoint: str, trusted: str | None = None) -> bool:
     """Whether the health endpoint answers."""
+    context = None if trusted is None else ssl.create_default_context(cafile=trusted)
     try:
-        with urllib.request.urlopen(f"http://{address}/minio/health/ready", timeout=2):
+        with urllib.request.urlopen(f"{endpoint}/minio/health/ready", timeout=2, context=context):
             return True
     except OSError:
         return False
 
 
-def client(endpoint: str) -> Minio:
-    """The MinIO client, to inspect and change the bucket independently of `S3Store`."""
-    address = endpoint.removeprefix("http://")
-    return Minio(address, access_key=ACCESS_KEY, secret_key=SECRET_KEY, secure=False)
+def client(endpoint: str, trusted: str | None = None) -> Minio:
+    """The MinIO client, to inspect and change the bucket independently of `S3Store`. `trusted`: the
+    file with the certificate of the server."""
+    secure, address = endpoint.startswith("https"), endpoint.partition("://")[2]
+    pool = None if trusted is None else urllib3.PoolManager(ca_certs=trusted)
+    return Minio(
+        address, access_key=ACCESS_KEY, secret_key=SECRET_KEY, secure=secure, http_client=pool
+    )
 
 
 def store_in(endpoint: str, deadline_s: float = 300.0, bucket: str = BUCKET) -> S3Store:

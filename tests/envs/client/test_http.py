@@ -51,3 +51,13 @@ def test_unresolvable_name_raises_unreachable_error():
 
     with asyncio.Runner(loop_factory=LateNameLoop) as runner:
         runner.run(request())
+
+
+async def test_servers_are_called_by_their_addresses_without_a_proxy(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with served(token=SecretStr("t")) as url:
+        server = ServerClient(url, token="t", options=HURRIED)
+        assert (await server.get("/v1/environment", EnvironmentResponse)).name == "corridor"
+        await server.close()

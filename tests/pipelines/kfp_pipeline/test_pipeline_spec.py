@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 from cluster_run import MANIFEST, UID, manifest
+from google.protobuf.json_format import MessageToDict
+from kfp import dsl, kubernetes
 
 from agentrl_components.spec import parse
 from agentrl_pipelines.kfp_pipeline import graph
-from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
+from agentrl_pipelines.kfp_pipeline.pipeline_spec import config_map_mount, phase_pipeline
 from agentrl_pipelines.platform.config import Kueue, Platform
 from agentrl_pipelines.platform.kueue_pods import KueueAdmission, PodSetInfo
 
@@ -243,3 +245,38 @@ def test_phase_pipeline_does_not_modify_its_arguments():
     before = copy.deepcopy(first)
     phase_pipeline(manifest(image="other:1"), UID, Platform())
     assert phase_pipeline(manifest(), UID, Platform()) == before == first
+
+
+def test_every_stage_trusts_the_authorities_of_the_platform_and_uses_its_proxy():
+    platform = Platform(ca_bundle={"config_map": "ca"}, proxy={"https": "http://proxy:3128"})
+    run = manifest(env=[{"name": "https_proxy", "value": "http://other:3128"}])
+    containers, pods = executors(phase_pipeline(run, UID, platform))
+    for stage, options in pods.items():
+        assert options["configMapAsVolume"] == [
+            {
+                "configMapName": "ca",
+                "configMapNameParameter": {"runtimeValue": {"constant": "ca"}},
+                "mountPath": "/etc/agentrl-ca",
+            }
+        ]
+        assert containers[stage]["container"]["env"] == [
+            {"name": "SSL_CERT_FILE", "value": "/etc/agentrl-ca/ca.crt"},
+            {"name": "REQUESTS_CA_BUNDLE", "value": "/etc/agentrl-ca/ca.crt"},
+            {"name": "AWS_CA_BUNDLE", "value": "/etc/agentrl-ca/ca.crt"},
+            {"name": "https_proxy", "value": "http://other:3128"},
+        ]
+
+
+def test_a_volume_of_a_config_map_is_what_the_sdk_of_kubeflow_pipelines_writes():
+    @dsl.container_component
+    def step():
+        return dsl.ContainerSpec(image="any", command=["true"])
+
+    @dsl.pipeline(name="mounts")
+    def mounts():
+        kubernetes.use_config_map_as_volume(step(), "ca", mount_path="/etc/agentrl-ca")
+
+    written = MessageToDict(mounts.platform_spec)["platforms"]["kubernetes"]["deploymentSpec"]
+    (volume,) = written["executors"]["exec-step"]["configMapAsVolume"]
+    assert volume.pop("optional") is False
+    assert volume == config_map_mount("ca", "/etc/agentrl-ca")

@@ -17,6 +17,7 @@ import urllib3
 from minio.credentials import IamAwsProvider, Provider, StaticProvider
 
 from agentrl_components.errors import StoreError
+from agentrl_components.storage.s3.pools import open_pool
 
 ACCESS_KEY_ENV = "AWS_ACCESS_KEY_ID"
 """The variable of the access key, unless a manifest names another one."""
@@ -91,9 +92,12 @@ def identity_keys(region: str | None) -> Provider:
             f"storage: {region!r} is not a region of AWS; correct storage.region or {_REGION_ENV}"
         )
     by_token = bool(os.environ.get(TOKEN_FILE_ENV))
+    endpoint = os.environ.get(_STS_ENDPOINT_ENV) if by_token else None
+    agent = os.environ.get(_IDENTITY_ENV[1], "")
+    address = (endpoint or "https://sts.amazonaws.com") if by_token else agent
     return IamAwsProvider(
-        http_client=_IdentityPool(timeout=_TIMEOUT, retries=False),
-        custom_endpoint=os.environ.get(_STS_ENDPOINT_ENV) if by_token else None,
+        http_client=open_pool(_IdentityPool, address, timeout=_TIMEOUT, retries=False),
+        custom_endpoint=endpoint,
         region=region,
     )
 

@@ -21,6 +21,7 @@ from minio.credentials import Provider
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 
 from agentrl_components.errors import StoreError
+from agentrl_components.storage.s3.pools import open_pool
 from agentrl_components.storage.store import absent_error, conflict_error, is_key, valid_key
 
 T = TypeVar("T")
@@ -79,7 +80,8 @@ class S3Store:
         timeout = urllib3.Timeout(connect=min(5.0, timeout_s), read=timeout_s)
 
         def client(pool: type[urllib3.PoolManager]) -> Minio:
-            http = pool(timeout=timeout, retries=False, maxsize=8)
+            address = f"{'https' if secure else 'http'}://{host}"
+            http = open_pool(pool, address, timeout=timeout, retries=False, maxsize=8)
             try:
                 return Minio(
                     host, credentials=credentials, secure=secure, region=region, http_client=http

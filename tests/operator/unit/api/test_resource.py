@@ -129,3 +129,21 @@ def test_the_operator_sends_nothing_to_a_tracking_server_that_is_not_listed(uri)
 def test_without_a_uri_a_run_is_tracked_where_the_platform_says():
     assert tracking_uri(run(), TRACKED) == "http://mlflow:5000"
     assert tracking_uri(run(), Platform()) is None
+
+
+def test_a_volume_in_the_place_of_the_certificates_is_not_accepted():
+    platform = Platform(ca_bundle={"config_map": "ca"})
+    volumes = [{"claim": "ca", "path": "/models"}, {"claim": "data", "path": "/etc"}]
+    body = {
+        "apiVersion": "agentrl.dev/v1alpha1",
+        "kind": "AgentRLRun",
+        "metadata": {"name": "demo", "namespace": "kubeflow", "uid": run().uid, "generation": 1},
+        "spec": SPEC | {"compute": {"volumes": volumes}},
+    }
+    assert read(body, Platform()).mistakes == ()
+    assert read(body, platform).mistakes == (
+        "spec.compute.volumes[0].claim: ca is the name of the volume with the certificates of this "
+        "platform; use another claim",
+        "spec.compute.volumes[1].path: /etc is where pods have the certificates of this platform; "
+        "choose another path, such as /models",
+    )

@@ -57,3 +57,15 @@ async def test_a_url_that_cannot_be_parsed_is_an_error_of_the_client(uri):
     with pytest.raises(MlflowError, match="MLflow: GET experiments/get-by-name"):
         await api.ensure_run(uri, "agentrl", "demo", "uid-1")
     await api.close()
+
+
+async def test_requests_go_through_the_proxy_of_the_environment(monkeypatch):
+    target, api = Target(), MlflowApi()
+    with running(target.app()) as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.setenv("no_proxy", "inside.test")
+        await api.finish_run("http://outside.test", "r1", "FINISHED")
+        assert target.requests == ["/api/2.0/mlflow/runs/update"]
+        with pytest.raises(MlflowError, match="Cannot connect to host inside"):
+            await api.finish_run("http://inside.test", "r1", "FINISHED")
+    await api.close()

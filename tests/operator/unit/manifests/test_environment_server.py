@@ -8,7 +8,7 @@ from agentrl_components.spec.rules.environments.servers import RESERVED_VARIABLE
 from agentrl_operator.manifests import environment_server
 from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 from agentrl_pipelines.platform import resolve
-from agentrl_pipelines.platform.config import Kueue
+from agentrl_pipelines.platform.config import CaBundle, Kueue, Proxy
 from agentrl_pipelines.platform.kueue_pods import PodSetInfo
 
 SERVED = SPEC | {
@@ -302,3 +302,22 @@ def test_an_environment_that_needs_java_is_served_by_the_image_that_has_it():
         "containers"
     ]
     assert container["resources"]["limits"]["memory"] == "1536Mi"
+
+
+def test_servers_trust_the_authorities_of_the_platform_and_use_its_proxy():
+    platform = PLATFORM.model_copy(
+        update={"ca_bundle": CaBundle(config_map="ca"), "proxy": Proxy(https="http://proxy:3128")}
+    )
+    own = {"name": "SSL_CERT_FILE", "value": "/own.pem"}
+    environment = {"name": "search", "builtin": "search", "env": [own]}
+    pod = made(spec=SPEC | {"environments": [environment]}, platform=platform)["spec"]["template"][
+        "spec"
+    ]
+    variables = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+    assert variables["HTTPS_PROXY"] == variables["https_proxy"] == "http://proxy:3128"
+    assert variables["REQUESTS_CA_BUNDLE"] == "/etc/agentrl-ca/ca.crt"
+    assert variables["SSL_CERT_FILE"] == "/own.pem"
+    assert len(variables) == len(pod["containers"][0]["env"])
+    assert {"name": "ca", "configMap": {"name": "ca"}} in pod["volumes"]
+    mount = {"name": "ca", "mountPath": "/etc/agentrl-ca", "readOnly": True}
+    assert mount in pod["containers"][0]["volumeMounts"]

@@ -3,12 +3,14 @@
 import json
 
 import pytest
+from queued_world import PLATFORM
 from ray_manifests import COMPUTE, SHARED_PODS, groups, made, read
 from world import UID
 
 from agentrl_components.ray_workers.resources import reservations
 from agentrl_components.spec import Compute
 from agentrl_operator.manifests import ray_cluster, workload
+from agentrl_pipelines.platform.config import CaBundle, Proxy
 
 
 def test_each_trainer_and_each_sampler_is_a_pod_with_its_resources():
@@ -143,3 +145,25 @@ def test_stages_and_pods_of_ray_mount_the_claims_of_the_manifest():
         {"name": "models", "mountPath": "/models"},
         {"name": "worlds", "mountPath": "/mnt/worlds"},
     ]
+
+
+def test_nodes_trust_the_authorities_of_the_platform_and_use_its_proxy():
+    one = read(env=[{"name": "HTTP_PROXY", "value": "http://other:3128"}])
+    platform = PLATFORM.model_copy(
+        update={
+            "ca_bundle": CaBundle(config_map="ca"),
+            "proxy": Proxy(http="http://proxy:3128", no_proxy=(".svc",)),
+        }
+    )
+    cluster = ray_cluster.manifest(one, one.run, platform, {})
+    spec = cluster["spec"]
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        pod = group["template"]["spec"]
+        (container,) = pod["containers"]
+        variables = [(one["name"], one.get("value")) for one in container["env"]]
+        assert ("SSL_CERT_FILE", "/etc/agentrl-ca/ca.crt") in variables
+        assert ("NO_PROXY", ".svc") in variables
+        assert [v for name, v in variables if name.lower() == "http_proxy"] == ["http://other:3128"]
+        assert {"name": "ca", "configMap": {"name": "ca"}} in pod["volumes"]
+        mount = {"name": "ca", "mountPath": "/etc/agentrl-ca", "readOnly": True}
+        assert mount in container["volumeMounts"]

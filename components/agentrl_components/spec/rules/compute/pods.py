@@ -112,7 +112,7 @@ def volumes_do_not_collide(spec: RunSpec) -> Iterator[Mistake]:
                 reason=f"{volume.claim} is {'a duplicate' if volume.claim in seen else taken}",
                 fix="leave it out, or use another claim",
             )
-        if volume.path in seen or any(_overlap(volume.path, other) for other in MOUNTED):
+        if volume.path in seen or any(overlap(volume.path, other) for other in MOUNTED):
             yield Mistake(
                 field=f"{where}.path",
                 reason=f"{volume.path} is where pods have another volume",
@@ -121,7 +121,7 @@ def volumes_do_not_collide(spec: RunSpec) -> Iterator[Mistake]:
         seen |= {volume.claim, volume.path}
 
 
-def _overlap(one: str, other: str) -> bool:
+def overlap(one: str, other: str) -> bool:
     """Whether a path is the other one, or below or above it."""
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 

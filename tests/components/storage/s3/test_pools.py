@@ -1,0 +1,136 @@
+"""Connections to an S3 service: direct or through a proxy, and with certificates of an authority of
+one's own."""
+
+import datetime
+import ipaddress
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import urllib3
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from minio_service import binary, running_server, store_in
+
+from agentrl_components.errors import StoreError
+from agentrl_components.storage.s3.pools import open_pool, proxy_of
+
+NEEDS_MINIO = pytest.mark.skipif(binary() is None, reason="no MinIO is installed")
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+def proxy():
+    """The URL of an HTTP proxy, and the lines and authorizations of the requests to it."""
+    seen = []
+
+    class Forward(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def forward(self):
+            seen.append((f"{self.command} {self.path}", self.headers.get("Proxy-Authorization")))
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            headers = {k: v for k, v in self.headers.items() if not k.startswith("Proxy-")}
+            with urllib3.PoolManager() as pool:
+                answer = pool.request(self.command, self.path, body=body, headers=headers)
+            self.send_response(answer.status)
+            for name, value in answer.headers.items():
+                if name.lower() not in ("content-length", "transfer-encoding", "connection"):
+                    self.send_header(name, value)
+            size = answer.headers.get("Content-Length") if self.command == "HEAD" else None
+            self.send_header("Content-Length", size or str(len(answer.data)))
+            self.end_headers()
+            self.wfile.write(answer.data)
+
+        do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = forward
+
+        def log_message(self, *_):
+            """No log."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Forward)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_address[1]}", seen
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_the_proxy_is_that_of_the_scheme_unless_the_host_is_excepted(monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "proxy:3128")
+    monkeypatch.setenv("NO_PROXY", ".svc,minio.test")
+    assert proxy_of("https://s3.amazonaws.com") == "http://proxy:3128"
+    assert proxy_of("http://s3.amazonaws.com") is None
+    assert proxy_of("https://minio.kubeflow.svc:9000") is None
+    assert proxy_of("https://minio.test:9000") is None
+
+
+def test_a_pool_keeps_its_class_with_and_without_a_proxy(monkeypatch):
+    class Own(urllib3.PoolManager):
+        """A pool with methods of its own."""
+
+    assert not isinstance(open_pool(Own, "http://s3.test"), urllib3.ProxyManager)
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
+    pool = open_pool(Own, "http://s3.test", maxsize=3)
+    assert isinstance(pool, Own)
+    assert (pool.proxy.url, pool.connection_pool_kw["maxsize"]) == ("http://proxy:3128", 3)
+    assert type(open_pool(urllib3.PoolManager, "http://s3.test")).__name__ == "PoolManager"
+
+
+@NEEDS_MINIO
+def test_a_store_is_read_and_written_through_a_proxy(monkeypatch, tmp_path, proxy):
+    address, seen = proxy
+    with running_server(binary(), tmp_path) as endpoint:
+        monkeypatch.setenv("HTTP_PROXY", f"http://me:p%40ss@{address}")
+        store = store_in(endpoint)
+        store.put("a", b"first")
+        with pytest.raises(StoreError):  # the condition of the put reaches the service
+            store.put("a", b"second")
+        assert store.get("a") == b"first"
+    assert {line.split()[1].startswith(f"{endpoint}/") for line, _ in seen} == {True}
+    assert {user for _, user in seen} == {"Basic bWU6cEBzcw=="}
+
+
+def certificate(folder):
+    """Write a certificate for 127.0.0.1 that is its own authority, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Corporate CA")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    folder.mkdir()
+    (folder / "public.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "private.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+
+
+@NEEDS_MINIO
+def test_a_store_with_a_certificate_of_a_private_authority_needs_its_bundle(monkeypatch, tmp_path):
+    certificate(tmp_path / "certs")
+    bundle = tmp_path / "certs/public.crt"
+    with running_server(binary(), tmp_path / "data", certificates=tmp_path / "certs") as endpoint:
+        with pytest.raises(StoreError, match="certificate verify failed"):
+            store_in(endpoint, deadline_s=0.1).exists("a")
+        monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+        store = store_in(endpoint)
+        store.put("a", b"first")
+        assert store.get("a") == b"first"

@@ -13,8 +13,9 @@ from typing import Literal
 import torch
 from safetensors.torch import save_file
 
+from agentrl_components.model.causal_model import TIED_HEAD
 from agentrl_components.model.decoder import Decoder
-from agentrl_components.model.load import TIED_HEAD, WEIGHTS, export_weights, open_decoder
+from agentrl_components.model.load import WEIGHTS, export_weights, open_decoder
 from agentrl_components.model.shape import read_native
 from agentrl_components.spec import RunSpec
 

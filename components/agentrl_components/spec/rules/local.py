@@ -167,16 +167,25 @@ def _missing_compiler(
 
 def _too_many_devices(spec: RunSpec, found: int) -> Iterator[Mistake]:
     """Trainers and samplers that ask for more GPUs together than the `found` ones."""
+    if spec.compute.devices <= found:
+        return
     trainers, samplers = spec.compute.trainers, spec.compute.samplers
+    if spec.compute.share_gpus:
+        yield Mistake(
+            field="spec.compute.trainers.count",
+            reason=f"trainers and samplers share {spec.compute.devices} GPUs, but this machine has "
+            f"{found}",
+            fix="lower the count of both",
+        )
+        return
     asked = {
         "trainers": trainers.count * trainers.gpus if trainers else 0,
         "samplers": samplers.count * samplers.gpus if samplers else 0,
     }
-    if sum(asked.values()) > found:
-        most = max(asked, key=lambda name: asked[name])
-        yield Mistake(
-            field=f"spec.compute.{most}.count",
-            reason=f"trainers need {asked['trainers']} GPUs and samplers {asked['samplers']}, but "
-            f"this machine has {found}",
-            fix="lower count or gpus of either",
-        )
+    most = max(asked, key=lambda name: asked[name])
+    yield Mistake(
+        field=f"spec.compute.{most}.count",
+        reason=f"trainers need {asked['trainers']} GPUs and samplers {asked['samplers']}, but "
+        f"this machine has {found}",
+        fix="lower count or gpus of either",
+    )

@@ -187,6 +187,23 @@ def test_more_trainers_than_gpus_of_this_machine_are_reported(tmp_path):
     assert warnings(tmp_path, ("ray",), compute=compute) == []
 
 
+def test_gpus_that_trainers_and_samplers_share_are_counted_once(tmp_path):
+    compute = {
+        "ray": "embedded",
+        "shareGpus": True,
+        "trainers": {"count": 2, "gpus": 1},
+        "samplers": {"count": 2, "gpus": 1},
+    }
+    (tmp_path / "nvidia0").touch()
+    (warning,) = warnings(tmp_path, ("ray",), compute=compute)
+    assert warning == (
+        "spec.compute.trainers.count: trainers and samplers share 2 GPUs, but this machine has 1; "
+        "lower the count of both"
+    )
+    (tmp_path / "nvidia1").touch()
+    assert warnings(tmp_path, ("ray",), compute=compute) == []
+
+
 def test_an_image_with_a_builtin_needs_no_kubernetes():
     read = yaml.safe_load(MANIFEST)
     read["spec"]["environments"][0] |= {"image": "example.org/own:1"}

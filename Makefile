@@ -11,7 +11,7 @@ NO_TIME_LIMIT := -o faulthandler_timeout=0
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help demo textcraft test test-slow check lint types graph manifests lock services bench docs dist clean \
+.PHONY: help demo textcraft test test-slow test-nightly check lint types graph manifests lock services bench docs dist clean \
   cluster cluster-down images e2e load
 .DEFAULT_GOAL := help
 
@@ -28,8 +28,11 @@ test: $(VENV)/.installed vllm services browser ## Run the tests that every chang
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist loadfile --durations 12
 
 # TESTS: folders and options of pytest that select some of them.
-test-slow: $(VENV)/.installed ## Train a small task with every algorithm and several seeds
-	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist worksteal --durations 12 -m "slow and not load" $(TESTS)
+test-slow: $(VENV)/.installed ## Train a small task with every algorithm; faults, and environments' contracts
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist worksteal --durations 12 -m "slow and not nightly and not load" $(TESTS)
+
+test-nightly: $(VENV)/.installed vllm services browser ## Run the slow tests with further seeds and in further configurations
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist worksteal --durations 12 -m nightly $(TESTS)
 
 check: lint types ## Check lint, types and import contracts
 

@@ -27,7 +27,7 @@ ON_RAY = ("run_on_ray", "shared_gpus")
 """Checks that have time of their own here: they start Ray and vLLM."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path):
     code, found = run(tmp_path / "gpu.json", "--cpu", "--without", ",".join(ON_RAY))
     assert {name: one["reason"] for name, one in found.items() if one["status"] == "failed"} == {}
@@ -48,7 +48,9 @@ def test_all_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.vllm
-@pytest.mark.parametrize("check", ON_RAY)
+@pytest.mark.parametrize(
+    "check", ["run_on_ray", pytest.param("shared_gpus", marks=pytest.mark.nightly)]
+)
 def test_samplers_on_ray_have_the_trainers_weights_in_each_iteration(tmp_path, check):
     code, found = run(tmp_path / "gpu.json", "--cpu", "--only", check)
     outcome = found[check]

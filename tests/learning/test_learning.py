@@ -25,6 +25,8 @@ from agentrl_envs.world import LocalWorld
 from agentrl_pipelines.local.run import run_local
 
 CURVES = Path("runs/learning")
+FURTHER = [pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2)]
+SEEDS = pytest.mark.parametrize("seed", [0, *FURTHER])
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "ppo": {
@@ -86,7 +88,7 @@ def manifest(algorithm: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@SEEDS
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_algorithm_learns_the_corridor(name: str, seed: int) -> None:
     root = CURVES / f"{name}-{seed}"
@@ -161,7 +163,7 @@ def warm_start(name: str, seed: int, warm: dict[str, Any], model: Path | None = 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@SEEDS
 def test_supervised_fine_tuning_generalizes_to_held_out_corridors(
     seed: int, tmp_path: Path
 ) -> None:
@@ -175,7 +177,7 @@ def test_supervised_fine_tuning_generalizes_to_held_out_corridors(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@SEEDS
 def test_filtered_imitation_improves_a_model_trained_on_few_demonstrations(
     seed: int, tmp_path: Path
 ) -> None:

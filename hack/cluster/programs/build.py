@@ -26,6 +26,10 @@ BUILD_S = 5400
 """Time limit for all programs of a module on a slow machine with an empty cache, in seconds."""
 
 
+WITHOUT_DEBUG = "-gcflags=all=-dwarf=false"
+"""Takes a fifth off the time of a build. The linker leaves debug information out in any case."""
+
+
 def main(names: Sequence[str]) -> int:
     """Build the named programs, or everything that the local cluster needs."""
     if unknown := set(names) - set(RECIPES):
@@ -128,7 +132,8 @@ def compile_module(name: str, recipes: Sequence[Recipe]) -> None:
     made = folder / "made"
     with timed(", ".join(recipe.name for recipe in recipes)):
         run(
-            "go", "build", "-mod=mod", "-trimpath", "-ldflags", LINK, "-o", f"{made}/",
+            "go", "build", "-mod=mod", "-trimpath", WITHOUT_DEBUG, "-ldflags", LINK,
+            "-o", f"{made}/",
             *(recipe.package for recipe in recipes),
             cwd=folder, env=module_patches.GO, seconds=BUILD_S,
         )  # fmt: skip

@@ -163,7 +163,7 @@ def two_machines():
         yield env, dict(zip(NODES, (first, second), strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_places_on_a_lost_machine_wait_for_room_on_another_one():
     command = [sys.executable, "-c", WAITS_AFTER_A_LOSS]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -185,7 +185,7 @@ def test_places_on_a_lost_machine_wait_for_room_on_another_one():
     assert again == others
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_trainers_share_a_machine_that_has_room_for_them():
     with two_machines() as (env, _):
         done = subprocess.run(

@@ -99,7 +99,11 @@ def worker_pids(actor):
 
 
 @pytest.mark.parametrize(
-    "broken", [kill_the_process_of_the_engine_core, shut_the_executor_down], ids=["kill", "fail"]
+    "broken",
+    [
+        pytest.param(kill_the_process_of_the_engine_core, id="kill"),
+        pytest.param(shut_the_executor_down, id="fail", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_dead_vllm_engine_is_replaced_and_its_episodes_are_played_again(folder, broken):
     manifest = spec(model=MODEL, rollout={"engine": "vllm"})
@@ -149,6 +153,7 @@ def test_an_engine_over_two_processes_gives_the_replies_of_one(folder):
         trainers.close()
 
 
+@pytest.mark.nightly
 def test_an_engine_of_which_a_process_died_is_replaced_at_the_next_hand_over(folder):
     manifest = spec(model=MODEL, rollout={"engine": "vllm"})
     compute = manifest.compute.model_copy(update={"samplers": Samplers(tensor_parallel=2)})
@@ -172,7 +177,13 @@ def test_an_engine_of_which_a_process_died_is_replaced_at_the_next_hand_over(fol
         trainers.close()
 
 
-@pytest.mark.parametrize("lora", [None, ADAPTERS], ids=["weights", "adapters"])
+@pytest.mark.parametrize(
+    "lora",
+    [
+        pytest.param(None, id="weights"),
+        pytest.param(ADAPTERS, id="adapters", marks=pytest.mark.nightly),
+    ],
+)
 def test_an_engine_that_is_taken_over_in_a_hand_over_plays_the_weights_of_the_next(folder, lora):
     import ray
 

@@ -39,7 +39,8 @@ def give_room(rank, selective, pack):
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.skipif(compiler("cpu") is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize(
-    ("selective", "divided", "fewest_graphs"), [(False, True, 6), (True, False, 8)]
+    ("selective", "divided", "fewest_graphs"),
+    [pytest.param(False, True, 6, marks=pytest.mark.nightly), (True, False, 8)],
 )
 def test_gradients_and_scores_are_those_of_the_plain_model(
     selective, divided, fewest_graphs, tmp_path, open_rank

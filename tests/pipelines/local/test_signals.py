@@ -10,6 +10,7 @@ import psutil
 import pytest
 from corridor_run import HEADER
 
+nightly = pytest.mark.nightly
 AGENTRL = str(Path(sys.executable).with_name("agentrl"))
 
 STUCK = """\
@@ -107,10 +108,10 @@ class StuckRun:
     [
         (1, "{after: 1}", 0),
         (2, "{after: 1}", 0),
-        (1, "{after: 1, swallows: true}", 0),
-        (1, "{after: 1, waits: true}", 0),  # hangs in a thread
-        (2, "{}", 0),  # hangs before there are workers
         (1, "{after: 1}", 1),  # hangs in a process of the environment
+        pytest.param(1, "{after: 1, swallows: true}", 0, marks=nightly),
+        pytest.param(1, "{after: 1, waits: true}", 0, marks=nightly),  # hangs in a thread
+        pytest.param(2, "{}", 0, marks=nightly),  # hangs before there are workers
     ],
 )
 def test_the_second_ctrl_c_stops_a_run_whose_environment_hangs(
@@ -143,7 +144,7 @@ def test_further_signals_do_not_disturb_the_end(tmp_path):
     assert "Traceback" not in run.output
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=nightly), 2])
 def test_ctrl_c_stops_an_evaluation_whose_environment_hangs(tmp_path, workers):
     options = ("environments[0].options={after: 1}", f"compute.workers={workers}")
     sets = (part for option in options for part in ("--set", option))

@@ -23,7 +23,7 @@ LONG = "frequencies"
 """A test of 400 replies."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_engine_gives_the_same_with_model_runner_v2():
     files = [HERE / "test_engine.py", HERE / "test_adapter_updates.py"]
     command = [sys.executable, "-m", "pytest", "-p", "triton_on_cpu", "-n", "0", "-m", ""]

@@ -9,7 +9,11 @@ from agentrl_envs.conformance.check import check
 @pytest.mark.slow
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize(
-    "options", [{}, {"text": "agentgym", "compat": "agentgym", "tasks": ["agentgym"]}]
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.nightly),
+        {"text": "agentgym", "compat": "agentgym", "tasks": ["agentgym"]},
+    ],
 )
 def test_both_text_forms_keep_the_contract(options):
     factory = partial(registry.task_set, "sciworld", options)

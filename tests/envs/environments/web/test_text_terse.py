@@ -1,3 +1,4 @@
+import pytest
 from web_pages import Site, needs_chromium
 from web_tasks import config, task, task_set
 
@@ -56,6 +57,7 @@ def test_only_the_first_observation_states_the_goal_so_that_another_can_take_its
     environment.close()
 
 
+@pytest.mark.slow
 def test_the_terse_form_keeps_the_environment_contract(site, tmp_path):
     """On a small page: each rule plays it many times."""
     found: dict[str, dict] = {}

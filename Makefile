@@ -5,7 +5,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # One pytest worker per core, at most 8.
 SPREAD := -n auto --maxprocesses 8
-# Load tests take longer than the limit that ends a test that hangs.
+# The limit that ends a test that hangs includes its fixtures. Those of the tests on the cluster wait for whole runs,
+# and load tests take longer than any limit.
+FIXTURES_TAKE_LONG := -o faulthandler_timeout=3600
 NO_TIME_LIMIT := -o faulthandler_timeout=0
 # uv uses the same additional locations of wheels as pip.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
@@ -28,7 +30,7 @@ test: $(VENV)/.installed vllm services browser ## Run the tests that every chang
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist loadfile --durations 12
 
 # TESTS: folders and options of pytest that select some of them.
-test-slow: $(VENV)/.installed ## Train a small task with every algorithm; faults, and environments' contracts
+test-slow: $(VENV)/.installed vllm services browser ## Train a small task with every algorithm; faults, and environments' contracts
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(SPREAD) --dist worksteal --durations 12 -m "slow and not nightly and not load" $(TESTS)
 
 test-nightly: $(VENV)/.installed vllm services browser ## Run the slow tests with further seeds and in further configurations
@@ -97,7 +99,8 @@ images: $(VENV)/.installed ## Build the images and load them into the test clust
 
 # Two workers: one for the tests of the installation, one for all others (tests/e2e/conftest.py).
 e2e: cluster images kueue ## Run the end-to-end tests on the test cluster, with failures of every component
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --maxfail 1 --durations 12 -m "(cluster or e2e) and not load" \
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --maxfail 1 --durations 12 $(FIXTURES_TAKE_LONG) \
+	  -m "(cluster or e2e) and not load" \
 	  tests/cluster tests/e2e tests/operator
 
 load: cluster images ## Run the load test on the test cluster: 30 concurrent runs, 20 minutes on two cores

@@ -48,9 +48,7 @@ def test_all_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.vllm
-@pytest.mark.parametrize(
-    "check", ["run_on_ray", pytest.param("shared_gpus", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("check", [ON_RAY[0], pytest.param(ON_RAY[1], marks=pytest.mark.nightly)])
 def test_samplers_on_ray_have_the_trainers_weights_in_each_iteration(tmp_path, check):
     code, found = run(tmp_path / "gpu.json", "--cpu", "--only", check)
     outcome = found[check]

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from rendered import Manifest, Render, settings, the
 
+from agentrl_components.spec.fields.compute import Variable
 from agentrl_pipelines.platform import config
-from agentrl_pipelines.platform.outbound import CA_FOLDER, outbound_variables
+from agentrl_pipelines.platform.outbound import CA_FOLDER, pod_variables
 
 
 def test_the_defaults_match_the_manifests_of_kubeflow_pipelines(
@@ -262,6 +263,12 @@ def test_the_operator_connects_as_the_pods_of_runs_do(render: Render, tmp_path: 
         "caBundle": {"configMap": "corporate", "key": "bundle.pem"},
         "proxy": {"https": "http://proxy.corp.test:3128", "noProxy": [".corp.test"]},
         "kfp": {"namespace": "pipelines"},
+        "tracking": {"uri": "http://mlflow:5000", "others": ["https://mlflow.example.org"]},
+        "storage": {
+            "url": "s3://models",
+            "endpoint": "http://minio.data.svc:9000",
+            "existingSecret": "keys",
+        },
         "operator": {"extraEnv": [{"name": "AWS_CA_BUNDLE", "value": "/own.pem"}]},
     }
     objects = render(values)
@@ -269,16 +276,28 @@ def test_the_operator_connects_as_the_pods_of_runs_do(render: Render, tmp_path: 
     assert told.ca_bundle == config.CaBundle(config_map="corporate", key="bundle.pem")
     assert told.proxy.http is None
     inside = ("localhost", "127.0.0.1", ".svc", ".cluster.local", ".pipelines", ".kubeflow")
-    assert told.proxy.no_proxy == (*inside, "169.254.170.23", ".corp.test")
+    named = ("metadata-grpc-service", "ml-pipeline", "minio-service", "seaweedfs")
+    by_address = (
+        "$(KUBERNETES_SERVICE_HOST)",
+        "$(MINIO_SERVICE_SERVICE_HOST)",
+        "$(ML_PIPELINE_SERVICE_HOST)",
+        "$(METADATA_GRPC_SERVICE_SERVICE_HOST)",
+    )
+    called = ("ml-pipeline.pipelines.svc", "mlflow", "minio.data.svc")
+    assert told.proxy.no_proxy == (
+        *(*inside, *named, *by_address, *called),
+        *("169.254.170.23", ".corp.test"),
+    )
     pod = the(objects, "Deployment", "agentrl")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     env = [(one["name"], one.get("value")) for one in container["env"]]
-    shared = outbound_variables(told, ["AWS_CA_BUNDLE"])
-    assert len(shared) == 6
+    own = [Variable(name="AWS_CA_BUNDLE", value="/own.pem")]
+    shared = pod_variables(told, own)
+    assert len(shared) == 8
     assert set(shared) <= set(env)
     assert [value for name, value in env if name == "AWS_CA_BUNDLE"] == ["/own.pem"]
-    assert {"name": "corporate", "configMap": {"name": "corporate"}} in pod["volumes"]
-    mount = {"name": "corporate", "mountPath": CA_FOLDER, "readOnly": True}
+    assert {"name": "ca-bundle", "configMap": {"name": "corporate"}} in pod["volumes"]
+    mount = {"name": "ca-bundle", "mountPath": CA_FOLDER, "readOnly": True}
     assert mount in container["volumeMounts"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -16,6 +17,8 @@ from agentrl_components.engines.vllm_engine.adapters import write_adapters
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.model.load import open_decoder
 from agentrl_components.ray_workers.calls.busy_time import BusyTime
+from agentrl_components.ray_workers.calls.notes import NoteHandler
+from agentrl_components.ray_workers.calls.silence import Progress
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.resources import Seat, use_assigned_gpus
 from agentrl_components.rollout.collector import replay_lost
@@ -78,6 +81,8 @@ class Sampler:
         """Of the call that brings weights: one at a time, in the order in which they came."""
         self._hand_over: str | None = None
         """The hand-over under way."""
+        self._notes = NoteHandler()
+        logging.getLogger("agentrl_envs").addHandler(self._notes)
         self._busy = BusyTime()
         """Time in which episodes are played."""
         self._tokens = (0, 0)
@@ -221,9 +226,11 @@ class Sampler:
             cached_tokens=self._tokens[1] - before[1],
         )
 
-    async def progress(self) -> int:
-        """A number that grows with each reply, also while the player's loop is busy."""
-        return self._player.replies if self._opened is not None else 0
+    async def progress(self) -> Progress:
+        """The number of replies so far, and the warnings of environments since the last call, such
+        as that one hangs. Answered also while the player's loop is busy."""
+        replies = self._player.replies if self._opened is not None else 0
+        return Progress(replies, self._notes.take())
 
     async def close(self) -> None:
         """Close sessions, environments and the engine."""

@@ -16,7 +16,6 @@ counts as a connection error. Names are resolved for every new connection; addre
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -42,6 +41,7 @@ from agentrl_envs.errors import (
     WorldError,
 )
 from agentrl_envs.protocol import ErrorDetail, ErrorResponse
+from agentrl_envs.proxies import mounts
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -166,7 +166,7 @@ class ServerClient:
     def _new_pool(self, token: str | None, verify: ssl.SSLContext | bool) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             base_url=self.url,
-            mounts=_without_proxy(self.url),
+            mounts=mounts(self.url),
             headers={} if token is None else {"authorization": f"Bearer {token}"},
             verify=verify,
             timeout=httpx.Timeout(self._options.call_s, connect=min(5.0, self._options.call_s)),
@@ -265,13 +265,3 @@ def _detail(response: httpx.Response) -> ErrorDetail | None:
 def _retry_after_s(response: httpx.Response) -> float:
     given = response.headers.get("retry-after", "1")
     return float(given) if given.isascii() and given.isdecimal() else 1.0
-
-
-def _without_proxy(url: str) -> dict[str, None]:
-    """The `mounts` by which no proxy of the environment is used for an IP address: servers behind a
-    Service are called by theirs, and httpx has no ranges of addresses in NO_PROXY."""
-    try:
-        host = ipaddress.ip_address(httpx.URL(url).host)
-    except ValueError:
-        return {}
-    return {f"all://[{host}]" if host.version == 6 else f"all://{host}": None}

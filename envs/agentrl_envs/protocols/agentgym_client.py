@@ -26,6 +26,7 @@ from agentrl_envs.protocols.agentgym_families import FAMILIES, Family, RefusalEr
 from agentrl_envs.protocols.foreign_world import Answer, ForeignWorld
 from agentrl_envs.protocols.numbered_tasks import NumberedTasks, parse_ranges
 from agentrl_envs.protocols.options import AgentGymOptions
+from agentrl_envs.proxies import mounts
 
 MAX_CONNECTIONS = 1024
 MAX_TEXT_CHARS = 200
@@ -199,7 +200,9 @@ class JsonServer:
         self.url = url.rstrip("/")
         self._timeout_s = timeout_s
         limits = httpx.Limits(max_connections=MAX_CONNECTIONS)
-        self._client = httpx.AsyncClient(base_url=self.url, timeout=timeout_s, limits=limits)
+        self._client = httpx.AsyncClient(
+            base_url=self.url, timeout=timeout_s, limits=limits, mounts=mounts(self.url)
+        )
 
     async def greeting(self) -> str:
         """What `GET /` says; empty if there is no such route."""

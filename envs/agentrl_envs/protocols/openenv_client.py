@@ -33,6 +33,7 @@ from agentrl_envs.errors import (
 from agentrl_envs.protocols.foreign_world import Answer, ForeignWorld
 from agentrl_envs.protocols.numbered_tasks import NumberedTasks, parse_ranges
 from agentrl_envs.protocols.options import OpenEnvOptions
+from agentrl_envs.proxies import is_address, mounts
 
 MAX_MESSAGE_BYTES = 16 << 20
 OPEN_TIMEOUT_S = 10.0
@@ -94,7 +95,7 @@ def text_field(schema: object, given: str | None, option: str) -> str:
 
 async def _schema(url: str, timeout_s: float) -> Mapping[str, Any]:
     try:
-        async with httpx.AsyncClient(timeout=timeout_s) as client:
+        async with httpx.AsyncClient(timeout=timeout_s, mounts=mounts(url)) as client:
             answer = await client.get(f"{url}/schema")
     except httpx.InvalidURL as error:
         raise WorldError(f"url: {url!r} is not a URL ({error})") from None
@@ -199,7 +200,10 @@ class OpenEnvConnection:
         if self._socket is None:
             address = f"ws{self._url.removeprefix('http')}/ws"
             self._socket = await connect_socket(
-                address, open_timeout=OPEN_TIMEOUT_S, max_size=MAX_MESSAGE_BYTES, proxy=None
+                address,
+                open_timeout=OPEN_TIMEOUT_S,
+                max_size=MAX_MESSAGE_BYTES,
+                proxy=None if is_address(self._url) else True,
             )
         return self._socket
 

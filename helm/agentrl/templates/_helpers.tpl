@@ -159,11 +159,22 @@ secret: {{ merge (dict "name" (default "mlpipeline-minio-artifact" $own.existing
 {{- end }}
 {{- end }}
 
-{{/* Hosts that pods connect to without the proxy, as JSON: those inside the cluster, the agent of EKS Pod Identity, and
-     those of proxy.noProxy. */}}
+{{/* Hosts that pods connect to without the proxy, as JSON: those inside the cluster, its API server, whose address
+     Kubernetes fills in, the agent of EKS Pod Identity, and those of proxy.noProxy. */}}
 {{- define "agentrl.noProxy" -}}
-{{- $inside := list "localhost" "127.0.0.1" ".svc" ".cluster.local" (printf ".%s" .Values.kfp.namespace) (printf ".%s" .Release.Namespace) "169.254.170.23" -}}
-{{- concat $inside .Values.proxy.noProxy | uniq | toJson }}
+{{- $inside := list "localhost" "127.0.0.1" ".svc" ".cluster.local" (printf ".%s" .Values.kfp.namespace) (printf ".%s" .Release.Namespace) }}
+{{- range list "metadata-grpc-service" "ml-pipeline" "minio-service" "seaweedfs" }}
+{{- $inside = append $inside . }}
+{{- end }}
+{{- /* KFP hands some Services to its stages by their address. */}}
+{{- range list "KUBERNETES" "MINIO_SERVICE" "ML_PIPELINE" "METADATA_GRPC_SERVICE" }}
+{{- $inside = append $inside (printf "$(%s_SERVICE_HOST)" .) }}
+{{- end }}
+{{- range include "agentrl.urls" . | fromJsonArray }}
+{{- $place := include "agentrl.place" . | fromJson }}
+{{- if not $place.outside }}{{ $inside = append $inside $place.host }}{{ end }}
+{{- end }}
+{{- concat $inside (list "169.254.170.23") .Values.proxy.noProxy | uniq | toJson }}
 {{- end }}
 
 {{/* Environment variables of the operator for connections to other services: those that agentrl_pipelines.platform
@@ -172,6 +183,7 @@ secret: {{ merge (dict "name" (default "mlpipeline-minio-artifact" $own.existing
 {{- $variables := dict }}
 {{- with .Values.caBundle }}
 {{- if .configMap }}
+{{- $_ := set $variables "SSL_CERT_DIR" (include "agentrl.caFolder" $) }}
 {{- range list "SSL_CERT_FILE" "REQUESTS_CA_BUNDLE" "AWS_CA_BUNDLE" }}
 {{- $_ := set $variables . (printf "%s/%s" (include "agentrl.caFolder" $) $.Values.caBundle.key) }}
 {{- end }}
@@ -275,22 +287,41 @@ pollSeconds: {{ .Values.pollSeconds }}
      the port of the Service. A host name inside the cluster therefore allows its whole namespace, and any
      other host name allows its port. NAME.NAMESPACE can be either and allows both. Call with (list . URL). */}}
 {{- define "agentrl.egress" -}}
-{{- $address := index . 1 }}
-{{- if not (contains "://" $address) }}{{ $address = printf "https://%s" $address }}{{ end }}
+{{- $place := include "agentrl.place" (index . 1) | fromJson }}
+{{- if $place.inside }}
+- to:
+    - namespaceSelector:
+        matchLabels: {kubernetes.io/metadata.name: {{ default (index . 0).Release.Namespace $place.namespace }}}
+{{- end }}
+{{- if $place.outside }}
+- ports:
+    - {protocol: TCP, port: {{ $place.port }}}
+{{- end }}
+{{- end }}
+
+{{/* Where the host of a URL may be, as JSON: inside the cluster and, if so, in which namespace (empty: that of the release);
+     outside of it and, if so, on which port. NAME.NAMESPACE can be either. Call with a URL. */}}
+{{- define "agentrl.place" -}}
+{{- $address := ternary . (printf "https://%s" .) (contains "://" .) }}
 {{- $parsed := urlParse $address }}
 {{- $host := $parsed.hostname }}
 {{- $labels := splitList "." (replace ":" "." $host) }}
-{{- $inside := regexMatch "^[^.]+\\.[^.]+\\.svc(\\..+)?$" $host }}
-{{- if or $inside (le (len $labels) 2) }}
-- to:
-    - namespaceSelector:
-        matchLabels: {kubernetes.io/metadata.name: {{ ternary (index . 0).Release.Namespace (index (append $labels "") 1) (eq (len $labels) 1) }}}
-{{- end }}
-{{- if not (or $inside (eq (len $labels) 1)) }}
+{{- $service := regexMatch "^[^.]+\\.[^.]+\\.svc(\\..+)?$" $host }}
 {{- $port := last (splitList ":" $parsed.host) }}
-- ports:
-    - {protocol: TCP, port: {{ if regexMatch "^[0-9]+$" $port }}{{ $port }}{{ else }}{{ ternary 80 443 (eq $parsed.scheme "http") }}{{ end }}}
+{{- if not (regexMatch "^[0-9]+$" $port) }}{{ $port = ternary "80" "443" (eq $parsed.scheme "http") }}{{ end }}
+{{- $inside := or $service (le (len $labels) 2) }}
+{{- $outside := not (or $service (eq (len $labels) 1)) }}
+{{- $namespace := ternary "" (index (append $labels "") 1) (eq (len $labels) 1) }}
+{{- dict "host" $host "inside" $inside "namespace" $namespace "outside" $outside "port" (int $port) | toJson }}
 {{- end }}
+
+{{/* URLs of the services that the operator calls, as JSON: KFP, the stores, MLflow. */}}
+{{- define "agentrl.urls" -}}
+{{- $urls := list (include "agentrl.kfpUrl" .) (include "agentrl.trackingUri" .) }}
+{{- range prepend (include "agentrl.otherStores" . | fromJsonArray) (include "agentrl.storage" . | fromYaml) }}
+{{- $urls = append $urls (default "https://s3.amazonaws.com" .endpoint) }}
+{{- end }}
+{{- concat $urls .Values.tracking.others | compact | toJson }}
 {{- end }}
 
 {{- define "agentrl.pullSecrets" -}}

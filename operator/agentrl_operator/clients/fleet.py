@@ -73,7 +73,9 @@ class FleetApi:
         """`url` is the address of the server of a pod with an IP address."""
         self._request = request
         self._url = url or _url
-        self._http = HttpClient("environment server", ServerMetricsError, timeout_s=TIMEOUT_S)
+        self._http = HttpClient(
+            "environment server", ServerMetricsError, timeout_s=TIMEOUT_S, proxied=False
+        )
         self.close = self._http.close
 
     async def ready_pods(self, namespace: str, uid: str) -> Sequence[ServerPod]:

@@ -63,17 +63,18 @@ class HttpClient:
         timeout_s: float,
         session: Callable[[], aiohttp.ClientSession] | None = None,
         connections: int = 16,
+        proxied: bool = True,
     ) -> None:
         """`service` names it in error messages and `error` is the class of all errors. `session`
         opens a session on the first request and after each `close`. Without `gate` writes are
-        always sent."""
+        always sent. `proxied`: requests go through the proxy of the environment, if it has one."""
         self.requests = 0
         """Requests sent so far."""
         self._service = service
         self._error = error
         self._gate = gate or WriteGate()
         self._timeout_s = timeout_s
-        self._connections = connections
+        self._connections, self._proxied = connections, proxied
         self._open_session = session or self._plain_session
         self._session: aiohttp.ClientSession | None = None
 
@@ -160,6 +161,5 @@ class HttpClient:
         return self._gate.write(what) if write else nullcontext()
 
     def _plain_session(self) -> aiohttp.ClientSession:
-        # trust_env: through the proxy of the environment, if it has one
         connector = aiohttp.TCPConnector(limit=self._connections)
-        return aiohttp.ClientSession(connector=connector, trust_env=True)
+        return aiohttp.ClientSession(connector=connector, trust_env=self._proxied)

@@ -22,7 +22,6 @@ from agentrl_operator.manifests.pod_fields import (
     POD_SECURITY,
     ca_mounts,
     ca_volumes,
-    outbound_env,
     plain_variables,
     secret_variable,
 )
@@ -170,9 +169,8 @@ def _container(resource: Resource, environment: Environment, platform: Platform)
             secret_variable(TOKEN_VARIABLE, resource.child(TOKEN_SECRET), TOKEN_KEY),
             {"name": "PORT", "value": str(ENVIRONMENT_PORT)},
             {"name": "HOME", "value": "/tmp"},
-            *outbound_env(platform, environment.secret_env, environment.env),
             *(secret_variable(one.name, one.secret, one.key) for one in environment.secret_env),
-            *plain_variables(environment.env),
+            *plain_variables(platform, environment.env, environment.secret_env),
         ],
         "ports": [{"name": "http", "containerPort": ENVIRONMENT_PORT}],
         "startupProbe": _probe("/healthz", periodSeconds=1, failureThreshold=300),

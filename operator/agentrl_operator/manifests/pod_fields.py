@@ -3,12 +3,12 @@ pods comply with the `restricted` Pod Security Standard."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from agentrl_components.spec.fields.compute import SecretVariable, Variable
 from agentrl_operator.manifests.metadata import Manifest
 from agentrl_pipelines.platform.config import Platform
-from agentrl_pipelines.platform.outbound import CA_FOLDER, outbound_variables
+from agentrl_pipelines.platform.outbound import CA_FOLDER, pod_variables
 
 USER = 65532
 """User id of distroless images; a number, because `runAsNonRoot` cannot check a name."""
@@ -28,17 +28,13 @@ CONTAINER_SECURITY: Manifest = {
 """The `securityContext` of a container."""
 
 
-def plain_variables(variables: Iterable[Variable]) -> list[Manifest]:
-    """The environment variables of the manifest, as in the Kubernetes API."""
-    return [{"name": one.name, "value": one.value} for one in variables]
-
-
-def outbound_env(platform: Platform, *own: Iterable[Variable | SecretVariable]) -> list[Manifest]:
-    """The environment variables of the platform for connections to other services, without those
-    that the manifest sets, which are in `own`."""
-    names = {variable.name for variables in own for variable in variables}
-    found = outbound_variables(platform, names)
-    return [{"name": name, "value": value} for name, value in found]
+def plain_variables(
+    platform: Platform, env: Sequence[Variable], secret_env: Sequence[SecretVariable]
+) -> list[Manifest]:
+    """The environment variables of a pod that are not secret, as in the Kubernetes API: those of
+    its manifest, which sets `env` and `secret_env`, and of the platform."""
+    variables = pod_variables(platform, env, secret_env)
+    return [{"name": name, "value": value} for name, value in variables]
 
 
 def ca_volumes(platform: Platform) -> list[Manifest]:

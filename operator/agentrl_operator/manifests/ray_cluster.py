@@ -21,7 +21,6 @@ from agentrl_operator.manifests.pod_fields import (
     POD_SECURITY,
     ca_mounts,
     ca_volumes,
-    outbound_env,
     plain_variables,
     secret_variable,
 )
@@ -205,8 +204,7 @@ def _container(
         "imagePullPolicy": platform.images.pull_policy,
         "env": [
             *PLAIN_ENV,
-            *outbound_env(platform, compute.secret_env, compute.env),
-            *plain_variables(compute.env),
+            *plain_variables(platform, compute.env, compute.secret_env),
             *_secret_env(run, resource, platform),
         ],
         "resources": {"requests": dict(requests), "limits": limits},

@@ -36,7 +36,7 @@ from agentrl_pipelines.platform.kueue_pods import (
     KueueAdmission,
     PodSetInfo,
 )
-from agentrl_pipelines.platform.outbound import CA_FOLDER, outbound_variables
+from agentrl_pipelines.platform.outbound import CA_FOLDER, pod_variables
 from agentrl_pipelines.platform.resolve import (
     child_name,
     is_managed,
@@ -83,7 +83,7 @@ def phase_pipeline(
         container = definition["container"]
         container["image"] = compute.image or platform.images.stage
         container["resources"] = stage_resources(compute, stage)
-        env = stage_env(compute, platform)
+        env = pod_variables(platform, compute.env, compute.secret_env)
         if drives_ray(run, stage):
             env += driver_env(run, uid, platform)
         if env:
@@ -98,13 +98,6 @@ def phase_pipeline(
         }
     platforms = {"kubernetes": {"deploymentSpec": {"executors": pods}}}
     return {"pipeline_spec": spec, "platform_spec": {"platforms": platforms}}
-
-
-def stage_env(compute: Compute, platform: Platform) -> list[tuple[str, str]]:
-    """Environment variables of the platform and of the manifest, which takes precedence."""
-    own = [(variable.name, variable.value) for variable in compute.env]
-    names = [*dict(own), *(variable.name for variable in compute.secret_env)]
-    return [*outbound_variables(platform, names), *own]
 
 
 def stage_resources(compute: Compute, stage: str) -> Data:

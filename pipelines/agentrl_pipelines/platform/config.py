@@ -33,6 +33,12 @@ def _without_credentials(uri: str) -> str:
     return uri
 
 
+def _without_tls(url: str) -> str:
+    if not url.lower().startswith("http://"):
+        raise ValueError("must begin with http://: aiohttp ignores a proxy that is reached by TLS")
+    return url
+
+
 def _not_taken(name: str) -> str:
     if name in TAKEN_NAMES:
         raise ValueError("is the name of another volume of the pods")
@@ -41,7 +47,10 @@ def _not_taken(name: str) -> str:
 
 TrackingUri = Annotated[HttpUrl, AfterValidator(_without_credentials)]
 """The URL of an MLflow server."""
-ProxyUrl = Annotated[HttpUrl, AfterValidator(_without_credentials)]
+ProxyUrl = Annotated[HttpUrl, AfterValidator(_without_credentials), AfterValidator(_without_tls)]
+"""The URL of a proxy."""
+NoProxy = Annotated[str, Field(pattern=r"^[^\s,/]+$")]
+"""A host, or a domain that begins with a dot. Clients of Python ignore ranges of addresses."""
 LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 """A label of a host name, which names of volumes are."""
 
@@ -204,8 +213,9 @@ class Proxy(SpecModel):
     """URL of the proxy for http:// URLs. None: no proxy."""
     https: ProxyUrl | None = None
     """URL of the proxy for https:// URLs. None: no proxy."""
-    no_proxy: tuple[str, ...] = ()
-    """Hosts, and domains that begin with a dot, to which pods connect without the proxy."""
+    no_proxy: tuple[NoProxy, ...] = ()
+    """Hosts, and domains that begin with a dot, to which pods connect without the proxy. Kubernetes
+    expands references such as `$(KUBERNETES_SERVICE_HOST)`."""
 
 
 class Platform(SpecModel):

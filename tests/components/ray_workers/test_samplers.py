@@ -1,5 +1,6 @@
 """Samplers that miss calls, on an embedded Ray."""
 
+import logging
 import os
 import signal
 import time
@@ -143,7 +144,7 @@ def hang(samplers, place):
 
 
 def test_a_sampler_that_hangs_is_replaced_at_the_next_hand_over(trainers, model):
-    watch = SilenceWatch(silent_s=2.0, ask_s=0.2)
+    watch = SilenceWatch(silent_s=4.0, ask_s=0.2)  # longer than a live one is ever busy
     transfer = BucketTransfer(trainers.source, adapters=False, watch=watch)
     samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer).open()
     try:
@@ -197,10 +198,27 @@ def test_a_sampler_refuses_to_play_weights_that_it_never_got(trainers, model):
             results([actor.play.remote(jobs(1), RULES, 4)])
         with pytest.raises(WorkersLostError, match=r"of version 4 are needed, .* of version 3"):
             results([actor.play_group.remote(jobs(1), RULES, 4)])
-        (before,) = results([actor.progress.remote()])
+        ((before, _),) = results([actor.progress.remote()])
         (random,) = results([actor.play.remote(jobs(1), GREEDY, -1)])
-        (after,) = results([actor.progress.remote()])
+        ((after, _),) = results([actor.progress.remote()])
         assert after - before == sum(len(episode.turns) for episode in random) > 0
+    finally:
+        samplers.close()
+
+
+def test_the_driver_gets_what_the_environments_of_a_sampler_log(ray, model):
+    def warn(_):
+        log = logging.getLogger("agentrl_envs.calls.watch")
+        log.info("of no interest")
+        log.warning("environment %s: reset has been running for 60 s", "lights")
+
+    samplers = RaySamplers(SPEC, model, reserved(samplers=1), "cpu", None).open()
+    (actor,) = samplers.actors
+    try:
+        ray.get(actor.__ray_call__.remote(warn))
+        first, second = (ray.get(actor.progress.remote()) for _ in range(2))
+        assert first.notes == ("environment lights: reset has been running for 60 s",)
+        assert second.notes == ()
     finally:
         samplers.close()
 

@@ -263,6 +263,7 @@ def test_every_stage_trusts_the_authorities_of_the_platform_and_uses_its_proxy()
             {"name": "SSL_CERT_FILE", "value": "/etc/agentrl-ca/ca.crt"},
             {"name": "REQUESTS_CA_BUNDLE", "value": "/etc/agentrl-ca/ca.crt"},
             {"name": "AWS_CA_BUNDLE", "value": "/etc/agentrl-ca/ca.crt"},
+            {"name": "SSL_CERT_DIR", "value": "/etc/agentrl-ca"},
             {"name": "https_proxy", "value": "http://other:3128"},
         ]
 

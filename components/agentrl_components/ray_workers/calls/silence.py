@@ -1,15 +1,17 @@
-"""Actors that live, and work on calls, but get no further."""
+"""Actors that live, and work on calls, but get no further; and what they note meanwhile."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls.results import check_ray, outcomes, ready_ones, results
 
+LOG = logging.getLogger(__name__)
 SILENT_S = 1800.0
 """How long an actor may get no further: longer than any reply or answer of an environment takes.
 Trainers wait as long for each other (`sharded.rank.TIMEOUT`)."""
@@ -19,17 +21,27 @@ ANSWER_S = 10.0
 """How long they may take to answer."""
 
 
+class Progress(NamedTuple):
+    """What an actor answers."""
+
+    done: int
+    """A number that grows with its work."""
+    notes: tuple[str, ...] = ()
+    """Warnings since it was asked last, such as that an environment hangs."""
+
+
 @dataclass(slots=True)
 class _Seen:
     """How far an actor has got, and when it was first seen there."""
 
     actor: Any
-    progress: object
+    done: int | None
     since: float
 
 
 class SilenceWatch:
-    """Finds silent actors, whose method `progress` returns a number that grows with their work."""
+    """Finds silent actors, whose method `progress` returns a `Progress`. Their notes go to the log
+    of this process: nobody looks at those of actors while a run stands still."""
 
     def __init__(
         self, silent_s: float = SILENT_S, ask_s: float = ASK_S, answer_s: float = ANSWER_S
@@ -53,8 +65,6 @@ class SilenceWatch:
             ready = ready_ones(list(waiting.values()), limit_s=self.ask_s)
             for place in [place for place, call in waiting.items() if call in ready]:
                 (found[place],) = outcomes([waiting.pop(place)])
-            if ready:
-                continue
             for place in self.silent(actors, dict.fromkeys(waiting, began)):
                 found[place] = self.death
                 del waiting[place]
@@ -84,10 +94,10 @@ class SilenceWatch:
         if not began or now - self._asked_at < self.ask_s:
             return []
         self._asked_at = now
-        for place, progress in self._answers({place: actors[place] for place in began}).items():
+        for place, done in self._answers({place: actors[place] for place in began}).items():
             seen = self._seen.get(place)
-            if seen is None or seen.actor is not actors[place] or seen.progress != progress:
-                self._seen[place] = _Seen(actors[place], progress, now)
+            if seen is None or seen.actor is not actors[place] or seen.done != done:
+                self._seen[place] = _Seen(actors[place], done, now)
         self._seen = {place: one for place, one in self._seen.items() if place in began}
         return [
             place
@@ -95,19 +105,23 @@ class SilenceWatch:
             if now - max(one.since, began[place]) > self.silent_s
         ]
 
-    def _answers(self, actors: Mapping[int, Any]) -> dict[int, object]:
-        """What each actor answers. One that does not answer has the progress that was seen last."""
+    def _answers(self, actors: Mapping[int, Any]) -> dict[int, int | None]:
+        """How far each actor has got. One that does not answer is where it was seen last."""
         import ray
         from ray.exceptions import RayError
 
         check_ray()
         calls = {place: actor.progress.remote() for place, actor in actors.items()}
         ray.wait(list(calls.values()), num_returns=len(calls), timeout=self._answer_s)
-        answers: dict[int, object] = {}
+        answers: dict[int, int | None] = {}
         for place, call in calls.items():
             seen = self._seen.get(place)
             try:
-                answers[place] = ray.get(call, timeout=0)
+                answer: Progress = ray.get(call, timeout=0)
             except RayError:  # its calls fail too, or it does not answer in time
-                answers[place] = seen.progress if seen is not None else None
+                answers[place] = seen.done if seen is not None else None
+                continue
+            answers[place] = answer.done
+            for note in answer.notes:
+                LOG.warning("sampler-%d: %s", place, note)
         return answers

@@ -84,14 +84,15 @@ class CallsUnderWay:
         ended: list[tuple[int, Any]] = []
         while not ended and self._calls:
             ended = self._taken(ready_ones(list(self._calls), limit_s=self._watch.ask_s))
-            if not ended:
-                self._replace_silent()
+            self._replace_silent()  # also if calls of other actors end all the time
         return ended
 
     def poll(self) -> list[tuple[int, Any]]:
         """What `wait` returns, without waiting: nothing, if no call has ended."""
         check_ray()
-        return self._taken(ready_now(list(self._calls)))
+        ended = self._taken(ready_now(list(self._calls)))
+        self._replace_silent()
+        return ended
 
     def cancel(self) -> None:
         """Cancel all calls."""

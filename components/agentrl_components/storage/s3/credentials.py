@@ -17,7 +17,7 @@ import urllib3
 from minio.credentials import IamAwsProvider, Provider, StaticProvider
 
 from agentrl_components.errors import StoreError
-from agentrl_components.storage.s3.pools import open_pool
+from agentrl_components.storage.s3.pools import EnvironmentPool
 
 ACCESS_KEY_ENV = "AWS_ACCESS_KEY_ID"
 """The variable of the access key, unless a manifest names another one."""
@@ -92,17 +92,15 @@ def identity_keys(region: str | None) -> Provider:
             f"storage: {region!r} is not a region of AWS; correct storage.region or {_REGION_ENV}"
         )
     by_token = bool(os.environ.get(TOKEN_FILE_ENV))
-    endpoint = os.environ.get(_STS_ENDPOINT_ENV) if by_token else None
-    agent = os.environ.get(_IDENTITY_ENV[1], "")
-    address = (endpoint or "https://sts.amazonaws.com") if by_token else agent
     return IamAwsProvider(
-        http_client=open_pool(_IdentityPool, address, timeout=_TIMEOUT, retries=False),
-        custom_endpoint=endpoint,
+        # The agent on the node is called without TLS: a proxy would see the token of the pod.
+        http_client=_IdentityPool(proxied=by_token, timeout=_TIMEOUT, retries=False),
+        custom_endpoint=os.environ.get(_STS_ENDPOINT_ENV) if by_token else None,
         region=region,
     )
 
 
-class _IdentityPool(urllib3.PoolManager):
+class _IdentityPool(EnvironmentPool):
     """Requests for keys. Their addresses contain the token of the pod, and the client of MinIO
     reports the address of a request that fails: errors are raised here, without it. The caller
     repeats what may succeed later."""

@@ -21,7 +21,7 @@ from minio.credentials import Provider
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 
 from agentrl_components.errors import StoreError
-from agentrl_components.storage.s3.pools import open_pool
+from agentrl_components.storage.s3.pools import EnvironmentPool
 from agentrl_components.storage.store import absent_error, conflict_error, is_key, valid_key
 
 T = TypeVar("T")
@@ -80,8 +80,7 @@ class S3Store:
         timeout = urllib3.Timeout(connect=min(5.0, timeout_s), read=timeout_s)
 
         def client(pool: type[urllib3.PoolManager]) -> Minio:
-            address = f"{'https' if secure else 'http'}://{host}"
-            http = open_pool(pool, address, timeout=timeout, retries=False, maxsize=8)
+            http = pool(timeout=timeout, retries=False, maxsize=8)
             try:
                 return Minio(
                     host, credentials=credentials, secure=secure, region=region, http_client=http
@@ -89,7 +88,7 @@ class S3Store:
             except ValueError as error:
                 raise StoreError(f"storage.endpoint: {host}: {error}") from error
 
-        self._client = client(urllib3.PoolManager)
+        self._client = client(EnvironmentPool)
         self._put_once = client(_PutOncePool)
 
     def at(self, bucket: str, prefix: str) -> S3Store:
@@ -224,7 +223,7 @@ class S3Store:
             raise StoreError(f"{key}: in {self.url}: {_reason(error)}") from error
 
 
-class _PutOncePool(urllib3.PoolManager):
+class _PutOncePool(EnvironmentPool):
     """Adds `If-None-Match: *` to the requests that create an object: single puts and the last
     request of a multi-part upload. The S3 client has no argument for it.
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls.silence import SilenceWatch
+from agentrl_components.ray_workers.calls.silence import Progress, SilenceWatch
 
 pytest.importorskip("ray")
 
@@ -17,10 +17,15 @@ def start(ray):
 
     class Worker:
         def __init__(self):
-            self.number = 0
+            self.number, self.notes = 0, ()
 
         def progress(self):
-            return self.number
+            notes, self.notes = self.notes, ()
+            return Progress(self.number, notes)
+
+        def notes_and_work(self, note, steps):
+            self.notes = (note,)
+            return self.work(steps)
 
         def work(self, steps):
             for _ in range(steps):
@@ -64,6 +69,13 @@ def test_a_silent_actor_is_an_error_of_those_who_need_the_results_of_all(start):
     assert watch.results([busy], [busy.work.remote(2)], [other.work.remote(1)]) == [2, 1]
     with pytest.raises(WorkersLostError, match="has sampled nothing for 1 s"):
         watch.results([silent, busy], [silent.work.remote(0), busy.work.remote(1)])
+
+
+def test_notes_of_actors_that_work_are_in_the_log_of_the_driver_once(start, caplog):
+    actors = {4: start()}
+    calls = {4: actors[4].notes_and_work.remote("environment lights hangs", 5)}
+    assert SilenceWatch(silent_s=9.0, ask_s=0.2).outcomes(actors, calls) == {4: 5}
+    assert [one.message for one in caplog.records] == ["sampler-4: environment lights hangs"]
 
 
 def test_an_actor_that_had_nothing_to_do_was_not_silent(start):

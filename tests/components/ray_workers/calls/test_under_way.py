@@ -5,7 +5,7 @@ import time
 import pytest
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls.silence import SilenceWatch
+from agentrl_components.ray_workers.calls.silence import Progress, SilenceWatch
 from agentrl_components.ray_workers.calls.under_way import ATTEMPTS, CallsUnderWay
 
 pytest.importorskip("ray")
@@ -136,7 +136,7 @@ def test_an_actor_that_lives_but_gets_no_further_is_replaced(ray, tmp_path):
             self.steps, self.number = steps, 0
 
         def progress(self):
-            return self.number
+            return Progress(self.number)
 
         def play(self, path):
             for self.number in range(self.steps):  # noqa: B020

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from minio_service import binary, running_server, store_in
 
 from agentrl_components.errors import StoreError
-from agentrl_components.storage.s3.pools import open_pool, proxy_of
+from agentrl_components.storage.s3.pools import EnvironmentPool, proxy_of
 
 NEEDS_MINIO = pytest.mark.skipif(binary() is None, reason="no MinIO is installed")
 
@@ -72,16 +72,18 @@ def test_the_proxy_is_that_of_the_scheme_unless_the_host_is_excepted(monkeypatch
     assert proxy_of("https://minio.test:9000") is None
 
 
-def test_a_pool_keeps_its_class_with_and_without_a_proxy(monkeypatch):
-    class Own(urllib3.PoolManager):
-        """A pool with methods of its own."""
+def test_a_proxy_that_is_not_one_of_http_is_refused_by_its_name(monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "socks5h://proxy:1080")
+    with pytest.raises(StoreError, match=r"HTTPS_PROXY: is no .*; .* or add s3.test to NO_PROXY"):
+        EnvironmentPool().request("GET", "https://s3.test/a")
 
-    assert not isinstance(open_pool(Own, "http://s3.test"), urllib3.ProxyManager)
-    monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
-    pool = open_pool(Own, "http://s3.test", maxsize=3)
-    assert isinstance(pool, Own)
-    assert (pool.proxy.url, pool.connection_pool_kw["maxsize"]) == ("http://proxy:3128", 3)
-    assert type(open_pool(urllib3.PoolManager, "http://s3.test")).__name__ == "PoolManager"
+
+def test_requests_for_keys_of_the_agent_on_the_node_use_no_proxy(monkeypatch, proxy):
+    address, seen = proxy
+    monkeypatch.setenv("HTTP_PROXY", f"http://{address}")
+    with pytest.raises(urllib3.exceptions.HTTPError):
+        EnvironmentPool(proxied=False, retries=False).request("GET", "http://127.0.0.1:9/token")
+    assert seen == []
 
 
 @NEEDS_MINIO

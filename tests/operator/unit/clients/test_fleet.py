@@ -33,7 +33,10 @@ async def test_pods_that_start_or_stop_are_left_out():
     assert [one.name for one in await FleetApi(api).ready_pods("kubeflow", "u")] == ["ready"]
 
 
-async def test_sessions_are_read_from_the_metrics_of_a_real_server():
+async def test_sessions_are_read_from_the_metrics_of_a_real_server_without_a_proxy(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
     tasks = CorridorTasks()
     app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(capacity=7))
     with running(app) as url:

@@ -19,8 +19,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 from forward import Forward
 from installed import CACHE, NAMESPACE, ROOT, Installed
@@ -37,6 +39,17 @@ FORWARDED = {
 """Services that the tests call; forwarded to ports of this machine unless the cluster is local."""
 WIDE = {"layers": 1, "hidden": 512, "heads": 8, "kvHeads": 8, "intermediate": 3072}
 """Sizes of a model of 5.8 million parameters. Weights and gradients need 70 MB."""
+AUTHORITIES = "authorities"
+"""Name of the ConfigMap with the certificates that all pods trust."""
+NO_SUCH_PROXY = "http://127.0.0.1:9"
+"""Nobody listens there: pods that used the proxy for a host inside the cluster would fail."""
+VALUES = {
+    "kfp.namespace": NAMESPACE,
+    "caBundle.configMap": AUTHORITIES,
+    "proxy.http": NO_SUCH_PROXY,
+    "proxy.https": NO_SUCH_PROXY,
+}
+"""Values of the chart on every cluster."""
 ORDER = (
     "test_install",
     "test_validation",
@@ -96,6 +109,7 @@ def installed(request: pytest.FixtureRequest) -> Iterator[Installed]:
     if installation.local and (CACHE / "cluster/bin/kueue").exists():
         installation.local_cluster("kueue")  # before the chart, as docs/install.md says
         values |= {"kueue.admission": "run"}
+    installation.kubectl("apply", "-f", "-", stdin=json.dumps(authorities()))
     install(request.getfixturevalue("helm"), cluster["kubeconfig"], values)
     installation.kubectl("delete", "agentrlruns", "--all", "--timeout=600s")
     if installation.local:
@@ -129,9 +143,20 @@ def is_ours(name: str) -> bool:
     return name.rpartition("/")[2].startswith(RUNS)
 
 
+def authorities() -> dict[str, Any]:
+    """The ConfigMap with the certificates: one of a public authority."""
+    first, end, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----")
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": AUTHORITIES, "namespace": NAMESPACE},
+        "data": {"ca.crt": f"{first}{end}\n"},
+    }
+
+
 def install(helm: str, kubeconfig: str, values: Mapping[str, str]) -> None:
     """Install or upgrade the chart."""
-    values = {"kfp.namespace": NAMESPACE, **values}
+    values = {**VALUES, **values}
     options = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     subprocess.run(
         [helm, "upgrade", "--install", "agentrl", ROOT / "helm/agentrl", "-n", NAMESPACE,

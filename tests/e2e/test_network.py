@@ -36,6 +36,7 @@ import socket, sys, time
 held = [socket.create_server(("0.0.0.0", int(port)), backlog=100) for port in sys.argv[2:]]
 time.sleep(float(sys.argv[1]))
 """
+TRUSTED = "import ssl; print(ssl.create_default_context().cert_store_stats()['x509_ca'])"
 OTHER = 9999
 """A port on which pods listen and which no policy opens."""
 LISTENING_S = "3600"
@@ -73,6 +74,11 @@ class Peer:
         except AssertionError:
             assert {name for name, reached in found.items() if reached} == wanted, self.name
             raise
+
+    def trusted(self) -> int:
+        """The number of certificate authorities that a Python program in the pod trusts."""
+        where = ("-n", self.namespace, "exec", self.name, *self.container)
+        return int(self.installed.kubectl(*where, "--", "python3", "-c", TRUSTED))
 
     def address(self) -> str:
         pod = self.installed.kubectl("-n", self.namespace, "get", "pod", self.name, "-o", "json")
@@ -251,6 +257,11 @@ def test_others_reach_no_environment_and_only_the_metrics_of_the_operator(
 ) -> None:
     for other in (neighbour, stranger):
         other.assert_reaches_only(pod_ports(at_work), {"metrics"})
+
+
+def test_all_pods_trust_the_authorities_of_the_platform_alone(at_work: Pods) -> None:
+    pods = (at_work.operator, at_work.stage, at_work.environment)
+    assert [pod.trusted() for pod in pods] == [1, 1, 1]
 
 
 def test_minio_of_the_chart_is_reached_from_the_namespace_of_the_runs(

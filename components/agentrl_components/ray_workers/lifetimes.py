@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +83,7 @@ class Lasting:
 
         Raises:
             RunError: another driver lives.
-            WorkersLostError: a killed actor does not end.
+            WorkersLostError: a killed actor does not end, or the head of the cluster was lost.
         """
         import ray
 
@@ -154,21 +153,33 @@ def _other_drivers() -> list[str]:
 
 
 def _names_in_use() -> set[str]:
+    """Raises `WorkersLostError` if the head does not answer, or is another one than before."""
     import ray
+    from ray.exceptions import RayError
 
-    listed = ray.util.list_named_actors(all_namespaces=True)
+    try:
+        listed = ray.util.list_named_actors(all_namespaces=True)
+    except RayError as error:
+        reason = str(error).partition("\n")[0]
+        raise WorkersLostError(f"the head of the Ray cluster was lost: {reason}") from error
     return {one["name"] for one in listed if one["namespace"] == NAMESPACE}
 
 
 def _actors_of(role: str) -> dict[str, Any]:
-    """The named actors of a role, by full name."""
+    """The named actors of a role, by full name. Kills those that cannot be called any more. Raises
+    `WorkersLostError` if one of these does not end."""
     import ray
 
-    found = {}
+    found, unknown = {}, set()
     for name in _names_in_use():
         if name.startswith(f"{role}-"):
-            with suppress(ValueError):  # it has ended meanwhile
+            try:
                 found[name] = ray.get_actor(name, NAMESPACE)
+            except ValueError:  # it has ended meanwhile
+                continue
+            except AssertionError:  # Ray has deleted the class that its driver had exported
+                unknown.add(name)
+    _end_unknown(unknown)
     return found
 
 
@@ -190,7 +201,27 @@ def _end(actors: Mapping[str, Any]) -> None:
 
     for actor in actors.values():
         ray.kill(actor)
-    if not _in_time(ENDED_S, lambda: not actors.keys() & _names_in_use()):
+    _until_free(actors.keys())
+
+
+def _end_unknown(names: Set[str]) -> None:
+    """Kill actors of which there is no handle, and wait until their names are free."""
+    if not names:
+        return
+    from ray import ActorID
+    from ray._private.state import state
+    from ray._private.worker import global_worker
+
+    for actor, info in state.actor_table(None).items():
+        if info["Name"] in names and info["State"] != "DEAD":
+            # `get_actor` has made the actor known to this process before it failed.
+            global_worker.core_worker.kill_actor(ActorID.from_hex(actor), True)
+    _until_free(names)
+
+
+def _until_free(names: Set[str]) -> None:
+    """Wait until no actor has one of these names. Raises `WorkersLostError` if that takes long."""
+    if not _in_time(ENDED_S, lambda: not names & _names_in_use()):
         raise WorkersLostError("a process of an earlier stage does not end on Ray")
 
 

@@ -279,6 +279,25 @@ def test_a_sampler_whose_hand_over_failed_is_taken_over(ray, model):
     second.close()
 
 
+def test_actors_whose_class_ray_has_deleted_are_ended(ray):
+    class Counter:
+        def take_over(self):
+            return os.getpid()
+
+    gcs = ray._private.worker.global_worker.gcs_client
+    exported = set(gcs.internal_kv_keys(b"ActorClass", b"fun"))
+    names = ("counter-0", "counter-1")
+    lifetime = Lasting("a")
+    remote = ray.remote(num_cpus=0)(Counter)
+    first = [remote.options(**lifetime.options(name)).remote() for name in names]
+    before = ray.get([one.take_over.remote() for one in first])
+    for key in set(gcs.internal_kv_keys(b"ActorClass", b"fun")) - exported:
+        gcs.internal_kv_del(key, False, b"fun")
+    assert lifetime.take_over(names, all_or_none=False) == [None, None]
+    processes = [psutil.Process(one) for one in before if psutil.pid_exists(one)]
+    assert psutil.wait_procs(processes, timeout=60)[1] == []
+
+
 @slow
 def test_a_sampler_that_dies_is_replaced_under_its_name(ray, model):
     first = samplers(model)

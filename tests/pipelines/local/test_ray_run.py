@@ -103,9 +103,8 @@ def test_a_run_whose_episodes_stream_learns_and_no_token_is_too_old(tmp_path, la
     for name in STREAM_METRICS:
         assert [one[name] for one in printed] == [metrics[name] for metrics in training]
     success = [metrics["train/success"] for metrics in training]
-    # With lag the bits differ between runs, and so does the iteration in which it has learnt most.
-    best = max(fmean(success[first : first + 5]) for first in range(3, 26))
-    assert best > fmean(success[:3]) + 0.1
+    # With lag the bits differ between runs. Some have learnt after the third iteration.
+    assert fmean(success[-20:]) > fmean(success[:3]) + 0.1
 
 
 @pytest.mark.vllm

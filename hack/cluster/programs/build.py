@@ -24,8 +24,6 @@ from cluster.settings import BIN, BUILD, HERE, ClusterError
 
 BUILD_S = 5400
 """Time limit for all programs of a module on a slow machine with an empty cache, in seconds."""
-
-
 WITHOUT_DEBUG = "-gcflags=all=-dwarf=false"
 """Takes a fifth off the time of a build. The linker leaves debug information out in any case."""
 

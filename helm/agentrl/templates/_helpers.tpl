@@ -163,9 +163,7 @@ secret: {{ merge (dict "name" (default "mlpipeline-minio-artifact" $own.existing
      Kubernetes fills in, the agent of EKS Pod Identity, and those of proxy.noProxy. */}}
 {{- define "agentrl.noProxy" -}}
 {{- $inside := list "localhost" "127.0.0.1" ".svc" ".cluster.local" (printf ".%s" .Values.kfp.namespace) (printf ".%s" .Release.Namespace) }}
-{{- range list "metadata-grpc-service" "ml-pipeline" "minio-service" "seaweedfs" }}
-{{- $inside = append $inside . }}
-{{- end }}
+{{- $inside = concat $inside (list "metadata-grpc-service" "ml-pipeline" "minio-service" "seaweedfs") }}
 {{- /* KFP hands some Services to its stages by their address. */}}
 {{- range list "KUBERNETES" "MINIO_SERVICE" "ML_PIPELINE" "METADATA_GRPC_SERVICE" }}
 {{- $inside = append $inside (printf "$(%s_SERVICE_HOST)" .) }}

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from agentrl_components.errors import SpecError
 from agentrl_components.spec.addresses import BUCKET, INVALID_BUCKET, HttpUrl
 from agentrl_components.spec.fields.base import SpecModel
+from agentrl_components.spec.fields.compute import VolumeName
 from agentrl_components.spec.fields.storage import EnvironmentVariable
 from agentrl_components.spec.rules.compute.pods import TAKEN_NAMES
 from agentrl_envs.needs import ImageTarget
@@ -51,8 +52,6 @@ ProxyUrl = Annotated[HttpUrl, AfterValidator(_without_credentials), AfterValidat
 """The URL of a proxy."""
 NoProxy = Annotated[str, Field(pattern=r"^[^\s,/]+$")]
 """A host, or a domain that begins with a dot. Clients of Python ignore ranges of addresses."""
-LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-"""A label of a host name, which names of volumes are."""
 
 
 class Kfp(SpecModel):
@@ -199,9 +198,9 @@ class Kueue(SpecModel):
 class CaBundle(SpecModel):
     """Certificate authorities that all pods trust in place of those of their images."""
 
-    config_map: Annotated[str, Field(pattern=LABEL, max_length=63), AfterValidator(_not_taken)]
+    config_map: Annotated[VolumeName, AfterValidator(_not_taken)]
     """Name of a ConfigMap with PEM certificates, in every namespace with pods of runs. The volume
-    of the pods has this name too, so it has no dots."""
+    of the pods has this name too."""
     key: str = "ca.crt"
     """Key of the ConfigMap that holds the certificates."""
 

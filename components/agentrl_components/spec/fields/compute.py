@@ -110,12 +110,16 @@ class SecretVariable(SpecModel):
     """Key in the Secret."""
 
 
+VolumeName = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)
+]
+"""The name of a volume of pods: without dots."""
+
+
 class Volume(SpecModel):
     """A PersistentVolumeClaim in the run's namespace that pods mount, such as one with models."""
 
-    claim: Annotated[
-        str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)
-    ]
+    claim: VolumeName
     """Name of the claim. If pods on several nodes mount it, its access mode has to allow that."""
     path: Annotated[
         str, StringConstraints(pattern=r"^(/[-._a-zA-Z0-9]*[-_a-zA-Z0-9])+$", max_length=256)

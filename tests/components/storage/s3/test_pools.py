@@ -78,7 +78,7 @@ def test_a_proxy_that_is_not_one_of_http_is_refused_by_its_name(monkeypatch):
         EnvironmentPool().request("GET", "https://s3.test/a")
 
 
-def test_requests_for_keys_of_the_agent_on_the_node_use_no_proxy(monkeypatch, proxy):
+def test_a_pool_without_proxies_sends_requests_directly(monkeypatch, proxy):
     address, seen = proxy
     monkeypatch.setenv("HTTP_PROXY", f"http://{address}")
     with pytest.raises(urllib3.exceptions.HTTPError):

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from agentrl_envs.calls.answer_check import AnswerChecker
 from agentrl_envs.calls.code_errors import code_errors
+from agentrl_envs.calls.watch import WATCH
 from agentrl_envs.env import Environment, Observation, Split, Step, Task, TaskSet, split_exchange
 
 MAX_LISTED_ACTIONS = 40
@@ -86,11 +87,11 @@ class _Session:
         self._checker = AnswerChecker(name)
 
     def reset(self) -> Observation:
-        with code_errors(self._name, self._task):
+        with code_errors(self._name, self._task), WATCH.call(self._name, "reset", self._task):
             return self._checker.reset(self._environment.reset(self._task))
 
     def step(self, action: str) -> Step:
-        with code_errors(self._name, self._task):
+        with code_errors(self._name, self._task), WATCH.call(self._name, "step", self._task):
             return self._checker.step(self._environment.step(action))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rendered import Manifest, Render, settings, the
 
-from agentrl_components.spec.fields.compute import Variable
+from agentrl_components.spec.fields.pods import Variable
 from agentrl_pipelines.platform import config
 from agentrl_pipelines.platform.outbound import CA_FOLDER, pod_variables
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import Compute, Samplers, Trainers
-from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, quantity_value, whole_cpus
+from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS
+from agentrl_components.spec.quantities import quantity_value, whole_cpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from agentrl_components.spec.fields.run import RunSpec
 
@@ -11,10 +11,14 @@ def turn_limits(spec: RunSpec, phase: int) -> dict[str, int]:
     """The turn limit in `phase` of each environment that has limits of its own, by name. The
     others have that of the schedule."""
     return {
-        each.name: each.max_turns[min(phase, len(each.max_turns) - 1)]
-        for each in spec.environments
-        if each.max_turns
+        each.name: own_limit(each.max_turns, phase) for each in spec.environments if each.max_turns
     }
+
+
+def own_limit(limits: Sequence[int], phase: int) -> int:
+    """The turn limit in `phase` of an environment with these limits: the last one holds for all
+    further phases."""
+    return limits[min(phase, len(limits) - 1)]
 
 
 def all_turn_limits(spec: RunSpec, phase: int) -> dict[str, int]:

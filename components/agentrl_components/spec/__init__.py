@@ -4,18 +4,12 @@ Depends on pydantic and PyYAML only. The CRD is generated from these models.
 """
 
 from agentrl_components.spec.fields.algorithm import Algorithm
-from agentrl_components.spec.fields.compute import (
-    Compute,
-    Samplers,
-    SecretVariable,
-    Toleration,
-    Trainers,
-    Volume,
-)
+from agentrl_components.spec.fields.compute import Compute, Samplers, Trainers
 from agentrl_components.spec.fields.environments import Environment, Scaling
 from agentrl_components.spec.fields.evaluation import Evaluation
 from agentrl_components.spec.fields.horizon import Alarm, Horizon, Phase
 from agentrl_components.spec.fields.model import Lora, Model, Tiny
+from agentrl_components.spec.fields.pods import SecretVariable, Toleration, Volume
 from agentrl_components.spec.fields.rollout import Rollout
 from agentrl_components.spec.fields.run import GROUP, KIND, VERSION, AgentRLRun, Metadata, RunSpec
 from agentrl_components.spec.fields.storage import Storage, Tracking

@@ -66,6 +66,10 @@ class RunState(StoredModel):
     wall_seconds: dict[str, float] = {}
     """Seconds of activity by stage, over all starts of the run."""
 
+    def failed_in(self, phase: int, attempt: int) -> bool:
+        """Whether the recorded failure is of this attempt at the phase."""
+        return (self.failed_phase, self.failed_attempt) == (phase, attempt)
+
 
 class TrackerRecord(StoredModel):
     """The MLflow run of the run, `tracker.json`."""

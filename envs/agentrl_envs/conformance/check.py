@@ -110,18 +110,29 @@ class Report:
 
 
 def check(
-    task_set: TaskSet, *, tasks: int = 50, seed: int = 0, factory: TaskSetFactory | None = None
+    task_set: TaskSet,
+    *,
+    tasks: int = 50,
+    seed: int = 0,
+    factory: TaskSetFactory | None = None,
+    on_result: Callable[[RuleResult], None] = lambda _: None,
 ) -> Report:
     """Play `tasks` tasks of each split by every rule, with actions drawn from `seed`.
 
     `factory` creates the same task set in another process, for the rule `processes`; without it (a
-    remote task set) that rule is left out."""
+    remote task set) that rule is left out. `on_result` is called after every rule. A call of the
+    environment that hangs is logged (`calls.watch`)."""
     budget = Budget(task_count=tasks, seed=seed)
-    rules = RULES if factory is None else (*RULES, processes_rule(factory))
-    results = tuple(
-        RuleResult(rule=rule, finding=_finding(rule, task_set, budget)) for rule in rules
-    )
-    return Report(environment=task_set.name, results=results)
+    results = []
+    for rule in rules_for(factory):
+        results.append(RuleResult(rule=rule, finding=_finding(rule, task_set, budget)))
+        on_result(results[-1])
+    return Report(environment=task_set.name, results=tuple(results))
+
+
+def rules_for(factory: TaskSetFactory | None) -> tuple[Rule, ...]:
+    """The rules of a check with this `factory`."""
+    return RULES if factory is None else (*RULES, processes_rule(factory))
 
 
 def processes_rule(factory: TaskSetFactory) -> Rule:

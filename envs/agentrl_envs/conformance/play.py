@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from agentrl_envs.calls.watch import WATCH, CallWatch
 from agentrl_envs.env import Environment, Observation, Split, Step, Task, TaskSet
 
 SPLITS: tuple[Split, ...] = ("train", "heldout")
@@ -40,7 +41,8 @@ class Budget:
         count = min(
             self.task_count, limit or self.task_count, task_set.size(split) or self.task_count
         )
-        return [task_set.task(split, index) for index in range(count)]
+        with WATCH.call(task_set.name, f"tasks of {split}"):
+            return [task_set.task(split, index) for index in range(count)]
 
     def random(self, task: Task) -> random.Random:
         """The random stream for the actions of a task."""
@@ -72,10 +74,32 @@ class Episode:
         return bool(self.turns) and ended(self.turns[-1].step)
 
 
+class WatchedEnvironment:
+    """An environment of a task set. Calls that hang are reported by `watch`."""
+
+    def __init__(self, task_set: TaskSet, watch: CallWatch = WATCH) -> None:
+        self._name, self._watch = task_set.name, watch
+        self._environment = task_set.environment()
+        self._task: Task | None = None
+
+    def reset(self, task: Task) -> Observation:
+        self._task = task
+        with self._watch.call(self._name, "reset", task):
+            return self._environment.reset(task)
+
+    def step(self, action: str) -> Step:
+        with self._watch.call(self._name, "step", self._task):
+            return self._environment.step(action)
+
+    def close(self) -> None:
+        with self._watch.call(self._name, "close", self._task):
+            self._environment.close()
+
+
 @contextmanager
 def open_environment(task_set: TaskSet) -> Iterator[Environment]:
     """An environment that is closed at the end."""
-    environment = task_set.environment()
+    environment = WatchedEnvironment(task_set)
     try:
         yield environment
     finally:

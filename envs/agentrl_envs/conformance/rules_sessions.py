@@ -10,6 +10,7 @@ from agentrl_envs.conformance.play import (
     MAX_ACTIONS,
     Budget,
     Episode,
+    WatchedEnvironment,
     both_splits,
     ended,
     open_environment,
@@ -78,7 +79,7 @@ def sessions_are_isolated(task_set: TaskSet, budget: Budget) -> str | None:
     for task in tasks:
         with open_environment(task_set) as environment:
             alone.append(play_episode(environment, task, budget.random(task)))
-    sessions = [task_set.environment() for _ in tasks]
+    sessions = [WatchedEnvironment(task_set) for _ in tasks]
     try:
         for session, task in zip(sessions, tasks, strict=True):
             session.reset(task)
@@ -141,10 +142,10 @@ def states_are_anchors(task_set: TaskSet, budget: Budget) -> str | None:
 
 
 def sessions_close_twice(task_set: TaskSet, budget: Budget) -> str | None:
-    fresh = task_set.environment()
+    fresh = WatchedEnvironment(task_set)
     fresh.close()
     fresh.close()
-    used = task_set.environment()
+    used = WatchedEnvironment(task_set)
     used.reset(task_set.task("train", 0))
     used.close()
     used.close()

@@ -274,7 +274,7 @@ def _of_attempt(
     the present one writes there."""
     if not isinstance(state, RunState) or state.failed_attempt is None:
         return state
-    if (state.failed_phase, state.failed_attempt) == (phase, attempt):
+    if state.failed_in(phase, attempt):
         return state
     update = {"status": "running", "message": "", "reason": "", "final": False}
     return state.model_copy(update=update)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentrl_components.spec.fields.compute import SecretVariable, Variable
+from agentrl_components.spec.fields.pods import SecretVariable, Variable
 from agentrl_operator.manifests.metadata import Manifest
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.outbound import CA_FOLDER, pod_variables

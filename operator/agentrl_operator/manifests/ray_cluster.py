@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from agentrl_components.spec import AgentRLRun, Compute
-from agentrl_components.spec.fields.compute import whole_cpus
+from agentrl_components.spec.quantities import whole_cpus
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
 from agentrl_operator.manifests.labels import FINGERPRINT, NO_SIDECAR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentrl_components.schedule.turn_limits import all_turn_limits, range_of
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import HeldoutSummary, RunState
@@ -62,7 +63,8 @@ def mlflow_url(run_id: str | None, run: AgentRLRun, platform: Platform) -> str |
 
 def phase_text(run: AgentRLRun, status: Status) -> str:
     """The phase and the attempt in words: `phase 1 of 3, 6 turns, attempt 2`."""
-    phases = run.spec.horizon.phases
-    index = min(status.phase_index, len(phases) - 1)
+    count = len(run.spec.horizon.phases)
+    index = min(status.phase_index, count - 1)
+    turns = range_of(all_turn_limits(run.spec, index).values())
     attempt = f", attempt {status.attempt + 1}" if status.attempt else ""
-    return f"phase {index + 1} of {len(phases)}, {phases[index].max_turns} turns{attempt}"
+    return f"phase {index + 1} of {count}, {turns} turns{attempt}"

@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from agentrl_components.spec import RunSpec
 
 
-def print_warnings(spec: RunSpec) -> None:
-    """Print a line to stderr for each warning about the manifest."""
+def print_warnings(spec: RunSpec, *, here: bool = False) -> None:
+    """Print a line to stderr for each warning about the manifest, and with `here` for each field
+    that has no effect on a run on this machine."""
+    from agentrl_components.spec.rules.local import without_effect
     from agentrl_components.spec.rules.warnings import manifest_warnings
 
-    for warning in manifest_warnings(spec):
+    for warning in (*manifest_warnings(spec), *(without_effect(spec) if here else ())):
         click.echo(f"warning: {warning}", err=True)

@@ -8,7 +8,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from agentrl_components.spec.fields.compute import quantity_value
+from agentrl_components.spec.quantities import quantity_value
 from agentrl_pipelines.labels import GPU_RESOURCE
 from agentrl_pipelines.platform.pod_sets import PodSet
 from agentrl_pipelines.sizing.devices import GIB

@@ -12,8 +12,8 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec.addresses import BUCKET, INVALID_BUCKET, HttpUrl
-from agentrl_components.spec.fields.base import SpecModel
-from agentrl_components.spec.fields.compute import VolumeName
+from agentrl_components.spec.base import SpecModel
+from agentrl_components.spec.fields.pods import VolumeName
 from agentrl_components.spec.fields.storage import EnvironmentVariable
 from agentrl_components.spec.rules.compute.pods import TAKEN_NAMES
 from agentrl_envs.needs import ImageTarget

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentrl_components.spec.fields.compute import SecretVariable, Variable
+from agentrl_components.spec.fields.pods import SecretVariable, Variable
 from agentrl_pipelines.platform.config import Platform, Proxy
 
 CA_FOLDER = "/etc/agentrl-ca"

@@ -6,13 +6,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from agentrl_components.spec import AgentRLRun, Compute, Environment, Samplers, Trainers
-from agentrl_components.spec.fields.compute import (
-    SAMPLERS,
-    TRAINERS,
-    added,
-    multiplied,
-    quantity_value,
-)
+from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS
+from agentrl_components.spec.quantities import added, multiplied, quantity_value
 from agentrl_envs import registry
 from agentrl_pipelines.labels import DISK_RESOURCE, GPU_RESOURCE
 from agentrl_pipelines.platform import resolve

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from agentrl_components.rollout.tasks import shares
 from agentrl_components.spec import Environment, RunSpec
-from agentrl_components.spec.fields.compute import quantity_value
+from agentrl_components.spec.quantities import quantity_value
 from agentrl_components.spec.rules.rule import Mistake
 from agentrl_envs.protocol import DEFAULT_CAPACITY
 from agentrl_envs.registry import needs

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from agentrl_components.sharded.pass_memory import WIDTHS
 from agentrl_components.spec import RunSpec, Trainers
-from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, quantity_value
+from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS
+from agentrl_components.spec.quantities import quantity_value
 from agentrl_components.spec.rules.rule import Mistake
 from agentrl_pipelines.platform.pod_sets import worker_groups
 from agentrl_pipelines.sizing.devices import GIB, in_gib

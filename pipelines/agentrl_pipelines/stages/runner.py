@@ -64,8 +64,8 @@ def _report_failure(
         journal = Journal(stage.store())
         # A permanent failure of the partner stage is the cause of this one: do not overwrite it.
         state = journal.current
-        same = (state.failed_phase, state.failed_attempt) == (stage.phase, stage.attempt)
-        if permanent or not (state.status == "failed" and state.final and same):
+        failed_here = state.status == "failed" and state.failed_in(stage.phase, stage.attempt)
+        if permanent or not (failed_here and state.final):
             journal.write_state("failed", message, reason=reason, final=permanent, **here)
     return 2 if permanent else 1
 

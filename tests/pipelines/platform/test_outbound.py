@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from agentrl_components.spec.fields.compute import SecretVariable, Variable
+from agentrl_components.spec.fields.pods import SecretVariable, Variable
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.outbound import pod_variables
 

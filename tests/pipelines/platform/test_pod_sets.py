@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from agentrl_components.spec import load
-from agentrl_components.spec.fields.compute import quantity_value
+from agentrl_components.spec.quantities import quantity_value
 from agentrl_pipelines.platform.pod_sets import pod_sets, shared_pod_sets
 
 EVERYTHING = Path(__file__).parents[3] / "examples" / "everything.yaml"

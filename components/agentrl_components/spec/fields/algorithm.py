@@ -12,7 +12,7 @@ from agentrl_components.spec.algorithms import (
     AlgorithmTraits,
     NormalisationName,
 )
-from agentrl_components.spec.fields.base import SpecModel
+from agentrl_components.spec.base import SpecModel
 
 
 class Reward(SpecModel):

@@ -1,131 +1,23 @@
-"""Compute: processes, devices and pods."""
+"""Compute: processes, devices and their pods."""
 
 from __future__ import annotations
 
-import math
 import os
-from decimal import Decimal
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from agentrl_components.spec.fields.base import SpecModel
-from agentrl_components.spec.fields.storage import EnvironmentVariable
-
-Quantity = Annotated[
-    str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$", max_length=20)
-]
-"""A Kubernetes resource quantity: 500m, 2, 4Gi."""
-Memory = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^([1-9][0-9]*(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)(k|Ki|M|Mi|G|Gi|T|Ti)?$",
-        max_length=20,
-    ),
-]
-"""A quantity of bytes above 0: 512Mi, 4Gi."""
-Image = Annotated[
-    str, StringConstraints(pattern=r"^[a-zA-Z0-9][-a-zA-Z0-9._/:@\[\]]*$", max_length=512)
-]
-"""A container image, as in `registry:5000/team/agentrl:1` or with `@sha256:...`."""
-_FACTORS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | {
-    f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGT", start=1)
-}
-
-
-def quantity_value(quantity: str) -> float:
-    """The number that a quantity stands for: 512.0 for 0.5Ki."""
-    number, suffix = _parts(quantity)
-    return float(number) * _FACTORS.get(suffix, 1.0)
-
-
-def multiplied(quantity: str, factor: int) -> str:
-    """The quantity for `factor` times as much, with the same suffix: 3.0Gi for 1.5Gi and 2."""
-    number, suffix = _parts(quantity)
-    return f"{Decimal(number) * factor}{suffix}"
-
-
-def added(quantity: str, other: str) -> str:
-    """The quantity for both together: 3Gi for 1Gi and 2Gi, and 1500m for 1 and 500m."""
-    (number, suffix), (more, its) = _parts(quantity), _parts(other)
-    if suffix == its:
-        return f"{Decimal(number) + Decimal(more)}{suffix}"
-    return f"{round((quantity_value(quantity) + quantity_value(other)) * 1000)}m"
-
-
-def _parts(quantity: str) -> tuple[str, str]:
-    """The number and the suffix of a quantity."""
-    number = quantity.rstrip("mkKMGTi")
-    return number, quantity[len(number) :]
-
-
-def whole_cpus(quantity: str) -> int:
-    """CPUs that a Ray node in a pod with this request has: Ray counts whole ones, at least one."""
-    return max(1, math.ceil(quantity_value(quantity)))
-
-
-ObjectName = Annotated[
-    str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)
-]
-"""The name of a Kubernetes object."""
-LABEL_KEY = r"^([a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
-LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY, max_length=317)]
-"""The key of a label or of a taint."""
-LabelValue = Annotated[
-    str, StringConstraints(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")
-]
-"""The value of a label or of a taint."""
-
-
-class Toleration(SpecModel):
-    """A toleration of the stages' pods, as in a Kubernetes pod spec."""
-
-    key: LabelKey | None = None
-    """Key of the taint. None: every key, with `operator: Exists`."""
-    operator: Literal["Equal", "Exists"] = "Equal"
-    """How `value` is compared."""
-    value: LabelValue | None = None
-    """Value of the taint."""
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Effect of the taint. None: every effect."""
-
-
-class Variable(SpecModel):
-    """An environment variable with a value that everybody may read who reads the manifest."""
-
-    name: EnvironmentVariable
-    """Name of the variable."""
-    value: Annotated[str, StringConstraints(max_length=1024)]
-    """Its value."""
-
-
-class SecretVariable(SpecModel):
-    """An environment variable whose value comes from a Secret in the run's namespace."""
-
-    name: EnvironmentVariable
-    """Name of the variable."""
-    secret: ObjectName
-    """Name of the Secret."""
-    key: Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)]
-    """Key in the Secret."""
-
-
-VolumeName = Annotated[
-    str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)
-]
-"""The name of a volume of pods: without dots."""
-
-
-class Volume(SpecModel):
-    """A PersistentVolumeClaim in the run's namespace that pods mount, such as one with models."""
-
-    claim: VolumeName
-    """Name of the claim. If pods on several nodes mount it, its access mode has to allow that."""
-    path: Annotated[
-        str, StringConstraints(pattern=r"^(/[-._a-zA-Z0-9]*[-_a-zA-Z0-9])+$", max_length=256)
-    ]
-    """Where pods mount it, as in `model.source: file:///models/qwen` for the path `/models`."""
-
+from agentrl_components.spec.base import SpecModel
+from agentrl_components.spec.fields.pods import (
+    Image,
+    LabelValue,
+    ObjectName,
+    SecretVariable,
+    Toleration,
+    Variable,
+    Volume,
+)
+from agentrl_components.spec.quantities import Memory, Quantity
 
 HOST = r"([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\])"
 PORT = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"

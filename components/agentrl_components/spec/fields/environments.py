@@ -7,17 +7,16 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, StringConstraints
 
 from agentrl_components.spec.addresses import HttpUrl
-from agentrl_components.spec.fields.base import SpecModel
-from agentrl_components.spec.fields.compute import (
+from agentrl_components.spec.base import SpecModel
+from agentrl_components.spec.fields.pods import (
     Image,
     LabelValue,
-    Memory,
     ObjectName,
-    Quantity,
     SecretVariable,
     Toleration,
     Variable,
 )
+from agentrl_components.spec.quantities import Memory, Quantity
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
 

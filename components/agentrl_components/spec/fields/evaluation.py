@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentrl_components.spec.fields.base import SpecModel
+from agentrl_components.spec.base import SpecModel
 
 
 class Evaluation(SpecModel):

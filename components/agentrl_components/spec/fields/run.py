@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from agentrl_components.spec.base import SpecModel
 from agentrl_components.spec.fields.algorithm import Algorithm
-from agentrl_components.spec.fields.base import SpecModel
 from agentrl_components.spec.fields.compute import Compute
 from agentrl_components.spec.fields.environments import Environment
 from agentrl_components.spec.fields.evaluation import Evaluation

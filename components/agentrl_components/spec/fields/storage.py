@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from agentrl_components.spec.addresses import BUCKET, Endpoint
-from agentrl_components.spec.fields.base import SpecModel
+from agentrl_components.spec.base import SpecModel
 
 EnvironmentVariable = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from agentrl_components.spec.addresses import BUCKET
-from agentrl_components.spec.fields.base import SpecModel
+from agentrl_components.spec.base import SpecModel
 
 
 class WarmStart(SpecModel):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentrl_components.spec.algorithms import AlgorithmName, algorithms_with
+from agentrl_components.spec.base import SpecModel
 from agentrl_components.spec.fields.algorithm import Critic, Gae, Kl
-from agentrl_components.spec.fields.base import SpecModel
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.fields.update import Update
 from agentrl_components.spec.rules.rule import Mistake, Rule, differences, rule

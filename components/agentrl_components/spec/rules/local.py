@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from agentrl_components.compilers import compiler_names
 from agentrl_components.spec.fields.compute import Samplers, Trainers
 from agentrl_components.spec.fields.run import RunSpec
+from agentrl_components.spec.rules.environments.replicas import DEFAULT_TIMEOUT_S
 from agentrl_components.spec.rules.rule import Mistake
 from agentrl_envs.needs import install_extras
 from agentrl_envs.registry import BUILT_IN, is_installed, needs
@@ -51,12 +52,32 @@ def local_warnings(
     if spec.compute.ray in (None, "embedded"):
         yield from _missing_compiler(spec, found, on_path)
     yield from _too_few_sessions(spec, found)
+    yield from without_effect(spec)
     if spec.compute.device == "cuda" and not found:
         yield Mistake(
             field="spec.compute.device",
             reason="there is no NVIDIA GPU",
             fix="set it to auto or cpu",
         )
+
+
+def without_effect(spec: RunSpec) -> Iterator[Mistake]:
+    """Fields that a run without Kubernetes does not use, where that is easily overlooked: timeouts
+    of environments that a cluster runs in servers, and this machine in the process of the run."""
+    for index, environment in enumerate(spec.environments):
+        if (
+            environment.builtin is not None
+            and environment.workers == 0
+            and environment.timeout_s != DEFAULT_TIMEOUT_S
+        ):
+            own_program = bool(needs(environment.builtin).programs)
+            yield Mistake(
+                field=f"spec.environments[{index}].timeoutS",
+                reason="has no effect on this machine, where a builtin without workers runs in the "
+                "process of the run: a call cannot be ended there",
+                fix="serve it with agentrl envs serve and set url"
+                + ("" if own_program else ", or set replicas to 0 and workers to 1 or more"),
+            )
 
 
 def _missing_files(spec: RunSpec) -> Iterator[Mistake]:

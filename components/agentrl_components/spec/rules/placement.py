@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from agentrl_components.spec.fields.compute import LABEL_KEY, Toleration
 from agentrl_components.spec.fields.environments import Environment
+from agentrl_components.spec.fields.pods import LABEL_KEY, Toleration
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.environments.each import environment_rule
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule

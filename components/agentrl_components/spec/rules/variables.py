@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from agentrl_components.spec.fields.compute import SecretVariable, Variable
+from agentrl_components.spec.fields.pods import SecretVariable, Variable
 from agentrl_components.spec.rules.rule import Mistake
 
 

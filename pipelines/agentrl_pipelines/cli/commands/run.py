@@ -43,7 +43,7 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
         if mistakes:
             raise SpecError(mistakes)
         check_vocabularies(manifest.spec)
-        print_warnings(manifest.spec)
+        print_warnings(manifest.spec, here=True)
 
         for variable in manifest.spec.compute.env:
             os.environ.setdefault(variable.name, variable.value)

@@ -141,7 +141,8 @@ def _schedule(run: Mapping[str, Any], status: Mapping[str, Any]) -> Table:
     from rich import box
     from rich.table import Table
 
-    phases: Sequence[Mapping[str, int]] = run["spec"]["horizon"]["phases"]
+    spec = run["spec"]
+    phases: Sequence[Mapping[str, int]] = spec["horizon"]["phases"]
     current = status.get("phaseIndex", 0)
     over = status.get("state") == "Succeeded"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -151,9 +152,18 @@ def _schedule(run: Mapping[str, Any], status: Mapping[str, Any]) -> Table:
     for index, phase in enumerate(phases):
         here = index == current and not over
         mark = "▶" if here else "✓" if over or index < current else ""
-        cells = (mark, f"{index + 1}", f"{phase['maxTurns']}", f"{phase['iterations']:,}")
+        cells = (mark, f"{index + 1}", turns_text(spec, index), f"{phase['iterations']:,}")
         table.add_row(*cells, style="bold" if here else "dim")
     return table
+
+
+def turns_text(spec: Mapping[str, Any], phase: int) -> str:
+    """The turn limit in a phase: `8`, or `3 to 8` if environments have limits of their own."""
+    from agentrl_components.schedule.turn_limits import own_limit, range_of
+
+    scheduled: int = spec["horizon"]["phases"][phase]["maxTurns"]
+    own = [each.get("maxTurns") for each in spec["environments"]]
+    return range_of([own_limit(limits, phase) if limits else scheduled for limits in own])
 
 
 def _conditions(conditions: Sequence[Mapping[str, str]], now: datetime) -> Table:

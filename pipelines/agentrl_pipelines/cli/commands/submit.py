@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentrl_pipelines.cli.commands.status import turns_text
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.manifest_warnings import print_warnings
 from agentrl_pipelines.cli.options import option_context, option_seed, option_set
@@ -111,7 +112,7 @@ def watch(
     while True:
         run = cluster.poll(name)
         status: dict[str, Any] = run.get("status") or {}
-        _show_changes(view, run["spec"]["horizon"]["phases"], shown, status)
+        _show_changes(view, run["spec"], shown, status)
         if status.get("state") in ENDED or is_rejected(status):
             return status
         shown = status
@@ -127,18 +128,18 @@ def is_rejected(status: dict[str, Any]) -> bool:
 
 
 def _show_changes(
-    view: ProgressView, phases: list[dict[str, int]], before: dict[str, Any], now: dict[str, Any]
+    view: ProgressView, spec: dict[str, Any], before: dict[str, Any], now: dict[str, Any]
 ) -> None:
     """Show what changed between two statuses: phase, iterations, success, message."""
+    phases: list[dict[str, int]] = spec["horizon"]["phases"]
     index = now.get("phaseIndex", 0)
     running = now.get("state") == "Running" and index < len(phases)
     place = (now.get("state"), index)
     done = now.get("iteration", 0) - sum(phase["iterations"] for phase in phases[:index])
     if place != (before.get("state"), before.get("phaseIndex", 0)) or not before:
         if running:
-            phase = phases[index]
-            horizon = now.get("horizon", phase["maxTurns"])
-            view.stage(f"phase {index + 1}/{len(phases)} · {horizon} turns", phase["iterations"])
+            title = f"phase {index + 1}/{len(phases)} · {turns_text(spec, index)} turns"
+            view.stage(title, phases[index]["iterations"])
             view.advance(max(0, done))
         elif now.get("state") not in ENDED:
             view.stage(now.get("state", "Pending").lower())

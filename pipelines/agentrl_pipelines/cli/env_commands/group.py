@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -98,12 +99,24 @@ def check_command(
     """Check that environment NAME meets the environment contract. Exit code 1 if it does not."""
     from functools import partial
 
-    from agentrl_envs import registry
-    from agentrl_envs.conformance.check import check
+    from rich.console import Console
 
+    from agentrl_envs import registry
+    from agentrl_envs.conformance.check import check, rules_for
+    from agentrl_pipelines.cli.progress_view import view_for
+
+    view = view_for(Console(stderr=True))
     with usage_errors(), open_task_set(name, options, url, protocol, token_env) as task_set:
         factory = None if url else partial(registry.task_set, name, parse_options(options))
-        report = check(task_set, tasks=tasks, seed=seed, factory=factory)
+        view.stage(f"rules for {name}", len(rules_for(factory)))
+        with contextlib.closing(view):
+            report = check(
+                task_set,
+                tasks=tasks,
+                seed=seed,
+                factory=factory,
+                on_result=lambda _: view.advance(),
+            )
     click.echo(str(report))
     sys.exit(0 if report.passed else 1)
 

@@ -56,6 +56,32 @@ def test_files_on_a_claim_are_in_pods_only(tmp_path):
     assert missing in warnings(tmp_path, model=there, compute=beside)
 
 
+@pytest.mark.parametrize(
+    ("environment", "fix"),
+    [
+        ({"builtin": "corridor"}, ", or set replicas to 0 and workers to 1 or more"),
+        ({"builtin": "sciworld"}, ""),
+    ],
+)
+def test_a_timeout_in_the_process_of_the_run_has_no_effect(tmp_path, environment, fix):
+    assert (
+        "spec.environments[0].timeoutS: has no effect on this machine, where a builtin without "
+        "workers runs in the process of the run: a call cannot be ended there; serve it with "
+        f"agentrl envs serve and set url{fix}"
+    ) in warnings(tmp_path, environments=[{"name": "walk", "timeoutS": 5} | environment])
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"builtin": "corridor", "replicas": 0, "workers": 1},
+        {"url": "http://127.0.0.1:8000"},
+    ],
+)
+def test_a_timeout_of_processes_and_servers_has_an_effect(tmp_path, environment):
+    assert warnings(tmp_path, environments=[{"name": "walk", "timeoutS": 5} | environment]) == []
+
+
 def test_a_missing_gpu_is_reported(tmp_path):
     cuda = {"device": "cuda"}
     assert warnings(tmp_path, compute=cuda) == [

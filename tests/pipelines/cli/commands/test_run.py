@@ -49,3 +49,14 @@ def test_warnings_about_the_manifest_are_printed_before_the_run_starts(tmp_path:
         "warning: spec.evaluation.every: is 3, and spec.update.checkpointEvery is 2: there is no "
         "checkpoint of the weights that are evaluated after iteration 3,"
     )
+
+
+def test_a_field_without_effect_on_this_machine_is_printed_before_the_run_starts(tmp_path: Path):
+    file, missing = tmp_path / "run.yaml", tmp_path / "file"
+    file.write_text(MANIFEST)
+    missing.write_text("")
+    timeout = ("--set", "environments[0].timeoutS=5")
+    result = CliRunner().invoke(main, ["run", str(file), "--root", str(missing / "x"), *timeout])
+    assert result.stderr.startswith(
+        "warning: spec.environments[0].timeoutS: has no effect on this machine"
+    )

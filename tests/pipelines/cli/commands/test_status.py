@@ -9,7 +9,7 @@ import yaml
 from kubernetes_stub import MANIFEST, Api, agentrl, cluster, status
 from rich.console import Console
 
-from agentrl_pipelines.cli.commands.status import age, parts
+from agentrl_pipelines.cli.commands.status import age, parts, turns_text
 
 RUNNING = {
     "metadata": {
@@ -52,6 +52,14 @@ def test_status_shows_progress_success_and_conditions():
     assert ["✓", "1", "3", "20"] in rows
     assert ["▶", "2", "8", "30"] in rows
     assert ["Progressing", "True", "Running", "45s", "it", "runs"] in rows
+
+
+def test_the_turns_of_a_phase_are_a_range_if_environments_have_limits_of_their_own():
+    phases = [{"maxTurns": 3, "iterations": 20}, {"maxTurns": 8, "iterations": 30}]
+    environments = [{"name": "maze"}, {"name": "shop", "maxTurns": [5]}]
+    spec = {"horizon": {"phases": phases}, "environments": environments}
+    assert [turns_text(spec, phase) for phase in (0, 1)] == ["3 to 5", "5 to 8"]
+    assert turns_text(spec | {"environments": environments[:1]}, 1) == "8"
 
 
 def test_a_run_without_status_is_pending(tmp_path, monkeypatch, manifest):

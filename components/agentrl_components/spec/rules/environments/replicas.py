@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentrl_components.spec.fields.compute import quantity_value
 from agentrl_components.spec.fields.environments import Environment
 from agentrl_components.spec.fields.run import RunSpec
+from agentrl_components.spec.quantities import quantity_value
 from agentrl_components.spec.rules.environments.each import environment_rule
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 from agentrl_envs.needs import PYTHON_ONLY

@@ -74,6 +74,11 @@ class CausalModel(nn.Module):
         """Logits [N, V] of hidden states."""
         raise NotImplementedError
 
+    @property
+    def states_width(self) -> int:
+        """Width of the final hidden states, E."""
+        return self.shape.hidden
+
     def blocks(self) -> Iterable[nn.Module]:
         """The transformer blocks, which are divided over ranks one by one."""
         raise NotImplementedError

@@ -15,7 +15,7 @@ class Critic(nn.Module):
         super().__init__()
         self.decoder = decoder
         weight = next(decoder.parameters())
-        self.head = nn.Linear(decoder.shape.hidden, 1, dtype=weight.dtype, device=weight.device)
+        self.head = nn.Linear(decoder.states_width, 1, dtype=weight.dtype, device=weight.device)
         # Initial estimates are 0 instead of noise.
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)

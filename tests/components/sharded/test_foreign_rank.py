@@ -142,8 +142,10 @@ def test_dropout_of_adapters_leaves_the_models_own_off(open_rank, tmp_path):
     assert loss == pytest.approx(-float(torch.cat(rank.logprobs(some, reference=False)).sum()))
 
 
-def test_a_critic_learns_and_takes_the_policy_as_its_trunk(open_rank, tmp_path):
-    save_model("gpt_neox", tmp_path)
+# OPT has hidden states of another width.
+@pytest.mark.parametrize("family", ["gpt_neox", "opt"])
+def test_a_critic_learns_and_takes_the_policy_as_its_trunk(open_rank, tmp_path, family):
+    save_model(family, tmp_path)
     rank = open_rank(tmp_path, algorithm={"name": "ppo"})
     some = [
         example(e, {"value": e.logprobs[e.mask] * 0, "return": e.logprobs[e.mask] * 0 + 1})

@@ -40,9 +40,10 @@ def test_a_context_that_exceeds_the_positions_of_the_model_is_refused_when_it_is
         describe(folder, spec(model={"context": 129}))
 
 
-# Gemma 4 has buffers that are saved with the weights.
+# Gemma 4 has buffers that are saved with the weights; OPT has hidden states of another width.
 @pytest.mark.parametrize(
-    ("family", "name"), [("gpt_neox", "grpo"), ("gpt_neox", "ppo"), ("gemma4_text", "ppo")]
+    ("family", "name"),
+    [("gpt_neox", "grpo"), ("gpt_neox", "ppo"), ("gemma4_text", "ppo"), ("opt", "ppo")],
 )
 def test_the_learner_trains_a_model_of_transformers(family, name, tmp_path):
     folder = folder_of(family, tmp_path)

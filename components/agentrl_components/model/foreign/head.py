@@ -24,7 +24,12 @@ class Head:
         self.model = copy.copy(model)
         """The model whose body is replaced. Its other parts are those of `model`."""
         self.model._modules = {**model._modules, body_name: self._body}
-        self._try()
+        weight = getattr(model.get_output_embeddings(), "weight", None)
+        self.width: int | None = None
+        """Width of the hidden states that it reads. None: not known."""
+        if weight is not None and weight.dim() == 2:
+            self.width = weight.shape[1]
+            self._try(weight)
 
     def logits(self, x_NE: Tensor) -> Tensor:
         """The logits [N, V] of hidden states."""
@@ -36,10 +41,7 @@ class Head:
         return logits_NV
 
     @torch.no_grad()
-    def _try(self) -> None:
-        weight = getattr(self.model.get_output_embeddings(), "weight", None)
-        if weight is None or weight.dim() != 2:
-            return
+    def _try(self, weight: Tensor) -> None:
         family = self.model.config.model_type
         failed = f"model type {family!r}: its language-model head cannot be computed"
         with model_errors(ArchitectureError, failed):

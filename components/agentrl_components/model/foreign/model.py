@@ -73,6 +73,10 @@ class ForeignModel(CausalModel):
     def logits(self, x_NE: Tensor) -> Tensor:
         return self._head.logits(x_NE)
 
+    @property
+    def states_width(self) -> int:
+        return self._head.width or self.shape.hidden
+
     def blocks(self) -> Iterable[nn.Module]:
         lists = [part for part in self.modules() if isinstance(part, nn.ModuleList)]
         blocks: nn.ModuleList | tuple[()] = max(lists, key=parameter_count, default=())

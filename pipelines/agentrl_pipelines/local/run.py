@@ -85,7 +85,8 @@ def _run_until_done(
     open_context: Callable[[], RunContext], view: ProgressView, root: Path
 ) -> Report:
     """Run all stages. If processes that hold the model die, open new ones and resume from the last
-    checkpoint. Raises `WorkersLostError` if they die `LIVES` times without progress in between."""
+    checkpoint, unless the run is to stop. Raises `WorkersLostError` if they die `LIVES` times
+    without progress in between."""
     lost, reached = 0, -1
     while True:
         context = open_context()
@@ -93,6 +94,7 @@ def _run_until_done(
             with context:
                 return run_stages(context, root)
         except WorkersLostError as error:
+            _stop_after(error, context)
             lost = 1 if len(context.history) > reached else lost + 1
             reached = max(reached, len(context.history))
             if lost == LIVES:
@@ -101,6 +103,17 @@ def _run_until_done(
                     "run the same command again: the run goes on from its last checkpoint"
                 ) from error
             view.note(f"{error}; the run resumes from its last checkpoint")
+
+
+def _stop_after(loss: WorkersLostError, context: RunContext) -> None:
+    """Raise `Stopped` if the run is to stop. A SIGTERM to the process group, as `timeout` and
+    systemd send it, ends the processes of an embedded Ray, too: what they hold is lost, and nothing
+    is gained by playing another iteration before the end."""
+    try:
+        context.check_stop()
+    except Stopped as stopped:
+        context.journal.write_state("stopped", str(stopped))
+        raise stopped from loss
 
 
 def run_stages(context: RunContext, root: Path) -> Report:

@@ -2,16 +2,24 @@
 
 import pytest
 
-from agentrl_components.errors import WorkersLostError
+from agentrl_components.errors import Stopped, WorkersLostError
+from agentrl_components.run.journal import Journal
 from agentrl_components.run.progress import SilentProgressView
+from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.storage.records import read_state
 from agentrl_pipelines.local.run import _run_until_done
 
 
 class DyingContext:
     """A run whose processes die when it is opened, after so many iterations."""
 
-    def __init__(self, iterations):
+    def __init__(self, iterations, journal=None):
         self.history = [None] * iterations
+        self.journal = journal
+
+    def check_stop(self):
+        if self.journal is not None:
+            raise Stopped("terminated")
 
     def __enter__(self):
         raise WorkersLostError("a trainer died")
@@ -37,6 +45,16 @@ def test_a_run_gives_up_when_its_processes_die_three_times_at_the_same_place(tmp
         "a trainer died; no iteration was finished between 3 such losses; run the same command "
         "again: the run goes on from its last checkpoint"
     )
+
+
+def test_a_run_that_is_to_stop_does_not_start_its_processes_again(tmp_path):
+    """A signal to the process group ends the processes of Ray as well."""
+    journal = Journal(DirectoryStore(tmp_path))
+    contexts = iter([DyingContext(4, journal)])
+    with pytest.raises(Stopped, match="terminated"):
+        _run_until_done(lambda: next(contexts), SilentProgressView(), tmp_path)
+    state = read_state(journal.store)
+    assert (state.status, state.message) == ("stopped", "terminated")
 
 
 def test_a_finished_iteration_begins_the_count_anew(tmp_path):

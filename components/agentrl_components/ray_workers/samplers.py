@@ -70,14 +70,17 @@ class RaySamplers:
         self.taken_over = sum(actor is not None for actor in left)
         """Samplers that an earlier driver had left."""
         self.actors = [actor or self._start(place) for place, actor in enumerate(left)]
+        self._note: Callable[[str], None] = lambda _: None
         self.opened = False
         """Whether `open` has returned."""
         self._opening = [actor.open.remote() for actor in self.actors]
 
     def open(self, note: Callable[[str], None] = lambda _: None) -> Self:
-        """Wait until the samplers can play. `note` is told how many can, if that takes minutes.
+        """Wait until the samplers can play. `note` is told how many can, if that takes minutes,
+        and from then on of each sampler that is replaced.
         Ends them and raises `ModelError` or `EngineError` if an engine cannot run the model, and
         `WorkersLostError` if a sampler dies or an environment does not answer."""
+        self._note = note
         with ExitStack() as failed:
             failed.callback(self.close)
             results(self._opening, OpeningNotes("samplers", self.size, note))
@@ -120,7 +123,7 @@ class RaySamplers:
         done = self._transfer.send(self.actors, version)
         self.handed_over.append(done)
         self.version = version
-        self._restart(list(done.lost))
+        self._restart(done.lost)
 
     def sleep(self) -> None:
         """Have the samplers give the memory of their GPUs to the trainers. One that does not is
@@ -157,12 +160,12 @@ class RaySamplers:
         """Start samplers in the place of those that have died, or vLLM in them. All calls of one
         fail: only the first replaces it. One whose connection broke, and that answers again, stays.
         """
-        places = {
-            one.place
-            for one in lost
+        deaths = {
+            one.place: one.death
+            for one in sorted(lost, key=lambda one: one.place)
             if self.actors[one.place] is one.actor and not _answers_again(one)
         }
-        self._restart(sorted(places))
+        self._restart(deaths)
 
     def given_up(self, death: WorkersLostError) -> WorkersLostError:
         """The error of episodes, or of a hand-over, whose samplers died `ATTEMPTS` times."""
@@ -178,16 +181,18 @@ class RaySamplers:
         calls = {place: getattr(actor, method).remote() for place, actor in actors.items()}
         return self.watch.outcomes(actors, calls)
 
-    def _restart(self, places: Sequence[int]) -> None:
-        """Start samplers in some places at the same time, with the weights of the last hand-over.
-        Those that are there are killed if they live. Raises `WorkersLostError` if each that is
-        started in a place dies before it has the weights, and what `open` raises."""
-        if not places:
+    def _restart(self, lost: Mapping[int, WorkersLostError]) -> None:
+        """Start samplers in the places of those that are lost, at the same time, with the weights
+        of the last hand-over. Those that are there are killed if they live. Raises
+        `WorkersLostError` if each that is started in a place dies before it has the weights, and
+        what `open` raises."""
+        if not lost:
             return
-        lost: Mapping[int, WorkersLostError] = {}
         for _ in range(ATTEMPTS):
             check_ray()  # without it there are no other samplers
-            for place in places:
+            places = list(lost)
+            for place, death in lost.items():
+                self._note(f"{self._names[place]} is replaced: {death}")
                 self._lifetime.end(self._names[place], self.actors[place])
             wait_for_nodes(self._reserved)  # they may have died with their node
             self._placement.wait()
@@ -197,7 +202,6 @@ class RaySamplers:
             lost = self._opened_with_weights(places)
             if not lost:
                 return
-            places = list(lost)
         raise self.given_up(next(iter(lost.values())))
 
     def _close_sessions(self, method: str) -> None:
@@ -212,7 +216,8 @@ class RaySamplers:
     def _opened_with_weights(self, places: Sequence[int]) -> dict[int, WorkersLostError]:
         """Wait until samplers that were started can play with the weights of the last hand-over.
         Returns those that are lost, by place."""
-        answers = outcomes([self.actors[place].open.remote() for place in places])
+        notes = OpeningNotes("new samplers", len(places), self._note)
+        answers = outcomes([self.actors[place].open.remote() for place in places], notes)
         found = dict(zip(places, answers, strict=True))
         lost = {place: one for place, one in found.items() if isinstance(one, WorkersLostError)}
         opened = [place for place in places if place not in lost]

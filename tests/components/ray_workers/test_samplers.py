@@ -120,13 +120,17 @@ def test_a_sampler_that_lives_but_missed_a_call_of_a_hand_over_is_replaced(train
 
 def test_samplers_that_die_together_get_the_weights_together(trainers, model):
     transfer = BrokenTransfer(trainers.source)
-    samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer).open()
+    samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer)
+    notes = []
+    samplers.open(notes.append)
     try:
         wanted = samplers.play([jobs(4), jobs(4)], RULES, 1)
         for dead in pids(samplers):
             os.kill(dead, signal.SIGKILL)
         played = samplers.play([jobs(4), jobs(4)], RULES, 1)
         assert transfer.again == [2]
+        replaced = [note.partition(":")[0] for note in notes if "is replaced" in note]
+        assert replaced == ["sampler-0 is replaced", "sampler-1 is replaced"]
         for share, other in zip(played, wanted, strict=True):
             assert [one.ids.tolist() for one in share] == [one.ids.tolist() for one in other]
     finally:

@@ -55,7 +55,9 @@ def is_lost_process(error: BaseException) -> bool:
 
 def is_failed_device(error: BaseException) -> bool:
     """Whether an error of an actor says that its GPU failed, or its connection to the others in a
-    process group. Another process may do the same work. A GPU that is too small is no failure."""
+    process group. Another process may do the same work. A GPU that is too small is no failure. Of
+    gloo's errors, which have no class of their own, the text says where in gloo they were raised.
+    """
     import torch
     from torch import distributed
 
@@ -65,7 +67,7 @@ def is_failed_device(error: BaseException) -> bool:
         distributed.DistNetworkError,
         distributed.DistStoreError,
     )
-    return isinstance(error, kinds)
+    return isinstance(error, kinds) or "/gloo/transport/" in str(error)
 
 
 def reason_of(error: BaseException) -> str:
@@ -132,14 +134,21 @@ def call_all(actors: Sequence[Any], method: str, *arguments: object, **named: ob
     return results([getattr(actor, method).remote(*arguments, **named) for actor in actors])
 
 
-def outcomes(references: Sequence[Any]) -> list[Any]:
+def outcomes(
+    references: Sequence[Any], check: Callable[[Sequence[Any]], None] = lambda _: None
+) -> list[Any]:
     """The results of calls to several actors, in order, with a `WorkersLostError` in the place of
-    each whose actor has died or could not be reached. Raises what a call raised, and what `results`
-    raises if Ray has ended."""
+    each whose actor has died or could not be reached. `check` is that of `results`. Raises what a
+    call raised, and what `results` raises if Ray has ended."""
     out: list[Any] = []
+
+    def check_all(_: Sequence[Any]) -> None:
+        ready = ready_now(references)
+        check([reference for reference in references if reference not in ready])
+
     for reference in references:
         try:
-            out += results([reference])
+            out += results([reference], check_all)
         except WorkersLostError as lost:
             check_ray()  # whose end is an error of all calls
             out.append(lost)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -45,6 +46,23 @@ def test_a_failed_gpu_or_process_group_counts_as_a_lost_process(ray, kind):
         raise getattr(torch, kind, None) or getattr(torch.distributed, kind)("ncclRemoteError")
 
     with pytest.raises(WorkersLostError, match="a process of the run failed"):
+        results([ray.remote(fail).options(num_cpus=0).remote()])
+
+
+def test_a_broken_connection_of_gloo_counts_as_a_lost_process(ray):
+    def fail():
+        from datetime import timedelta
+
+        import torch
+        from torch.distributed import HashStore, ProcessGroupGloo
+
+        store, limit = HashStore(), timedelta(seconds=0.1)
+        with ThreadPoolExecutor(2) as ranks:
+            groups = ranks.map(lambda rank: ProcessGroupGloo(store, rank, 2, limit), range(2))
+        first, _ = groups
+        first.allreduce([torch.ones(1)]).wait()  # the other rank does not take part
+
+    with pytest.raises(WorkersLostError, match=r"a process of the run failed: .*Timed out waiting"):
         results([ray.remote(fail).options(num_cpus=0).remote()])
 
 
